@@ -1,0 +1,1 @@
+"""What we believe about nodes and the pods on them, kept in step with columns."""

@@ -1,0 +1,1 @@
+"""The network: list and watch, writes, credentials, the Lease, Events."""

@@ -1,0 +1,1 @@
+"""KubeSchedulerConfiguration: read, parse, default, validate."""

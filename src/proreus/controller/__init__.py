@@ -1,0 +1,1 @@
+"""Slow controllers of CRDs, in a process of their own."""

@@ -1,0 +1,73 @@
+"""The errors that proreus raises.
+
+A verdict about a pod is a value (``framework.plugin.Status``); what is here is for things that
+went wrong. Each error's text is one sentence that a person can act on.
+"""
+
+
+class ProreusError(Exception):
+    """Everything that proreus itself raises."""
+
+
+class ConfigError(ProreusError):
+    """A configuration that cannot be used; ``problems`` holds every fault found, not only the first."""
+
+    def __init__(self, *problems: str) -> None:
+        self.problems: tuple[str, ...] = tuple(dict.fromkeys(problems))
+        one = len(self.problems) == 1
+        super().__init__(self.problems[0] if one else "[" + ", ".join(self.problems) + "]")
+
+
+class PluginError(ProreusError):
+    """A plugin raised, or answered in a way that its extension point does not allow."""
+
+    def __init__(self, plugin: str, point: str, message: str) -> None:
+        self.plugin = plugin
+        self.point = point
+        super().__init__(message)
+
+
+class ApiError(ProreusError):
+    """The apiserver answered with an error Status, or not at all (``status`` 0)."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        self.status = status
+        self.reason = reason
+        self.message = message
+        super().__init__(message)
+
+
+class NotFound(ApiError):
+    """404: the object is not there."""
+
+
+class Conflict(ApiError):
+    """409: the object exists already, or has changed since it was read."""
+
+
+class Gone(ApiError):
+    """410: the resourceVersion is too old to resume from."""
+
+
+class Unauthorized(ApiError):
+    """401: the credentials are not, or no longer, valid."""
+
+
+class Forbidden(ApiError):
+    """403: RBAC does not allow it."""
+
+
+class TooManyRequests(ApiError):
+    """429: the apiserver asks for patience; ``retry_after`` is in seconds."""
+
+    def __init__(self, status: int, reason: str, message: str, retry_after: float = 1.0) -> None:
+        super().__init__(status, reason, message)
+        self.retry_after = retry_after
+
+
+class LeaseLost(ProreusError):
+    """Another instance leads now, or the Lease could not be renewed in time."""
+
+
+class CacheCorrupted(ProreusError):
+    """The cache and the apiserver contradict each other; the process must end and start anew."""

@@ -1,0 +1,1 @@
+"""What a plugin may see, and what it may answer."""

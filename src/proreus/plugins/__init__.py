@@ -1,0 +1,1 @@
+"""Scheduling policy, one module a plugin."""

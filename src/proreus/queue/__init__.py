@@ -1,0 +1,1 @@
+"""Which pod is next: a state machine without I/O."""

@@ -1,0 +1,1 @@
+"""How plugins are run: profiles, extension points, shared answers."""

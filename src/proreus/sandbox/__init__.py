@@ -1,0 +1,1 @@
+"""The embedded cluster: an apiserver emulator and fake kubelets."""

@@ -1,0 +1,1 @@
+"""The steps from a popped pod to a binding."""

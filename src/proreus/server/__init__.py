@@ -1,0 +1,1 @@
+"""HTTPS endpoints: health, metrics, configz."""

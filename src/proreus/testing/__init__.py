@@ -1,0 +1,1 @@
+"""Tools for the tests of plugin authors."""
