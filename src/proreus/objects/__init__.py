@@ -1,1 +1,1 @@
-"""Kubernetes API objects as typed Structs, and the arithmetic and matching rules that come with them."""
+"""Kubernetes API objects as typed Structs, with their arithmetic and matching rules."""

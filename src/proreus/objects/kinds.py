@@ -1,0 +1,31 @@
+"""The resources of the API that proreus knows, and how each is typed.
+
+A kind that is watched only for the fact that it changed is ``Untyped``.
+"""
+
+from typing import Any
+
+from proreus.objects.meta import ApiStruct, ObjectMeta, Resource, Untyped
+from proreus.objects.node import Node
+from proreus.objects.pod import Pod
+
+
+class Namespace(ApiStruct):
+    """A namespace; its labels are what namespace selectors look at."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+PODS = Resource("", "v1", "pods", "Pod", True, Pod)
+NODES = Resource("", "v1", "nodes", "Node", False, Node)
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", False, Namespace)
+
+SCHEDULED_KINDS: tuple[Resource[Any], ...] = (PODS, NODES, NAMESPACES)
+"""What every scheduler watches, whatever plugins it runs."""
+
+BY_KIND: dict[str, Resource[Any]] = {resource.kind: resource for resource in SCHEDULED_KINDS}
+"""Every resource that proreus knows, by its kind."""
+
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", True, Untyped)
+EVENTS = Resource("events.k8s.io", "v1", "events", "Event", True, Untyped)
+EVENTS_V1 = Resource("", "v1", "events", "Event", True, Untyped)

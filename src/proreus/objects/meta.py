@@ -1,0 +1,117 @@
+"""What every API object has: metadata, and its place in the API.
+
+Structs are frozen: an object that came from the apiserver is a fact. They opt out of cycle
+collection (``gc=False``), which they cannot take part in anyway: they form trees.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+
+class ApiStruct(
+    msgspec.Struct, kw_only=True, frozen=True, gc=False, rename="camel", omit_defaults=True
+):
+    """Part of an API object: snake_case here, camelCase on the wire; unknown fields pass by."""
+
+
+class OwnerReference(ApiStruct):
+    """Who owns an object; ``controller`` marks the one that manages it."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class ObjectMeta(ApiStruct):
+    """metav1.ObjectMeta, as far as a scheduler reads it."""
+
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+
+class ListMeta(ApiStruct):
+    """metav1.ListMeta: where a list stands in history, and where its next page begins."""
+
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+    remaining_item_count: int | None = None
+
+
+class ApiObject(Protocol):
+    """Anything that has metadata."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """Name, labels, versions."""
+        ...
+
+
+def key_of(obj: ApiObject) -> str:
+    """Return ``namespace/name``, or ``name`` for an object without namespace."""
+    meta = obj.metadata
+    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+
+def controller_of(meta: ObjectMeta) -> OwnerReference | None:
+    """Return the owner that manages the object, if it has one."""
+    for owner in meta.owner_references:
+        if owner.controller:
+            return owner
+    return None
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Resource(Generic[T]):
+    """A resource of the API: where it is served, and the Struct that its objects become."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+    type: type[T]
+
+    @property
+    def api_version(self) -> str:
+        """The ``apiVersion`` of its objects."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(
+        self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
+    ) -> str:
+        """Return the URL path of a collection, an object or a subresource."""
+        parts = [f"/apis/{self.group}" if self.group else "/api", self.version]
+        if namespace and self.namespaced:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        parts += [part for part in (name, subresource) if part]
+        return "/".join(parts)
+
+
+class Untyped(ApiStruct):
+    """An object of a kind that we only watch for the fact that it changed."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+
+
+JsonObject = dict[str, Any]

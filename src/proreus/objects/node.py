@@ -1,0 +1,50 @@
+"""core/v1 Node, as far as a scheduler reads it."""
+
+from proreus.objects.meta import ApiStruct, ObjectMeta
+from proreus.objects.pod import ResourceList
+from proreus.objects.taints import Taint
+
+LABEL_ZONE = "topology.kubernetes.io/zone"
+LABEL_REGION = "topology.kubernetes.io/region"
+LABEL_ZONE_BETA = "failure-domain.beta.kubernetes.io/zone"
+LABEL_REGION_BETA = "failure-domain.beta.kubernetes.io/region"
+LABEL_HOSTNAME = "kubernetes.io/hostname"
+
+
+class NodeSpec(ApiStruct):
+    """What is asked of the node."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class ContainerImage(ApiStruct):
+    """An image on the node, under all its names."""
+
+    names: tuple[str, ...] = ()
+    size_bytes: int = 0
+
+
+class NodeCondition(ApiStruct):
+    """A condition; heartbeats are left out, so that they do not count as a change."""
+
+    type: str = ""
+    status: str = ""
+
+
+class NodeStatus(ApiStruct):
+    """What the node has."""
+
+    capacity: ResourceList = {}
+    allocatable: ResourceList = {}
+    conditions: tuple[NodeCondition, ...] = ()
+    images: tuple[ContainerImage, ...] = ()
+    declared_features: tuple[str, ...] = ()
+
+
+class Node(ApiStruct):
+    """A node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()

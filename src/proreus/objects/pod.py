@@ -1,0 +1,336 @@
+"""core/v1 Pod, as far as a scheduler reads it.
+
+Absent and empty differ where kube-scheduler sees a difference (``node_selector``, ``affinity`` and
+its parts, label selectors); those fields can be None. Elsewhere absent is empty.
+"""
+
+from datetime import datetime
+
+import msgspec
+
+from proreus.objects.meta import ApiStruct, ObjectMeta
+from proreus.objects.selectors import LabelSelector, NodeSelector, PreferredSchedulingTerm
+from proreus.objects.taints import Toleration
+
+ResourceList = dict[str, str | int | float]
+
+
+class ResourceRequirements(ApiStruct):
+    """What a container, or a whole pod, asks for and may use at most."""
+
+    requests: ResourceList = {}
+    limits: ResourceList = {}
+
+
+class ContainerPort(ApiStruct):
+    """A port; only one with a ``host_port`` concerns a scheduler."""
+
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = ""
+    name: str = ""
+
+
+class ContainerRestartRule(ApiStruct):
+    """What happens when a container exits with certain codes."""
+
+    action: str = ""
+
+
+class Container(ApiStruct):
+    """A container, or an init container."""
+
+    name: str = ""
+    image: str = ""
+    resources: ResourceRequirements = ResourceRequirements()
+    ports: tuple[ContainerPort, ...] = ()
+    restart_policy: str | None = None
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
+
+
+class PodAffinityTerm(ApiStruct):
+    """Pods to be near to, or far from, in one topology domain."""
+
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    topology_key: str = ""
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class WeightedPodAffinityTerm(ApiStruct):
+    """A preferred term; weight 1 to 100."""
+
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(ApiStruct):
+    """Required and preferred terms; also the shape of podAntiAffinity."""
+
+    required: tuple[PodAffinityTerm, ...] = msgspec.field(
+        default=(), name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: tuple[WeightedPodAffinityTerm, ...] = msgspec.field(
+        default=(), name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class NodeAffinity(ApiStruct):
+    """Nodes to be on; an absent and an empty preferred list differ for PreScore."""
+
+    required: NodeSelector | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: tuple[PreferredSchedulingTerm, ...] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(ApiStruct):
+    """The three affinities of a pod."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(ApiStruct):
+    """How evenly pods spread over the domains of a key (KEP-895, 3022, 3094, 3243)."""
+
+    max_skew: int = 0
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] = ()
+
+
+class SchedulingGate(ApiStruct):
+    """A reason not to try a pod yet (KEP-3521)."""
+
+    name: str = ""
+
+
+class PersistentVolumeClaimVolumeSource(ApiStruct):
+    """A volume by claim."""
+
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class ImageVolumeSource(ApiStruct):
+    """A volume from an OCI image (KEP-4639)."""
+
+    reference: str = ""
+
+
+class GCEPersistentDisk(ApiStruct):
+    """A legacy GCE disk."""
+
+    pd_name: str = ""
+    read_only: bool = False
+
+
+class AWSElasticBlockStore(ApiStruct):
+    """A legacy EBS volume."""
+
+    volume_id: str = msgspec.field(default="", name="volumeID")
+    read_only: bool = False
+
+
+class RBDVolume(ApiStruct):
+    """A legacy Ceph RBD image."""
+
+    monitors: tuple[str, ...] = ()
+    pool: str = ""
+    image: str = ""
+    read_only: bool = False
+
+
+class ISCSIVolume(ApiStruct):
+    """A legacy iSCSI target."""
+
+    target_portal: str = ""
+    iqn: str = ""
+    lun: int = 0
+    read_only: bool = False
+
+
+class AzureDiskVolume(ApiStruct):
+    """A legacy Azure disk."""
+
+    disk_name: str = ""
+    disk_uri: str = msgspec.field(default="", name="diskURI")
+
+
+class CinderVolume(ApiStruct):
+    """A legacy Cinder volume."""
+
+    volume_id: str = msgspec.field(default="", name="volumeID")
+
+
+class VsphereVolume(ApiStruct):
+    """A legacy vSphere disk."""
+
+    volume_path: str = ""
+
+
+class PortworxVolume(ApiStruct):
+    """A legacy Portworx volume."""
+
+    volume_id: str = msgspec.field(default="", name="volumeID")
+
+
+class CSIInlineVolume(ApiStruct):
+    """An inline CSI volume."""
+
+    driver: str = ""
+
+
+class EphemeralVolumeSource(ApiStruct):
+    """A volume whose claim is made for this pod and named ``<pod>-<volume>``."""
+
+    volume_claim_template: dict[str, object] | None = None
+
+
+class Volume(ApiStruct):
+    """A volume of a pod, with the sources that scheduling rules look at."""
+
+    name: str = ""
+    persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
+    image: ImageVolumeSource | None = None
+    gce_persistent_disk: GCEPersistentDisk | None = None
+    aws_elastic_block_store: AWSElasticBlockStore | None = None
+    rbd: RBDVolume | None = None
+    iscsi: ISCSIVolume | None = None
+    azure_disk: AzureDiskVolume | None = None
+    cinder: CinderVolume | None = None
+    vsphere_volume: VsphereVolume | None = None
+    portworx_volume: PortworxVolume | None = None
+    csi: CSIInlineVolume | None = None
+    config_map: dict[str, object] | None = None
+    secret: dict[str, object] | None = None
+
+
+class PodResourceClaim(ApiStruct):
+    """A claim for devices that a pod refers to (KEP-4381)."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+    pod_group_resource_claim: str | None = None
+
+
+class PodSchedulingGroup(ApiStruct):
+    """The PodGroup that a pod belongs to (KEP-4671)."""
+
+    pod_group_name: str = ""
+
+
+class PodSpec(ApiStruct):
+    """What is asked of the cluster."""
+
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    node_name: str = ""
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    scheduler_name: str = ""
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    overhead: ResourceList = {}
+    resources: ResourceRequirements | None = None
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    host_network: bool = False
+    host_users: bool | None = None
+    termination_grace_period_seconds: int | None = None
+    scheduling_group: PodSchedulingGroup | None = None
+
+
+class PodCondition(ApiStruct):
+    """A condition; times stay text, since we only hand them on or compare them."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    observed_generation: int = 0
+    last_probe_time: str | None = None
+    last_transition_time: str | None = None
+
+
+class ContainerStatus(ApiStruct):
+    """What a container really holds, while it is resized in place (KEP-1287)."""
+
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList = {}
+
+
+class PodResourceClaimStatus(ApiStruct):
+    """The name of the claim that was made from a template."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class PodExtendedResourceRequest(ApiStruct):
+    """Which request of the claim stands for an extended resource of a container."""
+
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class PodExtendedResourceClaimStatus(ApiStruct):
+    """The claim that stands for a pod's extended resources."""
+
+    request_mappings: tuple[PodExtendedResourceRequest, ...] = ()
+    resource_claim_name: str = ""
+
+
+class PodStatus(ApiStruct):
+    """What has become of it."""
+
+    phase: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+    nominated_node_name: str = ""
+    start_time: datetime | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList = {}
+
+
+class Pod(ApiStruct):
+    """A pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+def priority_of(pod: Pod) -> int:
+    """Return ``spec.priority``, or 0 where there is none."""
+    return pod.spec.priority or 0
+
+
+def condition_of(pod: Pod, type_: str) -> PodCondition | None:
+    """Return the pod's condition of a type, if it has one."""
+    for condition in pod.status.conditions:
+        if condition.type == type_:
+            return condition
+    return None

@@ -1,0 +1,64 @@
+"""Kubernetes quantities, exactly.
+
+A quantity is kept as a whole number of nano-units, the finest step that the API knows; sums are
+exact and the conversion to int64 rounds up, once, as ``resource.Quantity`` does.
+"""
+
+import re
+from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
+
+NANO = 10**9
+_NANO_PER_MILLI = 10**6
+MAX_INT64 = 2**63 - 1
+
+_FORM = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d+)|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?))")
+_SUFFIX = {
+    "": Decimal(1),
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
+    "k": Decimal("1e3"),
+    "M": Decimal("1e6"),
+    "G": Decimal("1e9"),
+    "T": Decimal("1e12"),
+    "P": Decimal("1e15"),
+    "E": Decimal("1e18"),
+} | {f"{letter}i": Decimal(1024 ** (n + 1)) for n, letter in enumerate("KMGTPE")}
+
+
+@lru_cache(maxsize=65536)
+def parse_quantity(text: str | int | float) -> int:
+    """Return a quantity in nano-units; raises ``ValueError`` for what is not one."""
+    form = _FORM.fullmatch(str(text).strip())
+    if form is None:
+        raise ValueError(
+            f"quantity {text!r} is not a number with an optional suffix such as m, k, Mi or Gi"
+        )
+    sign, digits, exponent, suffix = form.groups()
+    value = Decimal(digits + (exponent or "")) * _SUFFIX[suffix or ""]
+    if abs(value) > Decimal(2) ** 63:
+        value = Decimal(2**63 - 1)
+    nano = int((value * NANO).to_integral_value(ROUND_CEILING))
+    return -nano if sign == "-" else nano
+
+
+def whole_value(nano: int) -> int:
+    """Convert nano-units to whole units, rounded up, within int64."""
+    return max(-MAX_INT64 - 1, min(MAX_INT64, -(-nano // NANO)))
+
+
+def milli_value(nano: int) -> int:
+    """Convert nano-units to milli-units, rounded up, within int64."""
+    return max(-MAX_INT64 - 1, min(MAX_INT64, -(-nano // _NANO_PER_MILLI)))
+
+
+def value_of(resource: str, nano: int) -> int:
+    """Convert to the unit in which a resource is counted: milli-units for cpu, else whole units."""
+    return milli_value(nano) if resource == "cpu" else whole_value(nano)
+
+
+@lru_cache(maxsize=65536)
+def parse_amount(resource: str, text: str | int | float) -> int:
+    """Parse the quantity of a resource to the int64 in which it is counted (see ``value_of``)."""
+    return value_of(resource, parse_quantity(text))

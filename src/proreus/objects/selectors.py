@@ -1,0 +1,243 @@
+"""Label selectors and node selectors: parsed once, matched often.
+
+Parsing checks what the API's own parsers check and raises ``SelectorError``; who asks decides
+whether that is an error or simply no match. Parsed selectors are hashable values, so that
+whoever evaluates them over many objects can share the answers.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from proreus.errors import ProreusError
+from proreus.objects.meta import ApiStruct
+
+
+class SelectorError(ProreusError):
+    """A selector that the API's parser would refuse."""
+
+
+class LabelSelectorRequirement(ApiStruct):
+    """One expression; the operators are In, NotIn, Exists, DoesNotExist (nodes: also Gt, Lt)."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(ApiStruct):
+    """metav1.LabelSelector."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+
+
+class NodeSelectorTerm(ApiStruct):
+    """Expressions over labels and over fields, all of which must hold."""
+
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+    match_fields: tuple[LabelSelectorRequirement, ...] = ()
+
+
+class NodeSelector(ApiStruct):
+    """Terms of which one must hold."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class PreferredSchedulingTerm(ApiStruct):
+    """A term that is worth ``weight`` where it holds."""
+
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_DNS_SUBDOMAIN = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*")
+_INT64 = range(-(2**63), 2**63)
+
+
+def is_qualified_name(name: str) -> bool:
+    """Tell whether a name has the form ``[prefix/]name`` of label keys and resources."""
+    prefix, slash, rest = name.rpartition("/")
+    if slash and (not prefix or len(prefix) > 253 or not _DNS_SUBDOMAIN.fullmatch(prefix)):
+        return False
+    return 0 < len(rest) <= 63 and _NAME.fullmatch(rest) is not None
+
+
+def is_label_value(value: str) -> bool:
+    """Tell whether a text may be the value of a label."""
+    return not value or (len(value) <= 63 and _NAME.fullmatch(value) is not None)
+
+
+def _parse_int64(text: str) -> int | None:
+    """Parse as Go's ``strconv.ParseInt(text, 10, 64)`` does."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not digits.isascii() or not digits.isdigit():
+        return None
+    number = int(text)
+    return number if number in _INT64 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One parsed expression over labels."""
+
+    key: str
+    operator: str
+    values: frozenset[str] = frozenset()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether the labels meet it."""
+        return self.matches_value(labels.get(self.key))
+
+    def matches_value(self, value: str | None) -> bool:
+        """Tell whether the value of its label (None: absent) meets it."""
+        match self.operator:
+            case "In":
+                return value is not None and value in self.values
+            case "NotIn":
+                return value is None or value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+        number = None if value is None else _parse_int64(value)
+        if number is None:
+            return False
+        (bound,) = self.values
+        return number > int(bound) if self.operator == "Gt" else number < int(bound)
+
+
+def parse_requirement(expression: LabelSelectorRequirement, numeric: bool = False) -> Requirement:
+    """Check one expression; ``numeric`` allows Gt and Lt, as node selectors do."""
+    key, operator, values = expression.key, expression.operator, expression.values
+    match operator:
+        case "In" | "NotIn":
+            valid = len(values) > 0
+        case "Exists" | "DoesNotExist":
+            valid = not values
+        case "Gt" | "Lt" if numeric:
+            valid = len(values) == 1 and _parse_int64(values[0]) is not None
+        case _:
+            raise SelectorError(f'"{operator}" is not a valid label selector operator')
+    if not valid:
+        raise SelectorError(
+            f"values {list(values)} do not go with operator {operator} (key {key!r})"
+        )
+    if not is_qualified_name(key):
+        raise SelectorError(f"key {key!r} is not a qualified name")
+    for value in values:
+        if not is_label_value(value):
+            raise SelectorError(f"value {value!r} of key {key!r} is not a valid label value")
+    return Requirement(key, operator, frozenset(values))
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Requirements that must all hold; ``nothing`` marks the selector that matches no object."""
+
+    requirements: tuple[Requirement, ...] = ()
+    nothing: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether it matches everything because it asks for nothing."""
+        return not self.requirements and not self.nothing
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether an object with these labels is selected."""
+        if self.nothing:
+            return False
+        return all(r.matches_value(labels.get(r.key)) for r in self.requirements)
+
+
+NOTHING = Selector(nothing=True)
+EVERYTHING = Selector()
+
+
+def parse_label_selector(selector: LabelSelector | None) -> Selector:
+    """Parse metav1.LabelSelector: None selects nothing, an empty one everything."""
+    if selector is None:
+        return NOTHING
+    requirements = [
+        parse_requirement(LabelSelectorRequirement(key=key, operator="In", values=(value,)))
+        for key, value in sorted(selector.match_labels.items())
+    ]
+    requirements += [parse_requirement(expression) for expression in selector.match_expressions]
+    return Selector(tuple(requirements))
+
+
+def selector_of_map(labels: Mapping[str, str] | None) -> Selector:
+    """Make the selector of a plain map (nodeSelector, Service): equality, without any check."""
+    items = sorted((labels or {}).items())
+    return Selector(tuple(Requirement(key, "In", frozenset((value,))) for key, value in items))
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedNodeTerm:
+    """A node selector term; ``error`` says why it cannot be used, if it cannot."""
+
+    labels: Selector
+    fields: tuple[tuple[str, str, str], ...] = ()
+    error: str | None = None
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        """Tell whether a node meets it; fields count only where the node has a name."""
+        if self.error is not None or not self.labels.matches(labels):
+            return False
+        return not name or self.matches_name(name)
+
+    def matches_name(self, name: str) -> bool:
+        """Tell whether the field expressions hold for a node of this name."""
+        return all((name == value) == (operator == "In") for _, operator, value in self.fields)
+
+
+def _parse_node_term(term: NodeSelectorTerm) -> ParsedNodeTerm:
+    try:
+        labels = tuple(parse_requirement(e, numeric=True) for e in term.match_expressions)
+        fields = tuple(_parse_field(e) for e in term.match_fields)
+    except SelectorError as error:
+        return ParsedNodeTerm(NOTHING, error=str(error))
+    return ParsedNodeTerm(Selector(labels), fields)
+
+
+def _parse_field(expression: LabelSelectorRequirement) -> tuple[str, str, str]:
+    if expression.key != "metadata.name":
+        raise SelectorError(f'"{expression.key}" is not a valid field selector key')
+    if expression.operator not in ("In", "NotIn"):
+        raise SelectorError(f'"{expression.operator}" is not a valid node selector operator')
+    if len(expression.values) != 1:
+        raise SelectorError(
+            f"values {list(expression.values)}: a field takes one value with {expression.operator}"
+        )
+    return expression.key, expression.operator, expression.values[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedNodeSelector:
+    """Usable terms of which one must hold; without any, no node matches."""
+
+    terms: tuple[ParsedNodeTerm, ...]
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        """Tell whether a node meets any term; terms that do not parse meet nothing."""
+        return any(term.matches(labels, name) for term in self.terms)
+
+    def error(self) -> str | None:
+        """Return the first parse error, for those who do not take it for no match."""
+        return next((term.error for term in self.terms if term.error is not None), None)
+
+
+def parse_node_term(term: NodeSelectorTerm) -> ParsedNodeTerm | None:
+    """Parse one term; None when it has neither expressions nor fields and so never matches."""
+    if not term.match_expressions and not term.match_fields:
+        return None
+    return _parse_node_term(term)
+
+
+def parse_node_selector(selector: NodeSelector) -> ParsedNodeSelector:
+    """Parse leniently, as nodeaffinity.NewLazyErrorNodeSelector does."""
+    parsed = (parse_node_term(term) for term in selector.node_selector_terms)
+    return ParsedNodeSelector(tuple(term for term in parsed if term is not None))
