@@ -10,7 +10,7 @@ class ProreusError(Exception):
 
 
 class ConfigError(ProreusError):
-    """A configuration that cannot be used; ``problems`` holds every fault found, not only the first."""
+    """A configuration that cannot be used; ``problems`` holds every fault, not only the first."""
 
     def __init__(self, *problems: str) -> None:
         self.problems: tuple[str, ...] = tuple(dict.fromkeys(problems))

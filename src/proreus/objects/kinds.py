@@ -10,7 +10,7 @@ from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 
 
-class Namespace(ApiStruct):
+class Namespace(ApiStruct, frozen=True):
     """A namespace; its labels are what namespace selectors look at."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -17,7 +17,7 @@ class ApiStruct(
     """Part of an API object: snake_case here, camelCase on the wire; unknown fields pass by."""
 
 
-class OwnerReference(ApiStruct):
+class OwnerReference(ApiStruct, frozen=True):
     """Who owns an object; ``controller`` marks the one that manages it."""
 
     api_version: str = ""
@@ -27,7 +27,7 @@ class OwnerReference(ApiStruct):
     controller: bool | None = None
 
 
-class ObjectMeta(ApiStruct):
+class ObjectMeta(ApiStruct, frozen=True):
     """metav1.ObjectMeta, as far as a scheduler reads it."""
 
     name: str = ""
@@ -44,7 +44,7 @@ class ObjectMeta(ApiStruct):
     finalizers: tuple[str, ...] = ()
 
 
-class ListMeta(ApiStruct):
+class ListMeta(ApiStruct, frozen=True):
     """metav1.ListMeta: where a list stands in history, and where its next page begins."""
 
     resource_version: str = ""
@@ -106,7 +106,7 @@ class Resource(Generic[T]):
         return "/".join(parts)
 
 
-class Untyped(ApiStruct):
+class Untyped(ApiStruct, frozen=True):
     """An object of a kind that we only watch for the fact that it changed."""
 
     api_version: str = ""

@@ -11,28 +11,28 @@ LABEL_REGION_BETA = "failure-domain.beta.kubernetes.io/region"
 LABEL_HOSTNAME = "kubernetes.io/hostname"
 
 
-class NodeSpec(ApiStruct):
+class NodeSpec(ApiStruct, frozen=True):
     """What is asked of the node."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
 
 
-class ContainerImage(ApiStruct):
+class ContainerImage(ApiStruct, frozen=True):
     """An image on the node, under all its names."""
 
     names: tuple[str, ...] = ()
     size_bytes: int = 0
 
 
-class NodeCondition(ApiStruct):
+class NodeCondition(ApiStruct, frozen=True):
     """A condition; heartbeats are left out, so that they do not count as a change."""
 
     type: str = ""
     status: str = ""
 
 
-class NodeStatus(ApiStruct):
+class NodeStatus(ApiStruct, frozen=True):
     """What the node has."""
 
     capacity: ResourceList = {}
@@ -42,7 +42,7 @@ class NodeStatus(ApiStruct):
     declared_features: tuple[str, ...] = ()
 
 
-class Node(ApiStruct):
+class Node(ApiStruct, frozen=True):
     """A node."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -15,14 +15,14 @@ from proreus.objects.taints import Toleration
 ResourceList = dict[str, str | int | float]
 
 
-class ResourceRequirements(ApiStruct):
+class ResourceRequirements(ApiStruct, frozen=True):
     """What a container, or a whole pod, asks for and may use at most."""
 
     requests: ResourceList = {}
     limits: ResourceList = {}
 
 
-class ContainerPort(ApiStruct):
+class ContainerPort(ApiStruct, frozen=True):
     """A port; only one with a ``host_port`` concerns a scheduler."""
 
     container_port: int = 0
@@ -32,13 +32,13 @@ class ContainerPort(ApiStruct):
     name: str = ""
 
 
-class ContainerRestartRule(ApiStruct):
+class ContainerRestartRule(ApiStruct, frozen=True):
     """What happens when a container exits with certain codes."""
 
     action: str = ""
 
 
-class Container(ApiStruct):
+class Container(ApiStruct, frozen=True):
     """A container, or an init container."""
 
     name: str = ""
@@ -49,7 +49,7 @@ class Container(ApiStruct):
     restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
 
 
-class PodAffinityTerm(ApiStruct):
+class PodAffinityTerm(ApiStruct, frozen=True):
     """Pods to be near to, or far from, in one topology domain."""
 
     label_selector: LabelSelector | None = None
@@ -60,14 +60,14 @@ class PodAffinityTerm(ApiStruct):
     mismatch_label_keys: tuple[str, ...] = ()
 
 
-class WeightedPodAffinityTerm(ApiStruct):
+class WeightedPodAffinityTerm(ApiStruct, frozen=True):
     """A preferred term; weight 1 to 100."""
 
     weight: int = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
-class PodAffinity(ApiStruct):
+class PodAffinity(ApiStruct, frozen=True):
     """Required and preferred terms; also the shape of podAntiAffinity."""
 
     required: tuple[PodAffinityTerm, ...] = msgspec.field(
@@ -78,7 +78,7 @@ class PodAffinity(ApiStruct):
     )
 
 
-class NodeAffinity(ApiStruct):
+class NodeAffinity(ApiStruct, frozen=True):
     """Nodes to be on; an absent and an empty preferred list differ for PreScore."""
 
     required: NodeSelector | None = msgspec.field(
@@ -89,7 +89,7 @@ class NodeAffinity(ApiStruct):
     )
 
 
-class Affinity(ApiStruct):
+class Affinity(ApiStruct, frozen=True):
     """The three affinities of a pod."""
 
     node_affinity: NodeAffinity | None = None
@@ -97,7 +97,7 @@ class Affinity(ApiStruct):
     pod_anti_affinity: PodAffinity | None = None
 
 
-class TopologySpreadConstraint(ApiStruct):
+class TopologySpreadConstraint(ApiStruct, frozen=True):
     """How evenly pods spread over the domains of a key (KEP-895, 3022, 3094, 3243)."""
 
     max_skew: int = 0
@@ -110,40 +110,40 @@ class TopologySpreadConstraint(ApiStruct):
     match_label_keys: tuple[str, ...] = ()
 
 
-class SchedulingGate(ApiStruct):
+class SchedulingGate(ApiStruct, frozen=True):
     """A reason not to try a pod yet (KEP-3521)."""
 
     name: str = ""
 
 
-class PersistentVolumeClaimVolumeSource(ApiStruct):
+class PersistentVolumeClaimVolumeSource(ApiStruct, frozen=True):
     """A volume by claim."""
 
     claim_name: str = ""
     read_only: bool = False
 
 
-class ImageVolumeSource(ApiStruct):
+class ImageVolumeSource(ApiStruct, frozen=True):
     """A volume from an OCI image (KEP-4639)."""
 
     reference: str = ""
 
 
-class GCEPersistentDisk(ApiStruct):
+class GCEPersistentDisk(ApiStruct, frozen=True):
     """A legacy GCE disk."""
 
     pd_name: str = ""
     read_only: bool = False
 
 
-class AWSElasticBlockStore(ApiStruct):
+class AWSElasticBlockStore(ApiStruct, frozen=True):
     """A legacy EBS volume."""
 
     volume_id: str = msgspec.field(default="", name="volumeID")
     read_only: bool = False
 
 
-class RBDVolume(ApiStruct):
+class RBDVolume(ApiStruct, frozen=True):
     """A legacy Ceph RBD image."""
 
     monitors: tuple[str, ...] = ()
@@ -152,7 +152,7 @@ class RBDVolume(ApiStruct):
     read_only: bool = False
 
 
-class ISCSIVolume(ApiStruct):
+class ISCSIVolume(ApiStruct, frozen=True):
     """A legacy iSCSI target."""
 
     target_portal: str = ""
@@ -161,44 +161,44 @@ class ISCSIVolume(ApiStruct):
     read_only: bool = False
 
 
-class AzureDiskVolume(ApiStruct):
+class AzureDiskVolume(ApiStruct, frozen=True):
     """A legacy Azure disk."""
 
     disk_name: str = ""
     disk_uri: str = msgspec.field(default="", name="diskURI")
 
 
-class CinderVolume(ApiStruct):
+class CinderVolume(ApiStruct, frozen=True):
     """A legacy Cinder volume."""
 
     volume_id: str = msgspec.field(default="", name="volumeID")
 
 
-class VsphereVolume(ApiStruct):
+class VsphereVolume(ApiStruct, frozen=True):
     """A legacy vSphere disk."""
 
     volume_path: str = ""
 
 
-class PortworxVolume(ApiStruct):
+class PortworxVolume(ApiStruct, frozen=True):
     """A legacy Portworx volume."""
 
     volume_id: str = msgspec.field(default="", name="volumeID")
 
 
-class CSIInlineVolume(ApiStruct):
+class CSIInlineVolume(ApiStruct, frozen=True):
     """An inline CSI volume."""
 
     driver: str = ""
 
 
-class EphemeralVolumeSource(ApiStruct):
+class EphemeralVolumeSource(ApiStruct, frozen=True):
     """A volume whose claim is made for this pod and named ``<pod>-<volume>``."""
 
     volume_claim_template: dict[str, object] | None = None
 
 
-class Volume(ApiStruct):
+class Volume(ApiStruct, frozen=True):
     """A volume of a pod, with the sources that scheduling rules look at."""
 
     name: str = ""
@@ -218,7 +218,7 @@ class Volume(ApiStruct):
     secret: dict[str, object] | None = None
 
 
-class PodResourceClaim(ApiStruct):
+class PodResourceClaim(ApiStruct, frozen=True):
     """A claim for devices that a pod refers to (KEP-4381)."""
 
     name: str = ""
@@ -227,13 +227,13 @@ class PodResourceClaim(ApiStruct):
     pod_group_resource_claim: str | None = None
 
 
-class PodSchedulingGroup(ApiStruct):
+class PodSchedulingGroup(ApiStruct, frozen=True):
     """The PodGroup that a pod belongs to (KEP-4671)."""
 
     pod_group_name: str = ""
 
 
-class PodSpec(ApiStruct):
+class PodSpec(ApiStruct, frozen=True):
     """What is asked of the cluster."""
 
     containers: tuple[Container, ...] = ()
@@ -258,7 +258,7 @@ class PodSpec(ApiStruct):
     scheduling_group: PodSchedulingGroup | None = None
 
 
-class PodCondition(ApiStruct):
+class PodCondition(ApiStruct, frozen=True):
     """A condition; times stay text, since we only hand them on or compare them."""
 
     type: str = ""
@@ -270,7 +270,7 @@ class PodCondition(ApiStruct):
     last_transition_time: str | None = None
 
 
-class ContainerStatus(ApiStruct):
+class ContainerStatus(ApiStruct, frozen=True):
     """What a container really holds, while it is resized in place (KEP-1287)."""
 
     name: str = ""
@@ -278,14 +278,14 @@ class ContainerStatus(ApiStruct):
     allocated_resources: ResourceList = {}
 
 
-class PodResourceClaimStatus(ApiStruct):
+class PodResourceClaimStatus(ApiStruct, frozen=True):
     """The name of the claim that was made from a template."""
 
     name: str = ""
     resource_claim_name: str | None = None
 
 
-class PodExtendedResourceRequest(ApiStruct):
+class PodExtendedResourceRequest(ApiStruct, frozen=True):
     """Which request of the claim stands for an extended resource of a container."""
 
     container_name: str = ""
@@ -293,14 +293,14 @@ class PodExtendedResourceRequest(ApiStruct):
     request_name: str = ""
 
 
-class PodExtendedResourceClaimStatus(ApiStruct):
+class PodExtendedResourceClaimStatus(ApiStruct, frozen=True):
     """The claim that stands for a pod's extended resources."""
 
     request_mappings: tuple[PodExtendedResourceRequest, ...] = ()
     resource_claim_name: str = ""
 
 
-class PodStatus(ApiStruct):
+class PodStatus(ApiStruct, frozen=True):
     """What has become of it."""
 
     phase: str = ""
@@ -315,7 +315,7 @@ class PodStatus(ApiStruct):
     allocated_resources: ResourceList = {}
 
 
-class Pod(ApiStruct):
+class Pod(ApiStruct, frozen=True):
     """A pod."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -17,7 +17,7 @@ class SelectorError(ProreusError):
     """A selector that the API's parser would refuse."""
 
 
-class LabelSelectorRequirement(ApiStruct):
+class LabelSelectorRequirement(ApiStruct, frozen=True):
     """One expression; the operators are In, NotIn, Exists, DoesNotExist (nodes: also Gt, Lt)."""
 
     key: str = ""
@@ -25,27 +25,27 @@ class LabelSelectorRequirement(ApiStruct):
     values: tuple[str, ...] = ()
 
 
-class LabelSelector(ApiStruct):
+class LabelSelector(ApiStruct, frozen=True):
     """metav1.LabelSelector."""
 
     match_labels: dict[str, str] = {}
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
 
-class NodeSelectorTerm(ApiStruct):
+class NodeSelectorTerm(ApiStruct, frozen=True):
     """Expressions over labels and over fields, all of which must hold."""
 
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
     match_fields: tuple[LabelSelectorRequirement, ...] = ()
 
 
-class NodeSelector(ApiStruct):
+class NodeSelector(ApiStruct, frozen=True):
     """Terms of which one must hold."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
-class PreferredSchedulingTerm(ApiStruct):
+class PreferredSchedulingTerm(ApiStruct, frozen=True):
     """A term that is worth ``weight`` where it holds."""
 
     weight: int = 0

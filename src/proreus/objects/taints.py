@@ -9,7 +9,7 @@ PREFER_NO_SCHEDULE = "PreferNoSchedule"
 NO_EXECUTE = "NoExecute"
 
 
-class Taint(ApiStruct):
+class Taint(ApiStruct, frozen=True):
     """Keeps pods that do not tolerate it away from a node."""
 
     key: str = ""
@@ -17,7 +17,7 @@ class Taint(ApiStruct):
     effect: str = ""
 
 
-class Toleration(ApiStruct):
+class Toleration(ApiStruct, frozen=True):
     """Lets a pod ignore matching taints."""
 
     key: str = ""
