@@ -1,0 +1,49 @@
+"""What plugins remember between the extension points of one attempt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class CycleState:
+    """A plugin's notes on one pod, by key (its own name, as a rule).
+
+    ``clone`` copies what has a ``clone`` method of its own and shares the rest, so that a trial
+    with pods added or removed leaves the original alone.
+    """
+
+    __slots__ = ("_notes", "pods_to_activate", "record_plugin_metrics", "skip_filter", "skip_score")
+
+    def __init__(self) -> None:
+        self._notes: dict[str, Any] = {}
+        self.skip_filter: frozenset[str] = frozenset()
+        """Plugins whose PreFilter answered Skip."""
+        self.skip_score: frozenset[str] = frozenset()
+        """Plugins whose PreScore answered Skip."""
+        self.record_plugin_metrics = False
+        """Whether each plugin call is timed in this cycle (one cycle in ten)."""
+        self.pods_to_activate: list[str] = []
+        """Keys of pods to be moved to the active queue once this pod has succeeded."""
+
+    def write(self, key: str, note: Any) -> None:
+        """Keep a note."""
+        self._notes[key] = note
+
+    def read(self, key: str) -> Any:
+        """Return a note; raises ``KeyError`` when there is none."""
+        return self._notes[key]
+
+    def get(self, key: str) -> Any | None:
+        """Return a note, or None."""
+        return self._notes.get(key)
+
+    def clone(self) -> CycleState:
+        """Return a state for a trial."""
+        other = CycleState()
+        other._notes = {
+            key: note.clone() if hasattr(note, "clone") else note
+            for key, note in self._notes.items()
+        }
+        other.skip_filter = self.skip_filter
+        other.skip_score = self.skip_score
+        return other

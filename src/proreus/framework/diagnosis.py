@@ -1,0 +1,89 @@
+"""Why a pod could not be placed, and how that is told.
+
+The text is kube-scheduler's FitError, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from proreus.framework.status import Code, Status
+from proreus.framework.verdicts import Rows, Verdicts
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """What is known of a failed attempt.
+
+    ``verdicts`` are by row of the cluster's table; ``evaluated`` names the rows that were looked
+    at (None = all); every other row has the status ``absent``.
+    """
+
+    verdicts: Verdicts
+    evaluated: Rows | None = None
+    absent: Status = Status(Code.UNRESOLVABLE)
+    unschedulable_plugins: set[str] = field(default_factory=set)
+    pending_plugins: set[str] = field(default_factory=set)
+    pre_filter_message: str = ""
+    post_filter_message: str = ""
+
+    def add_plugin_status(self, status: Status) -> None:
+        """Note who rejected the pod; Pending counts in both sets."""
+        if not status.plugin or not status.rejected:
+            return
+        self.unschedulable_plugins.add(status.plugin)
+        if status.code == Code.PENDING:
+            self.pending_plugins.add(status.plugin)
+
+    def note_rejectors(self) -> None:
+        """Note every plugin that rejected a row."""
+        for status in self.verdicts.counts():
+            self.add_plugin_status(status)
+
+    def complete(self) -> Verdicts:
+        """Return verdicts in which the rows that were not looked at have the absent status."""
+        if self.evaluated is None:
+            return self.verdicts
+        full = self.verdicts.copy()
+        left_out = np.ones(full.size, dtype=np.bool_)
+        left_out[self.evaluated] = False
+        full.reject_with(left_out, self.absent)
+        return full
+
+
+@dataclass(frozen=True, slots=True)
+class NoFit:
+    """No node can take the pod (kube-scheduler's FitError): a value, not an error.
+
+    ``num_all_nodes``: nodes of the cluster; 1 when Reserve or Permit turned a chosen node down.
+    """
+
+    num_all_nodes: int
+    diagnosis: Diagnosis
+
+    @property
+    def message(self) -> str:
+        """The text of the FailedScheduling event and of the PodScheduled condition."""
+        diagnosis = self.diagnosis
+        text = f"0/{self.num_all_nodes} nodes are available:"
+        if diagnosis.pre_filter_message:
+            text += f" {diagnosis.pre_filter_message}."
+        else:
+            reasons = reason_histogram(diagnosis.complete())
+            if reasons:
+                text += f" {reasons}."
+        if diagnosis.post_filter_message:
+            text += f" {diagnosis.post_filter_message}"
+        return text
+
+
+def reason_histogram(verdicts: Verdicts) -> str:
+    """Return ``<count> <reason>, …`` over all rows, sorted as plain strings."""
+    totals: Counter[str] = Counter()
+    for status, count in verdicts.counts().items():
+        for reason in status.reasons:
+            totals[reason] += count
+    return ", ".join(sorted(f"{count} {reason}" for reason, count in totals.items()))

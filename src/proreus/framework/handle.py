@@ -1,0 +1,239 @@
+"""What a plugin may ask of the scheduler that runs it.
+
+Protocols, given by ``app.py``: rooms that do not import each other meet here.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from proreus.clock import Clock
+from proreus.objects.meta import Resource
+
+if TYPE_CHECKING:
+    from proreus.feature_gates import FeatureGates
+    from proreus.framework.cycle_state import CycleState
+    from proreus.framework.node_table import NodeTable
+    from proreus.framework.nominating import NominatingInfo
+    from proreus.framework.pod_info import PodInfo
+    from proreus.framework.verdicts import Verdicts
+    from proreus.metrics import SchedulerMetrics
+    from proreus.objects.pod import Pod
+
+T = TypeVar("T")
+
+
+class WaitingPod(Protocol):
+    """A pod that Permit holds. Only the first signal counts."""
+
+    pod: PodInfo
+
+    def pending_plugins(self) -> list[str]:
+        """Return the plugins that still hold it."""
+        ...
+
+    def allow(self, plugin: str) -> None:
+        """Withdraw one plugin's hold; with the last one the pod goes on."""
+        ...
+
+    def reject(self, plugin: str, message: str) -> bool:
+        """Turn the pod down; tell whether this was the first signal."""
+        ...
+
+    def preempt(self, plugin: str, message: str) -> bool:
+        """Fail the pod with an error; tell whether this was the first signal."""
+        ...
+
+
+class Nominator(Protocol):
+    """Which pods are to be kept room for, and where."""
+
+    def nominated_pods(self, node_name: str) -> list[PodInfo]:
+        """Return the pods nominated to a node."""
+        ...
+
+    def nominated_nodes(self) -> Iterable[str]:
+        """Return the names of nodes that pods are nominated to."""
+        ...
+
+    def add_nominated_pod(self, pod: PodInfo, nominating: NominatingInfo | None) -> None:
+        """Register a nomination (None: the one that the pod's status has)."""
+        ...
+
+    def delete_nominated_pod(self, uid: str) -> None:
+        """Forget a nomination."""
+        ...
+
+
+class ApiWriter(Protocol):
+    """Writes to the apiserver; every method raises ``errors.ApiError``."""
+
+    async def bind(self, pod: Pod, node_name: str) -> None:
+        """Create the pod's Binding."""
+        ...
+
+    async def patch_pod_status(self, pod: Pod, patch: dict[str, Any]) -> None:
+        """Apply a strategic merge patch ``{"status": …}`` to the pod's status."""
+        ...
+
+    async def delete_pod(self, pod: Pod) -> None:
+        """Delete a pod with its own grace period."""
+        ...
+
+    async def create(
+        self, resource: Resource[Any], obj: dict[str, Any], subresource: str = ""
+    ) -> dict[str, Any]:
+        """Create an object and return what the apiserver made of it."""
+        ...
+
+    async def update(
+        self, resource: Resource[Any], obj: dict[str, Any], subresource: str = ""
+    ) -> dict[str, Any]:
+        """Replace an object (optimistic concurrency by its resourceVersion)."""
+        ...
+
+    async def patch(
+        self,
+        resource: Resource[Any],
+        namespace: str,
+        name: str,
+        patch: dict[str, Any],
+        subresource: str = "",
+    ) -> dict[str, Any]:
+        """Apply a merge patch."""
+        ...
+
+    async def delete(self, resource: Resource[Any], namespace: str, name: str) -> None:
+        """Delete an object."""
+        ...
+
+
+class EventRecorder(Protocol):
+    """Events, as ``kubectl describe`` shows them. Never blocks, never raises."""
+
+    def event(
+        self,
+        regarding: Pod,
+        event_type: str,
+        reason: str,
+        action: str,
+        note: str,
+        controller: str,
+    ) -> None:
+        """Note an event about a pod; ``controller`` is the profile's scheduler name."""
+        ...
+
+
+class Handle(Protocol):
+    """A profile's plugins' way to the cluster and to the scheduler."""
+
+    @property
+    def profile_name(self) -> str:
+        """The schedulerName that this profile serves."""
+        ...
+
+    @property
+    def nodes(self) -> NodeTable:
+        """All nodes, as they are believed to be at this moment."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """The time; never ask the machine for it."""
+        ...
+
+    @property
+    def rng(self) -> random.Random:
+        """The seedable source of chance."""
+        ...
+
+    @property
+    def feature_gates(self) -> FeatureGates:
+        """Feature gates of this process."""
+        ...
+
+    @property
+    def metrics(self) -> SchedulerMetrics:
+        """Where to count."""
+        ...
+
+    @property
+    def nominator(self) -> Nominator:
+        """Nominated pods."""
+        ...
+
+    @property
+    def api(self) -> ApiWriter:
+        """Writes to the apiserver."""
+        ...
+
+    @property
+    def event_recorder(self) -> EventRecorder:
+        """Events."""
+        ...
+
+    def store(self, resource: Resource[T]) -> Mapping[str, T]:
+        """Return the watched objects of a resource by ``namespace/name`` (or ``name``).
+
+        The first call for a resource makes proreus watch it: call it in ``__init__``.
+        """
+        ...
+
+    def on_change(
+        self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
+    ) -> None:
+        """Call ``handler(old, new)`` on each change of a watched resource, before the queue is told.
+
+        ``old`` is None on add, ``new`` on delete. To be called in ``__init__``.
+        """
+        ...
+
+    def run_filters(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
+    ) -> None:
+        """Run this profile's Filter plugins over a table, without nominated pods."""
+        ...
+
+    def run_filters_with_nominated(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable
+    ) -> Verdicts:
+        """Run this profile's Filter plugins over a table, nominated pods taken into account."""
+        ...
+
+    def run_add_pod(
+        self, state: CycleState, pod: PodInfo, added: PodInfo, nodes: NodeTable, row: int
+    ) -> None:
+        """Try a pod on a row of a fork: count it in and tell the PreFilter plugins."""
+        ...
+
+    def run_remove_pod(
+        self, state: CycleState, pod: PodInfo, removed: PodInfo, nodes: NodeTable, row: int
+    ) -> None:
+        """Try a row of a fork without a pod: count it out and tell the PreFilter plugins."""
+        ...
+
+    def activate(self, pod_keys: Iterable[str]) -> None:
+        """Move pods (``namespace/name``) to the active queue."""
+        ...
+
+    def get_waiting_pod(self, uid: str) -> WaitingPod | None:
+        """Return the pod if Permit holds it."""
+        ...
+
+    def waiting_pods(self) -> Iterable[WaitingPod]:
+        """Return all pods that Permit holds, of all profiles."""
+        ...
+
+    def reject_waiting_pod(self, uid: str, plugin: str = "", message: str = "removed") -> bool:
+        """Turn down a pod that Permit holds; tell whether it was held."""
+        ...
+
+    def cancel_binding(self, uid: str, message: str) -> bool:
+        """Cancel a pod's binding while it is in PreBind; tell whether that was still possible."""
+        ...
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
+        """Run something in the background, under the scheduler's care."""
+        ...

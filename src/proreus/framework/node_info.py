@@ -1,0 +1,157 @@
+"""A node and the pods on it: one row of the table seen as an object.
+
+This is what people write plugins with, and the truth that columns mirror. Amounts are int64 in the
+units of ``objects.quantity``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from proreus.framework.pod_info import HostPort, PodInfo
+from proreus.objects.node import Node
+from proreus.objects.pod import Pod
+from proreus.objects.quantity import parse_amount
+from proreus.objects.requests import is_tracked_resource
+from proreus.objects.taints import Taint
+
+
+class NodeInfo:
+    """A node, the pods on it (assumed ones included) and their sums.
+
+    ``pods``: by UID. ``requested``: sum of ``PodInfo.held.amounts``. ``nonzero_requested``: cpu and
+    memory with defaults for what pods do not name. ``used_ports`` is a set, not a count, as in
+    kube-scheduler: of two pods with the same port the first to go frees it.
+    """
+
+    __slots__ = (
+        "allocatable",
+        "allowed_pod_number",
+        "name",
+        "node",
+        "nonzero_requested",
+        "pods",
+        "pods_with_affinity",
+        "pods_with_required_anti_affinity",
+        "pvc_ref_counts",
+        "requested",
+        "row",
+        "used_ports",
+    )
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.node: Node | None = None
+        self.row = -1
+        """Where it stands in its table; -1 while it is in none."""
+        self.pods: dict[str, PodInfo] = {}
+        self.pods_with_affinity: dict[str, PodInfo] = {}
+        self.pods_with_required_anti_affinity: dict[str, PodInfo] = {}
+        self.allocatable: dict[str, int] = {}
+        self.allowed_pod_number = 0
+        self.requested: dict[str, int] = {}
+        self.nonzero_requested: dict[str, int] = {"cpu": 0, "memory": 0}
+        self.used_ports: set[HostPort] = set()
+        self.pvc_ref_counts: dict[str, int] = {}
+
+    def __repr__(self) -> str:
+        return f"NodeInfo({self.name}, {len(self.pods)} pods)"
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Labels of the node."""
+        return self.node.metadata.labels if self.node is not None else {}
+
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        """Taints of the node."""
+        return self.node.spec.taints if self.node is not None else ()
+
+    @property
+    def unschedulable(self) -> bool:
+        """Whether the node is cordoned."""
+        return self.node is not None and self.node.spec.unschedulable
+
+    def set_node(self, node: Node) -> None:
+        """Take over a new version of the node itself; its pods stay."""
+        self.node = node
+        self.allocatable = {
+            name: parse_amount(name, quantity)
+            for name, quantity in node.status.allocatable.items()
+            if is_tracked_resource(name)
+        }
+        self.allowed_pod_number = parse_amount("pods", node.status.allocatable.get("pods", 0))
+
+    def add_pod(self, pod: PodInfo) -> None:
+        """Count a pod in."""
+        self.pods[pod.uid] = pod
+        held = pod.held
+        requested = self.requested
+        for name, amount in held.amounts.items():
+            requested[name] = requested.get(name, 0) + amount
+        self.nonzero_requested["cpu"] += held.nonzero[0]
+        self.nonzero_requested["memory"] += held.nonzero[1]
+        if pod.host_ports:
+            self.used_ports.update(pod.host_ports)
+        spec = pod.pod.spec
+        if spec.affinity is not None:
+            self._note_affinity(pod)
+        if spec.volumes:
+            self._count_claims(pod.pod, 1)
+
+    def remove_pod(self, uid: str) -> PodInfo:
+        """Count a pod out and return it; raises ``KeyError`` when it is not here."""
+        pod = self.pods.pop(uid)
+        held = pod.held
+        requested = self.requested
+        for name, amount in held.amounts.items():
+            requested[name] -= amount
+        self.nonzero_requested["cpu"] -= held.nonzero[0]
+        self.nonzero_requested["memory"] -= held.nonzero[1]
+        if pod.host_ports:
+            self.used_ports.difference_update(pod.host_ports)
+        self.pods_with_affinity.pop(uid, None)
+        self.pods_with_required_anti_affinity.pop(uid, None)
+        if pod.pod.spec.volumes:
+            self._count_claims(pod.pod, -1)
+        return pod
+
+    def clone(self) -> NodeInfo:
+        """Return a copy to try things on."""
+        other = NodeInfo(self.name)
+        other.node = self.node
+        other.row = self.row
+        other.pods = dict(self.pods)
+        other.pods_with_affinity = dict(self.pods_with_affinity)
+        other.pods_with_required_anti_affinity = dict(self.pods_with_required_anti_affinity)
+        other.allocatable = self.allocatable
+        other.allowed_pod_number = self.allowed_pod_number
+        other.requested = dict(self.requested)
+        other.nonzero_requested = dict(self.nonzero_requested)
+        other.used_ports = set(self.used_ports)
+        other.pvc_ref_counts = dict(self.pvc_ref_counts)
+        return other
+
+    def _note_affinity(self, pod: PodInfo) -> None:
+        affinity = pod.pod.spec.affinity
+        assert affinity is not None
+        if affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None:
+            self.pods_with_affinity[pod.uid] = pod
+        if affinity.pod_anti_affinity is not None and affinity.pod_anti_affinity.required:
+            self.pods_with_required_anti_affinity[pod.uid] = pod
+
+    def _count_claims(self, pod: Pod, step: int) -> None:
+        counts = self.pvc_ref_counts
+        for key in claim_keys(pod):
+            count = counts.get(key, 0) + step
+            if count > 0:
+                counts[key] = count
+            else:
+                counts.pop(key, None)
+
+
+def claim_keys(pod: Pod) -> Iterable[str]:
+    """Yield ``namespace/claim`` for each volume by claim; ephemeral volumes do not count."""
+    for volume in pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            yield f"{pod.metadata.namespace}/{volume.persistent_volume_claim.claim_name}"

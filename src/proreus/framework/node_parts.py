@@ -1,0 +1,151 @@
+"""Tables made of other tables: some rows to look at, some rows to try things on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from proreus.framework.columns import ResourceColumns, Sized
+from proreus.framework.interning import Interner
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
+
+
+class _PartColumns(ResourceColumns):
+    """Resource columns of some rows, gathered when looked at."""
+
+    __slots__ = ("_columns", "_rows")
+
+    def __init__(self, columns: ResourceColumns, rows: Rows) -> None:
+        self._columns = columns
+        self._rows = rows
+
+    def __getitem__(self, resource: str) -> IntArray:
+        return self._columns[resource][self._rows]
+
+    def __contains__(self, resource: str) -> bool:
+        return resource in self._columns
+
+    def gather(self, table: Sized, rows: Rows) -> ResourceColumns:
+        """Return the columns of some of these rows, as a fork's own."""
+        return self._columns.gather(table, self._rows[rows])
+
+
+class Part(NodeTable):
+    """Some rows of another table; columns are gathered when they are looked at."""
+
+    def __init__(self, parent: NodeTable, rows: Rows) -> None:
+        self._parent = parent
+        self._picked = rows
+        self.size = len(rows)
+        self.images = parent.images
+        self.taint_sets = parent.taint_sets
+        self.port_sets = parent.port_sets
+        self.image_sets = parent.image_sets
+        self.structure = parent.structure
+        self.allocatable = _PartColumns(parent.allocatable, rows)
+        self.requested = _PartColumns(parent.requested, rows)
+        self.nonzero_requested = _PartColumns(parent.nonzero_requested, rows)
+
+    def __getitem__(self, row: int) -> NodeInfo:
+        return self._parent.infos[int(self._picked[row])]
+
+    def __iter__(self) -> Iterator[NodeInfo]:
+        infos = self._parent.infos
+        return (infos[row] for row in self._picked.tolist())
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.rows
+
+    @property
+    def infos(self) -> list[NodeInfo]:  # type: ignore[override]
+        """The nodes of these rows."""
+        return list(self)
+
+    @property
+    def rows(self) -> dict[str, int]:  # type: ignore[override]
+        """Row, in this part, of each of its nodes."""
+        return {info.name: row for row, info in enumerate(self)}
+
+    @property
+    def pod_count(self) -> IntArray:
+        """Number of pods a node."""
+        return self._parent.pod_count[self._picked]
+
+    @property
+    def allowed_pods(self) -> IntArray:
+        """Allocatable ``pods`` a node."""
+        return self._parent.allowed_pods[self._picked]
+
+    @property
+    def unschedulable(self) -> BoolArray:
+        """Whether a node is cordoned."""
+        return self._parent.unschedulable[self._picked]
+
+    @property
+    def taint_set(self) -> CodeArray:
+        """Code of a node's taints."""
+        return self._parent.taint_set[self._picked]
+
+    @property
+    def port_set(self) -> CodeArray:
+        """Code of the host ports in use."""
+        return self._parent.port_set[self._picked]
+
+    @property
+    def image_set(self) -> CodeArray:
+        """Code of the names of a node's images."""
+        return self._parent.image_set[self._picked]
+
+    def label(self, key: str) -> CodeArray:
+        """Return a label's values as codes."""
+        return self._parent.label(key)[self._picked]
+
+    def label_values(self, key: str) -> Interner[str]:
+        """Return the values behind the codes of a label."""
+        return self._parent.label_values(key)
+
+    def take(self, rows: Rows) -> NodeTable:
+        """Return some of these rows."""
+        return self._parent.take(self._picked[rows])
+
+    def fork(self, rows: Rows) -> NodeTable:
+        """Return a copy of some of these rows to try things on."""
+        return self._parent.fork(self._picked[rows])
+
+
+class Fork(NodeTable):
+    """A copy of some rows, with copies of their nodes, to add pods to and remove pods from."""
+
+    def __init__(self, parent: NodeTable, rows: Rows) -> None:
+        self.size = self.capacity = len(rows)
+        self.infos = [parent[row].clone() for row in rows.tolist()]
+        self.rows = {}
+        for row, info in enumerate(self.infos):
+            info.row = row
+            self.rows[info.name] = row
+        self.images = parent.images
+        self.taint_sets = parent.taint_sets
+        self.port_sets = parent.port_sets
+        self.image_sets = parent.image_sets
+        self.structure = parent.structure
+        for name in ("allocatable", "requested", "nonzero_requested"):
+            setattr(self, name, getattr(parent, name).gather(self, rows))
+        self._pod_count = parent.pod_count[rows]
+        self._allowed_pods = parent.allowed_pods[rows]
+        self._unschedulable = parent.unschedulable[rows]
+        self._taint_set = parent.taint_set[rows]
+        self._port_set = parent.port_set[rows]
+        self._image_set = parent.image_set[rows]
+        self._parent = parent
+        self._picked = rows
+        self._changed = []
+        self._changed_before = 0
+
+    def label(self, key: str) -> CodeArray:
+        """Return a label's values as codes; labels do not change in a fork."""
+        return self._parent.label(key)[self._picked]
+
+    def label_values(self, key: str) -> Interner[str]:
+        """Return the values behind the codes of a label."""
+        return self._parent.label_values(key)

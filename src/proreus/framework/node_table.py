@@ -1,0 +1,324 @@
+"""Nodes as columns.
+
+``NodeTable`` holds one row a node, densely: a node that goes is replaced by the last one. Columns
+are NumPy arrays kept in step with the ``NodeInfo`` objects, cell by cell, as events come in; every
+change notes its row, so that answers computed earlier are mended row by row (``changes_since``).
+
+A plugin may be handed the whole table, a few rows of it (``take``) or a copy to try things on
+(``fork``); it cannot tell and need not care.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from proreus.framework.columns import (
+    MAX_INT64,
+    Images,
+    ImageSet,
+    LabelColumn,
+    ResourceColumns,
+    grown,
+)
+from proreus.framework.interning import ABSENT, Interner
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.pod_info import HostPort, PodInfo
+from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
+from proreus.objects.selectors import Requirement, Selector
+from proreus.objects.taints import Taint
+
+_FIRST_CAPACITY = 64
+
+
+class NodeTable:
+    """Columns over nodes, and their ``NodeInfo`` rows.
+
+    Invariants: ``infos[row].row == row`` for every row; ``rows[name]`` is the row of a node; all
+    columns agree with the infos (``validate`` checks).
+    """
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.capacity = _FIRST_CAPACITY
+        self.infos: list[NodeInfo] = []
+        self.rows: dict[str, int] = {}
+        self.images = Images()
+        self.allocatable = ResourceColumns(self)
+        self.requested = ResourceColumns(self)
+        self.nonzero_requested = ResourceColumns(self)
+        self._pod_count = np.zeros(self.capacity, dtype=np.int64)
+        self._allowed_pods = np.zeros(self.capacity, dtype=np.int64)
+        self._unschedulable = np.zeros(self.capacity, dtype=np.bool_)
+        self._taint_set = np.zeros(self.capacity, dtype=np.int32)
+        self._port_set = np.zeros(self.capacity, dtype=np.int32)
+        self._image_set = np.zeros(self.capacity, dtype=np.int32)
+        self.taint_sets: Interner[tuple[Taint, ...]] = Interner(())
+        self.port_sets: Interner[frozenset[HostPort]] = Interner(frozenset())
+        self.image_sets: Interner[ImageSet] = Interner(frozenset())
+        self._labels: dict[str, LabelColumn] = {}
+        self._changed: list[int] = []
+        self._changed_before = 0
+        self.structure = 0
+        """Moves when nodes come, go, or change themselves (not when only their pods change)."""
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, row: int) -> NodeInfo:
+        return self.infos[row]
+
+    def __iter__(self) -> Iterator[NodeInfo]:
+        return iter(self.infos)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.rows
+
+    # ---- columns -------------------------------------------------------------------------------
+
+    @property
+    def pod_count(self) -> IntArray:
+        """Number of pods a node."""
+        return self._pod_count[: self.size]
+
+    @property
+    def allowed_pods(self) -> IntArray:
+        """Allocatable ``pods`` a node."""
+        return self._allowed_pods[: self.size]
+
+    @property
+    def unschedulable(self) -> BoolArray:
+        """Whether a node is cordoned."""
+        return self._unschedulable[: self.size]
+
+    @property
+    def taint_set(self) -> CodeArray:
+        """Code of a node's taints in ``taint_sets``; 0 = none."""
+        return self._taint_set[: self.size]
+
+    @property
+    def port_set(self) -> CodeArray:
+        """Code of the host ports in use in ``port_sets``; 0 = none."""
+        return self._port_set[: self.size]
+
+    @property
+    def image_set(self) -> CodeArray:
+        """Code of the names of a node's images in ``image_sets``; 0 = none."""
+        return self._image_set[: self.size]
+
+    def label(self, key: str) -> CodeArray:
+        """Return a label's values as codes (-1 = absent); ``label_values`` has the texts."""
+        return self._label_column(key).codes[: self.size]
+
+    def label_values(self, key: str) -> Interner[str]:
+        """Return the values behind the codes of a label."""
+        return self._label_column(key).values
+
+    def matches(self, selector: Selector) -> BoolArray:
+        """Return the mask of nodes whose labels a selector selects."""
+        if selector.nothing:
+            return np.zeros(self.size, dtype=np.bool_)
+        mask = np.ones(self.size, dtype=np.bool_)
+        for requirement in selector.requirements:
+            mask &= self._meets(requirement)
+        return mask
+
+    def _meets(self, requirement: Requirement) -> BoolArray:
+        codes, values = self.label(requirement.key), self.label_values(requirement.key)
+        match requirement.operator:
+            case "Exists":
+                return np.not_equal(codes, ABSENT)
+            case "DoesNotExist":
+                return np.equal(codes, ABSENT)
+            case "In" | "NotIn":
+                wanted = [c for c in map(values.find, requirement.values) if c != ABSENT]
+                inside = codes == wanted[0] if len(wanted) == 1 else np.isin(codes, wanted)
+                return inside if requirement.operator == "In" else ~inside
+        # The answer a distinct value, then one gather; the last entry stands for absent (-1).
+        answers = [requirement.matches_value(value) for value in values.values]
+        return np.array([*answers, False], dtype=np.bool_)[codes]
+
+    def rows_of(self, names: Iterable[str]) -> Rows:
+        """Return the rows of those of the nodes that are here, ascending."""
+        rows = sorted(row for row in map(self.rows.get, names) if row is not None)
+        return np.array(rows, dtype=np.intp)
+
+    # ---- other tables --------------------------------------------------------------------------
+
+    def take(self, rows: Rows) -> NodeTable:
+        """Return some rows as a table: a read-only picture of the present."""
+        from proreus.framework.node_parts import Part
+
+        return Part(self, rows)
+
+    def fork(self, rows: Rows) -> NodeTable:
+        """Return a copy of some rows to add pods to and remove pods from."""
+        from proreus.framework.node_parts import Fork
+
+        return Fork(self, rows)
+
+    # ---- changes -------------------------------------------------------------------------------
+
+    @property
+    def position(self) -> int:
+        """Where the record of changes ends now; to be handed to ``changes_since`` later."""
+        return self._changed_before + len(self._changed)
+
+    def changes_since(self, position: int) -> list[int] | None:
+        """Return the rows that changed since, each once; None when that is no longer known."""
+        start = position - self._changed_before
+        if start < 0:
+            return None
+        part = self._changed[start:]
+        return part if len(part) < 2 else list(dict.fromkeys(part))
+
+    def _note(self, row: int) -> None:
+        self._changed.append(row)
+        if len(self._changed) > 4096 + 2 * self.size:
+            half = len(self._changed) // 2
+            del self._changed[:half]
+            self._changed_before += half
+
+    def add_node(self, info: NodeInfo) -> int:
+        """Give a node a row and return it."""
+        if self.size == self.capacity:
+            self._grow(2 * self.capacity)
+        row = self.size
+        self.size += 1
+        info.row = row
+        self.infos.append(info)
+        self.rows[info.name] = row
+        self._put_node(row)
+        self._put_pods(row)
+        return row
+
+    def update_node(self, info: NodeInfo) -> None:
+        """Bring the columns in step after ``info.set_node``."""
+        self._put_node(info.row)
+
+    def remove_node(self, info: NodeInfo) -> None:
+        """Take a node's row away; the last row moves into its place."""
+        row, last = info.row, self.size - 1
+        old = self.image_sets.values[self._image_set[row]]
+        self.images.replace(old, None)
+        if row != last:
+            self._move(last, row)
+        # What stands in the image column is what ``images`` counts for a row: free the old place.
+        self._image_set[last] = 0
+        self.infos.pop()
+        self.size = last
+        del self.rows[info.name]
+        info.row = -1
+        self.structure += 1
+        if row != last:
+            self._note(row)
+
+    def add_pod(self, row: int, pod: PodInfo) -> None:
+        """Count a pod in, in object and columns."""
+        self.infos[row].add_pod(pod)
+        self._put_pod(row, pod)
+
+    def remove_pod(self, row: int, uid: str) -> PodInfo:
+        """Count a pod out, in object and columns, and return it."""
+        pod = self.infos[row].remove_pod(uid)
+        self._put_pod(row, pod)
+        return pod
+
+    def _put_pod(self, row: int, pod: PodInfo) -> None:
+        info = self.infos[row]
+        self.requested.put_some(row, tuple(pod.held.amounts), info.requested)
+        self.nonzero_requested.put_some(row, ("cpu", "memory"), info.nonzero_requested)
+        self._pod_count[row] = len(info.pods)
+        if pod.host_ports:
+            self._port_set[row] = self.port_sets.code(frozenset(info.used_ports))
+        self._note(row)
+
+    def _put_pods(self, row: int) -> None:
+        info = self.infos[row]
+        self.requested.put(row, info.requested)
+        self.nonzero_requested.put(row, info.nonzero_requested)
+        self._pod_count[row] = len(info.pods)
+        self._port_set[row] = self.port_sets.code(frozenset(info.used_ports))
+        self._note(row)
+
+    def _put_node(self, row: int) -> None:
+        info = self.infos[row]
+        assert info.node is not None
+        self.allocatable.put(row, info.allocatable)
+        self._allowed_pods[row] = min(info.allowed_pod_number, MAX_INT64)
+        self._unschedulable[row] = info.unschedulable
+        self._taint_set[row] = self.taint_sets.code(info.taints)
+        old = self.image_sets.values[self._image_set[row]]
+        self._image_set[row] = self.image_sets.code(self.images.replace(old, info.node))
+        labels = info.labels
+        for key, column in self._labels.items():
+            value = labels.get(key)
+            column.codes[row] = ABSENT if value is None else column.values.code(value)
+        self.structure += 1
+        self._note(row)
+
+    def _label_column(self, key: str) -> LabelColumn:
+        column = self._labels.get(key)
+        if column is None:
+            column = self._labels[key] = LabelColumn(self.capacity)
+            codes, code = column.codes, column.values.code
+            for row, info in enumerate(self.infos):
+                value = info.labels.get(key)
+                if value is not None:
+                    codes[row] = code(value)
+        return column
+
+    _PLAIN = (
+        "_pod_count",
+        "_allowed_pods",
+        "_unschedulable",
+        "_taint_set",
+        "_port_set",
+        "_image_set",
+    )
+
+    def _grow(self, capacity: int) -> None:
+        self.capacity = capacity
+        for columns in (self.allocatable, self.requested, self.nonzero_requested):
+            columns.grow(capacity)
+        for name in self._PLAIN:
+            setattr(self, name, grown(getattr(self, name), capacity))
+        for column in self._labels.values():
+            column.codes = grown(column.codes, capacity)
+
+    def _move(self, source: int, target: int) -> None:
+        for columns in (self.allocatable, self.requested, self.nonzero_requested):
+            columns.move(source, target)
+        for name in self._PLAIN:
+            array = getattr(self, name)
+            array[target] = array[source]
+        for column in self._labels.values():
+            column.codes[target] = column.codes[source]
+        info = self.infos[source]
+        info.row = target
+        self.infos[target] = info
+        self.rows[info.name] = target
+
+    def validate(self) -> None:
+        """Derive every column anew and raise ``AssertionError`` where one is out of step."""
+        assert len(self.infos) == len(self.rows) == self.size <= self.capacity
+        for row, info in enumerate(self.infos):
+            assert info.row == row == self.rows[info.name], info
+            assert self._pod_count[row] == len(info.pods), info
+            assert self._allowed_pods[row] == info.allowed_pod_number, info
+            assert self._unschedulable[row] == info.unschedulable, info
+            assert self.taint_sets.values[self._taint_set[row]] == info.taints, info
+            assert self.port_sets.values[self._port_set[row]] == info.used_ports, info
+            for columns, amounts in (
+                (self.allocatable, info.allocatable),
+                (self.requested, info.requested),
+                (self.nonzero_requested, info.nonzero_requested),
+            ):
+                for resource in columns._arrays:
+                    assert columns[resource][row] == amounts.get(resource, 0), (info, resource)
+                assert all(r in columns for r, a in amounts.items() if a), info
+            for key, column in self._labels.items():
+                code = column.codes[row]
+                value = None if code == ABSENT else column.values.values[code]
+                assert value == info.labels.get(key), (info, key)

@@ -1,0 +1,291 @@
+"""The extension points, as base classes to inherit from.
+
+A plugin is a class that inherits from one or more of these; its name is its class name unless it
+says otherwise. Each docstring is a contract: when the method is called, how often, what it may
+cost, and what each answer leads to. No status (None) means success; a raised exception is a bug of
+the plugin, fails the attempt and is logged.
+
+Filter and Score have two forms. Per node: easy to write, called for each node. Columnar (``_all``):
+one call for all nodes, over NumPy columns. Whoever writes one form has the other: the base class
+derives it. The runtime calls columns for many rows and the per-node form for a handful.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from proreus.config.types import PluginArgs
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.events import EVERYTHING, ClusterEvent
+from proreus.framework.handle import Handle
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.nominating import PostFilterResult
+from proreus.framework.pod_info import PodInfo, QueuedPodInfo
+from proreus.framework.status import Status
+from proreus.framework.verdicts import IntArray, Verdicts
+
+MIN_SCORE = 0
+MAX_SCORE = 100
+MAX_PERMIT_WAIT_SECONDS = 15 * 60.0
+
+
+class Plugin:
+    """What every plugin is.
+
+    One instance a profile lives as long as the profile. ``args`` is what pluginConfig says, parsed
+    by ``Args``; ``handle`` is the plugin's way to the cluster.
+    """
+
+    name: ClassVar[str] = ""
+    """The name in configuration, metrics and messages; the class name where it is not set."""
+
+    Args: ClassVar[type[PluginArgs] | None] = None
+    """The model of the plugin's arguments, None where it takes none."""
+
+    row_local: ClassVar[bool] = False
+    """Filter and Score of a node depend on that node and the pod alone, so that an answer holds
+    until that node changes. Leave it False when the plugin looks across nodes or at the outside."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Name the plugin after its class where it does not name itself."""
+        super().__init_subclass__(**kwargs)
+        if "name" not in cls.__dict__:
+            cls.name = cls.__name__
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        self.args = args
+        self.handle = handle
+
+    def events_to_register(self) -> Iterable[ClusterEvent]:
+        """Return the events that may make schedulable a pod that this plugin rejected.
+
+        Called once a profile. The default is everything, which is safe and wakes pods too often;
+        an empty answer means that nothing but a change of the pod itself helps.
+        """
+        return EVERYTHING
+
+    def sign(self, pod: PodInfo) -> Hashable | None:
+        """Return the part of the pod that Filter and Score of this plugin read, or None.
+
+        Pods with equal signatures share answers: of a ``row_local`` plugin until the row changes.
+        None means: ask anew for every pod. Called once a cycle; must be cheap.
+        """
+        return None
+
+    def outlook(self, nodes: NodeTable) -> Hashable:
+        """Return what else the answers of a ``row_local`` plugin depend on, beside row and pod.
+
+        Shared answers are dropped when it changes. Called once a cycle; must be very cheap.
+        """
+        return None
+
+
+class PreEnqueuePlugin(Plugin):
+    """Decides whether a pod may enter the active queue."""
+
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        """Called whenever the pod is about to become active. Any status but success gates it."""
+        raise NotImplementedError
+
+
+class QueueSortPlugin(Plugin):
+    """Orders the active queue; every scheduler has exactly one."""
+
+    def sort_key(self, queued: QueuedPodInfo) -> Any:
+        """Return a value that orders pods: smallest first. Called when a pod enters a queue."""
+        raise NotImplementedError
+
+
+class PreFilterPlugin(Plugin):
+    """Looks at the pod once before nodes are filtered."""
+
+    def pre_filter(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable
+    ) -> Status | frozenset[str] | None:
+        """Called once a cycle, with the whole cluster.
+
+        A set of names: only these nodes can do. Skip: this plugin's Filter is not asked in this
+        cycle. Unresolvable: no node can do, stop here. Unschedulable: no node can do, go on asking.
+        """
+        raise NotImplementedError
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+        """Bring the notes in ``state`` in step with a pod that is tried on a node.
+
+        Called on a clone of the state, for nominated pods and in preemption; the node has the pod
+        already. Only plugins that keep counts across nodes need it.
+        """
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
+        """The reverse of ``add_pod``: the node has lost the pod already."""
+
+
+class FilterPlugin(Plugin):
+    """Decides which nodes can take the pod."""
+
+    columnar_filter: ClassVar[bool] = False
+    per_node_filter: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Note which form the plugin has, and insist on one."""
+        super().__init_subclass__(**kwargs)
+        cls.columnar_filter = cls.filter_all is not FilterPlugin.filter_all
+        cls.per_node_filter = cls.filter is not FilterPlugin.filter
+        if not (cls.columnar_filter or cls.per_node_filter):
+            raise TypeError(f"{cls.__name__} must define filter or filter_all")
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Judge one node. Called for nodes that no earlier plugin rejected, until enough are found.
+
+        Unschedulable: not now, preemption may help. Unresolvable: preemption would not help.
+        """
+        nodes = self.handle.nodes.take(np.array([node.row], dtype=np.intp))
+        verdicts = Verdicts(1, self.name)
+        self.filter_all(state, pod, nodes, verdicts)
+        return verdicts.status(0)
+
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
+    ) -> None:
+        """Judge all nodes of a table at once: call ``verdicts.reject`` for those that cannot do.
+
+        Called once a cycle or less; must not depend on which rows the table happens to hold.
+        """
+        for row, node in enumerate(nodes):
+            status = self.filter(state, pod, node)
+            if status is not None:
+                verdicts.reject_row(row, status)
+
+
+class PostFilterPlugin(Plugin):
+    """Tries to make room when no node can take the pod."""
+
+    async def post_filter(
+        self, state: CycleState, pod: PodInfo, verdicts: Verdicts
+    ) -> PostFilterResult:
+        """Called when Filter left no node; ``verdicts`` are by row of ``handle.nodes``.
+
+        Success ends the point and may nominate a node; Unschedulable goes on to the next plugin;
+        Unresolvable ends the point.
+        """
+        raise NotImplementedError
+
+
+class PreScorePlugin(Plugin):
+    """Prepares scoring."""
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
+        """Called once a cycle with the nodes that passed (two or more). Skip: do not score."""
+        raise NotImplementedError
+
+
+class ScorePlugin(Plugin):
+    """Says how good a node is for the pod."""
+
+    columnar_score: ClassVar[bool] = False
+    per_node_score: ClassVar[bool] = False
+    normalizes: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Note which form the plugin has, and insist on one."""
+        super().__init_subclass__(**kwargs)
+        cls.columnar_score = cls.score_all is not ScorePlugin.score_all
+        cls.per_node_score = cls.score is not ScorePlugin.score
+        cls.normalizes = cls.normalize is not ScorePlugin.normalize
+        if not (cls.columnar_score or cls.per_node_score):
+            raise TypeError(f"{cls.__name__} must define score or score_all")
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Score one node that passed: any int, if ``normalize`` brings it to 0..100."""
+        nodes = self.handle.nodes.take(np.array([node.row], dtype=np.intp))
+        scores = self.score_all(state, pod, nodes)
+        return scores if isinstance(scores, int) else int(scores[0])
+
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
+        """Score all nodes of a table, shape ``(len(nodes),)``; one int stands for the same score
+        everywhere."""
+        return np.array([self.score(state, pod, node) for node in nodes], dtype=np.int64)
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
+        """Bring the scores of all nodes that passed to 0..100. Must not change its argument.
+
+        Must depend on the scores alone (and the pod), not on the order of the nodes.
+        """
+        return scores
+
+
+class ReservePlugin(Plugin):
+    """Keeps books of its own about where pods go."""
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Called once a node was chosen and assumed. Any rejection undoes the choice."""
+        return None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Undo ``reserve``; also called when this plugin's reserve was never reached."""
+
+
+class PermitPlugin(Plugin):
+    """Lets a decided pod through, holds it, or turns it down."""
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Called after Reserve. ``Status.wait(seconds)`` (15 minutes at most) holds the pod until
+        ``handle.get_waiting_pod(uid).allow(name)`` or ``.reject(name, message)``."""
+        raise NotImplementedError
+
+
+class PreBindPlugin(Plugin):
+    """Does what must be done before a pod is bound: volumes, claims."""
+
+    allow_parallel: ClassVar[bool] = False
+    """May run at the same time as its neighbours that allow it too."""
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Say whether PreBind has work for this pod: None if so, Skip if not."""
+        return None
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """May wait. Any status but success sends the pod back to the queue."""
+        raise NotImplementedError
+
+
+class BindPlugin(Plugin):
+    """Tells the apiserver where the pod goes."""
+
+    async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Bind, or answer Skip to leave it to the next bind plugin."""
+        raise NotImplementedError
+
+
+class PostBindPlugin(Plugin):
+    """Is told of every bound pod."""
+
+    def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Called after the binding succeeded; must be quick."""
+        raise NotImplementedError
+
+
+POINTS: dict[str, type[Plugin]] = {
+    "preEnqueue": PreEnqueuePlugin,
+    "queueSort": QueueSortPlugin,
+    "preFilter": PreFilterPlugin,
+    "filter": FilterPlugin,
+    "postFilter": PostFilterPlugin,
+    "preScore": PreScorePlugin,
+    "score": ScorePlugin,
+    "reserve": ReservePlugin,
+    "permit": PermitPlugin,
+    "preBind": PreBindPlugin,
+    "bind": BindPlugin,
+    "postBind": PostBindPlugin,
+}
+"""Extension points by their names in KubeSchedulerConfiguration."""
+
+
+def points_of(plugin: type[Plugin]) -> frozenset[str]:
+    """Return the extension points that a plugin takes part in."""
+    return frozenset(point for point, base in POINTS.items() if issubclass(plugin, base))

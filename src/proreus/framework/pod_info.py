@@ -1,0 +1,202 @@
+"""A pod with what scheduling needs of it, computed once.
+
+``PodInfo`` is what plugins see. Amounts are int64 in the units of ``objects.quantity``. Pods that
+ask for the same share one ``PodRequests``, so that a thousand replicas cost one computation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from proreus.objects.meta import key_of
+from proreus.objects.pod import Pod
+from proreus.objects.quantity import parse_amount
+from proreus.objects.requests import (
+    NON_ZERO_DEFAULTS,
+    has_pod_level_requests,
+    non_zero_requests,
+    pod_requests,
+)
+
+
+class HostPort(NamedTuple):
+    """A port taken on a node's own address."""
+
+    ip: str
+    protocol: str
+    port: int
+
+
+class PodRequests:
+    """What a pod asks for, in the three forms in which kube-scheduler counts it.
+
+    ``amounts``: what Filter counts and nodes keep. ``nonzero``: (milli-CPU, bytes) with defaults
+    for what is not named, as nodes keep it for scoring. ``scoring``: what NodeResourcesFit scores
+    with: defaults for what is not named, pod-level resources left out.
+    """
+
+    __slots__ = ("_scoring", "amounts", "key", "nonzero", "pod")
+
+    def __init__(self, pod: Pod, use_status: bool, pod_level: bool) -> None:
+        self.pod = pod
+        self.amounts: Mapping[str, int] = pod_requests(
+            pod, use_status=use_status, pod_level=pod_level
+        )
+        self.nonzero = non_zero_requests(pod, use_status=use_status, pod_level=pod_level)
+        self._scoring: Mapping[str, int] | None = None
+        self.key = (tuple(sorted(self.amounts.items())), self.nonzero)
+        """Equal for pods that ask for the same."""
+
+    @property
+    def scoring(self) -> Mapping[str, int]:
+        """Amounts a tracked resource, defaults included, pod-level resources left out."""
+        if self._scoring is None:
+            self._scoring = pod_requests(self.pod, non_missing=NON_ZERO_DEFAULTS, pod_level=False)
+        return self._scoring
+
+
+class PodInfo:
+    """A pod and what was derived from it. Immutable but for what is derived on first use."""
+
+    __slots__ = ("_held", "_host_ports", "key", "pod", "pod_level_resources", "requests", "uid")
+
+    def __init__(self, pod: Pod, pod_level_resources: bool = True) -> None:
+        self.pod = pod
+        self.key = key_of(pod)
+        """``namespace/name``"""
+        self.uid = pod.metadata.uid
+        self.pod_level_resources = pod_level_resources
+        self.requests = _requests_of(pod, pod_level_resources)
+        self._held: PodRequests | None = None
+        self._host_ports: tuple[HostPort, ...] | None = None
+
+    def __repr__(self) -> str:
+        return f"PodInfo({self.key})"
+
+    @property
+    def name(self) -> str:
+        """Name of the pod."""
+        return self.pod.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        """Namespace of the pod."""
+        return self.pod.metadata.namespace
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Labels of the pod."""
+        return self.pod.metadata.labels
+
+    @property
+    def priority(self) -> int:
+        """Priority, 0 where none is given."""
+        return self.pod.spec.priority or 0
+
+    @property
+    def held(self) -> PodRequests:
+        """What the pod counts with on its node: the larger of request and what it still holds."""
+        if self._held is None:
+            status = self.pod.status
+            resized = status.resources is not None or any(
+                entry.resources is not None
+                for entry in (*status.container_statuses, *status.init_container_statuses)
+            )
+            self._held = (
+                PodRequests(self.pod, True, self.pod_level_resources) if resized else self.requests
+            )
+        return self._held
+
+    @property
+    def host_ports(self) -> tuple[HostPort, ...]:
+        """Ports that the pod takes on its node: of containers and sidecars."""
+        if self._host_ports is None:
+            self._host_ports = host_ports_of(self.pod)
+        return self._host_ports
+
+
+def host_ports_of(pod: Pod) -> tuple[HostPort, ...]:
+    """Return the host ports of containers and sidecars, with the API's defaults filled in."""
+    spec = pod.spec
+    containers = spec.containers
+    if spec.init_containers:
+        sidecars = tuple(c for c in spec.init_containers if c.restart_policy == "Always")
+        containers = containers + sidecars
+    return tuple(
+        HostPort(port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)
+        for container in containers
+        for port in container.ports
+        if port.host_port > 0
+    )
+
+
+_SHARED_LIMIT = 20_000
+_shared_requests: dict[object, PodRequests] = {}
+
+
+def _requests_of(pod: Pod, pod_level_resources: bool) -> PodRequests:
+    """Compute requests, or share those of a pod whose containers ask for the same."""
+    spec = pod.spec
+    if spec.init_containers or spec.overhead or has_pod_level_requests(pod):
+        return PodRequests(pod, False, pod_level_resources)
+    face = tuple(tuple(c.resources.requests.items()) for c in spec.containers)
+    shared = _shared_requests.get(face)
+    if shared is None:
+        if len(_shared_requests) >= _SHARED_LIMIT:
+            _shared_requests.clear()
+        shared = _shared_requests[face] = PodRequests(pod, False, pod_level_resources)
+    return shared
+
+
+@dataclass(slots=True, eq=False)
+class QueuedPodInfo:
+    """A pod in the scheduling queue, with the history of its attempts.
+
+    ``timestamp``: when it last entered the queue. ``unschedulable_plugins`` and
+    ``pending_plugins``: who rejected it; they outlive the pop and are cleared by a failed attempt.
+    ``gating_plugin``: who keeps it from being tried ("" = nobody).
+    """
+
+    info: PodInfo
+    timestamp: float
+    attempts: int = 0
+    unschedulable_count: int = 0
+    consecutive_errors_count: int = 0
+    backoff_expiration: float | None = None
+    initial_attempt_timestamp: float | None = None
+    unschedulable_plugins: set[str] = field(default_factory=set)
+    pending_plugins: set[str] = field(default_factory=set)
+    gating_plugin: str = ""
+    was_flushed_from_unschedulable: bool = False
+
+    @property
+    def pod(self) -> Pod:
+        """The API object."""
+        return self.info.pod
+
+    @property
+    def uid(self) -> str:
+        """UID of the pod."""
+        return self.info.uid
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``"""
+        return self.info.key
+
+    @property
+    def gated(self) -> bool:
+        """Whether a PreEnqueue plugin keeps it from being tried."""
+        return bool(self.gating_plugin)
+
+    @property
+    def rejectors(self) -> set[str]:
+        """All plugins that turned it down."""
+        return self.unschedulable_plugins | self.pending_plugins
+
+
+def amounts_of(resources: Mapping[str, str | int | float]) -> dict[str, int]:
+    """Parse a resource list to int64 amounts, every resource in its unit."""
+    return {name: parse_amount(name, quantity) for name, quantity in resources.items()}

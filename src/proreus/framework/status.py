@@ -1,0 +1,101 @@
+"""Verdicts as values: what a plugin answers about a pod.
+
+No status (None) is success. Codes, and what each leads to at each extension point, are
+kube-scheduler's; a bug in a plugin is an exception, not a status.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+
+class Code(IntEnum):
+    """kube-scheduler's status codes, with its numbers; ``label`` is the name that it shows."""
+
+    SUCCESS = 0
+    ERROR = 1
+    UNSCHEDULABLE = 2
+    UNRESOLVABLE = 3
+    WAIT = 4
+    SKIP = 5
+    PENDING = 6
+
+    @property
+    def label(self) -> str:
+        """The name in metrics and recorded answers, e.g. ``UnschedulableAndUnresolvable``."""
+        return _LABELS[self]
+
+
+_LABELS = (
+    "Success",
+    "Error",
+    "Unschedulable",
+    "UnschedulableAndUnresolvable",
+    "Wait",
+    "Skip",
+    "Pending",
+)
+_REJECTED = frozenset({Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING})
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A plugin's verdict: a code, its reasons, and the plugin that gave it.
+
+    ``timeout_seconds`` belongs to Wait. The runtime fills in ``plugin``.
+    """
+
+    code: Code
+    reasons: tuple[str, ...] = ()
+    plugin: str = ""
+    timeout_seconds: float = 0.0
+
+    @classmethod
+    def unschedulable(cls, *reasons: str) -> Status:
+        """Not here, not now; preemption may help."""
+        return cls(Code.UNSCHEDULABLE, reasons)
+
+    @classmethod
+    def unresolvable(cls, *reasons: str) -> Status:
+        """Not here, and preemption would not help either (UnschedulableAndUnresolvable)."""
+        return cls(Code.UNRESOLVABLE, reasons)
+
+    @classmethod
+    def pending(cls, *reasons: str) -> Status:
+        """Rejected while something is under way; its end wakes the pod without back-off."""
+        return cls(Code.PENDING, reasons)
+
+    @classmethod
+    def skip(cls) -> Status:
+        """This plugin has nothing to say about this pod."""
+        return cls(Code.SKIP)
+
+    @classmethod
+    def wait(cls, timeout_seconds: float, *reasons: str) -> Status:
+        """Permit only: hold the pod until it is allowed, rejected, or the time is over."""
+        return cls(Code.WAIT, reasons, timeout_seconds=timeout_seconds)
+
+    @classmethod
+    def error(cls, text: str) -> Status:
+        """Something went wrong; the attempt fails and the pod is tried again after a back-off."""
+        return cls(Code.ERROR, (text,))
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the pod was turned down, as opposed to accepted, put off or failed."""
+        return self.code in _REJECTED
+
+    @property
+    def message(self) -> str:
+        """The reasons in one line."""
+        return ", ".join(self.reasons)
+
+    def of(self, plugin: str) -> Status:
+        """Return the same status with the plugin's name on it."""
+        return self if self.plugin == plugin else replace(self, plugin=plugin)
+
+
+def code_of(status: Status | None) -> Code:
+    """Return the code of a status, where None is success."""
+    return Code.SUCCESS if status is None else status.code

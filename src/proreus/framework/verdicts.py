@@ -1,0 +1,144 @@
+"""What Filter said of every row: a small number a row, a status a number.
+
+Nothing is allocated until the first rejection, and never an object a node: the text
+"0/5000 nodes are available: …" is a histogram over the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from proreus.framework.status import Code, Status
+
+IntArray = npt.NDArray[np.int64]
+CodeArray = npt.NDArray[np.int32]
+BoolArray = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.intp]
+
+PASSED = 0
+"""The number of a row that nobody rejected."""
+
+
+class Verdicts:
+    """The first rejection of each row of a table.
+
+    ``ids[row]`` is an index into ``statuses``; 0 means passed. ``ids`` is None while every row
+    passes. The first rejection of a row stays: later ones of the same row are ignored, as
+    kube-scheduler's Filter stops at the first plugin that rejects a node.
+    """
+
+    __slots__ = ("_known", "ids", "plugin", "size", "statuses")
+
+    def __init__(self, size: int, plugin: str = "") -> None:
+        self.size = size
+        self.plugin = plugin
+        self.ids: CodeArray | None = None
+        self.statuses: list[Status | None] = [None]
+        self._known: dict[Status, int] = {}
+
+    def reject(self, where: BoolArray | Rows, *reasons: str, unresolvable: bool = False) -> None:
+        """Reject the rows of a mask, or of an array of row numbers, for the given reasons.
+
+        ``unresolvable``: preemption would not help there.
+        """
+        code = Code.UNRESOLVABLE if unresolvable else Code.UNSCHEDULABLE
+        self.reject_with(where, Status(code, reasons, self.plugin))
+
+    def reject_with(self, where: BoolArray | Rows, status: Status) -> None:
+        """Reject rows with a status; rows that are rejected already keep their first."""
+        if where.dtype == np.bool_:
+            if not where.any():
+                return
+            ids = self._allocated()
+            np.copyto(ids, self.id_of(status), where=where & (ids == PASSED))
+        elif len(where):
+            ids = self._allocated()
+            ids[where[ids[where] == PASSED]] = self.id_of(status)
+
+    def reject_row(self, row: int, status: Status) -> None:
+        """Reject one row with a status, unless it is rejected already."""
+        ids = self._allocated()
+        if ids[row] == PASSED:
+            ids[row] = self.id_of(status)
+
+    def id_of(self, status: Status) -> int:
+        """Return the number of a status, a new one where it is new; the plugin is filled in."""
+        if not status.plugin and self.plugin:
+            status = status.of(self.plugin)
+        number = self._known.get(status)
+        if number is None:
+            number = self._known[status] = len(self.statuses)
+            self.statuses.append(status)
+        return number
+
+    def status(self, row: int) -> Status | None:
+        """Return the status of a row; None where it passed."""
+        return None if self.ids is None else self.statuses[self.ids[row]]
+
+    def passed(self) -> BoolArray:
+        """Return the mask of rows that nobody rejected."""
+        if self.ids is None:
+            return np.ones(self.size, dtype=np.bool_)
+        passed: BoolArray = self.ids == PASSED
+        return passed
+
+    def passed_rows(self) -> Rows:
+        """Return the numbers of the rows that nobody rejected, ascending."""
+        if self.ids is None:
+            return np.arange(self.size)
+        return np.flatnonzero(self.ids == PASSED)
+
+    def counts(self) -> Mapping[Status, int]:
+        """Return how many rows each status rejected."""
+        if self.ids is None:
+            return {}
+        numbers = np.bincount(self.ids, minlength=len(self.statuses))
+        return {
+            status: int(count)
+            for status, count in zip(self.statuses, numbers.tolist(), strict=True)
+            if status is not None and count
+        }
+
+    def rows_with(self, *codes: Code) -> Rows:
+        """Return the rows that were rejected with one of the codes."""
+        if self.ids is None:
+            return np.empty(0, dtype=np.intp)
+        wanted = [s is not None and s.code in codes for s in self.statuses]
+        return np.flatnonzero(np.array(wanted, dtype=np.bool_)[self.ids])
+
+    def merge(self, other: Verdicts) -> None:
+        """Add the rejections of a plugin that comes later; rows rejected already keep theirs."""
+        if other.ids is None:
+            return
+        numbers = np.array(
+            [PASSED, *(self.id_of(s) for s in other.statuses[1:] if s is not None)], dtype=np.int32
+        )
+        if self.ids is None:
+            self.ids = numbers[other.ids]
+        else:
+            np.copyto(self.ids, numbers[other.ids], where=self.ids == PASSED)
+
+    def take(self, rows: Rows) -> Verdicts:
+        """Return the verdicts of some rows, in their order."""
+        part = Verdicts(len(rows), self.plugin)
+        part.statuses = self.statuses
+        part._known = self._known
+        if self.ids is not None:
+            part.ids = self.ids[rows]
+        return part
+
+    def copy(self) -> Verdicts:
+        """Return verdicts that can be added to without touching these."""
+        other = Verdicts(self.size, self.plugin)
+        other.statuses = list(self.statuses)
+        other._known = dict(self._known)
+        other.ids = None if self.ids is None else self.ids.copy()
+        return other
+
+    def _allocated(self) -> CodeArray:
+        if self.ids is None:
+            self.ids = np.zeros(self.size, dtype=np.int32)
+        return self.ids
