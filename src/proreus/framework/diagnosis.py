@@ -13,6 +13,8 @@ import numpy as np
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Rows, Verdicts
 
+_UNRESOLVABLE = Status(Code.UNRESOLVABLE)
+
 
 @dataclass(slots=True)
 class Diagnosis:
@@ -24,7 +26,7 @@ class Diagnosis:
 
     verdicts: Verdicts
     evaluated: Rows | None = None
-    absent: Status = Status(Code.UNRESOLVABLE)
+    absent: Status = _UNRESOLVABLE
     unschedulable_plugins: set[str] = field(default_factory=set)
     pending_plugins: set[str] = field(default_factory=set)
     pre_filter_message: str = ""

@@ -184,7 +184,7 @@ class Handle(Protocol):
     def on_change(
         self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
     ) -> None:
-        """Call ``handler(old, new)`` on each change of a watched resource, before the queue is told.
+        """Call ``handler(old, new)`` on each change of a resource, before the queue is told.
 
         ``old`` is None on add, ``new`` on delete. To be called in ``__init__``.
         """
