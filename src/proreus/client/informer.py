@@ -1,0 +1,208 @@
+"""What the cluster holds of one kind, and who is told of each change.
+
+A change of the store and the calls of the handlers happen in the same tick, without an await in
+between: whoever looks at the store between two awaits sees what the handlers have seen. All events
+of one network chunk are handled in one go. While paused, nothing changes at all: what arrives
+waits, in order, for ``resume`` (the scheduler pauses while an HTTP extender is asked).
+
+No copy is made of any object, and none may be changed: they are frozen.
+"""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Generic, Protocol, TypeVar
+
+from proreus.client.reflector import Reflector, ReflectorOptions
+from proreus.client.session import ApiClient
+from proreus.client.watch import DELETED, WatchEvent
+from proreus.errors import ApiError
+from proreus.objects.meta import ApiObject, Resource, key_of
+
+T = TypeVar("T", bound=ApiObject)
+S = TypeVar("S", contravariant=True)
+
+
+class Handler(Protocol[S]):
+    """Who is told; what a handler raises ends the informer, and with it the process."""
+
+    def on_add(self, obj: S) -> None:
+        """An object is there that was not."""
+        ...
+
+    def on_update(self, old: S, new: S) -> None:
+        """An object has another resourceVersion than before."""
+        ...
+
+    def on_delete(self, obj: S, final_state_unknown: bool) -> None:
+        """An object is gone: as it was last, or, when its end was missed, as last seen."""
+        ...
+
+
+class Informer(Generic[T]):
+    """Objects of one resource by key ("namespace/name" or "name"), kept in step with the apiserver.
+
+    Invariants: each key in ``store`` was announced by on_add, and is withdrawn by on_delete before
+    it is announced again; an object that was replaced by one of the same name but another uid is a
+    delete and an add. ``synced`` is set once the first whole state was handled.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        resource: Resource[T],
+        *,
+        field_selector: str = "",
+        label_selector: str = "",
+        options: ReflectorOptions | None = None,
+        on_error: Callable[[Resource[T], ApiError], None] | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.resource = resource
+        self.store: dict[str, T] = {}
+        self.synced = asyncio.Event()
+        self._handlers: list[Handler[T]] = []
+        self._batch_hooks: list[Callable[[], None]] = []
+        self._paused = 0
+        # (is it the whole state?, objects or events)
+        self._held: deque[tuple[bool, list[Any]]] = deque()
+        self._reflector = Reflector(
+            client,
+            resource,
+            self,
+            field_selector=field_selector,
+            label_selector=label_selector,
+            options=options,
+            on_error=on_error,
+            rng=rng,
+        )
+
+    def add_handler(self, handler: Handler[T]) -> None:
+        """Tell ``handler`` of what is there now, and of each change from now on."""
+        self._handlers.append(handler)
+        for obj in self.store.values():
+            handler.on_add(obj)
+
+    def add_batch_hook(self, hook: Callable[[], None]) -> None:
+        """Call ``hook`` after each batch of changes (one network chunk), once all are handled."""
+        self._batch_hooks.append(hook)
+
+    async def run(self) -> None:
+        """Keep in step until cancelled."""
+        await self._reflector.run()
+
+    def pause(self) -> None:
+        """Let the world stand still; pauses nest."""
+        self._paused += 1
+
+    def resume(self) -> None:
+        """End one pause; the last one delivers what has arrived meanwhile."""
+        if self._paused == 0:
+            raise RuntimeError(f"resume of {self.resource.plural} without a pause")
+        self._paused -= 1
+        while self._held and not self._paused:
+            whole, held = self._held.popleft()
+            (self.replace if whole else self.apply)(held)
+
+    def replace(self, objects: list[T]) -> None:
+        """Take the whole state (the reflector's call): handlers hear of the differences alone."""
+        if self._paused:
+            self._held.append((True, objects))
+            return
+        fresh = {key_of(obj): obj for obj in objects}
+        for key in [key for key in self.store if key not in fresh]:
+            self._remove(key, None)
+        for key, obj in fresh.items():
+            self._put(key, obj)
+        self.synced.set()
+        self._end_batch()
+
+    def apply(self, events: list[WatchEvent[T]]) -> None:
+        """Take changes in order (the reflector's call)."""
+        if self._paused:
+            self._held.append((False, events))
+            return
+        for event in events:
+            obj = event.object
+            if event.type == DELETED:
+                self._remove(key_of(obj), obj)
+            else:
+                self._put(key_of(obj), obj)
+        self._end_batch()
+
+    def _put(self, key: str, obj: T) -> None:
+        old = self.store.get(key)
+        if old is None:
+            self.store[key] = obj
+            for handler in self._handlers:
+                handler.on_add(obj)
+        elif old.metadata.uid != obj.metadata.uid:
+            self._remove(key, None)
+            self._put(key, obj)
+        elif old.metadata.resource_version != obj.metadata.resource_version:
+            self.store[key] = obj
+            for handler in self._handlers:
+                handler.on_update(old, obj)
+
+    def _remove(self, key: str, last: T | None) -> None:
+        """Withdraw an object; ``last`` is its final state, or None when its end was missed."""
+        old = self.store.pop(key, None)
+        if old is None:
+            return
+        for handler in self._handlers:
+            handler.on_delete(old if last is None else last, last is None)
+
+    def _end_batch(self) -> None:
+        for hook in self._batch_hooks:
+            hook()
+
+
+class InformerGroup:
+    """The informers of a process, by kind: started, synced and paused together."""
+
+    def __init__(self) -> None:
+        self.by_kind: dict[str, Informer[Any]] = {}
+
+    def add(self, informer: Informer[Any]) -> None:
+        """Take an informer in; one per kind."""
+        kind = informer.resource.kind
+        if kind in self.by_kind:
+            raise ValueError(f"there is an informer of {kind} already")
+        self.by_kind[kind] = informer
+
+    async def run(self) -> None:
+        """Run all until cancelled, or until one fails."""
+        async with asyncio.TaskGroup() as tasks:
+            for kind, informer in self.by_kind.items():
+                tasks.create_task(informer.run(), name=f"informer {kind}")
+
+    async def wait_for_sync(self) -> None:
+        """Return once every informer holds the whole state of its kind."""
+        for informer in self.by_kind.values():
+            await informer.synced.wait()
+
+    @property
+    def unsynced(self) -> list[str]:
+        """Return the kinds that are still waited for."""
+        return [kind for kind, informer in self.by_kind.items() if not informer.synced.is_set()]
+
+    def pause(self) -> None:
+        """Pause all."""
+        for informer in self.by_kind.values():
+            informer.pause()
+
+    def resume(self) -> None:
+        """Resume all."""
+        for informer in self.by_kind.values():
+            informer.resume()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Pause all for the length of a ``with`` block."""
+        self.pause()
+        try:
+            yield
+        finally:
+            self.resume()

@@ -1,0 +1,286 @@
+"""Keeps one kind in step with the apiserver: list, then watch, for ever.
+
+The first state comes by WatchList streaming (KEP-3157) where the server does it, else by a list in
+pages. After that a watch is resumed from the last resourceVersion seen, be it of an event or a
+bookmark; only when the server says that this is too old (410) is all listed again. Whatever breaks
+is tried again with jittered back-off; a connection that has died silently is found by the read
+deadline, since a healthy apiserver sends a bookmark about every minute.
+
+The reflector holds no objects: it tells a ``Sink`` (the informer), which alone knows what changed.
+"""
+
+import asyncio
+import logging
+import math
+import random
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+
+from proreus.client.answers import AnswerLost
+from proreus.client.backoff import Backoff
+from proreus.client.session import ApiClient, Stream
+from proreus.client.watch import DELETED, EventDecoder, LineSplitter, ListDecoder, WatchEvent
+from proreus.errors import ApiError, Forbidden, Gone, NotFound
+from proreus.objects.meta import ApiObject, Resource, key_of
+
+T = TypeVar("T", bound=ApiObject)
+
+logger = logging.getLogger(__name__)
+
+_NO_WATCH_LIST = frozenset((400, 405, 406, 415, 422))
+"""Codes by which a server refuses ``sendInitialEvents``."""
+
+
+class Sink(Protocol[T]):
+    """Who wants to know; both methods are sync, and what they raise ends the reflector."""
+
+    def replace(self, objects: list[T]) -> None:
+        """Take the whole state: what is missing is gone."""
+        ...
+
+    def apply(self, events: list[WatchEvent[T]]) -> None:
+        """Take the changes of one chunk, in order."""
+        ...
+
+
+@dataclass(frozen=True)
+class ReflectorOptions:
+    """Times in seconds. ``stall_seconds`` must exceed the server's bookmark interval (a minute)."""
+
+    page_size: int = 500
+    watch_list: bool = True
+    initial_silence_seconds: float = 10.0
+    stall_seconds: float = 150.0
+    watch_seconds: tuple[float, float] = (300.0, 600.0)
+    list_seconds: float = 60.0
+    healthy_seconds: float = 1.0
+    relist_seconds: float = 10.0
+    backoff_seconds: tuple[float, float] = (0.2, 30.0)
+    not_served_seconds: float = 300.0
+
+
+class Reflector(Generic[T]):
+    """List and watch one resource, restricted by selectors, into a sink."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        resource: Resource[T],
+        sink: Sink[T],
+        *,
+        field_selector: str = "",
+        label_selector: str = "",
+        options: ReflectorOptions | None = None,
+        on_error: Callable[[Resource[T], ApiError], None] | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._client = client
+        self._resource = resource
+        self._sink = sink
+        self._selectors = {
+            key: value
+            for key, value in (("fieldSelector", field_selector), ("labelSelector", label_selector))
+            if value
+        }
+        self._options = options or ReflectorOptions()
+        self._on_error = on_error
+        self._rng = rng or random.Random()
+        self._backoff = Backoff(*self._options.backoff_seconds, rng=self._rng)
+        self._watch_list = self._options.watch_list
+        self._path = resource.path()
+        self._events = EventDecoder(resource.type)
+        self._lists = ListDecoder(resource.type)
+        self._resource_version = ""  # empty: the whole state is needed first
+        self._known = False  # whether the sink has ever got a state
+        self._listed_at = -math.inf
+        self._last_complaint = ""
+
+    async def run(self) -> None:
+        """Run until cancelled; network errors are survived, errors of the sink are not."""
+        loop = asyncio.get_running_loop()
+        while True:
+            started = loop.time()
+            broken = True
+            try:
+                if self._resource_version:
+                    await self._watch()
+                else:
+                    await self._read_all()
+                broken = False
+            except Gone as error:
+                # What the sink has is too old to resume from: all is compared anew, at once unless
+                # that has just been done.
+                logger.info("%s: relisting: %s", self._path, error.message)
+                self._resource_version = ""
+                broken = started - self._listed_at < self._options.relist_seconds
+            except NotFound as error:
+                if not self._known:
+                    self._sink.replace([])
+                    self._complain(error, "not served: taken as empty, and looked for rarely")
+                    await asyncio.sleep(
+                        self._options.not_served_seconds * self._rng.uniform(1, 1.2)
+                    )
+                    continue
+                # A kind that is withdrawn goes by DELETED events; this is somebody in between.
+                self._complain(error, "will be tried again")
+            except ApiError as error:
+                if "Too large resource version" in error.message:
+                    self._resource_version = ""  # etcd was restored from a backup
+                self._complain(error, "will be tried again")
+            except msgspec.DecodeError as error:
+                self._complain(
+                    AnswerLost(
+                        f"the apiserver answered something that is no list or watch: {error}"
+                    ),
+                    "will be tried again",
+                )
+            lived_seconds = loop.time() - started
+            if lived_seconds >= self._options.healthy_seconds:
+                self._backoff.reset()
+                if not broken:
+                    continue
+            elif not broken and self._resource_version == "":
+                continue
+            await asyncio.sleep(self._backoff.next())
+
+    def _complain(self, error: ApiError, outlook: str) -> None:
+        """Tell of an error: the callback each time, the log when it is news."""
+        if error.message != self._last_complaint:
+            self._last_complaint = error.message
+            level = logging.ERROR if isinstance(error, Forbidden) else logging.WARNING
+            logger.log(level, "%s: %s (%s)", self._path, error.message, outlook)
+        if self._on_error is not None:
+            self._on_error(self._resource, error)
+
+    async def _read_all(self) -> None:
+        """Give the sink the whole state, then watch from there until the stream ends."""
+        if self._watch_list:
+            refusal = await self._stream_all()
+            if not refusal:
+                return
+            logger.info("%s: listing in pages instead of streaming: %s", self._path, refusal)
+            self._watch_list = False
+        objects, resource_version = await self._list(self._options.page_size)
+        self._take_all(objects, resource_version)
+        await self._watch()
+
+    def _take_all(self, objects: list[T], resource_version: str) -> None:
+        self._sink.replace(objects)
+        self._resource_version = resource_version
+        self._known = True
+        self._listed_at = asyncio.get_running_loop().time()
+        self._last_complaint = ""
+
+    async def _stream_all(self) -> str:
+        """Do the same in one stream; return why the server cannot, or "" at the stream's end."""
+        query = self._query(
+            watch="true",
+            sendInitialEvents="true",
+            resourceVersionMatch="NotOlderThan",
+            allowWatchBookmarks="true",
+            timeoutSeconds=self._timeout_seconds(),
+        )
+        complete = False
+        splitter = LineSplitter()
+        try:
+            async with self._stream(query) as stream:
+                found = await self._initial_events(stream, splitter)
+                if isinstance(found, str):
+                    return found
+                complete = True
+                self._take_all(*found)
+                await self._follow(stream, splitter)
+        except ApiError as error:
+            if complete or error.status not in _NO_WATCH_LIST:
+                raise
+            return error.message
+        return ""
+
+    async def _initial_events(
+        self, stream: Stream, splitter: LineSplitter
+    ) -> tuple[list[T], str] | str:
+        """Return the objects and where in history they stand, or why they do not come."""
+        found: dict[str, T] = {}
+        while True:
+            try:
+                async with asyncio.timeout(self._options.initial_silence_seconds):
+                    chunk = await stream.chunk()
+            except TimeoutError:
+                return "it sends no end of the initial events"
+            if not chunk:
+                return "the stream ended before the end of the initial events"
+            batch = self._events.decode(splitter.feed(chunk))
+            for event in batch.events:
+                if event.type == DELETED:
+                    found.pop(key_of(event.object), None)
+                else:
+                    found[key_of(event.object)] = event.object
+            if batch.error is not None:
+                raise batch.error
+            if batch.initial_events_end:
+                return list(found.values()), batch.resource_version
+
+    async def _list(self, page_size: int) -> tuple[list[T], str]:
+        """List all pages; return the objects and the resourceVersion of the list."""
+        objects: list[T] = []
+        paging = {"limit": str(page_size)} if page_size else {}
+        while True:
+            try:
+                body = await self._client.request(
+                    "GET",
+                    self._path,
+                    query=self._query(**paging),
+                    timeout_seconds=self._options.list_seconds,
+                )
+            except Gone:
+                if "continue" not in paging:
+                    raise
+                return await self._list(0)  # the list outlived its snapshot: take it in one piece
+            page = self._lists.decode(body)
+            objects += page.items
+            paging["continue"] = page.metadata.continue_
+            if not page.metadata.continue_:
+                return objects, page.metadata.resource_version
+
+    async def _watch(self) -> None:
+        """Resume the watch; return at its orderly end."""
+        query = self._query(
+            watch="true",
+            allowWatchBookmarks="true",
+            resourceVersion=self._resource_version,
+            timeoutSeconds=self._timeout_seconds(),
+        )
+        async with self._stream(query) as stream:
+            await self._follow(stream, LineSplitter())
+
+    async def _follow(self, stream: Stream, splitter: LineSplitter) -> None:
+        """Hand on what comes until the stream ends; raise if that is not in an orderly way."""
+        decode, apply = self._events.decode, self._sink.apply
+        while chunk := await stream.chunk():
+            batch = decode(splitter.feed(chunk))
+            if batch.resource_version:
+                self._resource_version = batch.resource_version
+                self._last_complaint = ""
+            if batch.events:
+                apply(batch.events)
+            if batch.error is not None:
+                raise batch.error
+        if splitter.rest_bytes:
+            raise AnswerLost(f"the watch of {self._path} was cut in the middle of a line")
+
+    def _stream(self, query: str) -> AbstractAsyncContextManager[Stream]:
+        return self._client.stream(
+            self._path, query=query, stall_seconds=self._options.stall_seconds
+        )
+
+    def _query(self, **parameters: str) -> str:
+        return urlencode({**self._selectors, **parameters})
+
+    def _timeout_seconds(self) -> str:
+        """Spread the ends of watches, so that they do not come back all at once."""
+        return str(int(self._rng.uniform(*self._options.watch_seconds)))

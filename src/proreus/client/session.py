@@ -1,0 +1,312 @@
+"""HTTP to the apiserver: bytes out, bytes in, over pooled connections.
+
+Nothing here knows a resource, and nothing here tries again, with one exception: after a 401 the
+credentials are refreshed and the request is repeated once (an unauthorised request has not
+happened). The path per request is kept short, since a scheduler sends a binding a pod: prepared
+headers, a prebuilt URL, no cookies, no compression.
+"""
+
+import asyncio
+import os
+import platform
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import aiohttp
+from yarl import URL
+
+import proreus
+from proreus.client.answers import Answer, AnswerLost, Unreachable, error_of
+from proreus.client.credentials import Credentials
+from proreus.errors import ApiError
+
+JSON = "application/json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+
+_READ_BUFFER_BYTES = 256 * 1024
+
+
+def _nothing(*_: object) -> None:
+    """Observe nothing."""
+
+
+@dataclass(frozen=True)
+class RequestHooks:
+    """Callables for the rest_client_* metrics; none may raise or block.
+
+    on_request: (code, method, verb, host, seconds, sent_bytes, received_bytes) after each attempt;
+        code is "200" … or "<error>", verb the method or "WATCH" (a watch is reported when its
+        headers have come; its length is no latency).
+    on_retry: (code, verb, host) when a request is repeated on the server's wish.
+    on_throttle: (verb, host, seconds) with the time spent in client-side flow control.
+    """
+
+    on_request: Callable[[str, str, str, str, float, int, int], None] = _nothing
+    on_retry: Callable[[str, str, str], None] = _nothing
+    on_throttle: Callable[[str, str, float], None] = _nothing
+
+
+def user_agent(component: str = "scheduler", program: str = "proreus") -> str:
+    """Return ``program/version (os/arch) component``, as client-go words it."""
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    version = getattr(proreus, "__version__", "unknown")
+    return f"{program}/v{version} ({os.uname().sysname.lower()}/{machine}) {component}"
+
+
+class ApiClient:
+    """One apiserver. ``timeout_seconds`` bounds each request that is not a watch.
+
+    Must be made and closed inside a running loop: ``async with ApiClient(...) as client``.
+    """
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        agent: str | None = None,
+        timeout_seconds: float = 30.0,
+        connect_seconds: float = 10.0,
+        hooks: RequestHooks | None = None,
+    ) -> None:
+        self.credentials = credentials
+        self.hooks = hooks or RequestHooks()
+        server = URL(credentials.server)
+        self.host = server.authority
+        self._base = credentials.server.rstrip("/")
+        self._timeout = aiohttp.ClientTimeout(total=timeout_seconds, sock_connect=connect_seconds)
+        self._connect_seconds = connect_seconds
+        self._agent = agent or user_agent()
+        self._headers: dict[tuple[str, str], Mapping[str, str]] = {}
+        self._session: aiohttp.ClientSession | None = None
+        self._refreshing: asyncio.Task[bool] | None = None
+
+    async def __aenter__(self) -> "ApiClient":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._session is not None:
+            session, self._session = self._session, None
+            await session.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        query: str = "",
+        content_type: str = JSON,
+        timeout_seconds: float | None = None,
+    ) -> bytes:
+        """Return the body of a 2xx answer; raise ``ApiError`` for any other.
+
+        ``path`` and ``query`` ("a=b&c=d") are already percent-encoded.
+        """
+        answer = await self.send(
+            method,
+            path,
+            body,
+            query=query,
+            content_type=content_type,
+            timeout_seconds=timeout_seconds,
+        )
+        if answer.ok:
+            return answer.body
+        raise error_of(answer, f"{method} {path}")
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        query: str = "",
+        content_type: str = JSON,
+        timeout_seconds: float | None = None,
+    ) -> Answer:
+        """Return whatever was answered; raise ``Unreachable`` or ``AnswerLost`` if nothing was."""
+        answer = await self._attempt(method, path, body, query, content_type, timeout_seconds)
+        if answer.code == 401 and await self._refresh():
+            answer = await self._attempt(method, path, body, query, content_type, timeout_seconds)
+        return answer
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, query: str, stall_seconds: float
+    ) -> AsyncIterator["Stream"]:
+        """Open a watch; chunks end with ``AnswerLost`` when none came for ``stall_seconds``."""
+        response = await self._open(path, query, stall_seconds)
+        if response.status == 401 and await self._refresh():
+            response.close()
+            response = await self._open(path, query, stall_seconds)
+        try:
+            if not 200 <= response.status < 300:
+                try:
+                    answer = _answer(response, await response.read())
+                except (aiohttp.ClientError, OSError, TimeoutError) as error:
+                    raise self._lost(error, f"GET {path}") from error
+                raise error_of(answer, f"GET {path}")
+            yield Stream(response, f"the watch of {path} at {self.host}")
+        finally:
+            response.close()
+
+    async def _open(self, path: str, query: str, stall_seconds: float) -> aiohttp.ClientResponse:
+        timeout = aiohttp.ClientTimeout(
+            sock_connect=self._connect_seconds, sock_read=stall_seconds, total=None
+        )
+        started = time.perf_counter()
+        code = "<error>"
+        try:
+            response = await self._begin("GET", path, None, query, JSON, timeout)
+            code = str(response.status)
+            return response
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise self._lost(error, f"GET {path}") from error
+        finally:
+            self.hooks.on_request(
+                code, "GET", "WATCH", self.host, time.perf_counter() - started, 0, 0
+            )
+
+    async def _attempt(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        query: str,
+        content_type: str,
+        timeout_seconds: float | None,
+    ) -> Answer:
+        timeout = self._timeout
+        if timeout_seconds is not None:
+            timeout = aiohttp.ClientTimeout(
+                total=timeout_seconds, sock_connect=min(timeout_seconds, self._connect_seconds)
+            )
+        started = time.perf_counter()
+        code, received = "<error>", 0
+        try:
+            response = await self._begin(method, path, body, query, content_type, timeout)
+            try:
+                data = await response.read()
+            finally:
+                response.release()
+            code, received = str(response.status), len(data)
+            return _answer(response, data)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise self._lost(error, f"{method} {path}") from error
+        finally:
+            self.hooks.on_request(
+                code,
+                method,
+                method,
+                self.host,
+                time.perf_counter() - started,
+                len(body) if body else 0,
+                received,
+            )
+
+    async def _begin(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        query: str,
+        content_type: str,
+        timeout: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
+        session = self._session
+        if session is None:
+            session = self._session = self._new_session()
+        authorization = self.credentials.authorization()
+        if authorization is None:
+            authorization = await self.credentials.fetch_authorization()
+        headers = self._headers.get((authorization, content_type))
+        if headers is None:
+            headers = self._new_headers(authorization, content_type)
+        text = f"{self._base}{path}?{query}" if query else self._base + path
+        return await session.request(
+            method,
+            URL(text, encoded=True),
+            data=body,
+            headers=headers,
+            timeout=timeout,
+            allow_redirects=False,
+            proxy=self.credentials.proxy,
+            server_hostname=self.credentials.tls_server_name,
+        )
+
+    def _new_headers(self, authorization: str, content_type: str) -> Mapping[str, str]:
+        headers = {"Accept": JSON, "User-Agent": self._agent, "Content-Type": content_type}
+        if authorization:
+            headers["Authorization"] = authorization
+        if len(self._headers) > 16:  # tokens rotate; the old ones need not be kept
+            self._headers.clear()
+        self._headers[(authorization, content_type)] = headers
+        return headers
+
+    def _new_session(self) -> aiohttp.ClientSession:
+        # No limit here: who writes bounds itself (dispatcher), and watches must never wait in line.
+        tls = self.credentials.tls_context()
+        connector = aiohttp.TCPConnector(
+            limit=0, keepalive_timeout=50.0, ssl=tls if tls is not None else True
+        )
+        return aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=True,
+            skip_auto_headers=("Accept-Encoding",),
+            read_bufsize=_READ_BUFFER_BYTES,
+        )
+
+    async def _refresh(self) -> bool:
+        """Refresh the credentials, once for all requests that were refused together."""
+        if self._refreshing is None:
+            self._refreshing = asyncio.create_task(self.credentials.refresh())
+            self._refreshing.add_done_callback(self._refresh_ended)
+        return await asyncio.shield(self._refreshing)
+
+    def _refresh_ended(self, _: "asyncio.Task[bool]") -> None:
+        self._refreshing = None
+
+    def _lost(self, error: Exception, request: str) -> ApiError:
+        """Tell a request that cannot have happened from one that may have."""
+        text = _text_of(error)
+        if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+            return Unreachable(f"the apiserver {self._base} cannot be reached: {text}")
+        return AnswerLost(f"{request}: no answer from the apiserver {self._base}: {text}")
+
+
+class Stream:
+    """The body of a watch."""
+
+    def __init__(self, response: aiohttp.ClientResponse, name: str) -> None:
+        self._content = response.content
+        self._name = name
+
+    async def chunk(self) -> bytes:
+        """Return all that has come since the last call; empty at the orderly end."""
+        try:
+            return await self._content.readany()
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise AnswerLost(f"{self._name} broke: {_text_of(error)}") from error
+
+
+def _text_of(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"timed out ({str(error) or type(error).__name__})"
+    return str(error) or type(error).__name__
+
+
+def _answer(response: aiohttp.ClientResponse, body: bytes) -> Answer:
+    retry_after = None
+    if response.status >= 400:
+        text = response.headers.get("Retry-After", "")
+        retry_after = float(text) if text.isdigit() else None
+    return Answer(response.status, body, response.content_type, retry_after)
