@@ -1,0 +1,285 @@
+"""Counters, gauges and histograms as plain Python objects.
+
+prometheus-client's own take a lock and several calls an observation, which a scheduler that makes a
+dozen of them a pod feels. Ours are a slot and an addition; all state is touched by one thread (see
+the design), so there is no lock. Callers resolve a child once and keep it:
+
+    scheduled = metrics.schedule_attempts_total.labels("scheduled", "default-scheduler")
+    scheduled.inc()
+
+What must not be here: any knowledge of a text format (``exposition``) or of which metrics there are
+(``scheduler_metrics``).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+Stability = Literal["STABLE", "BETA", "ALPHA"]
+
+UNEXPECTED = "unexpected"
+"""What a label value becomes that ``allow_labels`` does not list."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a metric is: everything about it but its values.
+
+    ``buckets`` are upper bounds in rising order without +Inf, empty for other than histograms.
+    """
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    stability: Stability
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
+    """Return ``count`` bounds from ``start`` on, multiplied one by one.
+
+    A power would round differently from kube-scheduler's bounds (9.999999999999999e-06).
+    """
+    bounds = [start]
+    while len(bounds) < count:
+        bounds.append(bounds[-1] * factor)
+    return tuple(bounds)
+
+
+class Counter:
+    """A number that only grows. ``value`` may be added to directly where a call is too much."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0.0
+
+    def inc(self, amount: float = 1.0) -> None:
+        """Count ``amount`` more."""
+        self.value += amount
+
+    def reset(self) -> None:
+        """Start again at 0."""
+        self.value = 0.0
+
+
+class Gauge:
+    """A number that goes up and down."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0.0
+
+    def set(self, value: float) -> None:
+        """Be ``value`` from now on."""
+        self.value = value
+
+    def inc(self, amount: float = 1.0) -> None:
+        """Go up by ``amount``."""
+        self.value += amount
+
+    def dec(self, amount: float = 1.0) -> None:
+        """Go down by ``amount``."""
+        self.value -= amount
+
+    def reset(self) -> None:
+        """Stay: a gauge tells a state, and the state has not changed."""
+
+
+class Histogram:
+    """Counts of observations by size; ``counts[i]`` belongs to ``bounds[i]``, the last to +Inf."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count one observation (seconds, unless the metric's name says otherwise)."""
+        # a bound belongs to its own bucket: le means "less or equal"
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+    def observe_many(self, value: float, times: int) -> None:
+        """Count the same observation ``times`` times, for work that was done in one go."""
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.sum += value * times
+
+    @property
+    def count(self) -> int:
+        """How many observations there were."""
+        return sum(self.counts)
+
+    def reset(self) -> None:
+        """Forget every observation."""
+        # in place, for callers keep the child
+        self.counts[:] = [0] * len(self.counts)
+        self.sum = 0.0
+
+
+Child = TypeVar("Child", Counter, Gauge, Histogram)
+
+
+class Family(Generic[Child]):
+    """All series of one metric, by label values.
+
+    A family without labels has exactly one child, there from the start; the others' children
+    appear with their first use, or when asked for early to be exposed as 0.
+    """
+
+    __slots__ = ("_allowed", "_by_values", "_compute", "_make", "_on_unexpected", "description")
+
+    def __init__(
+        self,
+        description: Description,
+        make: Callable[[], Child],
+        allowed: Mapping[str, frozenset[str]],
+        on_unexpected: Callable[[], None],
+    ) -> None:
+        self.description = description
+        self._make: Callable[[], Child] = make
+        self._by_values: dict[tuple[str, ...], Child] = {}
+        self._compute: Callable[[], Mapping[tuple[str, ...], float]] | None = None
+        self._allowed = tuple(allowed.get(label) for label in description.labels)
+        self._on_unexpected = on_unexpected
+
+    def labels(self, *values: str) -> Child:
+        """Return the child for label values in the description's order; keep it if you can."""
+        try:
+            return self._by_values[values]
+        except KeyError:
+            return self._add(values)
+
+    def _add(self, values: tuple[str, ...]) -> Child:
+        if len(values) != len(self.description.labels):
+            raise ValueError(
+                f"{self.description.name} has the labels {self.description.labels}, got {values}"
+            )
+        shown = tuple(
+            UNEXPECTED if allowed is not None and value not in allowed else value
+            for value, allowed in zip(values, self._allowed, strict=True)
+        )
+        if shown != values:
+            # not remembered under the true values: the point of a list is to bound memory
+            self._on_unexpected()
+            if shown in self._by_values:
+                return self._by_values[shown]
+        child = self._by_values[shown] = self._make()
+        return child
+
+    def remove(self, *values: str) -> None:
+        """Expose a series no longer; nothing happens if it is not there."""
+        self._by_values.pop(values, None)
+
+    def computed_by(self, compute: Callable[[], Mapping[tuple[str, ...], float]]) -> None:
+        """Take all series from a function at each scrape instead of keeping them in step.
+
+        ``compute`` returns label values (``()`` for no labels) -> value, and must not block.
+        """
+        if self.description.kind == "histogram":
+            raise ValueError(f"{self.description.name} is a histogram: it cannot be computed")
+        self._compute = compute
+
+    def values(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        """Yield label values and value of each series of a counter or gauge, sorted."""
+        if self._compute is not None:
+            yield from sorted(self._compute().items())
+            return
+        for labels, child in sorted(self._by_values.items()):
+            if not isinstance(child, Histogram):
+                yield labels, child.value
+
+    def histograms(self) -> Iterator[tuple[tuple[str, ...], Histogram]]:
+        """Yield label values and child of each series of a histogram, sorted."""
+        for labels, child in sorted(self._by_values.items()):
+            if isinstance(child, Histogram):
+                yield labels, child
+
+    def reset(self) -> None:
+        """Set counters and histograms back to 0; the children that callers keep stay valid."""
+        for child in self._by_values.values():
+            child.reset()
+
+
+AnyFamily = Family[Counter] | Family[Gauge] | Family[Histogram]
+
+
+class Registry:
+    """A set of families with distinct names.
+
+    ``disabled`` metrics are counted and not exposed. ``allow_labels`` maps ``metric,label`` to the
+    values that this label may have; any other becomes ``unexpected``.
+    """
+
+    def __init__(
+        self,
+        disabled: Iterable[str] = (),
+        allow_labels: Mapping[str, Iterable[str]] | None = None,
+    ) -> None:
+        self.disabled = frozenset(disabled)
+        self.unexpected_categorizations = Counter()
+        self._allow_labels = {
+            key: frozenset(values) for key, values in (allow_labels or {}).items()
+        }
+        self._families: dict[str, AnyFamily] = {}
+
+    def counter(
+        self, name: str, stability: Stability, help_text: str, *labels: str
+    ) -> Family[Counter]:
+        """Describe a counter."""
+        description = Description(name, "counter", stability, help_text, labels)
+        return self._keep(Family(description, Counter, *self._enforcement(description)))
+
+    def gauge(self, name: str, stability: Stability, help_text: str, *labels: str) -> Family[Gauge]:
+        """Describe a gauge."""
+        description = Description(name, "gauge", stability, help_text, labels)
+        return self._keep(Family(description, Gauge, *self._enforcement(description)))
+
+    def histogram(
+        self,
+        name: str,
+        stability: Stability,
+        help_text: str,
+        buckets: tuple[float, ...],
+        *labels: str,
+    ) -> Family[Histogram]:
+        """Describe a histogram with these upper bounds (+Inf is implied)."""
+        description = Description(name, "histogram", stability, help_text, labels, buckets)
+        return self._keep(
+            Family(description, lambda: Histogram(buckets), *self._enforcement(description))
+        )
+
+    def families(self) -> list[AnyFamily]:
+        """Return the families that are exposed, by name."""
+        return [self._families[name] for name in sorted(self._families.keys() - self.disabled)]
+
+    def reset(self) -> None:
+        """Set every counter and histogram back to 0 (``DELETE /metrics``)."""
+        for family in self._families.values():
+            family.reset()
+
+    def _enforcement(
+        self, description: Description
+    ) -> tuple[dict[str, frozenset[str]], Callable[[], None]]:
+        allowed = {
+            label: values
+            for label in description.labels
+            if (values := self._allow_labels.get(f"{description.name},{label}")) is not None
+        }
+        return allowed, self.unexpected_categorizations.inc
+
+    def _keep(self, family: Family[Child]) -> Family[Child]:
+        name = family.description.name
+        if name in self._families:
+            raise ValueError(f"metric {name} is described twice")
+        self._families[name] = family
+        if not family.description.labels:
+            family.labels()
+        return family
