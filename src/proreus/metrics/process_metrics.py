@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Iterable, Mapping
+import resource
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
+from prometheus_client import Metric
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
@@ -50,6 +53,7 @@ class ProcessMetrics(Registry):
             ProcessCollector(registry=nowhere).collect,
             PlatformCollector(registry=nowhere).collect,
             GCCollector(registry=nowhere).collect,
+            _collect_more,
         ]
 
     def expose(self, accept: str = "") -> tuple[bytes, str]:
@@ -243,3 +247,29 @@ class ProcessMetrics(Registry):
         ).set(1)
         binary = f"{major}.{minor}"
         self.version_info.labels("kube", binary, emulated, min_compatibility).set(1)
+
+
+def _collect_more() -> Iterator[Metric]:
+    """Yield what Go's process collector tells and prometheus-client's does not."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    most = Metric(
+        "process_virtual_memory_max_bytes", "Maximum amount of virtual memory in bytes.", "gauge"
+    )
+    most.add_sample(most.name, {}, 2.0**64 if limit == resource.RLIM_INFINITY else limit)
+    yield most
+    traffic = _network_bytes()
+    for way, octets in (("receive", "InOctets"), ("transmit", "OutOctets")):
+        if octets in traffic:
+            name = f"process_network_{way}_bytes"
+            metric = Metric(name, f"Bytes that the process's network namespace {way}s.", "counter")
+            metric.add_sample(f"{name}_total", {}, traffic[octets])
+            yield metric
+
+
+def _network_bytes() -> dict[str, int]:
+    try:
+        lines = Path("/proc/self/net/netstat").read_text().splitlines()
+    except OSError:
+        return {}
+    names, values = (line.split()[1:] for line in lines if line.startswith("IpExt:"))
+    return dict(zip(names, map(int, values), strict=True))

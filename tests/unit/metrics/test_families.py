@@ -1,0 +1,105 @@
+import pytest
+
+from proreus.metrics import Registry
+from proreus.metrics.families import exponential
+
+
+def test_an_observation_equal_to_a_bound_belongs_to_that_bucket():
+    family = Registry().histogram("h", "ALPHA", "Text.", (1.0, 2.0))
+    child = family.labels()
+    for value in (0.5, 1.0, 1.5, 2.0, 2.5):
+        child.observe(value)
+    assert child.counts == [2, 2, 1]
+    assert child.count == 5
+    assert child.sum == 7.5
+
+
+def test_many_equal_observations_count_like_single_ones():
+    registry = Registry()
+    once = registry.histogram("a", "ALPHA", "Text.", (1.0,)).labels()
+    many = registry.histogram("b", "ALPHA", "Text.", (1.0,)).labels()
+    for _ in range(3):
+        once.observe(0.25)
+    many.observe_many(0.25, 3)
+    assert (many.counts, many.sum) == (once.counts, once.sum)
+
+
+def test_the_same_label_values_give_the_same_child():
+    family = Registry().counter("c_total", "ALPHA", "Text.", "a", "b")
+    assert family.labels("1", "2") is family.labels("1", "2")
+    assert family.labels("1", "2") is not family.labels("2", "1")
+
+
+def test_a_wrong_number_of_labels_is_refused_with_the_metric_named():
+    family = Registry().counter("c_total", "ALPHA", "Text.", "a", "b")
+    with pytest.raises(ValueError, match="c_total has the labels"):
+        family.labels("1")
+
+
+def test_a_name_is_described_once():
+    registry = Registry()
+    registry.counter("c_total", "ALPHA", "Text.")
+    with pytest.raises(ValueError, match="described twice"):
+        registry.gauge("c_total", "ALPHA", "Text.")
+
+
+def test_reset_keeps_cached_children_alive_and_gauges_as_they_are():
+    registry = Registry()
+    counter = registry.counter("c_total", "ALPHA", "Text.", "a")
+    child = counter.labels("x")
+    gauge = registry.gauge("g", "ALPHA", "Text.").labels()
+    histogram = registry.histogram("h", "ALPHA", "Text.", (1.0,)).labels()
+    child.inc()
+    gauge.set(3)
+    histogram.observe(0.5)
+    registry.reset()
+    child.inc(2)
+    assert list(counter.values()) == [(("x",), 2.0)]
+    assert gauge.value == 3
+    assert (histogram.counts, histogram.sum) == ([0, 0], 0.0)
+
+
+def test_a_computed_gauge_asks_at_each_scrape():
+    family = Registry().gauge("g", "ALPHA", "Text.", "queue")
+    size = 1
+    family.computed_by(lambda: {("b",): size + 1, ("a",): size})
+    assert list(family.values()) == [(("a",), 1), (("b",), 2)]
+    size = 5
+    assert list(family.values()) == [(("a",), 5), (("b",), 6)]
+
+
+def test_a_histogram_cannot_be_computed():
+    family = Registry().histogram("h", "ALPHA", "Text.", (1.0,))
+    with pytest.raises(ValueError, match="cannot be computed"):
+        family.computed_by(lambda: {(): 1.0})
+
+
+def test_a_label_value_that_is_not_allowed_becomes_unexpected_and_is_counted():
+    registry = Registry(allow_labels={"c_total,user": ["admin"]})
+    family = registry.counter("c_total", "ALPHA", "Text.", "user")
+    family.labels("admin").inc()
+    family.labels("eve").inc()
+    family.labels("mallory").inc()
+    assert dict(family.values()) == {("admin",): 1.0, ("unexpected",): 2.0}
+    assert registry.unexpected_categorizations.value == 2
+
+
+def test_a_disabled_metric_is_counted_but_not_listed():
+    registry = Registry(disabled=["c_total"])
+    registry.counter("c_total", "ALPHA", "Text.").labels().inc()
+    registry.gauge("g", "ALPHA", "Text.")
+    assert [family.description.name for family in registry.families()] == ["g"]
+
+
+def test_a_removed_series_is_gone():
+    family = Registry().gauge("g", "ALPHA", "Text.", "plugin")
+    family.labels("a").set(1)
+    family.remove("a")
+    family.remove("never there")
+    assert list(family.values()) == []
+
+
+def test_bounds_are_multiplied_one_by_one():
+    # a power would give 1e-05 here, and dashboards would see two series
+    assert exponential(1e-8, 10, 4)[3] == 9.999999999999999e-06
+    assert exponential(0.001, 2, 3) == (0.001, 0.002, 0.004)
