@@ -1,0 +1,260 @@
+"""Logs as kube-scheduler writes them: klog's text, or a JSON object a line, to stderr.
+
+    log = logs.logger(__name__)
+
+    log.info("Bound pod", pod="ns/name", node="n1")        # always
+    log.v(4).info("Hint woke pod", pod=key, plugin=name)   # with -v 4 or more
+    if log.v(6):                                           # when finding the values is work itself
+        log.v(6).info("Scores", scores=table.explain())
+    log.warning("Unknown flag value", flag="--x")
+    log.error("Binding failed", err=error, pod="ns/name")
+
+A message is a constant sentence; what varies goes into the pairs. ``v`` costs a comparison when it
+is off. Underneath is the standard library's logging, so that what other packages say comes out in
+the same form, and tests read records as usual (``record.pairs``). Before ``configure`` nothing is
+changed: a program that imports proreus keeps its own logging.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Literal, TextIO
+
+import msgspec
+
+from proreus.errors import ConfigError
+
+Format = Literal["text", "json"]
+
+_SEVERITY = {
+    logging.DEBUG: "I",
+    logging.INFO: "I",
+    logging.WARNING: "W",
+    logging.ERROR: "E",
+    logging.CRITICAL: "F",
+}
+
+
+class Verbose:
+    """What ``Logger.v`` answers: true and writing, or false and silent."""
+
+    __slots__ = ("_level", "_log")
+
+    def __init__(self, log: logging.Logger | None, level: int) -> None:
+        self._log = log
+        self._level = level
+
+    def __bool__(self) -> bool:
+        return self._log is not None
+
+    def info(self, message: str, /, **pairs: object) -> None:
+        """Write the message, if this level is on."""
+        if self._log is not None:
+            self._log.info(message, extra={"v": self._level, "pairs": pairs}, stacklevel=2)
+
+
+_SILENT = Verbose(None, 0)
+
+
+class Logger:
+    """A module's voice. ``threshold`` is the highest v-level that is on for this module."""
+
+    __slots__ = ("_log", "name", "threshold")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.threshold = 0
+        self._log = logging.getLogger(name)
+
+    def v(self, level: int) -> Verbose:
+        """Return a writer for details of ``level`` (2: steady state, 4: debug, 6 and up: trace)."""
+        return Verbose(self._log, level) if level <= self.threshold else _SILENT
+
+    def info(self, message: str, /, **pairs: object) -> None:
+        """Say what operators want to know in any case."""
+        self._log.info(message, extra={"v": 0, "pairs": pairs}, stacklevel=2)
+
+    def warning(self, message: str, /, **pairs: object) -> None:
+        """Say what works, but perhaps not as its owner thinks."""
+        self._log.warning(message, extra={"v": 0, "pairs": pairs}, stacklevel=2)
+
+    def error(
+        self,
+        message: str,
+        /,
+        *,
+        err: BaseException | str | None = None,
+        trace: bool = False,
+        **pairs: object,
+    ) -> None:
+        """Say what failed; ``trace`` adds the traceback of ``err``, for bugs, not for weather."""
+        exc_info = err if trace and isinstance(err, BaseException) else None
+        self._log.error(
+            message,
+            extra={"v": 0, "err": None if err is None else _error_text(err), "pairs": pairs},
+            exc_info=exc_info,
+            stacklevel=2,
+        )
+
+
+class _Settings:
+    """What ``configure`` said last; logging is a thing of the process."""
+
+    verbosity = 0
+    vmodule: tuple[tuple[str, int], ...] = ()
+    handler: logging.Handler | None = None
+    loggers: dict[str, Logger] = {}
+
+
+def logger(name: str) -> Logger:
+    """Return the logger of a module (``__name__``)."""
+    found = _Settings.loggers.get(name)
+    if found is None:
+        found = _Settings.loggers[name] = Logger(name)
+        found.threshold = _threshold(name)
+    return found
+
+
+def configure(
+    verbosity: int = 0,
+    log_format: Format = "text",
+    vmodule: str = "",
+    stream: TextIO | None = None,
+) -> None:
+    """Take over the process's logging: ``-v``, ``--logging-format`` and ``--vmodule``.
+
+    ``vmodule`` is like ``scheduling_queue=6,client/*=4``: a file's name or path without ``.py``,
+    with wildcards. Raises ConfigError for one that cannot be read.
+    """
+    patterns = parse_vmodule(vmodule)
+    if patterns and log_format == "json":
+        raise ConfigError("--vmodule is only for the text logging format")
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(_JsonFormatter() if log_format == "json" else _KlogFormatter())
+    root = logging.getLogger()
+    if _Settings.handler is not None:
+        root.removeHandler(_Settings.handler)
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)  # other packages chat at INFO
+    logging.getLogger("proreus").setLevel(logging.INFO)
+    _Settings.handler = handler
+    _Settings.vmodule = patterns
+    set_verbosity(verbosity)
+
+
+def set_verbosity(verbosity: int) -> None:
+    """Change ``-v`` while running."""
+    _Settings.verbosity = verbosity
+    for each in _Settings.loggers.values():
+        each.threshold = _threshold(each.name)
+
+
+def verbosity() -> int:
+    """Return the ``-v`` in effect."""
+    return _Settings.verbosity
+
+
+def parse_vmodule(text: str) -> tuple[tuple[str, int], ...]:
+    """Return the (pattern, level) pairs of a ``--vmodule`` value; raise ConfigError."""
+    patterns = []
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        pattern, equals, level = item.rpartition("=")
+        if not equals or not pattern or not level.isdigit():
+            raise ConfigError(f"--vmodule: {item!r} must look like pattern=N, N a whole number")
+        patterns.append((pattern, int(level)))
+    return tuple(patterns)
+
+
+def _threshold(name: str) -> int:
+    path = name.replace(".", "/").removeprefix("proreus/")
+    levels = [
+        level
+        for pattern, level in _Settings.vmodule
+        if fnmatchcase(path if "/" in pattern else path.rpartition("/")[2], pattern)
+    ]
+    return max([_Settings.verbosity, *levels[:1]])
+
+
+class _KlogFormatter(logging.Formatter):
+    """``I1121 02:42:43.832598   29847 file.py:185] "message" key="value"``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        when = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
+        micros = int(record.created % 1 * 1e6)
+        head = (
+            f"{_SEVERITY.get(record.levelno, 'I')}{when}.{micros:06d} {record.process or 0:7d} "
+            f"{record.filename}:{record.lineno}]"
+        )
+        pairs = _pairs(record)
+        if pairs is None:
+            line = f"{head} {record.getMessage()}"
+        else:
+            rest = "".join(_text_pair(key, value) for key, value in pairs.items())
+            line = f"{head} {_quoted(record.getMessage())}{rest}"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+class _JsonFormatter(logging.Formatter):
+    """One object a line: ``ts`` (ms), ``caller``, ``msg``, ``v`` or ``err``, then the pairs."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        folder, _, name = record.pathname.replace("\\", "/").rpartition("/")
+        fields: dict[str, object] = {
+            "ts": round(record.created * 1000, 3),
+            "caller": f"{folder.rpartition('/')[2]}/{name}:{record.lineno}",
+            "msg": record.getMessage(),
+        }
+        if record.levelno < logging.ERROR:
+            fields["v"] = getattr(record, "v", 0)
+        fields.update(_pairs(record) or {})
+        if record.exc_info:
+            fields["stacktrace"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(fields, enc_hook=_json_value).decode()
+
+
+def _pairs(record: logging.LogRecord) -> Mapping[str, object] | None:
+    """Return a record's pairs, err first; None for a record of another package."""
+    pairs: Mapping[str, object] | None = getattr(record, "pairs", None)
+    if pairs is None:
+        return None
+    err = getattr(record, "err", None)
+    return pairs if err is None else {"err": err, **pairs}
+
+
+def _text_pair(key: str, value: object) -> str:
+    match value:
+        case str() if "\n" in value:
+            lines = value.removesuffix("\n").replace("\n", "\n\t")
+            return f" {key}=<\n\t{lines}\n >"
+        case bool():
+            return f" {key}={str(value).lower()}"
+        case int() | float():
+            return f" {key}={value}"
+        case None:
+            return f' {key}="<nil>"'
+        case dict() | list() | tuple():
+            return f" {key}={msgspec.json.encode(value, enc_hook=_json_value).decode()}"
+        case BaseException():
+            return f" {key}={_quoted(_error_text(value))}"
+        case _:
+            return f" {key}={_quoted(str(value))}"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _error_text(err: BaseException | str) -> str:
+    """Return what went wrong; some exceptions (TimeoutError) have no text but their name."""
+    return str(err) or type(err).__name__
+
+
+def _json_value(value: object) -> object:
+    return _error_text(value) if isinstance(value, BaseException) else str(value)

@@ -1,0 +1,174 @@
+import io
+import json
+import logging
+import re
+import time
+
+import pytest
+
+from proreus import logs
+from proreus.errors import ConfigError
+
+
+@pytest.fixture
+def written():
+    """Return a function that configures logging and gives what was written since."""
+    root, ours = logging.getLogger(), logging.getLogger("proreus")
+    levels = root.level, ours.level
+    stream = io.StringIO()
+
+    def configure(**options):
+        logs.configure(stream=stream, **options)
+        return stream.getvalue
+
+    yield configure
+    root.removeHandler(logs._Settings.handler)
+    logs._Settings.handler = None
+    logs._Settings.vmodule = ()
+    logs.set_verbosity(0)
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
+
+
+@pytest.fixture
+def log():
+    return logs.logger("proreus.queue.test_logs")
+
+
+def test_text_is_klogs(written, log):
+    text = written()
+    log.info("Bound pod", pod="ns/a", node="n1", attempts=3, forced=True, seconds=0.25)
+    assert re.fullmatch(
+        r"I\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ test_logs\.py:\d+\] "
+        r'"Bound pod" pod="ns/a" node="n1" attempts=3 forced=true seconds=0\.25\n',
+        text(),
+    )
+
+
+def test_the_caller_is_the_line_that_logs(written, log):
+    text = written(verbosity=2)
+    log.v(2).info("Here")
+    log.info("Here")
+    log.warning("Here")
+    log.error("Here")
+    lines = [int(line) for line in re.findall(r"test_logs\.py:(\d+)\]", text())]
+    assert lines == list(range(lines[0], lines[0] + 4))
+
+
+def test_severities(written, log):
+    text = written()
+    log.warning("Careful")
+    log.error("Broken", err=ValueError('no "x"'), pod="ns/a")
+    warning, error = text().splitlines()
+    assert warning.startswith("W")
+    assert error.startswith("E")
+    assert error.endswith(r'] "Broken" err="no \"x\"" pod="ns/a"')
+
+
+def test_an_error_without_text_is_called_by_its_name(written, log):
+    text = written()
+    log.error("Broken", err=TimeoutError())
+    assert 'err="TimeoutError"' in text()
+
+
+def test_values_of_all_sorts(written, log):
+    text = written()
+    log.info("Values", nothing=None, names=["a", "b"], of={"k": 1}, lines="one\ntwo\n", obj=logs)
+    assert text().partition("] ")[2] == (
+        '"Values" nothing="<nil>" names=["a","b"] of={"k":1} lines=<\n\tone\n\ttwo\n >'
+        f' obj="{str(logs)!s}"\n'
+    )
+
+
+def test_json(written, log):
+    text = written(log_format="json", verbosity=3)
+    before = time.time() * 1000
+    log.v(3).info("Details", pod="ns/a", names=("a",))
+    log.error("Broken", err="why", code=7)
+    info, error = (json.loads(line) for line in text().splitlines())
+    assert before - 1 <= info.pop("ts") <= time.time() * 1000 + 1
+    assert re.fullmatch(r"unit/test_logs\.py:\d+", info.pop("caller"))
+    assert info == {"msg": "Details", "v": 3, "pod": "ns/a", "names": ["a"]}
+    assert {key: error[key] for key in ("msg", "err", "code")} == {
+        "msg": "Broken",
+        "err": "why",
+        "code": 7,
+    }
+    assert "v" not in error
+
+
+def test_a_traceback_on_request(written, log):
+    text = written()
+    try:
+        raise KeyError("x")
+    except KeyError as error:
+        log.error("A bug", err=error, trace=True)
+    assert "Traceback" in text()
+    assert text().rstrip().endswith("KeyError: 'x'")
+
+
+def test_levels_above_verbosity_are_silent_and_false(written, log):
+    text = written(verbosity=2)
+    log.v(3).info("Too much")
+    assert not log.v(3)
+    assert log.v(2)
+    assert text() == ""
+
+
+def test_verbosity_changes_while_running(written, log):
+    text = written()
+    log.v(4).info("Before")
+    logs.set_verbosity(4)
+    assert logs.verbosity() == 4
+    log.v(4).info("After")
+    assert "Before" not in text()
+    assert "After" in text()
+
+
+@pytest.mark.parametrize(
+    ("vmodule", "threshold"),
+    [
+        ("test_logs=5", 5),
+        ("test_*=5", 5),
+        ("queue/*=5", 5),
+        ("queue=5", 1),
+        ("other=9,test_logs=4,test_*=7", 4),
+        ("test_logs=0", 1),
+    ],
+)
+def test_vmodule_raises_single_modules(written, log, vmodule, threshold):
+    written(verbosity=1, vmodule=vmodule)
+    assert log.threshold == threshold
+    assert logs.logger("proreus.cache.elsewhere").threshold == 1
+
+
+@pytest.mark.parametrize("vmodule", ["queue", "queue=", "=3", "queue=x"])
+def test_a_vmodule_that_cannot_be_read_is_refused(vmodule):
+    with pytest.raises(ConfigError, match="must look like pattern=N"):
+        logs.parse_vmodule(vmodule)
+
+
+def test_vmodule_is_for_text_only():
+    with pytest.raises(ConfigError, match="only for the text logging format"):
+        logs.configure(vmodule="a=1", log_format="json")
+
+
+def test_other_packages_come_out_in_the_same_form(written):
+    text = written()
+    logging.getLogger("some.package").warning("Slow: %d s", 3)
+    logging.getLogger("some.package").info("chatter")
+    assert re.fullmatch(r"W.*test_logs\.py:\d+\] Slow: 3 s\n", text())
+
+
+def test_unconfigured_logging_is_ordinary_logging(caplog, log):
+    with caplog.at_level(logging.INFO, logger="proreus"):
+        log.info("Bound pod", pod="ns/a")
+    (record,) = caplog.records
+    assert (record.getMessage(), record.pairs) == ("Bound pod", {"pod": "ns/a"})
+
+
+def test_silence_is_cheap(log):
+    started = time.perf_counter()
+    for _ in range(10_000):
+        log.v(4).info("Never")
+    assert (time.perf_counter() - started) / 10_000 < 2e-6
