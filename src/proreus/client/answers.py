@@ -134,10 +134,11 @@ def _build(code: int, reason: str, message: str, retry_after_seconds: float | No
 def _excerpt(answer: Answer) -> str:
     """Say what kind of text came instead (a proxy's HTML page, mostly), and its gist."""
     text = answer.body[:4096].decode("utf-8", "replace")
-    if "html" in answer.content_type or text.lstrip()[:1] == "<":
+    html = "html" in answer.content_type or text.lstrip()[:1] == "<"
+    if html:
         text = _TAGS.sub(" ", text)
     text = " ".join(text.split())
     if not text:
         return f" (an empty {answer.content_type} body)"
     shown = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"
-    return f" but {answer.content_type}, perhaps by a proxy in between: {shown}"
+    return f" but an HTML page, as proxies do: {shown}" if html else f": {shown}"

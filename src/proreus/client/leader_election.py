@@ -1,0 +1,299 @@
+"""One of several instances leads: the one that holds the Lease (client-go's leaderelection).
+
+Safety rests on local observation alone: a Lease held by another is free only when it has not
+changed for its duration *on our monotonic clock*; the times written in it are for people, so no
+clock skew matters. The leader stops before anybody else may start: renewDeadline is shorter than
+leaseDuration. A write whose answer was lost is settled by a read: a Lease that names us is ours, and
+the resourceVersion keeps two from writing it at once. docs/adr/0002-leader-election.md says why
+this is not ``kubernetes.aio.leaderelection``.
+"""
+
+import asyncio
+import logging
+import random
+import socket
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from proreus.client.answers import AnswerLost
+from proreus.client.event_bodies import ObjectReference, micro_time
+from proreus.client.event_recorder import EventRecorder
+from proreus.client.session import ApiClient
+from proreus.clock import Clock, RealClock
+from proreus.errors import ApiError, Conflict, LeaseLost, NotFound
+from proreus.objects.kinds import LEASES
+from proreus.objects.meta import JsonObject
+
+logger = logging.getLogger(__name__)
+
+_JITTER = 1.2
+_LAST_TRY_SECONDS = 1.0  # the process is to end before the Lease does
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def new_identity() -> str:
+    """Return ``hostname_uuid``: who holds the Lease, never the same twice."""
+    return f"{socket.gethostname()}_{uuid.uuid4()}"
+
+
+@dataclass(frozen=True)
+class LeaseOptions:
+    """Where the Lease is, and the durations of KubeSchedulerConfiguration.leaderElection."""
+
+    namespace: str = "kube-system"
+    name: str = "kube-scheduler"
+    lease_duration_seconds: float = 15.0
+    renew_deadline_seconds: float = 10.0
+    retry_period_seconds: float = 2.0
+
+    @property
+    def request_seconds(self) -> float:
+        """How long one request may take: half of the renew deadline."""
+        return max(1.0, self.renew_deadline_seconds / 2)
+
+
+def _nothing(*_: object) -> None:
+    """Do nothing."""
+
+
+class LeaderElector:
+    """Acquires the Lease and keeps it.
+
+    ``on_started_leading()`` is called once, when we lead, ``on_stopped_leading()`` as soon as we do
+    not, before the Lease is released; ``on_new_leader(identity)`` when another holder, also
+    ourselves, is seen; ``on_renew(slow)`` after each renewal, for the metric. ``now`` is the
+    monotonic clock on which a Lease ages, ``clock`` the one for the times written into it.
+    ``component`` is the source of the LeaderElection Events (the first profile's name).
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        identity: str,
+        options: LeaseOptions | None = None,
+        *,
+        on_started_leading: Callable[[], None] = _nothing,
+        on_stopped_leading: Callable[[], None] = _nothing,
+        on_new_leader: Callable[[str], None] = _nothing,
+        on_renew: Callable[[bool], None] = _nothing,
+        recorder: EventRecorder | None = None,
+        component: str = "default-scheduler",
+        clock: Clock | None = None,
+        now: Callable[[], float] = time.monotonic,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.identity = identity
+        self.is_leader = False
+        self._client = client
+        self._options = options or LeaseOptions()
+        self._on_started_leading = on_started_leading
+        self._on_stopped_leading = on_stopped_leading
+        self._on_new_leader = on_new_leader
+        self._on_renew = on_renew
+        self._recorder = recorder
+        self._component = component
+        self._clock = clock or RealClock()
+        self._now = now
+        self._rng = rng or random.Random()
+        self._collection = LEASES.path(self._options.namespace)
+        self._path = LEASES.path(self._options.namespace, self._options.name)
+        self._lease: JsonObject | None = None  # as last seen, or written by us
+        self._seen_at = 0.0  # when its spec last changed, on our clock
+        self._announced = ""
+
+    @property
+    def leader(self) -> str:
+        """Return who leads, as far as we have seen; empty when nobody does."""
+        return self._announced
+
+    async def run(self) -> None:
+        """Acquire the Lease, keep it, and raise ``LeaseLost`` when that fails.
+
+        Cancel it to end: a Lease that is held is released first, so that another can take over at
+        once.
+        """
+        await self._acquire()
+        self.is_leader = True
+        self._tell("became leader")
+        logger.info("%s: %s leads", self._path, self.identity)
+        try:
+            self._on_started_leading()
+            await self._renew()
+        except asyncio.CancelledError:
+            self._stop()
+            await self._release(self._options.request_seconds)
+            raise
+        self._stop()
+        await self._release(_LAST_TRY_SECONDS)
+        raise LeaseLost(
+            f"the Lease {self._options.namespace}/{self._options.name} is lost: it could not be "
+            f"renewed within {self._options.renew_deadline_seconds:g} s"
+            + (f", {self._announced} holds it now" if self._held_by_another() else "")
+        )
+
+    def _stop(self) -> None:
+        self.is_leader = False
+        self._on_stopped_leading()
+        self._tell("stopped leading")
+
+    async def _acquire(self) -> None:
+        while not await self._try("acquire", self._options.request_seconds):
+            period = self._options.retry_period_seconds
+            await asyncio.sleep(period * (1.0 + self._rng.random() * _JITTER))
+
+    async def _renew(self) -> None:
+        """Renew until that has failed for the renew deadline, or another holds the Lease."""
+        renewed_at = self._now()
+        while True:
+            await asyncio.sleep(self._options.retry_period_seconds)
+            started = self._now()
+            deadline = renewed_at + self._options.renew_deadline_seconds
+            left_seconds = deadline - started
+            if left_seconds <= 0:
+                return
+            if await self._try("renew", min(left_seconds, self._options.request_seconds)):
+                renewed_at = started  # counted from before the request: the safe side
+            elif self._held_by_another():
+                return
+
+    async def _try(self, purpose: str, at_most_seconds: float) -> bool:
+        """Try once to hold the Lease for another lease duration; tell whether we do."""
+        try:
+            async with asyncio.timeout(at_most_seconds):
+                return await self._acquire_or_renew()
+        except (ApiError, TimeoutError, msgspec.DecodeError) as error:
+            logger.warning("%s: cannot %s the Lease: %s", self._path, purpose, error or "timed out")
+            return False
+
+    async def _acquire_or_renew(self) -> bool:
+        if self.is_leader and self._lease is not None and self._holder() == self.identity:
+            try:
+                await self._put(self._record(self._lease))
+                self._on_renew(False)
+                return True
+            except (Conflict, AnswerLost) as error:
+                # changed meanwhile, or changed by us with the answer lost: reading tells
+                logger.info("%s: renewing after a read: %s", self._path, error)
+        try:
+            self._observe(_decode(await self._request("GET", self._path)))
+        except NotFound:
+            await self._create()
+            return True
+        assert self._lease is not None
+        if self._held_by_another():
+            return False
+        await self._put(self._record(self._lease))
+        self._on_renew(True)
+        return True
+
+    async def _create(self) -> None:
+        now = micro_time(self._clock.now())
+        lease: JsonObject = {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "metadata": {"name": self._options.name, "namespace": self._options.namespace},
+            "spec": {
+                "holderIdentity": self.identity,
+                "leaseDurationSeconds": int(self._options.lease_duration_seconds),
+                "acquireTime": now,
+                "renewTime": now,
+                "leaseTransitions": 0,
+            },
+        }
+        self._observe(_decode(await self._request("POST", self._collection, _encode(lease))))
+
+    def _record(self, lease: JsonObject) -> JsonObject:
+        """Return the Lease with us as its holder; what we do not know of stays in it."""
+        old = lease.get("spec") or {}
+        now = micro_time(self._clock.now())
+        ours = old.get("holderIdentity") == self.identity
+        spec = {
+            **old,
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": int(self._options.lease_duration_seconds),
+            "acquireTime": old.get("acquireTime", now) if ours else now,
+            "renewTime": now,
+            "leaseTransitions": (old.get("leaseTransitions") or 0) + (0 if ours else 1),
+        }
+        return {**lease, "spec": spec}
+
+    async def _put(self, lease: JsonObject) -> None:
+        self._observe(_decode(await self._request("PUT", self._path, _encode(lease))))
+
+    async def _release(self, at_most_seconds: float) -> None:
+        """Give the Lease back, if it is still ours, so that nobody waits for its end."""
+        try:
+            async with asyncio.timeout(at_most_seconds):
+                self._observe(_decode(await self._request("GET", self._path)))
+                if self._lease is None or self._holder() != self.identity:
+                    return
+                now = micro_time(self._clock.now())
+                spec = {
+                    **self._lease["spec"],
+                    "holderIdentity": "",
+                    "leaseDurationSeconds": 1,
+                    "acquireTime": now,
+                    "renewTime": now,
+                }
+                await self._request("PUT", self._path, _encode({**self._lease, "spec": spec}))
+        except (ApiError, TimeoutError, msgspec.DecodeError) as error:
+            logger.warning("%s: the Lease could not be released: %s", self._path, error)
+        else:
+            logger.info("%s: the Lease is released", self._path)
+
+    async def _request(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        seconds = self._options.request_seconds
+        return await self._client.request(
+            method, path, body, query=f"timeout={int(seconds)}s", timeout_seconds=seconds
+        )
+
+    def _observe(self, lease: JsonObject) -> None:
+        """Remember the Lease, and when it last changed by our clock."""
+        if self._lease is None or lease.get("spec") != self._lease.get("spec"):
+            self._seen_at = self._now()
+        self._lease = lease
+        holder = self._holder()
+        if holder != self._announced:
+            self._announced = holder
+            if holder:
+                self._on_new_leader(holder)
+
+    def _holder(self) -> str:
+        spec = (self._lease or {}).get("spec") or {}
+        return str(spec.get("holderIdentity") or "")
+
+    def _held_by_another(self) -> bool:
+        """Whether somebody else holds the Lease, and may still believe so."""
+        if self._holder() in ("", self.identity) or self._lease is None:
+            return False
+        seconds = self._lease["spec"].get("leaseDurationSeconds") or 0
+        return self._seen_at + float(seconds) > self._now()
+
+    def _tell(self, what: str) -> None:
+        """Record the Event that kube-scheduler records on its Lease."""
+        if self._recorder is None:
+            return
+        meta = (self._lease or {}).get("metadata") or {}
+        reference = ObjectReference(
+            "Lease",
+            self._options.name,
+            self._options.namespace,
+            meta.get("uid", ""),
+            LEASES.api_version,
+            meta.get("resourceVersion", ""),
+        )
+        self._recorder.event_about(
+            reference,
+            "Normal",
+            "LeaderElection",
+            "",
+            f"{self.identity} {what}",
+            self._component,
+            core=True,
+        )
