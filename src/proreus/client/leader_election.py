@@ -3,9 +3,9 @@
 Safety rests on local observation alone: a Lease held by another is free only when it has not
 changed for its duration *on our monotonic clock*; the times written in it are for people, so no
 clock skew matters. The leader stops before anybody else may start: renewDeadline is shorter than
-leaseDuration. A write whose answer was lost is settled by a read: a Lease that names us is ours, and
-the resourceVersion keeps two from writing it at once. docs/adr/0002-leader-election.md says why
-this is not ``kubernetes.aio.leaderelection``.
+leaseDuration. A write whose answer was lost is settled by a read: a Lease that names us is ours,
+and the resourceVersion keeps two from writing it at once. docs/adr/0002-leader-election.md says
+why this is not ``kubernetes.aio.leaderelection``.
 """
 
 import asyncio
