@@ -5,6 +5,7 @@ A kind that is watched only for the fact that it changed is ``Untyped``.
 
 from typing import Any
 
+from proreus.objects.devices import DEVICE_KINDS
 from proreus.objects.meta import ApiStruct, ObjectMeta, Resource, Untyped
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
@@ -23,7 +24,9 @@ NAMESPACES = Resource("", "v1", "namespaces", "Namespace", False, Namespace)
 SCHEDULED_KINDS: tuple[Resource[Any], ...] = (PODS, NODES, NAMESPACES)
 """What every scheduler watches, whatever plugins it runs."""
 
-BY_KIND: dict[str, Resource[Any]] = {resource.kind: resource for resource in SCHEDULED_KINDS}
+BY_KIND: dict[str, Resource[Any]] = {
+    resource.kind: resource for resource in (*SCHEDULED_KINDS, *DEVICE_KINDS)
+}
 """Every resource that proreus knows, by its kind."""
 
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", True, Untyped)

@@ -1,0 +1,399 @@
+"""resource.k8s.io/v1: devices, who offers them, and who claims them (KEP-4381 and its kin).
+
+Free-form configuration of drivers stays undecoded: a scheduler only copies it from class and claim
+into the allocation.
+"""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from proreus.objects.meta import ApiStruct, ObjectMeta, Resource
+from proreus.objects.selectors import NodeSelector
+from proreus.objects.taints import NO_EXECUTE, NO_SCHEDULE, Toleration
+
+EXTENDED_RESOURCE_CLAIM_ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
+DEVICE_CLASS_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
+CLAIM_FINALIZER = "resource.kubernetes.io/delete-protection"
+ALLOCATION_RESULTS_MAX_SIZE = 32
+"""The most devices that one claim can be given."""
+
+EXACT_COUNT = "ExactCount"
+ALL = "All"
+HARD_EFFECTS = frozenset({NO_SCHEDULE, NO_EXECUTE})
+
+JsonMap = dict[str, object]
+QuantityText = str | int | float
+
+
+# ---- selectors -------------------------------------------------------------------------------
+
+
+class CELDeviceSelector(ApiStruct, frozen=True):
+    """A CEL expression over ``device``."""
+
+    expression: str = ""
+
+
+class DeviceSelector(ApiStruct, frozen=True):
+    """Selects devices; CEL is the only kind there is."""
+
+    cel: CELDeviceSelector | None = None
+
+
+# ---- ResourceSlice -----------------------------------------------------------------------------
+
+
+class DeviceAttribute(ApiStruct, frozen=True):
+    """A value with exactly one of the types set; the plural ones are lists (DRAListTypeAttributes).
+
+    Wire names are the types themselves: ``int``, ``bool``, ``string``, ``version``.
+    """
+
+    int_value: int | None = msgspec.field(default=None, name="int")
+    bool_value: bool | None = msgspec.field(default=None, name="bool")
+    string_value: str | None = msgspec.field(default=None, name="string")
+    version_value: str | None = msgspec.field(default=None, name="version")
+    int_values: tuple[int, ...] | None = msgspec.field(default=None, name="ints")
+    bool_values: tuple[bool, ...] | None = msgspec.field(default=None, name="bools")
+    string_values: tuple[str, ...] | None = msgspec.field(default=None, name="strings")
+    version_values: tuple[str, ...] | None = msgspec.field(default=None, name="versions")
+
+
+class CapacityRange(ApiStruct, frozen=True):
+    """Amounts from ``min`` on, in steps, up to ``max``."""
+
+    min: QuantityText | None = None
+    max: QuantityText | None = None
+    step: QuantityText | None = None
+
+
+class CapacityRequestPolicy(ApiStruct, frozen=True):
+    """Which amounts of a capacity may be consumed (KEP-5075)."""
+
+    default: QuantityText | None = None
+    valid_values: tuple[QuantityText, ...] = ()
+    valid_range: CapacityRange | None = None
+
+
+class DeviceCapacity(ApiStruct, frozen=True):
+    """How much a device has of something."""
+
+    value: QuantityText = "0"
+    request_policy: CapacityRequestPolicy | None = None
+
+
+class Counter(ApiStruct, frozen=True):
+    """An amount of something that devices share."""
+
+    value: QuantityText = "0"
+
+
+class CounterSet(ApiStruct, frozen=True):
+    """Counters that the devices of a pool draw on (KEP-4815)."""
+
+    name: str = ""
+    counters: dict[str, Counter] = {}
+
+
+class DeviceCounterConsumption(ApiStruct, frozen=True):
+    """What a device draws from a counter set while it is allocated."""
+
+    counter_set: str = ""
+    counters: dict[str, Counter] = {}
+
+
+class DeviceTaint(ApiStruct, frozen=True):
+    """Keeps claims that do not tolerate it away from a device (KEP-5055)."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeAllocatableMapping(ApiStruct, frozen=True):
+    """How a device adds to what a pod takes of the node (DRANodeAllocatableResources)."""
+
+    capacity_key: str | None = None
+    allocation_multiplier: QuantityText | None = None
+
+
+class Device(ApiStruct, frozen=True):
+    """Something that can be allocated."""
+
+    name: str = ""
+    attributes: dict[str, DeviceAttribute] = {}
+    capacity: dict[str, DeviceCapacity] = {}
+    consumes_counters: tuple[DeviceCounterConsumption, ...] = ()
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool | None = None
+    taints: tuple[DeviceTaint, ...] = ()
+    binds_to_node: bool | None = None
+    binding_conditions: tuple[str, ...] | None = None
+    binding_failure_conditions: tuple[str, ...] | None = None
+    allow_multiple_allocations: bool | None = None
+    node_allocatable_resource_mappings: dict[str, NodeAllocatableMapping] = {}
+
+
+class ResourcePool(ApiStruct, frozen=True):
+    """The pool that a slice is part of, and of how many slices it consists."""
+
+    name: str = ""
+    generation: int = 0
+    resource_slice_count: int = 0
+
+
+class ResourceSliceSpec(ApiStruct, frozen=True):
+    """Devices of one driver and pool, and the nodes that can reach them."""
+
+    driver: str = ""
+    pool: ResourcePool = ResourcePool()
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool | None = None
+    devices: tuple[Device, ...] = ()
+    per_device_node_selection: bool | None = None
+    shared_counters: tuple[CounterSet, ...] = ()
+
+
+class ResourceSlice(ApiStruct, frozen=True):
+    """What a driver publishes."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceSliceSpec = ResourceSliceSpec()
+
+
+# ---- DeviceClass -------------------------------------------------------------------------------
+
+
+class OpaqueDeviceConfiguration(ApiStruct, frozen=True):
+    """Parameters for a driver, which it alone understands."""
+
+    driver: str = ""
+    parameters: JsonMap = {}
+
+
+class DeviceClassConfiguration(ApiStruct, frozen=True):
+    """Configuration that comes with a class."""
+
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceClassSpec(ApiStruct, frozen=True):
+    """Which devices are in the class; ``extended_resource_name`` offers them as that resource."""
+
+    selectors: tuple[DeviceSelector, ...] = ()
+    config: tuple[DeviceClassConfiguration, ...] = ()
+    extended_resource_name: str | None = None
+
+
+class DeviceClass(ApiStruct, frozen=True):
+    """A kind of device that can be asked for."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceClassSpec = DeviceClassSpec()
+
+
+# ---- ResourceClaim -----------------------------------------------------------------------------
+
+
+class CapacityRequirements(ApiStruct, frozen=True):
+    """Amounts asked of a device that several claims share."""
+
+    requests: dict[str, QuantityText] = {}
+
+
+class ExactDeviceRequest(ApiStruct, frozen=True):
+    """Devices of one class: so many, or all."""
+
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] = ()
+    allocation_mode: str = ""
+    count: int = 0
+    admin_access: bool | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    capacity: CapacityRequirements | None = None
+
+
+class DeviceSubRequest(ApiStruct, frozen=True):
+    """One of several alternatives (KEP-4816)."""
+
+    name: str = ""
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] = ()
+    allocation_mode: str = ""
+    count: int = 0
+    tolerations: tuple[Toleration, ...] = ()
+    capacity: CapacityRequirements | None = None
+
+
+class DeviceRequest(ApiStruct, frozen=True):
+    """One of a claim's wishes: exactly this, or the first of these that can be had."""
+
+    name: str = ""
+    exactly: ExactDeviceRequest | None = None
+    first_available: tuple[DeviceSubRequest, ...] = ()
+
+
+class DeviceConstraint(ApiStruct, frozen=True):
+    """What the devices of some requests (none named: of all) must have in common, or must not."""
+
+    requests: tuple[str, ...] = ()
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
+class DeviceClaimConfiguration(ApiStruct, frozen=True):
+    """Configuration for the devices of some requests (none named: of all)."""
+
+    requests: tuple[str, ...] = ()
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceClaim(ApiStruct, frozen=True):
+    """What is claimed."""
+
+    requests: tuple[DeviceRequest, ...] = ()
+    constraints: tuple[DeviceConstraint, ...] = ()
+    config: tuple[DeviceClaimConfiguration, ...] = ()
+
+
+class ResourceClaimSpec(ApiStruct, frozen=True):
+    """What is claimed."""
+
+    devices: DeviceClaim = DeviceClaim()
+
+
+class DeviceRequestAllocationResult(ApiStruct, frozen=True):
+    """One device that was given to a request (``request`` or ``request/subrequest``)."""
+
+    request: str = ""
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    admin_access: bool | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    consumed_capacity: dict[str, QuantityText] = {}
+
+
+class DeviceAllocationConfiguration(ApiStruct, frozen=True):
+    """Configuration that goes with an allocation, and whether class or claim brought it."""
+
+    source: str = ""
+    requests: tuple[str, ...] = ()
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceAllocationResult(ApiStruct, frozen=True):
+    """Devices given, and their configuration."""
+
+    results: tuple[DeviceRequestAllocationResult, ...] = ()
+    config: tuple[DeviceAllocationConfiguration, ...] = ()
+
+
+class AllocationResult(ApiStruct, frozen=True):
+    """What a claim was given, and where that can be used (no selector: everywhere)."""
+
+    devices: DeviceAllocationResult = DeviceAllocationResult()
+    node_selector: NodeSelector | None = None
+    allocation_timestamp: datetime | None = None
+
+
+class ResourceClaimConsumerReference(ApiStruct, frozen=True):
+    """Someone who may use the claim."""
+
+    api_group: str = ""
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class DeviceCondition(ApiStruct, frozen=True):
+    """A condition that a driver reports of an allocated device."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class AllocatedDeviceStatus(ApiStruct, frozen=True):
+    """What a driver reports of an allocated device (KEP-4817)."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    conditions: tuple[DeviceCondition, ...] = ()
+
+
+class ResourceClaimStatus(ApiStruct, frozen=True):
+    """What was given, and who may use it."""
+
+    allocation: AllocationResult | None = None
+    reserved_for: tuple[ResourceClaimConsumerReference, ...] = ()
+    devices: tuple[AllocatedDeviceStatus, ...] = ()
+
+
+class ResourceClaim(ApiStruct, frozen=True):
+    """A claim for devices."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+    status: ResourceClaimStatus = ResourceClaimStatus()
+
+
+class ResourceClaimTemplate(ApiStruct, frozen=True):
+    """What a claim is made from for each pod; a scheduler only meets the claims."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+# ---- DeviceTaintRule ---------------------------------------------------------------------------
+
+
+class DeviceTaintSelector(ApiStruct, frozen=True):
+    """Names devices; what is not named matches every one."""
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class DeviceTaintRuleSpec(ApiStruct, frozen=True):
+    """A taint, and the devices that it is on."""
+
+    device_selector: DeviceTaintSelector | None = None
+    taint: DeviceTaint = DeviceTaint()
+
+
+class DeviceTaintRule(ApiStruct, frozen=True):
+    """An administrator's taint on devices (gate DRADeviceTaintRules)."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
+
+
+_GROUP = "resource.k8s.io"
+RESOURCE_CLAIMS = Resource(_GROUP, "v1", "resourceclaims", "ResourceClaim", True, ResourceClaim)
+RESOURCE_CLAIM_TEMPLATES: Resource[ResourceClaimTemplate] = Resource(
+    _GROUP, "v1", "resourceclaimtemplates", "ResourceClaimTemplate", True, ResourceClaimTemplate
+)
+DEVICE_CLASSES = Resource(_GROUP, "v1", "deviceclasses", "DeviceClass", False, DeviceClass)
+RESOURCE_SLICES = Resource(_GROUP, "v1", "resourceslices", "ResourceSlice", False, ResourceSlice)
+DEVICE_TAINT_RULES = Resource(
+    _GROUP, "v1beta2", "devicetaintrules", "DeviceTaintRule", False, DeviceTaintRule
+)
+
+DEVICE_KINDS: tuple[Resource[Any], ...] = (
+    RESOURCE_CLAIMS,
+    DEVICE_CLASSES,
+    RESOURCE_SLICES,
+    DEVICE_TAINT_RULES,
+)
+"""What allocation of devices reads."""
