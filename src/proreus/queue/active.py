@@ -1,0 +1,103 @@
+"""Pods to be tried next, and their way out: the pop.
+
+When nothing is active, the next pod comes from back-off, its time not yet over: an idle scheduler
+lets nobody wait (KEP-5142).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from proreus import logs
+from proreus.framework.events import POP_FROM_BACKOFF
+from proreus.framework.pod_info import QueuedPodInfo
+from proreus.queue.backoff import BackoffQueue
+from proreus.queue.in_flight import InFlight
+from proreus.queue.keyed_heap import KeyedHeap
+from proreus.queue.recorder import Recorder
+
+log = logs.logger(__name__)
+
+
+class ActiveQueue:
+    """Pods in the order of the queueSort plugin. ``backoff`` None: never pop from back-off.
+
+    ``scheduling_cycle`` counts pops.
+    """
+
+    def __init__(
+        self,
+        sort_key: Callable[[QueuedPodInfo], Any],
+        in_flight: InFlight,
+        backoff: BackoffQueue | None,
+        recorder: Recorder,
+    ) -> None:
+        self._heap: KeyedHeap[QueuedPodInfo] = KeyedHeap(sort_key)
+        self._in_flight = in_flight
+        self._backoff = backoff
+        self._recorder = recorder
+        self.scheduling_cycle = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._heap
+
+    @property
+    def poppable(self) -> bool:
+        """Whether ``pop`` would find a pod."""
+        return bool(self._heap) or (self._backoff is not None and self._backoff.poppable > 0)
+
+    def get(self, key: str) -> QueuedPodInfo | None:
+        """Return a pod by ``namespace/name``, if it is here."""
+        return self._heap.get(key)
+
+    def put(self, queued: QueuedPodInfo) -> None:
+        """Add a pod, or re-sort it after a change."""
+        self._heap.put(queued.key, queued)
+
+    def discard(self, key: str) -> QueuedPodInfo | None:
+        """Remove and return a pod, if it is here."""
+        return self._heap.discard(key)
+
+    def pop(self) -> QueuedPodInfo | None:
+        """Take out the next pod and put it in flight; None when there is none.
+
+        Its rejecters stay with it: they are replaced when this attempt fails.
+        """
+        while (queued := self._take()) is not None:
+            queued.attempts += 1
+            if not self._in_flight.begin(queued.info):
+                log.error("Pod is being scheduled already, so it is discarded", pod=queued.key)
+                continue
+            self.scheduling_cycle += 1
+            if queued.unschedulable_plugins or queued.pending_plugins:
+                self._recorder.released(queued.pod.spec.scheduler_name, queued.rejectors)
+            self._recorder.note(queued.key, "popped")
+            return queued
+        return None
+
+    def _take(self) -> QueuedPodInfo | None:
+        queued = self._heap.pop()
+        if queued is None and self._backoff is not None:
+            queued = self._backoff.pop()
+            if queued is not None:
+                self._recorder.entered("active", POP_FROM_BACKOFF, queued.key)
+        return queued
+
+    def pods(self) -> list[QueuedPodInfo]:
+        """Return all pods in the order of their pops."""
+        return self._heap.items()
+
+    def resort(self, sort_key: Callable[[QueuedPodInfo], Any]) -> None:
+        """Order by another queueSort plugin."""
+        self._heap.resort(sort_key)
+
+    def validate(self) -> None:
+        """Assert that the heap is in order and holds no gated pod."""
+        self._heap.validate()
+        for queued in self._heap.items():
+            assert not queued.gated, f"{queued.key} is gated and active"
+            assert queued.initial_attempt_timestamp is not None, f"{queued.key} never became active"

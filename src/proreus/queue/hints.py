@@ -1,0 +1,142 @@
+"""Whom an event helps: registrations are matched, and plugins' hints are asked.
+
+Matching is done once for each kind of event; what remains for each event and pod is a look at who
+rejected the pod, and a call of the hints of those plugins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from proreus import logs
+from proreus.framework.events import ALL, ANY, ClusterEvent, Hint
+from proreus.framework.pod_info import PodInfo, QueuedPodInfo
+from proreus.framework.registrations import QueueProfile
+from proreus.queue.recorder import Recorder
+from proreus.queue.unschedulable import Shelf
+
+log = logs.logger(__name__)
+
+
+class Strategy(IntEnum):
+    """What an event means for a pod that was rejected."""
+
+    SKIP = 0
+    """It helps nothing."""
+    AFTER_BACKOFF = 1
+    """Try the pod again once its back-off is over."""
+    IMMEDIATELY = 2
+    """Try the pod again at once: what it was pending on has happened."""
+
+
+class Interest(NamedTuple):
+    """Who waits for a kind of event.
+
+    ``hints``: by schedulerName, (plugin, hint) of each matching registration, in their order.
+    ``shelves``: where the pods are that may be helped.
+    """
+
+    hints: Mapping[str, tuple[tuple[str, Hint | None], ...]]
+    shelves: frozenset[Shelf]
+
+
+NOBODY = Interest({}, frozenset())
+
+
+class Hints:
+    """The registrations of all profiles."""
+
+    def __init__(self, profiles: Mapping[str, QueueProfile], recorder: Recorder) -> None:
+        self._registrations = {name: tuple(p.registrations) for name, p in profiles.items()}
+        self._recorder = recorder
+        self._interests: dict[tuple[str, int], Interest] = {}
+
+    def interest_in(self, event: ClusterEvent) -> Interest:
+        """Return who registered events that cover this one; ``NOBODY`` if no plugin did."""
+        kind = (event.resource, event.action)
+        interest = self._interests.get(kind)
+        if interest is None:
+            interest = self._interests[kind] = self._match(event)
+        return interest
+
+    def _match(self, event: ClusterEvent) -> Interest:
+        hints = {}
+        shelves: set[Shelf] = set()
+        for profile, registrations in self._registrations.items():
+            matching = tuple((pl, reg.hint) for pl, reg in registrations if reg.matches(event))
+            if matching:
+                hints[profile] = matching
+                shelves.update((profile, plugin) for plugin, _ in matching)
+        if not hints:
+            return NOBODY
+        # Pods that nobody rejected have nobody to ask: any event that counts at all wakes them.
+        shelves.update((profile, "") for profile in self._registrations)
+        return Interest(hints, frozenset(shelves))
+
+    def opens_gate(self, queued: QueuedPodInfo, event: ClusterEvent) -> bool:
+        """Tell whether the plugin that gates a pod registered an event that covers this one."""
+        shelf = (queued.pod.spec.scheduler_name, queued.gating_plugin)
+        return shelf in self.interest_in(event).shelves
+
+    def worth_requeuing(
+        self, queued: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any
+    ) -> Strategy:
+        """Tell what an event means for a pod; hints are asked with the pod, ``old`` and ``new``.
+
+        A wildcard event helps every pod, or only the one that it carries as ``new``.
+        """
+        unschedulable, pending = queued.unschedulable_plugins, queued.pending_plugins
+        if not (unschedulable or pending):
+            return Strategy.AFTER_BACKOFF
+        if event.resource == ANY and event.action == ALL:
+            if new is not None and uid_of(new) != queued.uid:
+                return Strategy.SKIP
+            return Strategy.AFTER_BACKOFF
+        strategy = Strategy.SKIP
+        interested = self.interest_in(event).hints.get(queued.pod.spec.scheduler_name, ())
+        for plugin, hint in interested:
+            if plugin not in unschedulable and plugin not in pending:
+                continue
+            if not self._ask(plugin, hint, event, queued.info, old, new):
+                continue
+            if plugin in pending:
+                return Strategy.IMMEDIATELY
+            strategy = Strategy.AFTER_BACKOFF
+            if not pending:
+                break
+        return strategy
+
+    def _ask(
+        self, plugin: str, hint: Hint | None, event: ClusterEvent, pod: PodInfo, old: Any, new: Any
+    ) -> bool:
+        """Ask a hint, if there is one. One that raises counts as yes: better once too often."""
+        if hint is None:
+            self._recorder.hint_answered(plugin, event.label, "Queue", 0.0)
+            return True
+        started = perf_counter()
+        try:
+            helps = hint(pod, old, new)
+            answer = "Queue" if helps else "QueueSkip"
+        except Exception as error:
+            log.error(
+                "A queueing hint raised; the pod is tried again",
+                err=error,
+                trace=True,
+                plugin=plugin,
+                event=event.label,
+                pod=pod.key,
+            )
+            helps, answer = True, "Error"
+        self._recorder.hint_answered(plugin, event.label, answer, perf_counter() - started)
+        return helps
+
+
+def uid_of(obj: Any) -> str | None:
+    """Return the UID of an API object or of a ``PodInfo``."""
+    if isinstance(obj, PodInfo):
+        return obj.uid
+    metadata = getattr(obj, "metadata", None)
+    return None if metadata is None else str(metadata.uid)

@@ -1,0 +1,107 @@
+"""Pods that are being scheduled, and what happened meanwhile.
+
+An event that comes between a pod's pop and its failure may already have removed the reason of that
+failure. So every event is kept as long as a pod is in flight that was popped before it, and is
+shown to that pod when it comes back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from proreus.framework.events import ClusterEvent
+from proreus.framework.pod_info import PodInfo
+
+POD_POPPED = "PodPopped"
+"""What a pod in flight is called among the events, in the metric of both."""
+
+
+class Happened(NamedTuple):
+    """An event, and the object that changed."""
+
+    event: ClusterEvent
+    old: Any
+    new: Any
+
+
+class _Marker(NamedTuple):
+    info: PodInfo
+    position: int
+
+
+class InFlight:
+    """Pods by UID, in the order of their pops, and the events since the first of these pops."""
+
+    # Positions count events since the beginning of time; _events[0] has position _dropped.
+    # Invariants: markers are in order of position; without markers there are no events, and with
+    # them the first marker's position is _dropped.
+
+    def __init__(self) -> None:
+        self._markers: OrderedDict[str, _Marker] = OrderedDict()
+        self._events: list[Happened] = []
+        self._dropped = 0
+        self._labels: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._markers)
+
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._markers
+
+    def begin(self, info: PodInfo) -> bool:
+        """Note that a pod was popped; False if it is in flight already."""
+        if info.uid in self._markers:
+            return False
+        self._markers[info.uid] = _Marker(info, self._dropped + len(self._events))
+        return True
+
+    def record(self, event: ClusterEvent, old: Any, new: Any) -> None:
+        """Keep an event for the pods that are in flight now, if there are any."""
+        if self._markers:
+            self._events.append(Happened(event, old, new))
+            self._labels[event.label] += 1
+
+    def since_pop(self, uid: str) -> Iterable[Happened]:
+        """Return what happened since a pod was popped, in order."""
+        marker = self._markers.get(uid)
+        if marker is None:
+            return ()
+        start = marker.position - self._dropped
+        return self._events[start:] if start < len(self._events) else ()
+
+    def done(self, uid: str) -> None:
+        """Forget a pod, and the events that only it could have wanted to see."""
+        if self._markers.pop(uid, None) is None:
+            return
+        if not self._markers:
+            unwanted = len(self._events)
+        else:
+            unwanted = next(iter(self._markers.values())).position - self._dropped
+        if unwanted:
+            for happened in self._events[:unwanted]:
+                self._labels[happened.event.label] -= 1
+            del self._events[:unwanted]
+            self._dropped += unwanted
+
+    def by_key(self) -> Mapping[str, PodInfo]:
+        """Return the pods in flight by ``namespace/name``: O(n)."""
+        return {marker.info.key: marker.info for marker in self._markers.values()}
+
+    def counts(self) -> dict[str, int]:
+        """Return how many events of each label are kept, and how many pods are in flight.
+
+        A label that was there once stays, with 0.
+        """
+        return {**self._labels, POD_POPPED: len(self._markers)}
+
+    def validate(self) -> None:
+        """Assert that markers are in order and that no event is kept for nobody."""
+        positions = [marker.position for marker in self._markers.values()]
+        assert positions == sorted(positions), "pods in flight are out of order"
+        end = self._dropped + len(self._events)
+        assert all(self._dropped <= position <= end for position in positions), "a pod lost events"
+        first = positions[0] if positions else end
+        assert first == self._dropped, "events are kept that nobody waits for"
+        assert +self._labels == Counter(h.event.label for h in self._events), "events miscounted"

@@ -1,0 +1,116 @@
+"""A heap whose items can be found, re-sorted and removed by key.
+
+``heapq`` with lazy deletion: a removed or re-sorted entry stays in the list until it comes up, or
+until the dead outnumber the living. Equal sort keys come out in the order in which they came in.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+_SMALL = 64
+"""So few dead entries are not worth a clean-up."""
+
+
+class KeyedHeap(Generic[T]):
+    """Items by key, smallest ``sort_key`` first.
+
+    A sort key is computed when an item is put; who changes an item puts it again.
+    """
+
+    # Invariant: an entry of _heap is alive if and only if it is the very one in _alive. The number
+    # in an entry is unique, so that items are never compared.
+
+    def __init__(self, sort_key: Callable[[T], Any]) -> None:
+        self._sort_key: Callable[[T], Any] = sort_key
+        self._heap: list[tuple[Any, int, str, T]] = []
+        self._alive: dict[str, tuple[Any, int, str, T]] = {}
+        self._puts = 0
+
+    def __len__(self) -> int:
+        return len(self._alive)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._alive
+
+    def get(self, key: str) -> T | None:
+        """Return the item of a key, if it is there."""
+        entry = self._alive.get(key)
+        return None if entry is None else entry[3]
+
+    def put(self, key: str, item: T) -> None:
+        """Add an item, or replace and re-sort the one of the same key: O(log n)."""
+        sort_key = self._sort_key(item)
+        present = self._alive.get(key)
+        if present is not None and present[3] is item and present[0] == sort_key:
+            return
+        self._puts += 1
+        entry = (sort_key, self._puts, key, item)
+        self._alive[key] = entry
+        heapq.heappush(self._heap, entry)
+        if present is not None:
+            self._shrink()
+
+    def discard(self, key: str) -> T | None:
+        """Remove and return the item of a key, if it is there."""
+        entry = self._alive.pop(key, None)
+        if entry is None:
+            return None
+        self._shrink()
+        return entry[3]
+
+    def peek(self) -> T | None:
+        """Return the smallest item and leave it there."""
+        heap, alive = self._heap, self._alive
+        while heap:
+            entry = heap[0]
+            if alive.get(entry[2]) is entry:
+                return entry[3]
+            heapq.heappop(heap)
+        return None
+
+    def pop(self) -> T | None:
+        """Remove and return the smallest item."""
+        heap, alive = self._heap, self._alive
+        while heap:
+            entry = heapq.heappop(heap)
+            key = entry[2]
+            if alive.get(key) is entry:
+                del alive[key]
+                return entry[3]
+        return None
+
+    def items(self) -> list[T]:
+        """Return all items in the order in which they would come out: O(n log n)."""
+        return [entry[3] for entry in sorted(self._alive.values())]
+
+    def resort(self, sort_key: Callable[[T], Any]) -> None:
+        """Order all items by another sort key; equal ones keep their order."""
+        self._sort_key = sort_key
+        for _, number, key, item in self._alive.values():
+            self._alive[key] = (sort_key(item), number, key, item)
+        self._rebuild()
+
+    def _shrink(self) -> None:
+        if len(self._heap) > 2 * len(self._alive) + _SMALL:
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        self._heap = list(self._alive.values())
+        heapq.heapify(self._heap)
+
+    def validate(self) -> None:
+        """Assert that the list holds every living entry once, in heap order, and little else."""
+        heap = self._heap
+        alive = [entry for entry in heap if self._alive.get(entry[2]) is entry]
+        assert len(alive) == len(self._alive), "an item is missing from the heap, or there twice"
+        assert len(heap) <= 2 * len(self._alive) + _SMALL + 1, "dead entries pile up"
+        for index in range(1, len(heap)):
+            assert heap[(index - 1) // 2] <= heap[index], "the heap is out of order"
+        for key, entry in self._alive.items():
+            assert entry[2] == key, f"{key} is kept under another key"
+            assert entry[0] == self._sort_key(entry[3]), f"{key} changed and was not put again"

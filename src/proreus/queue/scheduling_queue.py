@@ -1,0 +1,383 @@
+"""The scheduling queue: where pods wait, and what moves them.
+
+    add / update ─► PreEnqueue ─► active ─► pop ─► in flight ─► done
+                        │gated      ▲ ▲ ▲                │add_unschedulable
+                        ▼           │ │ └── backoff ◄────┤ an error, or an event that helps
+                  unschedulable ────┘ │        ▲         ▼
+                        └──────────── move ────┴── unschedulable
+
+A state machine without I/O: every method is sync, the clock is an argument, and ``on_ready`` is
+the only thing it calls outside, beside plugins. Semantics are those of kube-scheduler 1.36's
+PriorityQueue; ``placement`` has the moves themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from proreus import logs
+from proreus.clock import Clock
+from proreus.framework.events import (
+    ALL,
+    ANY,
+    BACKOFF_COMPLETE,
+    FORCE_ACTIVATE,
+    SCHEDULE_ATTEMPT_FAILURE,
+    UNSCHEDULABLE_POD_ADD,
+    UNSCHEDULABLE_POD_UPDATE,
+    UNSCHEDULABLE_TIMEOUT,
+    ClusterEvent,
+)
+from proreus.framework.pod_info import PodInfo, QueuedPodInfo
+from proreus.framework.registrations import QueueProfile
+from proreus.metrics import SchedulerMetrics
+from proreus.objects.pod import Pod
+from proreus.queue.active import ActiveQueue
+from proreus.queue.backoff import BackoffQueue, whole_second
+from proreus.queue.gates import Gates
+from proreus.queue.hints import NOBODY, Hints, Strategy
+from proreus.queue.in_flight import InFlight
+from proreus.queue.placement import Placement
+from proreus.queue.recorder import Recorder
+
+log = logs.logger(__name__)
+
+LEFT_OVER_FLUSH_SECONDS = 30
+PROFILES_CHANGED = ClusterEvent(ANY, ALL, label="ProfilesChanged")
+
+
+class SchedulingQueue:
+    """All pods that are ours and have no node yet, but for those that are assumed.
+
+    ``sort_key``: of the queueSort plugin. ``profiles``: by schedulerName. ``pod_lister``: what the
+    watch says of a pod, by ``namespace/name``. ``on_ready`` is called after changes that leave
+    something to pop; set it to what wakes the caller of ``pop``.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        sort_key: Callable[[QueuedPodInfo], Any],
+        profiles: Mapping[str, QueueProfile],
+        pod_lister: Callable[[str], Pod | None],
+        initial_backoff_seconds: float = 1,
+        max_backoff_seconds: float = 10,
+        unschedulable_timeout_seconds: float = 300,
+        pop_from_backoff: bool = True,
+        generic_workload: bool = False,
+        metrics: SchedulerMetrics | None = None,
+    ) -> None:
+        self._clock = clock
+        self._unschedulable_timeout = unschedulable_timeout_seconds
+        self._generic_workload = generic_workload
+        self._recorder = Recorder(clock, metrics)
+        self._hints = Hints(profiles, self._recorder)
+        self._in_flight = InFlight()
+        self._placement = Placement(
+            clock,
+            sort_key,
+            BackoffQueue(
+                clock, sort_key, initial_backoff_seconds, max_backoff_seconds, pop_from_backoff
+            ),
+            self._in_flight,
+            Gates(profiles, self._recorder),
+            pod_lister,
+            self._recorder,
+            pop_from_backoff,
+        )
+        self._active = self._placement.active
+        self._backoff = self._placement.backoff
+        self._unschedulable = self._placement.unschedulable
+        self.nominator = self._placement.nominator
+        self.on_ready: Callable[[], None] = lambda: None
+        self._next_left_over_flush = clock.now()
+        self._expose_gauges()
+
+    def _expose_gauges(self) -> None:
+        metrics = self._recorder.metrics
+        metrics.pending_pods.computed_by(
+            lambda: {(queue,): count for queue, count in self.pending_counts().items()}
+        )
+        metrics.inflight_events.computed_by(
+            lambda: {(label,): count for label, count in self._in_flight.counts().items()}
+        )
+
+    # ---- from the watch ------------------------------------------------------------------------
+
+    def add(self, pod: PodInfo) -> None:
+        """Take up a new pod that has no node."""
+        queued = QueuedPodInfo(pod, self._clock.now())
+        self._placement.to_active(queued, UNSCHEDULABLE_POD_ADD.label)
+        self._wake()
+
+    def update(self, old: PodInfo | None, new: PodInfo, events: Sequence[ClusterEvent]) -> None:
+        """Follow a change of a pod that has no node; ``events`` say what changed.
+
+        Whether the change makes a waiting pod worth another try is for the hints to decide, which
+        see the two API objects.
+        """
+        before, after = None if old is None else old.pod, new.pod
+        if new.uid in self._in_flight:
+            # A pod that fails is put back as the watch knows it by then: only what happened counts.
+            for event in events:
+                self._in_flight.record(event, before, after)
+            return
+        queue: ActiveQueue | BackoffQueue
+        for queue in (self._active, self._backoff):
+            queued = queue.get(new.key)
+            if queued is not None:
+                queued.info = new
+                queue.put(queued)
+                self.nominator.update(old, new)
+                return
+        queued = self._unschedulable.get(new.key)
+        if queued is None:
+            queued = QueuedPodInfo(new, self._clock.now())
+            self._placement.to_active(queued, UNSCHEDULABLE_POD_UPDATE.label)
+        else:
+            queued.info = new
+            self.nominator.update(old, new)
+            for event in events:
+                strategy = self._hints.worth_requeuing(queued, event, before, after)
+                if self._placement.requeue(queued, strategy, event.label):
+                    break
+        self._wake()
+
+    def delete(self, pod: PodInfo) -> None:
+        """Forget a pod that is gone, or has a node now."""
+        self.nominator.delete_nominated_pod(pod.uid)
+        key = pod.key
+        if self._active.discard(key) is None and self._backoff.discard(key) is None:
+            queued = self._unschedulable.discard(key)
+            if queued is not None:
+                self._recorder.released(queued.pod.spec.scheduler_name, queued.rejectors)
+        self._recorder.note(key, "deleted")
+
+    def move_all_to_active_or_backoff(
+        self,
+        event: ClusterEvent,
+        old: Any,
+        new: Any,
+        precheck: Callable[[QueuedPodInfo], bool] | None = None,
+    ) -> None:
+        """Give the pods that an event may help another chance; ``precheck`` may leave some out.
+
+        Touches only pods whose rejecters registered such an event. Hints see ``old`` and ``new``.
+        """
+        interest = self._hints.interest_in(event)
+        if event.wildcard:
+            candidates = self._unschedulable.pods()
+        elif interest is NOBODY:
+            return
+        else:
+            candidates = self._unschedulable.waiting_for(interest.shelves)
+        if precheck is not None:
+            candidates = [queued for queued in candidates if precheck(queued)]
+        self._move(candidates, event, old, new)
+        self._in_flight.record(event, old, new)
+        self._wake()
+
+    def _move(
+        self, candidates: Iterable[QueuedPodInfo], event: ClusterEvent, old: Any, new: Any
+    ) -> None:
+        for queued in candidates:
+            if queued.gated and not self._hints.opens_gate(queued, event):
+                continue
+            strategy = self._hints.worth_requeuing(queued, event, old, new)
+            if strategy is not Strategy.SKIP:
+                self._unschedulable.discard(queued.key)
+                self._placement.requeue(queued, strategy, event.label)
+
+    # ---- from the scheduling loop --------------------------------------------------------------
+
+    @property
+    def scheduling_cycle(self) -> int:
+        """How many pods have been popped."""
+        return self._active.scheduling_cycle
+
+    def pop(self) -> QueuedPodInfo | None:
+        """Return the next pod and put it in flight, until ``done``; None when there is none."""
+        return self._active.pop()
+
+    def done(self, uid: str) -> None:
+        """Say that an attempt is over: the pod is bound, gone, or back in the queue."""
+        self._in_flight.done(uid)
+
+    def add_unschedulable(self, queued: QueuedPodInfo) -> None:
+        """Take back a pod whose attempt failed (AddUnschedulableIfNotPresent), and end the attempt.
+
+        Its ``unschedulable_plugins`` and ``pending_plugins`` say who rejected it; with neither, the
+        attempt ended in an error and is repeated after a back-off.
+        """
+        try:
+            place = self._placement.place_of(queued.key)
+            if place:
+                log.error(
+                    "Pod is queued already, so it is not put back", pod=queued.key, place=place
+                )
+                return
+            self._note_failure(queued)
+            self._placement.requeue(queued, self._after_failure(queued), SCHEDULE_ATTEMPT_FAILURE)
+        finally:
+            self._in_flight.done(queued.uid)
+        self._wake()
+
+    def _note_failure(self, queued: QueuedPodInfo) -> None:
+        rejectors = queued.rejectors
+        if rejectors:
+            queued.unschedulable_count += 1
+            queued.consecutive_errors_count = 0
+            self._recorder.rejected(queued.pod.spec.scheduler_name, rejectors)
+        else:
+            queued.consecutive_errors_count += 1
+        queued.timestamp = self._clock.now()
+        queued.backoff_expiration = None
+        queued.was_flushed_from_unschedulable = False
+
+    def _after_failure(self, queued: QueuedPodInfo) -> Strategy:
+        """Tell whether something that happened during the attempt makes up for its failure."""
+        if not (queued.unschedulable_plugins or queued.pending_plugins):
+            return Strategy.AFTER_BACKOFF
+        if self._generic_workload and queued.pod.spec.scheduling_group is not None:
+            return Strategy.AFTER_BACKOFF
+        best = Strategy.SKIP
+        enough = Strategy.IMMEDIATELY if queued.pending_plugins else Strategy.AFTER_BACKOFF
+        for event, old, new in self._in_flight.since_pop(queued.uid):
+            best = max(best, self._hints.worth_requeuing(queued, event, old, new))
+            if best >= enough:
+                break
+        return best
+
+    def activate(self, keys: Iterable[str]) -> None:
+        """Make pods (``namespace/name``) active now, without back-off.
+
+        A pod in flight is tried again at once if its attempt fails; any other is left alone.
+        """
+        in_flight: Mapping[str, PodInfo] | None = None
+        for key in keys:
+            queued = self._unschedulable.get(key)
+            if queued is not None:
+                self._placement.to_active(queued, FORCE_ACTIVATE.label)
+            elif (queued := self._backoff.discard(key)) is not None:
+                self._placement.to_active(queued, FORCE_ACTIVATE.label, from_backoff=True)
+            elif key not in self._active:
+                if in_flight is None:
+                    in_flight = self._in_flight.by_key()
+                if key in in_flight:
+                    self._in_flight.record(FORCE_ACTIVATE, None, in_flight[key].pod)
+        self._wake()
+
+    # ---- from the timer ------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Do what is due by now. To be called at every whole second of the clock."""
+        self.flush_backoff_completed()
+        now = self._clock.now()
+        if now >= self._next_left_over_flush:
+            self._next_left_over_flush = now + LEFT_OVER_FLUSH_SECONDS
+            self.flush_unschedulable_left_over()
+
+    def flush_backoff_completed(self) -> None:
+        """Make the pods active whose back-off is over. To be called at every whole second."""
+        for queued in self._backoff.pop_completed():
+            self._placement.to_active(queued, BACKOFF_COMPLETE, from_backoff=True)
+        self._wake()
+
+    def flush_unschedulable_left_over(self) -> None:
+        """Try pods again that have waited too long for an event. To be called every 30 seconds.
+
+        Gated pods stay, unless their gate opens at a wildcard event.
+        """
+        latest = self._clock.now() - self._unschedulable_timeout
+        left_over = [queued for queued in self._unschedulable.pods() if queued.timestamp < latest]
+        for queued in left_over:
+            queued.was_flushed_from_unschedulable = True
+        if left_over:
+            self._move(left_over, UNSCHEDULABLE_TIMEOUT, None, None)
+            self._in_flight.record(UNSCHEDULABLE_TIMEOUT, None, None)
+        self._wake()
+
+    def next_flush_at(self) -> float | None:
+        """Return the next whole second at which ``flush`` has something to move; None = never.
+
+        As things are: any other call may change the answer. O(n) in unschedulable pods; meant for
+        virtual time, where one goes straight to that second. In real time, flush every second.
+        """
+        next_second = float(whole_second(self._clock.now()) + 1)
+        moves = (self._backoff.next_completion(), self._next_left_over())
+        due = [at for at in moves if at is not None]
+        return max(min(due), next_second) if due else None
+
+    def _next_left_over(self) -> float | None:
+        waiting = [queued.timestamp for queued in self._unschedulable.pods() if not queued.gated]
+        if not waiting:
+            return None
+        late = min(waiting) + self._unschedulable_timeout - self._next_left_over_flush
+        rounds = max(0, math.floor(late / LEFT_OVER_FLUSH_SECONDS) + 1)
+        return float(math.ceil(self._next_left_over_flush + rounds * LEFT_OVER_FLUSH_SECONDS))
+
+    # ---- changed configuration -----------------------------------------------------------------
+
+    def use_profiles(
+        self, profiles: Mapping[str, QueueProfile], sort_key: Callable[[QueuedPodInfo], Any]
+    ) -> None:
+        """Follow a changed configuration: from now on these plugins are asked.
+
+        Everybody gets another chance, as after a restart: what kept a pod out may be gone.
+        """
+        self._placement.gates = Gates(profiles, self._recorder)
+        self._hints = Hints(profiles, self._recorder)
+        self._active.resort(sort_key)
+        self._backoff.resort(sort_key)
+        for queued in self._unschedulable.pods():
+            strategy = Strategy.IMMEDIATELY if queued.gated else Strategy.AFTER_BACKOFF
+            self._placement.requeue(queued, strategy, PROFILES_CHANGED.label)
+        self._in_flight.record(PROFILES_CHANGED, None, None)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._active.poppable:
+            self.on_ready()
+
+    # ---- looking in ----------------------------------------------------------------------------
+
+    def get(self, key: str) -> QueuedPodInfo | None:
+        """Return a pod that waits, by ``namespace/name``."""
+        return self._placement.get(key)
+
+    def active_pods(self) -> list[QueuedPodInfo]:
+        """Return the pods to be tried next, in order."""
+        return self._active.pods()
+
+    def backoff_pods(self) -> list[QueuedPodInfo]:
+        """Return the pods that back off: the rejected by end of back-off, then the errors."""
+        return self._backoff.pods()
+
+    def unschedulable_pods(self) -> list[QueuedPodInfo]:
+        """Return the pods that wait for an event, without gated ones."""
+        return [queued for queued in self._unschedulable.pods() if not queued.gated]
+
+    def gated_pods(self) -> list[QueuedPodInfo]:
+        """Return the pods that a PreEnqueue plugin keeps out."""
+        return [queued for queued in self._unschedulable.pods() if queued.gated]
+
+    def pending_counts(self) -> dict[str, int]:
+        """Return how many pods wait in each queue, by kube-scheduler's names of them."""
+        return self._placement.counts()
+
+    @property
+    def in_flight_count(self) -> int:
+        """How many pods are being scheduled, or bound."""
+        return len(self._in_flight)
+
+    def story(self, key: str) -> list[str]:
+        """Return what recently happened to a pod here, oldest first."""
+        return self._recorder.story(key)
+
+    def validate(self) -> None:
+        """Assert all that ought to hold; for tests."""
+        self._placement.validate()
+        self._in_flight.validate()
