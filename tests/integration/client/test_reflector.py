@@ -1,0 +1,499 @@
+"""What an informer holds and tells, whatever the network does (virtual time, real sockets)."""
+
+import asyncio
+import json
+import logging
+import random
+from contextlib import asynccontextmanager
+
+import pytest
+
+from proreus.client.informer import Informer
+from proreus.client.reflector import ReflectorOptions
+from proreus.errors import Forbidden
+from proreus.objects.kinds import PODS
+
+pytestmark = pytest.mark.looptime
+
+PATH = "/api/v1/pods"
+PAGES = ReflectorOptions(watch_list=False)
+
+
+class Heard:
+    """A handler that writes down what it is told, in words."""
+
+    def __init__(self):
+        self.words = []
+
+    def on_add(self, obj):
+        self.words.append(f"+{obj.metadata.name}")
+
+    def on_update(self, old, new):
+        was, now = old.metadata.resource_version, new.metadata.resource_version
+        self.words.append(f"{new.metadata.name}:{was}>{now}")
+
+    def on_delete(self, obj, final_state_unknown):
+        self.words.append(f"-{obj.metadata.name}" + ("?" if final_state_unknown else ""))
+
+
+@asynccontextmanager
+async def running(client, heard, options=None, **more):
+    informer = Informer(client, PODS, options=options, rng=random.Random(1), **more)
+    informer.add_handler(heard)
+    task = asyncio.create_task(informer.run())
+    try:
+        yield informer
+    finally:
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+async def until(condition, seconds=400):
+    """Wait (in virtual time) until something holds."""
+    for _ in range(int(seconds / 0.05)):
+        if condition():
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("it did not come about")
+
+
+@pytest.fixture
+def heard():
+    return Heard()
+
+
+async def test_watch_list_brings_the_state_and_the_changes_in_one_stream(
+    server, client, wire, heard
+):
+    async def script(call):
+        assert call.query["sendInitialEvents"] == "true"
+        assert call.query["resourceVersionMatch"] == "NotOlderThan"
+        assert "resourceVersion" not in call.query
+        await call.begin_stream()
+        await call.events(
+            wire.event("ADDED", wire.pod("a", 1)), wire.event("ADDED", wire.pod("b", 2))
+        )
+        await asyncio.sleep(1)
+        assert heard.words == []  # a half state is no state
+        await call.events(wire.bookmark(5, initial_end=True))
+        await asyncio.sleep(1)
+        await call.events(wire.event("MODIFIED", wire.pod("a", 6, node="n1")))
+        await call.events(wire.event("DELETED", wire.pod("b", 7)))
+        await asyncio.Event().wait()
+
+    server.script = script
+    async with running(client, heard) as informer:
+        await informer.synced.wait()
+        await until(lambda: len(heard.words) == 4)
+    assert heard.words == ["+a", "+b", "a:1>6", "-b"]
+    assert informer.store["default/a"].spec.node_name == "n1"
+    assert list(informer.store) == ["default/a"]
+    assert len(server.calls) == 1
+
+
+@pytest.mark.parametrize(("code", "reason"), [(422, "Invalid"), (400, "BadRequest")])
+async def test_pages_where_the_server_refuses_to_stream(server, client, wire, heard, code, reason):
+    async def script(call):
+        if "sendInitialEvents" in call.query:
+            await call.refuse(code, reason, "sendInitialEvents is forbidden for watch")
+        elif "watch" not in call.query:
+            assert call.query["limit"] == "500"
+            if "continue" in call.query:
+                assert call.query["continue"] == "T/1="
+                await call.answer(200, wire.pod_list(wire.pod("b"), version=9))
+            else:
+                await call.answer(200, wire.pod_list(wire.pod("a"), version=9, token="T/1="))
+        else:
+            assert call.query["resourceVersion"] == "9"
+            await call.begin_stream()
+            await asyncio.Event().wait()
+
+    server.script = script
+    async with running(client, heard):
+        await until(lambda: len(server.calls) == 4)
+    assert heard.words == ["+a", "+b"]
+
+
+@pytest.mark.parametrize("ending", ["silence", "end", "empty"])
+async def test_pages_where_the_server_ignores_the_wish_to_stream(
+    server, client, wire, heard, ending
+):
+    async def script(call):
+        if "sendInitialEvents" in call.query:
+            await call.begin_stream()
+            if ending != "empty":
+                await call.events(wire.event("ADDED", wire.pod("ghost")))
+            if ending != "silence":
+                await call.end_stream()
+        elif "watch" not in call.query:
+            await call.answer(200, wire.pod_list(wire.pod("a"), version=9))
+        else:
+            await call.begin_stream()
+
+    server.script = script
+    async with running(client, heard) as informer:
+        await informer.synced.wait()
+    assert heard.words == ["+a"]
+
+
+async def test_list_whose_snapshot_expires_between_pages_is_taken_in_one_piece(
+    server, client, wire, heard
+):
+    async def script(call):
+        if "watch" in call.query:
+            await call.begin_stream()
+        elif "continue" in call.query:
+            await call.refuse(410, "Expired", "The provided continue parameter is too old")
+        elif "limit" in call.query:
+            await call.answer(200, wire.pod_list(wire.pod("a"), version=9, token="t"))
+        else:
+            await call.answer(200, wire.pod_list(wire.pod("a"), wire.pod("b"), version=12))
+
+    server.script = script
+    async with running(client, heard, PAGES):
+        await until(lambda: server.calls and "watch" in server.calls[-1].query)
+    assert heard.words == ["+a", "+b"]
+    assert server.calls[-1].query["resourceVersion"] == "12"
+
+
+def listing_then(wire, watch):
+    """Script: list pod a in version 5, then let ``watch(call, number)`` handle the watches."""
+    count = 0
+
+    async def script(call):
+        nonlocal count
+        if "watch" not in call.query:
+            await call.answer(200, wire.pod_list(wire.pod("a"), version=5))
+        else:
+            count += 1
+            await watch(call, count)
+
+    return script
+
+
+async def test_line_cut_in_the_middle_is_fetched_again_from_where_the_stream_stood(
+    server, client, wire, heard
+):
+    async def watch(call, number):
+        await call.begin_stream()
+        if number == 1:
+            await call.events(wire.event("ADDED", wire.pod("b", 6)))
+            await asyncio.sleep(0.1)
+            await call.chunk(b'{"type":"ADDED","object":{"metadata":{"na')
+            await asyncio.sleep(0.1)
+            call.cut()
+        elif number == 2:
+            assert call.query["resourceVersion"] == "6"
+            await call.events(wire.event("ADDED", wire.pod("c", 7)))
+
+    server.script = listing_then(wire, watch)
+    async with running(client, heard, PAGES):
+        await until(lambda: len(heard.words) == 3)
+    assert heard.words == ["+a", "+b", "+c"]
+    assert len(server.calls) == 3  # one list: a broken stream is no reason to list again
+
+
+async def test_orderly_end_in_the_middle_of_a_line_loses_nothing(server, client, wire, heard):
+    async def watch(call, number):
+        await call.begin_stream()
+        if number == 1:
+            await call.chunk(b'{"type":"ADDED","object":{"metadata":{"na')
+            await call.end_stream()
+        else:
+            assert call.query["resourceVersion"] == "5"
+            await call.events(wire.event("ADDED", wire.pod("b", 6)))
+
+    server.script = listing_then(wire, watch)
+    async with running(client, heard, PAGES):
+        await until(lambda: len(heard.words) == 2)
+
+
+async def test_line_of_megabytes_in_small_pieces(server, client, wire, heard):
+    big = wire.event("ADDED", {**wire.pod("big", 6), "padding": "x" * 3_000_000})
+    line = json.dumps(big).encode() + b"\n"
+
+    async def watch(call, number):
+        await call.begin_stream()
+        for start in range(0, len(line), 20_000):
+            await call.chunk(line[start : start + 20_000])
+
+    server.script = listing_then(wire, watch)
+    async with running(client, heard, PAGES):
+        await until(lambda: len(heard.words) == 2)
+    assert heard.words == ["+a", "+big"]
+
+
+async def test_empty_answers_are_not_asked_for_in_a_hot_loop(server, client, wire, heard):
+    async def watch(call, number):
+        await call.begin_stream()
+        await call.end_stream()
+
+    server.script = listing_then(wire, watch)
+    async with running(client, heard, PAGES):
+        await asyncio.sleep(60)
+    assert 4 <= len(server.calls) <= 14
+    assert heard.words == ["+a"]
+
+
+@pytest.mark.parametrize("where", ["at the start", "in the stream"])
+async def test_410_leads_to_a_new_list_of_which_handlers_hear_the_difference(
+    server, client, wire, heard, where
+):
+    lists = [
+        wire.pod_list(wire.pod("a", 1), wire.pod("b", 2), wire.pod("c", 3), version=5),
+        wire.pod_list(wire.pod("b", 2), wire.pod("c", 8), wire.pod("d", 9), version=11),
+    ]
+    watches = []
+
+    async def script(call):
+        if "watch" not in call.query:
+            await call.answer(200, lists.pop(0))
+            return
+        watches.append(call.query["resourceVersion"])
+        if len(watches) == 1 and where == "at the start":
+            await call.refuse(410, "Expired", "too old resource version: 5 (10)")
+            return
+        await call.begin_stream()
+        if len(watches) == 1:
+            gone = wire.status(410, "Expired", "too old resource version: 5 (10)")
+            await call.events(wire.event("ERROR", gone))
+
+    server.script = script
+    async with running(client, heard, PAGES) as informer:
+        await until(lambda: len(watches) == 2)
+    assert heard.words == ["+a", "+b", "+c", "-a?", "c:3>8", "+d"]
+    assert sorted(informer.store) == ["default/b", "default/c", "default/d"]
+    assert watches == ["5", "11"]
+
+
+async def test_relist_sees_another_pod_of_the_same_name_as_a_delete_and_an_add(
+    server, client, wire, heard
+):
+    lists = [
+        wire.pod_list(wire.pod("a", 1, uid="one"), version=5),
+        wire.pod_list(wire.pod("a", 8, uid="two"), version=11),
+    ]
+
+    async def script(call):
+        if "watch" not in call.query:
+            await call.answer(200, lists.pop(0))
+        elif call.query["resourceVersion"] == "5":
+            await call.refuse(410, "Expired")
+        else:
+            await call.begin_stream()
+
+    server.script = script
+    async with running(client, heard, PAGES):
+        await until(lambda: len(heard.words) == 3)
+    assert heard.words == ["+a", "-a?", "+a"]
+
+
+async def test_410_after_each_list_is_not_a_hot_loop(server, client, wire, heard):
+    async def watch(call, number):
+        await call.refuse(410, "Expired")
+
+    server.script = listing_then(wire, watch)
+    async with running(client, heard, PAGES):
+        await asyncio.sleep(60)
+    assert len(server.calls) <= 30
+
+
+async def test_error_event_other_than_410_resumes_the_watch(server, client, wire, heard):
+    async def watch(call, number):
+        await call.begin_stream()
+        if number == 1:
+            fault = wire.status(500, "InternalError", "etcdserver: no leader")
+            await call.events(wire.event("ADDED", wire.pod("b", 6)), wire.event("ERROR", fault))
+        else:
+            assert call.query["resourceVersion"] == "6"
+            await call.events(wire.event("ADDED", wire.pod("c", 7)))
+
+    server.script = listing_then(wire, watch)
+    async with running(client, heard, PAGES):
+        await until(lambda: heard.words == ["+a", "+b", "+c"])
+
+
+async def test_bookmarks_move_the_place_to_resume_from_and_unknown_events_pass_by(
+    server, client, wire, heard
+):
+    async def watch(call, number):
+        if number == 1:
+            assert call.query["allowWatchBookmarks"] == "true"
+            assert 300 <= int(call.query["timeoutSeconds"]) <= 600
+            await call.begin_stream()
+            await call.events(wire.bookmark(77), {"type": "SURPRISE", "object": {"a": 1}})
+            await asyncio.sleep(2)
+            await call.end_stream()
+        else:
+            assert call.query["resourceVersion"] == "77"
+            await call.begin_stream()
+
+    server.script = listing_then(wire, watch)
+    async with running(client, heard, PAGES):
+        await until(lambda: len(server.calls) == 3)
+    assert heard.words == ["+a"]
+
+
+async def test_silent_connection_is_given_up_and_the_watch_resumed(server, client, wire, heard):
+    loop = asyncio.get_running_loop()
+    started = []
+
+    async def watch(call, number):
+        started.append(loop.time())
+        await call.begin_stream()
+        if number == 1:
+            await call.events(wire.bookmark(8))
+        else:
+            assert call.query["resourceVersion"] == "8"
+            await call.events(wire.event("ADDED", wire.pod("b", 9)))
+
+    server.script = listing_then(wire, watch)
+    async with running(client, heard, ReflectorOptions(watch_list=False, stall_seconds=150)):
+        await until(lambda: len(heard.words) == 2)
+    assert 150 <= started[1] - started[0] < 160
+
+
+async def test_kind_that_is_not_served_counts_as_empty_and_is_looked_for_rarely(
+    server, client, wire, heard
+):
+    async def script(call):
+        await call.answer(404, b"404 page not found")
+
+    server.script = script
+    async with running(client, heard) as informer:
+        await asyncio.wait_for(informer.synced.wait(), 5)
+        await asyncio.sleep(3600)
+        assert informer.store == {}
+    assert 8 <= len(server.calls) <= 14
+
+
+async def test_404_by_somebody_in_between_does_not_empty_the_store(server, client, wire, heard):
+    async def watch(call, number):
+        if number < 4:
+            await call.answer(404, b"<html><body>default backend - 404</body></html>")
+        else:
+            await call.begin_stream()
+            await call.events(wire.event("ADDED", wire.pod("b", 9)))
+
+    server.script = listing_then(wire, watch)
+    async with running(client, heard, PAGES):
+        await until(lambda: len(heard.words) == 2)
+    assert heard.words == ["+a", "+b"]
+
+
+async def test_forbidden_is_told_clearly_and_tried_again(server, client, wire, heard, caplog):
+    errors = []
+    text = 'pods is forbidden: User "x" cannot list resource "pods" in API group ""'
+
+    async def script(call):
+        if len(server.calls) < 4:
+            await call.refuse(403, "Forbidden", text)
+        elif "watch" not in call.query:
+            await call.answer(200, wire.pod_list(wire.pod("a"), version=5))
+        else:
+            await call.begin_stream()
+
+    server.script = script
+    options = {"on_error": lambda resource, error: errors.append((resource.kind, error))}
+    with caplog.at_level(logging.WARNING):
+        async with running(client, heard, PAGES, **options) as informer:
+            await asyncio.sleep(0.001)
+            assert not informer.synced.is_set()
+            await informer.synced.wait()
+    assert [kind for kind, _ in errors] == ["Pod"] * 3
+    assert isinstance(errors[0][1], Forbidden)
+    told = [record for record in caplog.records if text in record.message]
+    assert [record.levelname for record in told] == ["ERROR"]  # once, not at each try
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [b"<html><h1>502 Bad Gateway</h1></html>", b"", b'{"kind": "PodList", "items'],
+    ids=["html", "empty", "half"],
+)
+async def test_list_that_is_no_list_is_tried_again(server, client, wire, heard, fault):
+    async def script(call):
+        if "watch" in call.query:
+            await call.begin_stream()
+        elif len(server.calls) < 3:
+            await call.answer(200, fault)
+        else:
+            await call.answer(200, wire.pod_list(wire.pod("a"), version=5))
+
+    server.script = script
+    async with running(client, heard, PAGES) as informer:
+        await informer.synced.wait()
+    assert heard.words == ["+a"]
+
+
+async def test_server_that_is_down_is_survived(server, client, wire, heard):
+    down = True
+
+    async def script(call):
+        if down:
+            call.cut()
+        elif "watch" in call.query:
+            await call.begin_stream()
+        else:
+            await call.answer(200, wire.pod_list(wire.pod("a"), version=5))
+
+    server.script = script
+    async with running(client, heard, PAGES) as informer:
+        await asyncio.sleep(600)
+        assert len(server.calls) < 60  # backed off
+        down = False
+        await asyncio.wait_for(informer.synced.wait(), 61)
+
+
+async def test_objects_with_nulls_are_read_and_unreadable_ones_left_out(
+    server, client, wire, heard, caplog
+):
+    nulls = wire.pod("nulls")
+    nulls["spec"] = {"containers": None, "nodeName": None}
+    nulls["metadata"]["creationTimestamp"] = None
+    bad = wire.pod("bad")
+    bad["spec"] = {"containers": "many"}
+
+    async def watch(call, number):
+        await call.begin_stream()
+        await call.events(wire.event("ADDED", bad), wire.event("ADDED", wire.pod("z", 9)))
+
+    server.script = listing_then(wire, watch)
+    base = server.script
+
+    async def script(call):
+        if "watch" in call.query:
+            await base(call)
+        else:
+            await call.answer(200, wire.pod_list(nulls, bad, version=5))
+
+    server.script = script
+    async with running(client, heard, PAGES):
+        await until(lambda: "+z" in heard.words)
+    assert heard.words == ["+nulls", "+z"]
+    assert "default/bad cannot be read" in caplog.text
+
+
+async def test_error_of_a_handler_ends_the_informer(server, client, wire):
+    class Faulty(Heard):
+        def on_add(self, obj):
+            raise ZeroDivisionError("a bug")
+
+    server.script = listing_then(wire, None)
+    informer = Informer(client, PODS, options=PAGES)
+    informer.add_handler(Faulty())
+    with pytest.raises(ZeroDivisionError):
+        await informer.run()
+
+
+async def test_field_selector_is_sent_with_list_and_watch(server, client, wire, heard):
+    selector = "status.phase!=Succeeded,status.phase!=Failed"
+
+    async def watch(call, number):
+        await call.begin_stream()
+
+    server.script = listing_then(wire, watch)
+    async with running(client, heard, PAGES, field_selector=selector):
+        await until(lambda: len(server.calls) == 2)
+    assert [call.query["fieldSelector"] for call in server.calls] == [selector, selector]
