@@ -1,0 +1,208 @@
+"""One resource's objects and their recent past, as bytes.
+
+What is kept of an object is its JSON, encoded once and shared by every list and watch that shows
+it, and the few values that selectors look at. Objects as dicts exist only while something changes
+them. So 50,000 pods cost their bytes, the garbage collector has nothing to walk, and nobody can
+alter what is stored.
+
+The history is a list of changes with a moving start; a watch is a position in it.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from proreus.sandbox.refusals import expired
+from proreus.sandbox.selectors import ALL, ALWAYS_SELECTABLE, Selector
+
+ADDED: Final = "ADDED"
+MODIFIED: Final = "MODIFIED"
+DELETED: Final = "DELETED"
+
+JsonObject = dict[str, Any]
+
+decode_json = msgspec.json.Decoder().decode
+encode_json = msgspec.json.Encoder().encode
+
+_DEFAULTS = {"spec.unschedulable": "false", "spec.hostNetwork": "false"}
+
+
+class Version:
+    """An object at one resourceVersion; ``fields`` starts with its name and its namespace."""
+
+    __slots__ = ("data", "fields", "labels", "revision")
+
+    def __init__(
+        self, revision: int, data: bytes, labels: dict[str, str], fields: tuple[str, ...]
+    ) -> None:
+        self.revision = revision
+        self.data = data
+        self.labels = labels
+        self.fields = fields
+
+    @property
+    def name(self) -> str:
+        """``metadata.name``."""
+        return self.fields[0]
+
+    @property
+    def namespace(self) -> str:
+        """``metadata.namespace``; empty for cluster-wide objects."""
+        return self.fields[1]
+
+    def object(self) -> JsonObject:
+        """Return the object, decoded anew: the caller may do with it what it likes."""
+        found: JsonObject = decode_json(self.data)
+        return found
+
+
+class Change:
+    """What happened at one resourceVersion; ``previous`` is None for ADDED."""
+
+    __slots__ = ("previous", "type", "version")
+
+    def __init__(self, type_: str, version: Version, previous: Version | None) -> None:
+        self.type = type_
+        self.version = version
+        self.previous = previous
+
+
+def _revision_of(change: Change) -> int:
+    return change.version.revision
+
+
+class Collection:
+    """The objects of one resource by namespace and name, and the changes that led there.
+
+    ``history_bytes`` bounds the past: beyond it the oldest changes are forgotten, and who wants to
+    start there gets 410.
+    """
+
+    def __init__(self, field_paths: tuple[str, ...], history_bytes: int, revision: int) -> None:
+        self._paths = [(tuple(path.split(".")), _DEFAULTS.get(path, "")) for path in field_paths]
+        self._history_bytes = history_bytes
+        self._objects: dict[str, dict[str, Version]] = {}
+        self._changes: list[Change] = []
+        self._changes_bytes = 0
+        self._start = 0  # position of self._changes[0]
+        self.compacted = revision
+        """Changes up to this resourceVersion are forgotten."""
+        self.listeners: list[Callable[[], None]] = []
+        """Called, without arguments and often, after each change: wake up and read."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._objects.values()))
+
+    def get(self, name: str, namespace: str = "") -> Version | None:
+        """Return an object, or None."""
+        objects = self._objects.get(namespace)
+        return None if objects is None else objects.get(name)
+
+    def select(self, namespace: str | None = None, selector: Selector = ALL) -> list[Version]:
+        """Return the objects of a namespace (None: of all), in the order of their keys."""
+        if selector.fields:
+            if (name := selector.equal_to(0)) is not None:
+                return self._select_name(name, namespace, selector)
+            if namespace is None:
+                namespace = selector.equal_to(1)
+        namespaces = sorted(self._objects) if namespace is None else [namespace]
+        found: list[Version] = []
+        for each in namespaces:
+            objects = self._objects.get(each, {})
+            found += [objects[name] for name in sorted(objects)]
+        if selector.everything:
+            return found
+        return [version for version in found if selector.matches(version.labels, version.fields)]
+
+    def _select_name(self, name: str, namespace: str | None, selector: Selector) -> list[Version]:
+        namespaces = sorted(self._objects) if namespace is None else [namespace]
+        found = (self.get(name, each) for each in namespaces)
+        return [v for v in found if v is not None and selector.matches(v.labels, v.fields)]
+
+    def write(self, obj: JsonObject, revision: int) -> Version:
+        """Keep an object, which says itself which one it is, as of ``revision``."""
+        version = self._version(obj, revision)
+        objects = self._objects.get(version.fields[1])
+        if objects is None:
+            objects = self._objects[version.fields[1]] = {}
+        previous = objects.get(version.fields[0])
+        objects[version.fields[0]] = version
+        self._record(Change(ADDED if previous is None else MODIFIED, version, previous))
+        return version
+
+    def remove(self, obj: JsonObject, revision: int) -> Version:
+        """Forget an object; return its last state, as of ``revision``."""
+        version = self._version(obj, revision)
+        objects = self._objects[version.fields[1]]
+        previous = objects.pop(version.fields[0])
+        if not objects:
+            del self._objects[version.fields[1]]
+        self._record(Change(DELETED, version, previous))
+        return version
+
+    def draft(self, obj: JsonObject, revision: int) -> Version:
+        """Return what writing would keep, without keeping it (a dry run)."""
+        return self._version(obj, revision)
+
+    def _version(self, obj: JsonObject, revision: int) -> Version:
+        metadata = obj["metadata"]
+        metadata["resourceVersion"] = str(revision)
+        fields = [metadata["name"], metadata.get("namespace") or ""]
+        for path, default in self._paths:
+            value: Any = obj
+            for key in path:
+                value = value.get(key) if isinstance(value, dict) else None
+                if value is None:
+                    break
+            if value is None:
+                value = default
+            elif not isinstance(value, str):
+                value = str(value).lower() if isinstance(value, bool) else str(value)
+            fields.append(value)
+        return Version(revision, encode_json(obj), metadata.get("labels") or {}, tuple(fields))
+
+    def _record(self, change: Change) -> None:
+        self._changes.append(change)
+        self._changes_bytes += len(change.version.data)
+        if self._changes_bytes > self._history_bytes:
+            self._forget(len(self._changes) // 4 + 1)
+        for listener in self.listeners:
+            listener()
+
+    def _forget(self, count: int) -> None:
+        if count == 0:
+            return
+        gone = self._changes[:count]
+        del self._changes[:count]
+        self._start += count
+        self._changes_bytes -= sum(len(change.version.data) for change in gone)
+        self.compacted = gone[-1].version.revision
+
+    def compact(self, revision: int) -> None:
+        """Forget the history; ``revision`` is where the whole store now stands."""
+        self._forget(len(self._changes))
+        self.compacted = revision
+
+    @property
+    def end(self) -> int:
+        """The position after the last change."""
+        return self._start + len(self._changes)
+
+    def position_after(self, revision: int) -> int:
+        """Return where the changes after a resourceVersion begin; raises ``Refusal`` 410."""
+        if revision < self.compacted:
+            raise expired(f"too old resource version: {revision} ({self.compacted})")
+        return self._start + bisect_right(self._changes, revision, key=_revision_of)
+
+    def changes_from(self, position: int) -> list[Change]:
+        """Return the changes from a position on; raises ``Refusal`` 410 when they are forgotten."""
+        if position < self._start:
+            raise expired(f"too old resource version: history starts after {self.compacted}")
+        return self._changes[position - self._start :]
+
+
+def field_labels(fields: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what selectors may name, in the order of ``Version.fields``."""
+    return ALWAYS_SELECTABLE + fields

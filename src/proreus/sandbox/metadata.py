@@ -1,0 +1,134 @@
+"""What the apiserver itself puts into ``metadata``, and guards there."""
+
+import random
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+from proreus.clock import Clock
+from proreus.sandbox.refusals import bad_request, conflict, invalid, modified
+from proreus.sandbox.resources import Served
+
+JsonObject = dict[str, Any]
+
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_SYSTEM_FIELDS = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "resourceVersion",
+    "namespace",
+    "name",
+    "generateName",
+)
+
+
+def rfc3339(seconds: float) -> str:
+    """Return an instant as metav1.Time has it."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Timestamps:
+    """The present as text, made once a second."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self._second = -1
+        self._text = ""
+
+    def now(self) -> str:
+        """Return the present as metav1.Time has it."""
+        second = int(self.clock.now())
+        if second != self._second:
+            self._second, self._text = second, rfc3339(second)
+        return self._text
+
+
+def new_uid() -> str:
+    """Return a random UID; not ``uuid4``, whose entropy costs a system call each."""
+    return str(uuid.UUID(int=random.getrandbits(128), version=4))
+
+
+def check_type(resource: Served, obj: Any) -> JsonObject:
+    """Return the object with its kind and apiVersion; raises ``Refusal`` 400 for another's."""
+    if not isinstance(obj, dict):
+        raise bad_request("the body of the request is not an object")
+    for key, expected in (("apiVersion", resource.api_version), ("kind", resource.kind)):
+        if obj.get(key, expected) != expected:
+            raise bad_request(
+                f"{obj.get('kind')} in version {obj.get('apiVersion')!r} cannot be handled as a "
+                f"{resource.kind} of {resource.api_version}"
+            )
+    if not isinstance(obj.get("metadata") or {}, dict):
+        raise bad_request("metadata is not an object")
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
+
+
+def prepare_create(resource: Served, obj: JsonObject, namespace: str, now: str) -> JsonObject:
+    """Return the metadata of an object that is new."""
+    given = obj.get("metadata") or {}
+    metadata = {key: value for key, value in given.items() if value is not None}
+    if metadata.get("resourceVersion"):
+        raise bad_request("resourceVersion should not be set on objects to be created")
+    name = metadata.get("name")
+    if not name:
+        prefix = metadata.get("generateName")
+        if not prefix:
+            required = "Required value: name or generateName is required"
+            cause = ("metadata.name", "FieldValueRequired", required)
+            raise invalid(resource.group, resource.kind, "", cause)
+        metadata["name"] = name = prefix + "".join(random.choices(_SUFFIX_LETTERS, k=5))
+    if not isinstance(name, str) or "/" in name:
+        cause = ("metadata.name", "FieldValueInvalid", f'Invalid value: "{name}": may not hold "/"')
+        raise invalid(resource.group, resource.kind, str(name), cause)
+    if resource.namespaced:
+        metadata["namespace"] = namespace
+    else:
+        metadata.pop("namespace", None)
+    for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink"):
+        metadata.pop(key, None)
+    metadata["uid"] = new_uid()
+    metadata["creationTimestamp"] = now
+    metadata["generation"] = 1
+    return metadata
+
+
+def prepare_update(resource: Served, metadata: JsonObject, old: JsonObject) -> JsonObject:
+    """Return the metadata of an object that is written anew; raises ``Refusal`` 409."""
+    name = old["name"]
+    if metadata.get("name", name) != name:
+        raise bad_request(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL "
+            f"({name})"
+        )
+    check_preconditions(resource, metadata, old)
+    kept = {
+        key: value
+        for key, value in metadata.items()
+        if key not in _SYSTEM_FIELDS and key != "managedFields" and value is not None
+    }
+    return {**kept, **{key: old[key] for key in _SYSTEM_FIELDS if key in old}}
+
+
+def check_preconditions(resource: Served, wanted: JsonObject, old: JsonObject) -> None:
+    """Compare uid and resourceVersion, where they are given; raises ``Refusal`` 409."""
+    name = old["name"]
+    uid, version = wanted.get("uid"), wanted.get("resourceVersion")
+    if uid and uid != old["uid"]:
+        raise uid_conflict(resource, name, old.get("namespace", ""), uid, old["uid"])
+    if version and version != old["resourceVersion"]:
+        raise modified(resource.name, name)
+
+
+def uid_conflict(resource: Served, name: str, namespace: str, wanted: str, found: str) -> Exception:
+    """409 with the real apiserver's text."""
+    key = "/".join(filter(None, ("/registry", resource.plural, namespace, name)))
+    return conflict(
+        resource.name,
+        name,
+        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, "
+        f"UID in object meta: {found}",
+    )

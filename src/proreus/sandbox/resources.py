@@ -1,0 +1,267 @@
+"""Which resources are served, and under which names.
+
+A ``Served`` is one (group, version, plural). Two of them may share their storage: Events are kept
+once and shown as ``v1`` and as ``events.k8s.io/v1``; a custom resource may have several versions.
+Custom resources come and go with their definitions, so the table is a mutable registry.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from proreus.sandbox import event_forms
+from proreus.sandbox.refusals import path_not_found
+
+JsonObject = dict[str, Any]
+Conversion = Callable[[JsonObject], JsonObject]
+StorageKey = tuple[str, str]
+
+
+class NamedResource(Protocol):
+    """What names a resource elsewhere (``objects.meta.Resource``)."""
+
+    @property
+    def group(self) -> str: ...  # noqa: D102
+    @property
+    def version(self) -> str: ...  # noqa: D102
+    @property
+    def plural(self) -> str: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Served:
+    """A served resource.
+
+    ``fields``: dotted paths that field selectors may name, beside metadata.name and
+    metadata.namespace. ``status``: it has the subresource. ``to_storage`` and ``from_storage``
+    convert where another version is what is kept. ``create_only``: answered, never kept (reviews).
+    """
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    status: bool = True
+    subresources: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    storage: StorageKey = ("", "")
+    to_storage: Conversion | None = None
+    from_storage: Conversion | None = None
+    create_only: bool = False
+    custom: bool = False
+    columns: tuple[JsonObject, ...] = ()
+
+    @property
+    def api_version(self) -> str:
+        """``group/version``, or the version alone in the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def name(self) -> str:
+        """``plural.group``, as error messages have it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def storage_key(self) -> StorageKey:
+        """Which collection holds its objects."""
+        return self.storage if self.storage != ("", "") else (self.group, self.plural)
+
+
+POD_FIELDS = (
+    "spec.nodeName",
+    "status.phase",
+    "spec.schedulerName",
+    "status.nominatedNodeName",
+    "spec.restartPolicy",
+    "spec.serviceAccountName",
+    "status.podIP",
+    "spec.hostNetwork",
+)
+_EVENT_STORAGE = (event_forms.GROUP, "events")
+
+
+def _core() -> Iterator[Served]:
+    def core(plural: str, kind: str, *short: str, **more: Any) -> Served:
+        return Served("", "v1", plural, kind, short_names=short, **more)
+
+    yield core(
+        "pods",
+        "Pod",
+        "po",
+        subresources=("binding", "eviction", "ephemeralcontainers", "resize"),
+        fields=POD_FIELDS,
+        categories=("all",),
+    )
+    yield core("nodes", "Node", "no", namespaced=False, fields=("spec.unschedulable",))
+    yield core("namespaces", "Namespace", "ns", namespaced=False, fields=("status.phase",))
+    yield core("services", "Service", "svc", fields=("spec.clusterIP", "spec.type"))
+    yield core("replicationcontrollers", "ReplicationController", "rc", fields=("status.replicas",))
+    yield core("persistentvolumes", "PersistentVolume", "pv", namespaced=False)
+    yield core("persistentvolumeclaims", "PersistentVolumeClaim", "pvc")
+    yield core("configmaps", "ConfigMap", "cm", status=False)
+    yield core("secrets", "Secret", status=False, fields=("type",))
+    yield core("serviceaccounts", "ServiceAccount", "sa", status=False)
+    yield core("endpoints", "Endpoints", "ep", status=False)
+    yield core("limitranges", "LimitRange", "limits", status=False)
+    yield core("resourcequotas", "ResourceQuota", "quota")
+    yield core("bindings", "Binding", status=False, create_only=True)
+    yield core(
+        "events",
+        "Event",
+        "ev",
+        status=False,
+        fields=event_forms.FIELDS,
+        storage=_EVENT_STORAGE,
+        to_storage=event_forms.from_core,
+        from_storage=event_forms.to_core,
+    )
+
+
+def _groups() -> Iterator[Served]:
+    yield Served(event_forms.GROUP, "v1", "events", "Event", True, ("ev",), False,
+                 fields=event_forms.FIELDS)  # fmt: skip
+    workloads = ("all",)
+    for plural, kind, short in (
+        ("deployments", "Deployment", "deploy"),
+        ("replicasets", "ReplicaSet", "rs"),
+        ("statefulsets", "StatefulSet", "sts"),
+        ("daemonsets", "DaemonSet", "ds"),
+    ):
+        yield Served("apps", "v1", plural, kind, True, (short,), categories=workloads)
+    yield Served("batch", "v1", "jobs", "Job", categories=workloads)
+    yield Served("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, ("pdb",))
+    storage = "storage.k8s.io"
+    yield Served(storage, "v1", "storageclasses", "StorageClass", False, ("sc",), False)
+    yield Served(storage, "v1", "csinodes", "CSINode", False, (), False)
+    yield Served(storage, "v1", "csidrivers", "CSIDriver", False, (), False)
+    yield Served(storage, "v1", "csistoragecapacities", "CSIStorageCapacity", True, (), False)
+    yield Served(storage, "v1", "volumeattachments", "VolumeAttachment", False)
+    yield Served(storage, "v1", "volumeattributesclasses", "VolumeAttributesClass", False,
+                 ("vac",), False)  # fmt: skip
+    dra = "resource.k8s.io"
+    yield Served(dra, "v1", "resourceclaims", "ResourceClaim", subresources=("binding",))
+    yield Served(dra, "v1", "resourceclaimtemplates", "ResourceClaimTemplate", status=False)
+    yield Served(dra, "v1", "resourceslices", "ResourceSlice", False, (), False,
+                 fields=("spec.nodeName", "spec.driver"))  # fmt: skip
+    yield Served(dra, "v1", "deviceclasses", "DeviceClass", False, (), False)
+    yield Served("coordination.k8s.io", "v1", "leases", "Lease", status=False)
+    scheduling = "scheduling.k8s.io"
+    yield Served(scheduling, "v1", "priorityclasses", "PriorityClass", False, ("pc",), False)
+    yield Served(scheduling, "v1alpha2", "podgroups", "PodGroup")
+    yield Served(scheduling, "v1alpha2", "workloads", "Workload")
+    yield Served("apiextensions.k8s.io", "v1", "customresourcedefinitions",
+                 "CustomResourceDefinition", False, ("crd", "crds"))  # fmt: skip
+    yield Served("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", False, (), False,
+                 create_only=True)  # fmt: skip
+    authorization = "authorization.k8s.io"
+    for plural, kind in (
+        ("subjectaccessreviews", "SubjectAccessReview"),
+        ("selfsubjectaccessreviews", "SelfSubjectAccessReview"),
+    ):
+        yield Served(authorization, "v1", plural, kind, False, (), False, create_only=True)
+
+
+class Resources:
+    """All served resources, by path and by name."""
+
+    def __init__(self) -> None:
+        self._served: dict[tuple[str, str, str], Served] = {}
+        for resource in (*_core(), *_groups()):
+            self._served[resource.group, resource.version, resource.plural] = resource
+
+    def __iter__(self) -> Iterator[Served]:
+        return iter(self._served.values())
+
+    def at(self, group: str, version: str, plural: str) -> Served:
+        """Return the resource served under a path; raises ``Refusal`` 404."""
+        try:
+            return self._served[group, version, plural]
+        except KeyError:
+            raise path_not_found() from None
+
+    def find(self, resource: "Served | NamedResource | str") -> Served:
+        """Return a resource by ``plural``, ``plural.group`` or any object that names it.
+
+        Raises ``KeyError`` when it is not served.
+        """
+        if isinstance(resource, Served):
+            return resource
+        if isinstance(resource, str):
+            plural, _, group = resource.partition(".")
+            for served in self._served.values():
+                if served.plural == plural and served.group == group:
+                    return served
+            raise KeyError(f"no resource {resource!r} is served")
+        return self._served[resource.group, resource.version, resource.plural]
+
+    def versions(self) -> dict[tuple[str, str], list[Served]]:
+        """Return the resources of each (group, version), in the order of their coming."""
+        versions: dict[tuple[str, str], list[Served]] = {}
+        for resource in self._served.values():
+            versions.setdefault((resource.group, resource.version), []).append(resource)
+        return versions
+
+    def define(self, definition: JsonObject) -> None:
+        """Serve what a CustomResourceDefinition names; an earlier state of it is replaced."""
+        self.undefine(definition)
+        for resource in served_by(definition):
+            self._served[resource.group, resource.version, resource.plural] = resource
+
+    def undefine(self, definition: JsonObject) -> None:
+        """Stop serving what a CustomResourceDefinition names."""
+        spec = definition["spec"]
+        gone = [
+            key
+            for key, resource in self._served.items()
+            if resource.custom and key[0] == spec["group"] and key[2] == spec["names"]["plural"]
+        ]
+        for key in gone:
+            del self._served[key]
+
+
+def served_by(definition: JsonObject) -> list[Served]:
+    """Return the resources, one a served version, that a CustomResourceDefinition names."""
+    spec = definition["spec"]
+    names = spec["names"]
+    group = spec["group"]
+    stored = next((v["name"] for v in spec["versions"] if v.get("storage")), "")
+    template = Served(
+        group,
+        "",
+        names["plural"],
+        names["kind"],
+        spec.get("scope", "Namespaced") == "Namespaced",
+        tuple(names.get("shortNames") or ()),
+        custom=True,
+        categories=tuple(names.get("categories") or ()),
+    )
+    found = []
+    for version in spec["versions"]:
+        if not version.get("served", True):
+            continue
+        subresources = version.get("subresources") or {}
+        name = version["name"]
+        other = name != stored
+        found.append(
+            replace(
+                template,
+                version=name,
+                status="status" in subresources,
+                columns=tuple(version.get("additionalPrinterColumns") or ()),
+                to_storage=_to_version(f"{group}/{stored}") if other else None,
+                from_storage=_to_version(f"{group}/{name}") if other else None,
+            )
+        )
+    return found
+
+
+def _to_version(api_version: str) -> Conversion:
+    """Conversion strategy None: only the apiVersion differs."""
+
+    def convert(obj: JsonObject) -> JsonObject:
+        return obj | {"apiVersion": api_version}
+
+    return convert

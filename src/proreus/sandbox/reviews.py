@@ -1,0 +1,44 @@
+"""TokenReview and SubjectAccessReview: who somebody is, and whether they may.
+
+The sandbox knows tokens, not roles: who holds a token of it may do everything, others nothing.
+"""
+
+from typing import Any
+
+from proreus.sandbox.resources import Served
+
+JsonObject = dict[str, Any]
+
+ADMINISTRATORS = "system:masters"
+
+
+class Users:
+    """Names by token. All of them are administrators."""
+
+    def __init__(self, tokens: dict[str, str]) -> None:
+        self._names = tokens
+
+    def name_of(self, authorization: str) -> str | None:
+        """Return who sends an ``Authorization`` header, or None."""
+        kind, _, token = authorization.partition(" ")
+        return self._names.get(token.strip()) if kind.lower() == "bearer" else None
+
+    def review(self, served: Served, review: JsonObject) -> JsonObject:
+        """Return a review with its status."""
+        spec = review.get("spec") or {}
+        if served.kind == "TokenReview":
+            return review | {"status": self._review_token(str(spec.get("token", "")))}
+        if served.kind == "SelfSubjectAccessReview":
+            allowed = True
+        else:
+            known = spec.get("user") in self._names.values()
+            allowed = known or ADMINISTRATORS in (spec.get("groups") or ())
+        reason = "" if allowed else "the sandbox knows no such user"
+        return review | {"status": {"allowed": allowed, "reason": reason}}
+
+    def _review_token(self, token: str) -> JsonObject:
+        name = self._names.get(token)
+        if name is None:
+            return {"authenticated": False, "error": "the sandbox has not issued this token"}
+        groups = [ADMINISTRATORS, "system:authenticated"]
+        return {"authenticated": True, "user": {"username": name, "uid": name, "groups": groups}}

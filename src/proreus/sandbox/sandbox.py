@@ -1,0 +1,123 @@
+"""The embedded cluster as one object: store, apiserver, fake kubelets, kubeconfig."""
+
+import base64
+import os
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+
+from proreus.clock import Clock
+from proreus.sandbox.certificates import make_server_context
+from proreus.sandbox.cluster import make_nodes
+from proreus.sandbox.http import HttpServer
+from proreus.sandbox.kubelet import KubeletOptions, Kubelets
+from proreus.sandbox.reviews import Users
+from proreus.sandbox.server import ApiServer
+from proreus.sandbox.store import DEFAULT_HISTORY_BYTES, Store
+
+JsonObject = dict[str, Any]
+
+ADMINISTRATOR = "sandbox-admin"
+
+
+class Sandbox:
+    """A cluster inside this process: ``async with Sandbox(nodes=100) as sandbox``.
+
+    Inside the block ``url`` (plain HTTP) and ``secure_url`` (TLS, trusted by way of the
+    kubeconfig) are served, and ``token`` is what they ask for. ``store`` is the cluster's content,
+    to be read and written without a network in between. The fake kubelets look after every node
+    that there is.
+
+    ``nodes``: a number (see ``cluster.make_nodes``) or Node objects. ``kubelet``: None for a
+    cluster whose nodes do nothing. ``tls``: False leaves out ``secure_url``; kubectl, which sends
+    no token over plain HTTP, then stays outside.
+    """
+
+    def __init__(
+        self,
+        nodes: int | Iterable[JsonObject] = 0,
+        *,
+        zones: int = 3,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        secure_port: int = 0,
+        tls: bool = True,
+        kubelet: KubeletOptions | None = KubeletOptions(),  # noqa: B008 - frozen
+        token: str = "",
+        clock: Clock | None = None,
+        history_bytes: int = DEFAULT_HISTORY_BYTES,
+        bookmark_seconds: float = 60.0,
+    ) -> None:
+        self.token = token or secrets.token_urlsafe(24)
+        self.store = Store(clock, history_bytes)
+        self.api = ApiServer(self.store, Users({self.token: ADMINISTRATOR}))
+        self.url = ""
+        self.secure_url = ""
+        self._http = HttpServer(self.api, bookmark_seconds)
+        self._host, self._port, self._secure_port, self._tls = host, port, secure_port, tls
+        self._certificate = b""
+        self.kubelets = None if kubelet is None else Kubelets(self.store, kubelet)
+        for node in make_nodes(nodes, zones=zones) if isinstance(nodes, int) else nodes:
+            self.store.create("nodes", node)
+
+    async def __aenter__(self) -> Self:
+        """Begin to serve."""
+        number = await self._http.listen(self._host, self._port)
+        self.url = f"http://{self._host}:{number}"
+        if self._tls:
+            context, self._certificate = make_server_context(self._host)
+            number = await self._http.listen(self._host, self._secure_port, context)
+            self.secure_url = f"https://{self._host}:{number}"
+        if self.kubelets is not None:
+            self.kubelets.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop the kubelets, end the watches, stop listening."""
+        if self.kubelets is not None:
+            await self.kubelets.stop()
+        await self._http.close()
+
+    def compact(self) -> None:
+        """Forget history and half-read lists: resuming watches get 410."""
+        self.store.compact()
+        self.api.lists.forget()
+
+    def kubeconfig(self) -> JsonObject:
+        """Return a kubeconfig: the context ``sandbox`` speaks TLS, ``sandbox-http`` does not."""
+        clusters: dict[str, JsonObject] = {}
+        if self.secure_url:
+            authority = base64.b64encode(self._certificate).decode()
+            clusters["sandbox"] = {
+                "server": self.secure_url,
+                "certificate-authority-data": authority,
+            }
+        clusters["sandbox-http"] = {"server": self.url}
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": name, "cluster": entry} for name, entry in clusters.items()],
+            "users": [{"name": ADMINISTRATOR, "user": {"token": self.token}}],
+            "contexts": [
+                {"name": name, "context": {"cluster": name, "user": ADMINISTRATOR}}
+                for name in clusters
+            ],
+            "current-context": next(iter(clusters)),
+        }
+
+    def write_kubeconfig(self, path: str | Path) -> Path:
+        """Write the kubeconfig, readable by its owner only; return its path."""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            yaml.safe_dump(self.kubeconfig(), file, sort_keys=False)
+        return path

@@ -1,0 +1,388 @@
+"""Requests to verbs: the apiserver's paths, without the network.
+
+One sync function takes a request and returns the answer, or the watch that is to be served. The
+path is split by hand: a table of hundreds of routes would cost more than most of the verbs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+import yaml
+
+from proreus.sandbox import discovery, openapi, tables
+from proreus.sandbox.collection import Version, decode_json, encode_json, field_labels
+from proreus.sandbox.lists import Lists, check_not_ahead, parse_revision
+from proreus.sandbox.patch import MERGE_PATCH
+from proreus.sandbox.pods import bind, evict
+from proreus.sandbox.refusals import (
+    Refusal,
+    bad_request,
+    invalid,
+    method_not_allowed,
+    path_not_found,
+    unauthorized,
+    unsupported_media_type,
+)
+from proreus.sandbox.resources import Served
+from proreus.sandbox.reviews import Users
+from proreus.sandbox.selectors import ALL, Selector, parse_selector
+from proreus.sandbox.store import Store
+from proreus.sandbox.watch import Show, Watch, bookmark, error_line, shown_by
+
+JsonObject = dict[str, Any]
+
+JSON = "application/json"
+TEXT = "text/plain; charset=utf-8"
+_OPEN_PATHS = frozenset({"healthz", "livez", "readyz", "version"})
+_SUCCESS = encode_json(
+    {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+)
+
+
+@dataclass(slots=True)
+class Request:
+    """What came over the network. Header names are as the network layer compares them."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+@dataclass(slots=True)
+class Answer:
+    """A whole answer."""
+
+    code: int
+    body: bytes
+    content_type: str = JSON
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class WatchAnswer:
+    """A watch to be served for ``timeout_seconds``; ``opening`` comes first."""
+
+    watch: Watch
+    served: Served
+    timeout_seconds: float
+    bookmarks: bool
+    initial_events_end: bytes = b""
+
+
+@dataclass(slots=True)
+class _Target:
+    """Where a path points."""
+
+    served: Served
+    namespace: str | None
+    name: str = ""
+    subresource: str = ""
+
+
+class ApiServer:
+    """Answers requests out of a store."""
+
+    def __init__(self, store: Store, users: Users) -> None:
+        self.store = store
+        self.lists = Lists(store)
+        self._users = users
+        self._authorized: dict[str, bool] = {}
+
+    def answer(self, request: Request) -> Answer | WatchAnswer:
+        """Answer a request; errors become Status bodies."""
+        try:
+            return self._answer(request)
+        except Refusal as refusal:
+            headers = {}
+            if refusal.retry_after_seconds:
+                headers["Retry-After"] = str(refusal.retry_after_seconds)
+            return Answer(refusal.code, encode_json(refusal.status()), headers=headers)
+
+    def _answer(self, request: Request) -> Answer | WatchAnswer:
+        path, _, query_text = request.target.partition("?")
+        if "%" in path:
+            path = unquote(path)
+        parts = path.strip("/").split("/")
+        if parts[0] not in _OPEN_PATHS:
+            self._authenticate(request)
+        query = dict(parse_qsl(query_text, keep_blank_values=True)) if query_text else {}
+        target = self._find(parts)
+        if target is None:
+            return self._answer_about_itself(parts, request)
+        if request.method == "GET":
+            return self._read(target, request, query)
+        return self._write(target, request, query)
+
+    def _authenticate(self, request: Request) -> None:
+        if self._users.name_of(request.headers.get("Authorization", "")) is None:
+            raise unauthorized()
+
+    def _find(self, parts: list[str]) -> _Target | None:
+        """Return what a path names, or None for one that is not below a version of a group."""
+        if parts[0] == "api" and len(parts) > 2 and parts[1] == "v1":
+            group, version, rest = "", "v1", parts[2:]
+        elif parts[0] == "apis" and len(parts) > 3:
+            group, version, rest = parts[1], parts[2], parts[3:]
+        else:
+            return None
+        namespace = None
+        if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
+            namespace, rest = rest[1], rest[2:]
+        served = self.store.resources.at(group, version, rest[0])
+        if len(rest) > 3 or (namespace is not None and not served.namespaced):
+            raise path_not_found()
+        name = rest[1] if len(rest) > 1 else ""
+        if name and served.namespaced and namespace is None:
+            raise path_not_found()
+        subresource = rest[2] if len(rest) > 2 else ""
+        if subresource and not (
+            subresource in served.subresources
+            or (subresource == "status" and served.status)
+            or (subresource == "finalize" and served.plural == "namespaces")
+        ):
+            raise path_not_found()
+        return _Target(served, namespace, name, subresource)
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def _read(
+        self, target: _Target, request: Request, query: Mapping[str, str]
+    ) -> Answer | WatchAnswer:
+        served = target.served
+        if served.create_only:
+            raise method_not_allowed()
+        as_table = tables.wanted(request.headers.get("Accept", ""))
+        if target.name:
+            version = self.store.get(served, target.name, target.namespace or "")
+            if as_table:
+                table = tables.make_table(served, [version], {}, query, self.store.time.clock)
+                return Answer(200, encode_json(table))
+            return self._shown(served, version)
+        selector = _selector_of(served, query)
+        if query.get("watch") in ("true", "1"):
+            return self._watch(target, selector, query, as_table)
+        page = self.lists.read(served, target.namespace, selector, query)
+        if as_table:
+            table = tables.make_table(
+                served, page.versions, page.metadata(), query, self.store.time.clock
+            )
+            return Answer(200, encode_json(table))
+        return Answer(200, page.body(served, shown_by(served)))
+
+    def _watch(
+        self, target: _Target, selector: Selector, query: Mapping[str, str], as_table: bool
+    ) -> WatchAnswer:
+        served, store = target.served, self.store
+        if target.namespace is not None:
+            selector = Selector(selector.labels, (*selector.fields, (1, target.namespace, True)))
+        bookmarks = query.get("allowWatchBookmarks") in ("true", "1")
+        send_initial = query.get("sendInitialEvents") in ("true", "1")
+        text = query.get("resourceVersion", "")
+        revision = parse_revision(text)
+        if send_initial:
+            _check_watch_list(served, query, bookmarks)
+        check_not_ahead(store, revision)
+        collection = store.collection(served)
+        show: Show | None = shown_by(served)
+        if as_table:
+            show = tables.shown_as_table(served, query, store.time.clock)
+        initial: list[Version] = []
+        end = b""
+        if send_initial or (not revision and query.get("sendInitialEvents") != "false"):
+            initial, position = collection.select(target.namespace, selector), collection.end
+            if send_initial:
+                end = bookmark(served, store.revision, initial_events_end=True)
+        else:
+            position = collection.position_after(revision) if revision else collection.end
+        watch = Watch(collection, selector, position, initial, show)
+        timeout = float(query.get("timeoutSeconds") or 0) or 1800.0
+        return WatchAnswer(watch, served, timeout, bookmarks, end)
+
+    def bookmark(self, served: Served) -> bytes:
+        """Return the line that says how far a watch has come, when it has told all."""
+        return bookmark(served, self.store.revision)
+
+    def error(self, refusal: Refusal) -> bytes:
+        """Return the line that ends a watch."""
+        return error_line(refusal)
+
+    def _shown(self, served: Served, version: Version, code: int = 200) -> Answer:
+        show = shown_by(served)
+        return Answer(code, version.data if show is None else show(version.data))
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def _write(self, target: _Target, request: Request, query: Mapping[str, str]) -> Answer:
+        served, store = target.served, self.store
+        namespace, name, subresource = target.namespace or "", target.name, target.subresource
+        dry_run = query.get("dryRun") == "All"
+        match request.method:
+            case "POST":
+                return self._post(target, _body_of(request), dry_run)
+            case "PUT" if name:
+                version = store.update(
+                    served,
+                    _body_of(request),
+                    namespace,
+                    name=name,
+                    subresource=subresource,
+                    dry_run=dry_run,
+                )
+                return self._shown(served, version)
+            case "PATCH" if name:
+                type_ = request.headers.get("Content-Type", MERGE_PATCH).partition(";")[0].strip()
+                before = store.revision
+                version = store.patch(
+                    served,
+                    name,
+                    _body_of(request, type_),
+                    namespace,
+                    content_type=type_,
+                    subresource=subresource,
+                    dry_run=dry_run,
+                )
+                applied = type_.startswith("application/apply-patch")
+                created = applied and _is_new(version, before)
+                return self._shown(served, version, 201 if created else 200)
+            case "DELETE" if name and not subresource:
+                return self._delete(target, _options_of(request, query), dry_run)
+            case "DELETE" if not subresource:
+                options = _options_of(request, query)
+                selector = _selector_of(served, query)
+                return self._delete_all(target, selector, options, dry_run)
+        raise method_not_allowed()
+
+    def _post(self, target: _Target, body: Any, dry_run: bool) -> Answer:
+        served, store = target.served, self.store
+        namespace, name = target.namespace or "", target.name
+        if target.subresource == "binding":
+            bind(store, served, name, namespace, body)
+            return Answer(201, _SUCCESS)
+        if target.subresource == "eviction":
+            evict(store, served, name, namespace, body)
+            return Answer(201, _SUCCESS)
+        if name:
+            raise method_not_allowed()
+        if served.plural == "bindings":
+            name = ((body or {}).get("metadata") or {}).get("name", "")
+            bind(store, store.resources.find("pods"), name, namespace, body)
+            return Answer(201, _SUCCESS)
+        if served.create_only:
+            return Answer(201, encode_json(self._users.review(served, body)))
+        if served.namespaced and target.namespace is None:
+            raise method_not_allowed()
+        return self._shown(served, store.create(served, body, namespace, dry_run=dry_run), 201)
+
+    def _delete(self, target: _Target, options: JsonObject, dry_run: bool) -> Answer:
+        served = target.served
+        version, gone = self.store.delete(
+            served,
+            target.name,
+            target.namespace or "",
+            grace_seconds=options.get("gracePeriodSeconds"),
+            preconditions=options.get("preconditions"),
+            dry_run=dry_run,
+        )
+        if not gone or served.plural == "pods":
+            return self._shown(served, version)
+        metadata = version.object()["metadata"]
+        details = {
+            "name": target.name,
+            "group": served.group,
+            "kind": served.plural,
+            "uid": metadata["uid"],
+        }
+        return Answer(
+            200,
+            encode_json(
+                {
+                    "kind": "Status",
+                    "apiVersion": "v1",
+                    "metadata": {},
+                    "status": "Success",
+                    "details": {key: value for key, value in details.items() if value},
+                }
+            ),
+        )
+
+    def _delete_all(
+        self, target: _Target, selector: Selector, options: JsonObject, dry_run: bool
+    ) -> Answer:
+        served = target.served
+        page = self.lists.read(served, target.namespace, selector, {})
+        for version in page.versions:
+            self.store.delete(
+                served,
+                version.name,
+                version.namespace,
+                grace_seconds=options.get("gracePeriodSeconds"),
+                dry_run=dry_run,
+            )
+        return Answer(200, page.body(served, shown_by(served)))
+
+    # -- about itself ----------------------------------------------------------------------------
+
+    def _answer_about_itself(self, parts: list[str], request: Request) -> Answer:
+        if request.method != "GET":
+            raise method_not_allowed()
+        match parts:
+            case ["healthz" | "livez" | "readyz", *_]:
+                return Answer(200, b"ok", TEXT)
+            case ["openapi", "v2"]:
+                return Answer(200, encode_json(openapi.swagger()))
+            case ["openapi", "v3", *rest]:
+                return Answer(200, encode_json(openapi.document(self.store.resources, rest)))
+        found = discovery.describe(self.store.resources, parts)
+        if found is None:
+            raise path_not_found()
+        return Answer(200, encode_json(found))
+
+
+def _selector_of(served: Served, query: Mapping[str, str]) -> Selector:
+    labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
+    if not labels and not fields:
+        return ALL
+    return parse_selector(labels, fields, field_labels(served.fields))
+
+
+def _check_watch_list(served: Served, query: Mapping[str, str], bookmarks: bool) -> None:
+    """Refuse what the real apiserver refuses of a WatchList (KEP-3157)."""
+    if query.get("resourceVersionMatch") != "NotOlderThan":
+        text = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        cause = ("resourceVersionMatch", "FieldValueForbidden", text)
+        raise invalid("meta.k8s.io", "ListOptions", "", cause)
+    if not bookmarks:
+        text = "Forbidden: sendInitialEvents is forbidden for watch without allowWatchBookmarks"
+        cause = ("sendInitialEvents", "FieldValueForbidden", text)
+        raise invalid("meta.k8s.io", "ListOptions", "", cause)
+
+
+def _body_of(request: Request, content_type: str = "") -> Any:
+    content_type = content_type or request.headers.get("Content-Type", JSON)
+    if "protobuf" in content_type or "cbor" in content_type:
+        raise unsupported_media_type(content_type, f"{JSON}, application/yaml")
+    try:
+        return decode_json(request.body)
+    except msgspec.DecodeError as error:
+        if "yaml" not in content_type:
+            raise bad_request(f"the body of the request is not JSON: {error}") from None
+    try:
+        return yaml.safe_load(request.body)
+    except yaml.YAMLError as error:
+        raise bad_request(f"the body of the request is not YAML: {error}") from None
+
+
+def _options_of(request: Request, query: Mapping[str, str]) -> JsonObject:
+    options = _body_of(request) if request.body else {}
+    if not isinstance(options, dict):
+        raise bad_request("the body of the request is not a DeleteOptions")
+    grace = query.get("gracePeriodSeconds")
+    return options if grace is None else options | {"gracePeriodSeconds": parse_revision(grace)}
+
+
+def _is_new(version: Version, before: int) -> bool:
+    return version.revision > before and version.object()["metadata"].get("generation") == 1

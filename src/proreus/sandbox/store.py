@@ -1,0 +1,293 @@
+"""The apiserver without HTTP: what each verb does to what is stored.
+
+Everything is sync and happens at once, so there are no locks and no retries inside; optimistic
+concurrency is for those who read and write in two requests. What is special about a kind stands in
+its ``Strategy`` (``strategies``, ``pods``).
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from proreus.clock import Clock, RealClock
+from proreus.sandbox.collection import Collection, Version
+from proreus.sandbox.event_forms import stored_path
+from proreus.sandbox.metadata import (
+    Timestamps,
+    check_preconditions,
+    check_type,
+    prepare_create,
+    prepare_update,
+    rfc3339,
+)
+from proreus.sandbox.patch import MERGE_PATCH, apply_patch
+from proreus.sandbox.refusals import already_exists, bad_request, not_found
+from proreus.sandbox.resources import NamedResource, Resources, Served, StorageKey
+from proreus.sandbox.selectors import ALL, Selector
+from proreus.sandbox.strategies import STRATEGIES
+from proreus.sandbox.strategy import Strategy
+
+JsonObject = dict[str, Any]
+AnyResource = Served | NamedResource | str
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_HISTORY_BYTES = 96 * 1024 * 1024
+SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+
+
+class Store:
+    """All objects of the sandbox. Methods raise ``Refusal`` where the apiserver would.
+
+    A resource is given as a ``Served``, an ``objects`` Resource, or by name (``"pods"``,
+    ``"replicasets.apps"``). ``history_bytes`` bounds the past that watches can resume from, a
+    resource.
+    """
+
+    def __init__(
+        self, clock: Clock | None = None, history_bytes: int = DEFAULT_HISTORY_BYTES
+    ) -> None:
+        self.resources = Resources()
+        self.time = Timestamps(clock or RealClock())
+        self.revision = 0
+        """The resourceVersion of the last change of all."""
+        self._history_bytes = history_bytes
+        self._collections: dict[StorageKey, Collection] = {}
+        for name in SYSTEM_NAMESPACES:
+            self.create("namespaces", {"metadata": {"name": name}})
+        for name, value in (
+            ("system-cluster-critical", 2_000_000_000),
+            ("system-node-critical", 2_000_001_000),
+        ):
+            priority_class = {"metadata": {"name": name}, "value": value}
+            self.create("priorityclasses.scheduling.k8s.io", priority_class)
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def collection(self, resource: AnyResource) -> Collection:
+        """Return where the objects of a resource are kept."""
+        served = self.resources.find(resource)
+        key = served.storage_key
+        collection = self._collections.get(key)
+        if collection is None:
+            paths = tuple(stored_path(f) if key[1] == "events" else f for f in served.fields)
+            collection = Collection(paths, self._history_bytes, self.revision)
+            self._collections[key] = collection
+        return collection
+
+    def get(self, resource: AnyResource, name: str, namespace: str = "") -> Version:
+        """Return an object; raises ``Refusal`` 404."""
+        served = self.resources.find(resource)
+        version = self.collection(served).get(name, namespace)
+        if version is None:
+            raise not_found(served.name, name)
+        return version
+
+    def list(
+        self, resource: AnyResource, namespace: str | None = None, selector: Selector = ALL
+    ) -> list[Version]:
+        """Return the objects of a namespace (None: of all), in the order of their keys."""
+        return self.collection(resource).select(namespace, selector)
+
+    def compact(self) -> None:
+        """Forget all history: a watch that wants to resume from before now gets 410."""
+        for collection in self._collections.values():
+            collection.compact(self.revision)
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def create(
+        self,
+        resource: AnyResource,
+        obj: JsonObject,
+        namespace: str = "",
+        *,
+        keep_status: bool = False,
+        dry_run: bool = False,
+    ) -> Version:
+        """Create an object. The namespace may also stand in the object; it defaults to "default".
+
+        ``keep_status``: take the status as given, as though the object had been there for long
+        (the apiserver drops it). ``obj`` itself is not altered at its top, but parts of it may be.
+        """
+        served = self.resources.find(resource)
+        obj = check_type(served, obj)
+        namespace = self._namespace_of(served, obj, namespace)
+        obj["metadata"] = prepare_create(served, obj, namespace, self.time.now())
+        strategy = _strategy_of(served)
+        if served.status and not keep_status and not strategy.keeps_status_at_create:
+            obj.pop("status", None)
+        strategy.prepare_create(self, served, obj)
+        if served.to_storage is not None:
+            obj = served.to_storage(obj)
+        name = obj["metadata"]["name"]
+        collection = self.collection(served)
+        if collection.get(name, namespace) is not None:
+            raise already_exists(served.name, name)
+        version = self._write(collection, obj, dry_run)
+        if not dry_run:
+            strategy.after_write(self, served, obj)
+        return version
+
+    def update(
+        self,
+        resource: AnyResource,
+        obj: JsonObject,
+        namespace: str = "",
+        *,
+        name: str = "",
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Version:
+        """Replace an object, or with ``subresource="status"`` the status of one."""
+        served = self.resources.find(resource)
+        obj = check_type(served, obj)
+        obj["metadata"] = dict(obj.get("metadata") or {})
+        namespace = self._namespace_of(served, obj, namespace, must_exist=False)
+        name = name or obj["metadata"].get("name") or ""
+        current = self.get(served, name, namespace)
+        if served.to_storage is not None:
+            obj = served.to_storage(obj)
+        return self._replace(served, current, current.object(), obj, subresource, dry_run)
+
+    def patch(
+        self,
+        resource: AnyResource,
+        name: str,
+        patch: Any,
+        namespace: str = "",
+        *,
+        content_type: str = MERGE_PATCH,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Version:
+        """Patch an object; a server-side apply creates what is not there."""
+        served = self.resources.find(resource)
+        if content_type.startswith("application/apply-patch") and not subresource:
+            found = self.collection(served).get(name, namespace)
+            if found is None:
+                return self.create(served, patch, namespace, dry_run=dry_run)
+        current = self.get(served, name, namespace)
+        old = current.object()
+        shown = old if served.from_storage is None else served.from_storage(old)
+        new = apply_patch(content_type, shown, patch, served.custom)
+        new["metadata"] = dict(new.get("metadata") or {})
+        if served.to_storage is not None:
+            new = served.to_storage(new)
+        return self._replace(served, current, old, new, subresource, dry_run)
+
+    def _replace(
+        self,
+        served: Served,
+        current: Version,
+        old: JsonObject,
+        new: JsonObject,
+        subresource: str,
+        dry_run: bool,
+    ) -> Version:
+        metadata = prepare_update(served, new["metadata"], old["metadata"])
+        if subresource == "status":
+            new = {**old, "status": new.get("status") or {}}
+        elif served.status:
+            new = {key: value for key, value in new.items() if key != "status"}
+            if "status" in old:
+                new["status"] = old["status"]
+        new["metadata"] = metadata
+        strategy = _strategy_of(served)
+        strategy.prepare_update(self, served, new, old, subresource)
+        if new == old:
+            return current
+        if subresource != "status" and _differs_in_substance(new, old):
+            metadata["generation"] = metadata.get("generation", 0) + 1
+        collection = self.collection(served)
+        if _is_done_with(metadata) and not dry_run:
+            return self.remove(served, new)
+        version = self._write(collection, new, dry_run)
+        if not dry_run:
+            strategy.after_write(self, served, new)
+        return version
+
+    def write(self, resource: AnyResource, obj: JsonObject) -> Version:
+        """Keep an object that was read in the same breath: no checks, no hooks."""
+        return self._write(self.collection(resource), obj, False)
+
+    def delete(
+        self,
+        resource: AnyResource,
+        name: str,
+        namespace: str = "",
+        *,
+        grace_seconds: int | None = None,
+        preconditions: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> tuple[Version, bool]:
+        """Delete an object; return its last state and whether it is gone already.
+
+        It stays, marked, while it has finalizers or, a pod on a node, until the kubelet is done.
+        """
+        served = self.resources.find(resource)
+        current = self.get(served, name, namespace)
+        obj = current.object()
+        metadata = obj["metadata"]
+        if preconditions:
+            check_preconditions(served, dict(preconditions), metadata)
+        grace = _strategy_of(served).grace_seconds(obj, grace_seconds)
+        if grace == 0 and not metadata.get("finalizers"):
+            if dry_run:
+                return current, True
+            return self.remove(served, obj), True
+        if "deletionTimestamp" in metadata and grace >= metadata["deletionGracePeriodSeconds"]:
+            return current, False
+        metadata["deletionTimestamp"] = rfc3339(self.time.clock.now() + grace)
+        metadata["deletionGracePeriodSeconds"] = grace
+        metadata["generation"] = metadata.get("generation", 0) + 1
+        return self._write(self.collection(served), obj, dry_run), False
+
+    def remove(self, resource: AnyResource, obj: JsonObject) -> Version:
+        """Forget an object for good, whatever keeps it."""
+        served = self.resources.find(resource)
+        self.revision += 1
+        version = self.collection(served).remove(obj, self.revision)
+        _strategy_of(served).after_remove(self, served, obj)
+        return version
+
+    def _write(self, collection: Collection, obj: JsonObject, dry_run: bool) -> Version:
+        if dry_run:
+            return collection.draft(obj, self.revision)
+        self.revision += 1
+        return collection.write(obj, self.revision)
+
+    def _namespace_of(
+        self, served: Served, obj: JsonObject, namespace: str, must_exist: bool = True
+    ) -> str:
+        given = (obj.get("metadata") or {}).get("namespace") or ""
+        if not served.namespaced:
+            return ""
+        if namespace and given and namespace != given:
+            raise bad_request(
+                "the namespace of the provided object does not match the namespace sent on the "
+                "request"
+            )
+        namespace = namespace or given or "default"
+        if must_exist and self.collection("namespaces").get(namespace) is None:
+            raise not_found("namespaces", namespace)
+        return namespace
+
+
+def _strategy_of(served: Served) -> Strategy:
+    return STRATEGIES.get((served.group, served.plural), STRATEGIES["", ""])
+
+
+def _is_done_with(metadata: JsonObject) -> bool:
+    """Whether a marked object was kept by nothing but the finalizers that it no longer has."""
+    return (
+        "deletionTimestamp" in metadata
+        and not metadata.get("finalizers")
+        and not metadata.get("deletionGracePeriodSeconds")
+    )
+
+
+def _differs_in_substance(new: JsonObject, old: JsonObject) -> bool:
+    """Whether more than metadata and status changed, which counts as a new generation."""
+    keys = (new.keys() | old.keys()) - {"metadata", "status"}
+    return any(new.get(key) != old.get(key) for key in keys)

@@ -1,0 +1,196 @@
+"""What is special about a kind when it is created, updated or deleted.
+
+The word is the real apiserver's: a registry strategy. Kinds that need nothing special share the
+plain ``Strategy``. Pods have a module of their own.
+"""
+
+import random
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from proreus.sandbox.pods import PodStrategy
+from proreus.sandbox.refusals import Refusal, invalid
+from proreus.sandbox.resources import Served
+from proreus.sandbox.strategy import Strategy
+
+if TYPE_CHECKING:
+    from proreus.sandbox.store import Store
+
+JsonObject = dict[str, Any]
+
+
+class NodeStrategy(Strategy):
+    """Nodes come with the status that they report; allocatable defaults to capacity."""
+
+    keeps_status_at_create = True
+
+    def prepare_create(self, store: "Store", served: Served, obj: JsonObject) -> None:
+        """Fill in what a kubelet may leave out."""
+        obj.setdefault("spec", {})
+        status = obj.setdefault("status", {})
+        if "capacity" in status:
+            status.setdefault("allocatable", dict(status["capacity"]))
+
+    def prepare_update(
+        self, store: "Store", served: Served, new: JsonObject, old: JsonObject, subresource: str
+    ) -> None:
+        """Keep what may only be set once."""
+        provider, before = (o.get("spec", {}).get("providerID") for o in (new, old))
+        if before and provider != before:
+            text = "Forbidden: node updates may not change provider ID"
+            cause = ("spec.providerID", "FieldValueForbidden", text)
+            raise invalid("", "Node", new["metadata"]["name"], cause)
+
+
+class NamespaceStrategy(Strategy):
+    """A namespace takes its content with it when it goes."""
+
+    def prepare_create(self, store: "Store", served: Served, obj: JsonObject) -> None:
+        """Add the label that selectors rely on."""
+        metadata = obj["metadata"]
+        labels = dict(metadata.get("labels") or {})
+        metadata["labels"] = labels | {"kubernetes.io/metadata.name": metadata["name"]}
+        obj["status"] = {"phase": "Active"}
+
+    def after_remove(self, store: "Store", served: Served, obj: JsonObject) -> None:
+        """Remove what was in it, finalizers or not."""
+        namespace = obj["metadata"]["name"]
+        for resource in list(store.resources):
+            if resource.namespaced and not resource.create_only and resource.from_storage is None:
+                for version in store.list(resource, namespace):
+                    store.remove(resource, version.object())
+
+
+class ServiceStrategy(Strategy):
+    """Services get an address."""
+
+    def prepare_create(self, store: "Store", served: Served, obj: JsonObject) -> None:
+        """Default the type and draw a cluster IP."""
+        spec = obj.setdefault("spec", {})
+        spec.setdefault("type", "ClusterIP")
+        if spec["type"] != "ExternalName" and not spec.get("clusterIP"):
+            low = random.randrange(1, 65535)
+            spec["clusterIP"] = f"10.96.{low >> 8}.{low & 255}"
+            spec["clusterIPs"] = [spec["clusterIP"]]
+        for port in spec.get("ports") or ():
+            port.setdefault("protocol", "TCP")
+            port.setdefault("targetPort", port.get("port"))
+        obj["status"] = {"loadBalancer": {}}
+
+
+class PhaseStrategy(Strategy):
+    """Kinds whose status starts with a phase."""
+
+    def __init__(self, phase: str) -> None:
+        self._phase = phase
+
+    def prepare_create(self, store: "Store", served: Served, obj: JsonObject) -> None:
+        """Start in the first phase, unless a status was kept."""
+        status = obj.setdefault("status", {})
+        status.setdefault("phase", self._phase)
+        spec = obj.get("spec")
+        if isinstance(spec, dict):
+            spec.setdefault("volumeMode", "Filesystem")
+
+
+class StorageClassStrategy(Strategy):
+    """Storage classes: two defaults that the volume plugins read."""
+
+    def prepare_create(self, store: "Store", served: Served, obj: JsonObject) -> None:
+        """Default reclaim policy and binding mode."""
+        obj.setdefault("reclaimPolicy", "Delete")
+        obj.setdefault("volumeBindingMode", "Immediate")
+
+
+class PriorityClassStrategy(Strategy):
+    """Priority classes: only the system's own may be higher than a billion."""
+
+    _highest: ClassVar = 1_000_000_000
+
+    def prepare_create(self, store: "Store", served: Served, obj: JsonObject) -> None:
+        """Default the preemption policy and check the value."""
+        obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
+        obj.setdefault("value", 0)
+        name = obj["metadata"]["name"]
+        if obj["value"] > self._highest and not name.startswith("system-"):
+            text = f"Forbidden: maximum allowed value of a user defined priority is {self._highest}"
+            cause = ("value", "FieldValueForbidden", text)
+            raise invalid(served.group, served.kind, name, cause)
+
+
+class DefinitionStrategy(Strategy):
+    """CustomResourceDefinitions: what they name is served from then on."""
+
+    def prepare_create(self, store: "Store", served: Served, obj: JsonObject) -> None:
+        """Check the name and accept it."""
+        spec, name = obj.get("spec") or {}, obj["metadata"]["name"]
+        for field in ("group", "names", "versions"):
+            if not spec.get(field):
+                cause = (f"spec.{field}", "FieldValueRequired", "Required value")
+                raise invalid(served.group, served.kind, name, cause)
+        names = spec["names"]
+        names.setdefault("singular", names["kind"].lower())
+        names.setdefault("listKind", names["kind"] + "List")
+        wanted = f"{names['plural']}.{spec['group']}"
+        if name != wanted:
+            text = f'Invalid value: "{name}": must be spec.names.plural+"."+spec.group'
+            raise invalid(
+                served.group, served.kind, name, ("metadata.name", "FieldValueInvalid", text)
+            )
+        now = store.time.now()
+        obj["status"] = {
+            "acceptedNames": names,
+            "storedVersions": [v["name"] for v in spec["versions"] if v.get("storage")],
+            "conditions": [
+                {"type": type_, "status": "True", "reason": reason, "lastTransitionTime": now}
+                for type_, reason in (
+                    ("NamesAccepted", "NoConflicts"),
+                    ("Established", "InitialNamesAccepted"),
+                )
+            ],
+        }
+
+    def after_write(self, store: "Store", served: Served, obj: JsonObject) -> None:
+        """Serve it."""
+        store.resources.define(obj)
+
+    def after_remove(self, store: "Store", served: Served, obj: JsonObject) -> None:
+        """Serve it no longer; its objects go too."""
+        name = f"{obj['spec']['names']['plural']}.{obj['spec']['group']}"
+        try:
+            resource = store.resources.find(name)
+        except KeyError:
+            return
+        for version in store.list(resource):
+            store.remove(resource, version.object())
+        store.resources.undefine(obj)
+
+
+class DisruptionBudgetStrategy(Strategy):
+    """Disruption budgets: nothing to fill in, but a selector is a must for being useful."""
+
+    def prepare_create(self, store: "Store", served: Served, obj: JsonObject) -> None:
+        """Refuse a budget that says both how many must stay and how many may go."""
+        spec = obj.get("spec") or {}
+        if "minAvailable" in spec and "maxUnavailable" in spec:
+            raise Refusal(
+                422,
+                "Invalid",
+                f'PodDisruptionBudget.policy "{obj["metadata"]["name"]}" is invalid: spec: Invalid '
+                "value: minAvailable and maxUnavailable cannot be both set",
+            )
+
+
+STRATEGIES: dict[tuple[str, str], Strategy] = {
+    ("", ""): Strategy(),
+    ("", "pods"): PodStrategy(),
+    ("", "nodes"): NodeStrategy(),
+    ("", "namespaces"): NamespaceStrategy(),
+    ("", "services"): ServiceStrategy(),
+    ("", "persistentvolumes"): PhaseStrategy("Available"),
+    ("", "persistentvolumeclaims"): PhaseStrategy("Pending"),
+    ("storage.k8s.io", "storageclasses"): StorageClassStrategy(),
+    ("scheduling.k8s.io", "priorityclasses"): PriorityClassStrategy(),
+    ("apiextensions.k8s.io", "customresourcedefinitions"): DefinitionStrategy(),
+    ("policy", "poddisruptionbudgets"): DisruptionBudgetStrategy(),
+}
+"""By (group, plural); ("", "") is for all others."""
