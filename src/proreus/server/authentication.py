@@ -1,0 +1,199 @@
+"""Who calls: front proxy, client certificate, bearer token, or nobody in particular.
+
+The order and the outcomes are those of Kubernetes' delegating authenticator: credentials that are
+offered and wrong are an error (401), credentials that are absent make the caller anonymous.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import unquote
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+from multidict import CIMultiDictProxy
+
+from proreus.errors import ApiError
+from proreus.metrics import SchedulerMetrics
+from proreus.server.delegation import ApiAccess, TtlCache, review
+from proreus.server.options import RequestHeaderOptions
+from proreus.server.trusted_clients import TrustedClients
+
+TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+
+AUTHENTICATED = "system:authenticated"
+
+# kube-apiserver counts known users by name and all others together, to bound the series
+_COUNTED_USERS = {"admin", "client", "kube_proxy", "kubelet"}
+
+
+@dataclass(frozen=True)
+class User:
+    """A caller, as a SubjectAccessReview wants it described."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+ANONYMOUS = User("system:anonymous", groups=("system:unauthenticated",))
+
+
+class NotAuthenticated(Exception):
+    """Credentials were offered that are not valid, or could not be checked."""
+
+    def __init__(self, message: str, *, failed_check: bool = False) -> None:
+        self.failed_check = failed_check
+        super().__init__(message)
+
+
+class Authenticator:
+    """Tells who sent a request. Without ``api``, bearer tokens cannot be checked: anonymous."""
+
+    def __init__(
+        self,
+        trusted: TrustedClients,
+        api: ApiAccess | None,
+        *,
+        token_cache_ttl_seconds: float = 10.0,
+        metrics: SchedulerMetrics | None = None,
+    ) -> None:
+        self._trusted = trusted
+        self._api = api
+        self._ttl = token_cache_ttl_seconds
+        self._metrics = metrics
+        # tokens are not kept, not even in memory: only what they hash to under a key of our own
+        self._key = secrets.token_bytes(32)
+        self._reviewed: TtlCache[User | NotAuthenticated] = TtlCache()
+
+    async def authenticate(self, headers: CIMultiDictProxy[str], certificate: bytes | None) -> User:
+        """Return the caller by headers and TLS certificate (DER); raise NotAuthenticated."""
+        started = time.perf_counter()
+        result = "error"
+        try:
+            user = await self._authenticate(headers, certificate)
+            result = "success"
+            self._count_user(user)
+            return user
+        except NotAuthenticated as error:
+            result = "error" if error.failed_check else "failure"
+            raise
+        finally:
+            if self._metrics is not None:
+                self._metrics.authentication_attempts.labels(result).inc()
+                self._metrics.authentication_duration_seconds.labels(result).observe(
+                    time.perf_counter() - started
+                )
+
+    async def _authenticate(
+        self, headers: CIMultiDictProxy[str], certificate: bytes | None
+    ) -> User:
+        if certificate is not None:
+            user = self._by_certificate(headers, x509.load_der_x509_certificate(certificate))
+            if user is not None:
+                return _known(user)
+        scheme, _, token = headers.get("Authorization", "").partition(" ")
+        token = token.strip()
+        if scheme.lower() == "bearer" and token and self._api is not None:
+            return _known(await self._by_token(self._api, token))
+        return ANONYMOUS
+
+    def _by_certificate(
+        self, headers: CIMultiDictProxy[str], certificate: x509.Certificate
+    ) -> User | None:
+        name = _first(certificate, NameOID.COMMON_NAME)
+        proxy = self._trusted.request_header
+        if (
+            proxy is not None
+            and (not proxy.allowed_names or name in proxy.allowed_names)
+            and self._trusted.proxies.issued(certificate)
+        ):
+            user = _by_request_headers(headers, proxy)
+            if user is not None:
+                return user
+        if not self._trusted.clients.issued(certificate):
+            return None
+        if self._metrics is not None:
+            left = certificate.not_valid_after_utc - datetime.now(UTC)
+            self._metrics.apiserver_client_certificate_expiration_seconds.observe(
+                left.total_seconds()
+            )
+        return User(name, groups=_all(certificate, NameOID.ORGANIZATION_NAME))
+
+    async def _by_token(self, api: ApiAccess, token: str) -> User:
+        key = hmac.digest(self._key, token.encode(), hashlib.sha256)
+        answer = self._reviewed.get(key)
+        if answer is None:
+            answer = await _review_token(api, token)
+            self._reviewed.put(key, answer, self._ttl)
+        if isinstance(answer, NotAuthenticated):
+            raise answer
+        return answer
+
+    def _count_user(self, user: User) -> None:
+        if self._metrics is None:
+            return
+        name = user.name if user.name in _COUNTED_USERS else "other"
+        if "@" in user.name:
+            name = "email_id"
+        self._metrics.authenticated_user_requests.labels(name).inc()
+
+
+async def _review_token(api: ApiAccess, token: str) -> User | NotAuthenticated:
+    """Return the token's user, or that it has none; raise if that could not be found out."""
+    body = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenReview",
+        "spec": {"token": token},
+    }
+    try:
+        status = await review(api, TOKEN_REVIEWS, body)
+    except ApiError as error:
+        raise NotAuthenticated(f"TokenReview failed: {error}", failed_check=True) from error
+    if not status.get("authenticated"):
+        return NotAuthenticated(status.get("error") or "invalid bearer token")
+    user: dict[str, Any] = status.get("user") or {}
+    return User(
+        user.get("username", ""),
+        user.get("uid", ""),
+        tuple(user.get("groups") or ()),
+        {key: tuple(values) for key, values in (user.get("extra") or {}).items()},
+    )
+
+
+def _by_request_headers(headers: CIMultiDictProxy[str], proxy: RequestHeaderOptions) -> User | None:
+    name = next((headers[key] for key in proxy.username_headers if headers.get(key)), "")
+    if not name:
+        return None
+    groups = [value for key in proxy.group_headers for value in headers.getall(key, ())]
+    extra: dict[str, tuple[str, ...]] = {}
+    for prefix in map(str.lower, proxy.extra_headers_prefix):
+        for header in headers:
+            if header.lower().startswith(prefix):
+                key = unquote(header.lower().removeprefix(prefix))
+                extra[key] = tuple(headers.getall(header))
+    uid = next((headers[key] for key in proxy.uid_headers if headers.get(key)), "")
+    return User(name, uid, tuple(groups), extra)
+
+
+def _known(user: User) -> User:
+    """Return the user as a member of the group of all that are not anonymous."""
+    if AUTHENTICATED in user.groups or ANONYMOUS.groups[0] in user.groups:
+        return user
+    return replace(user, groups=(*user.groups, AUTHENTICATED))
+
+
+def _all(certificate: x509.Certificate, oid: x509.ObjectIdentifier) -> tuple[str, ...]:
+    return tuple(str(entry.value) for entry in certificate.subject.get_attributes_for_oid(oid))
+
+
+def _first(certificate: x509.Certificate, oid: x509.ObjectIdentifier) -> str:
+    return next(iter(_all(certificate, oid)), "")

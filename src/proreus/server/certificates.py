@@ -1,0 +1,198 @@
+"""The serving certificate: from files, from --cert-dir, or made up in memory; and its renewal.
+
+One ``ssl.SSLContext`` lives as long as the listener; a new certificate, or a new client CA, is
+loaded into it and serves the handshakes from then on.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import ssl
+import tempfile
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from proreus import logs
+from proreus.errors import ConfigError
+from proreus.server.options import CIPHER_SUITES, TLS_VERSIONS, ServingOptions, SniCertificate
+
+log = logs.logger(__name__)
+
+_VALID = timedelta(days=365)
+
+
+class ServingCertificate:
+    """A TLS context, and the files it follows. Raises ConfigError when those cannot be used."""
+
+    def __init__(self, options: ServingOptions, component: str = "kube-scheduler") -> None:
+        self._options = options
+        self._files = _files_of(options, component)
+        self.context = _new_context(options)
+        self._sni: dict[str, ssl.SSLContext] = {}
+        self._seen = self._stamps()
+        self._load()
+
+    def reload_if_changed(self) -> bool:
+        """Load the files again if they are others than before; keep what is if they are bad."""
+        stamps = self._stamps()
+        if stamps == self._seen:
+            return False
+        self._seen = stamps
+        try:
+            self._load()
+        except ConfigError as error:
+            log.error("Keeping the serving certificate: the new one cannot be used", err=error)
+            return False
+        log.info("Reloaded the serving certificate", files=[str(path) for path in stamps])
+        return True
+
+    def trust_clients(self, pem: str) -> None:
+        """Ask clients for a certificate, and accept in handshakes those of these CAs too."""
+        if pem:
+            for context in (self.context, *self._sni.values()):
+                context.load_verify_locations(cadata=pem)
+                context.verify_mode = ssl.CERT_OPTIONAL
+
+    def _load(self) -> None:
+        if self._files is None:
+            _load_pem(self.context, self_signed())
+        else:
+            _load_files(self.context, *self._files)
+        self._sni = dict(self._load_sni())
+        if self._sni:
+            self.context.sni_callback = self._choose
+
+    def _load_sni(self) -> Iterable[tuple[str, ssl.SSLContext]]:
+        for pair in self._options.tls_sni_cert_keys:
+            context = _new_context(self._options)
+            context.verify_mode = self.context.verify_mode
+            _load_files(context, pair.cert_file, pair.key_file)
+            for name in pair.names or _names_in(pair):
+                yield name.lower(), context
+
+    def _choose(self, connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> int | None:
+        name = (name or "").lower()
+        wildcard = "*." + name.partition(".")[2]
+        context = self._sni.get(name) or self._sni.get(wildcard)
+        if context is not None:
+            connection.context = context
+        return None
+
+    def _stamps(self) -> dict[str, tuple[int, int]]:
+        pairs = [(pair.cert_file, pair.key_file) for pair in self._options.tls_sni_cert_keys]
+        stamps = {}
+        for path in (*(self._files or ()), *(path for pair in pairs for path in pair)):
+            try:
+                found = os.stat(path)
+                stamps[path] = (found.st_mtime_ns, found.st_ino)
+            except OSError:
+                stamps[path] = (0, 0)
+        return stamps
+
+
+def self_signed(hosts: Iterable[str] = ("localhost", "127.0.0.1")) -> bytes:
+    """Return certificate and key in PEM, good for a year from an hour ago."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    now = datetime.now(UTC)
+    hosts = tuple(hosts)
+    subject = x509.Name(
+        [x509.NameAttribute(NameOID.COMMON_NAME, f"{hosts[0]}@{int(now.timestamp())}")]
+    )
+    names = [_general_name(host) for host in hosts]
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))  # clocks differ
+        .not_valid_after(now + _VALID)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM) + key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def _files_of(options: ServingOptions, component: str) -> tuple[str, str] | None:
+    """Return certificate and key file, made now if need be; None: keep it all in memory."""
+    if options.tls_cert_file:
+        return options.tls_cert_file, options.tls_private_key_file
+    if not options.cert_dir:
+        return None
+    folder = Path(options.cert_dir)
+    certificate, key = folder / f"{component}.crt", folder / f"{component}.key"
+    if not (certificate.exists() and key.exists()):
+        pem = self_signed()
+        cut = pem.index(b"-----BEGIN PRIVATE KEY")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            certificate.write_bytes(pem[:cut])
+            key.touch(mode=0o600)
+            key.write_bytes(pem[cut:])
+        except OSError as error:
+            raise ConfigError(f"--cert-dir: cannot keep a certificate there: {error}") from error
+        log.info("Made a self-signed certificate", cert=str(certificate), key=str(key))
+    return str(certificate), str(key)
+
+
+def _new_context(options: ServingOptions) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = TLS_VERSIONS[options.tls_min_version]
+    ciphers = [CIPHER_SUITES[name] for name in options.tls_cipher_suites]
+    if any(ciphers):
+        context.set_ciphers(":".join(filter(None, ciphers)))
+    return context
+
+
+def _load_files(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            f"cannot serve with certificate {certificate} and key {key}: {error}"
+        ) from error
+
+
+def _load_pem(context: ssl.SSLContext, pem: bytes) -> None:
+    # OpenSSL, as Python offers it, reads certificates from files only; this one has no name
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("serving-certificate")
+        try:
+            os.write(descriptor, pem)
+            context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+        finally:
+            os.close(descriptor)
+    else:  # pragma: no cover (other systems than Linux)
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(pem)
+            file.flush()
+            context.load_cert_chain(file.name)
+
+
+def _names_in(pair: SniCertificate) -> list[str]:
+    certificate = x509.load_pem_x509_certificate(Path(pair.cert_file).read_bytes())
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return []
+    return found.value.get_values_for_type(x509.DNSName)
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)

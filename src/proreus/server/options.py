@@ -1,0 +1,130 @@
+"""How to serve and whom to trust: the secure serving, authentication and authorization flags.
+
+Plain values as ``cli`` parsed them, checked by ``problems``; nothing here opens a file.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+
+TLS_VERSIONS = {
+    "": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS10": ssl.TLSVersion.TLSv1,
+    "VersionTLS11": ssl.TLSVersion.TLSv1_1,
+    "VersionTLS12": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS13": ssl.TLSVersion.TLSv1_3,
+}
+
+CIPHER_SUITES = {
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256": "AES128-GCM-SHA256",
+    "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
+    # OpenSSL always offers those of TLS 1.3, as Go does
+    "TLS_AES_128_GCM_SHA256": "",
+    "TLS_AES_256_GCM_SHA384": "",
+    "TLS_CHACHA20_POLY1305_SHA256": "",
+}
+"""The flag's (IANA's) names -> OpenSSL's."""
+
+
+@dataclass(frozen=True)
+class SniCertificate:
+    """``--tls-sni-cert-key cert,key:a.example,*.b.example``; no names: those of the certificate."""
+
+    cert_file: str
+    key_file: str
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RequestHeaderOptions:
+    """Which front proxies may tell us who calls."""
+
+    ca_file: str = ""
+    allowed_names: tuple[str, ...] = ()
+    username_headers: tuple[str, ...] = ("x-remote-user",)
+    uid_headers: tuple[str, ...] = ()
+    group_headers: tuple[str, ...] = ("x-remote-group",)
+    extra_headers_prefix: tuple[str, ...] = ("x-remote-extra-",)
+
+
+@dataclass(frozen=True)
+class AuthenticationOptions:
+    """Who calls. ``kubeconfig`` is for TokenReviews and for reading the cluster's client CA."""
+
+    kubeconfig: str = ""
+    skip_lookup: bool = False
+    tolerate_lookup_failure: bool = True
+    token_cache_ttl_seconds: float = 10.0
+    client_ca_file: str = ""
+    request_header: RequestHeaderOptions = field(default_factory=RequestHeaderOptions)
+
+
+@dataclass(frozen=True)
+class AuthorizationOptions:
+    """What callers may do. ``kubeconfig`` is for SubjectAccessReviews."""
+
+    kubeconfig: str = ""
+    always_allow_paths: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
+    authorized_ttl_seconds: float = 10.0
+    unauthorized_ttl_seconds: float = 10.0
+
+
+@dataclass(frozen=True)
+class ServingOptions:
+    """Where and how to listen; ``secure_port`` 0 means not to."""
+
+    bind_address: str = "0.0.0.0"
+    secure_port: int = 10259
+    cert_dir: str = ""
+    tls_cert_file: str = ""
+    tls_private_key_file: str = ""
+    tls_sni_cert_keys: tuple[SniCertificate, ...] = ()
+    tls_cipher_suites: tuple[str, ...] = ()
+    tls_min_version: str = ""
+    permit_port_sharing: bool = False
+    permit_address_sharing: bool = False
+    authentication: AuthenticationOptions = field(default_factory=AuthenticationOptions)
+    authorization: AuthorizationOptions = field(default_factory=AuthorizationOptions)
+
+    def problems(self) -> list[str]:
+        """Return a sentence for each value that cannot be served with."""
+        found = []
+        if self.secure_port > 65535:
+            found.append(
+                f"--secure-port {self.secure_port} must be between 1 and 65535, inclusive. "
+                "It cannot be turned off with 0"
+            )
+        if self.secure_port < 0:
+            found.append(
+                f"--secure-port {self.secure_port} must be between 0 and 65535, inclusive. "
+                "0 for turning off secure port"
+            )
+        if bool(self.tls_cert_file) != bool(self.tls_private_key_file):
+            found.append("--tls-cert-file and --tls-private-key-file must be given together")
+        if self.tls_min_version not in TLS_VERSIONS:
+            allowed = ", ".join(name for name in TLS_VERSIONS if name)
+            found.append(
+                f'--tls-min-version: unknown tls version "{self.tls_min_version}", '
+                f"allowed are {allowed}"
+            )
+        found.extend(
+            f"--tls-cipher-suites: Cipher suite {name} not supported or doesn't exist"
+            for name in self.tls_cipher_suites
+            if name not in CIPHER_SUITES
+        )
+        return found

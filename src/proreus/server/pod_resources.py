@@ -1,0 +1,137 @@
+"""/metrics/resources: what each pod asks for and may use, a line a pod and resource (KEP-1748).
+
+Written by hand and in slices: a large cluster has hundreds of thousands of lines, and the scheduler
+lives on the same loop. The pods are taken at once, so a scrape sees one instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+
+from proreus.metrics.exposition import bound_text
+from proreus.objects.pod import Pod, ResourceList
+from proreus.objects.quantity import parse_quantity
+from proreus.objects.requests import is_pod_level_resource
+
+_SLICE = 500
+_NANO = 10**9
+
+_HELP = {
+    "kube_pod_resource_request": (
+        "[STABLE] What a pod asks for, by resource, as the scheduler counts it: a pod that starts "
+        "up needs its largest init container or all its containers together."
+    ),
+    "kube_pod_resource_limit": (
+        "[STABLE] What a pod may use at most, by resource, reckoned like its request."
+    ),
+}
+
+Amounts = dict[str, int]
+
+
+async def write_pod_resources(
+    pods: Iterable[Pod], *, openmetrics: bool = False
+) -> AsyncIterator[bytes]:
+    """Yield the page in slices; the caller gives the loop its turn between them."""
+    alive = [pod for pod in pods if not _is_terminal(pod)]
+    asks: tuple[tuple[str, Callable[[Pod], Amounts]], ...] = (
+        ("kube_pod_resource_limit", pod_limits),
+        ("kube_pod_resource_request", pod_requests),
+    )
+    for name, amounts_of in asks:
+        head = f"# HELP {name} {_HELP[name]}\n# TYPE {name} gauge\n"
+        for start in range(0, len(alive), _SLICE):
+            lines = [
+                line
+                for pod in alive[start : start + _SLICE]
+                for line in _lines(name, pod, amounts_of(pod))
+            ]
+            if lines:
+                yield (head + "".join(lines)).encode()
+                head = ""
+    if openmetrics:
+        yield b"# EOF\n"
+
+
+def pod_requests(pod: Pod) -> Amounts:
+    """Return the pod's effective requests of every resource, in nano-units."""
+    level = pod.spec.resources.requests if pod.spec.resources is not None else {}
+    total = _effective(pod, lambda container: container.resources.requests, level)
+    for name, amount in _parsed(pod.spec.overhead or {}).items():
+        total[name] = total.get(name, 0) + amount
+    return total
+
+
+def pod_limits(pod: Pod) -> Amounts:
+    """Return the pod's effective limits; overhead only widens a limit that is there."""
+    level = pod.spec.resources.limits if pod.spec.resources is not None else {}
+    total = _effective(pod, lambda container: container.resources.limits, level)
+    for name, amount in _parsed(pod.spec.overhead or {}).items():
+        if total.get(name):
+            total[name] += amount
+    return total
+
+
+def unit_of(resource: str) -> str:
+    """Return the unit label: what one of the value is."""
+    if resource == "cpu":
+        return "cores"
+    if resource in ("memory", "storage", "ephemeral-storage") or resource.startswith("hugepages-"):
+        return "bytes"
+    return "integer" if resource.startswith("attachable-volumes-") else ""
+
+
+def _effective(
+    pod: Pod, amounts_of: Callable[..., ResourceList], pod_level: ResourceList
+) -> Amounts:
+    total: Amounts = {}
+    for container in pod.spec.containers:
+        _add(total, _parsed(amounts_of(container)))
+    sidecars: Amounts = {}
+    peak: Amounts = {}
+    for container in pod.spec.init_containers:
+        amounts = _parsed(amounts_of(container))
+        if container.restart_policy == "Always":
+            _add(total, amounts)
+            _add(sidecars, amounts)
+            _max(peak, sidecars)
+        else:
+            _add(amounts, sidecars)
+            _max(peak, amounts)
+    _max(total, peak)
+    total.update(
+        (name, amount) for name, amount in _parsed(pod_level).items() if is_pod_level_resource(name)
+    )
+    return total
+
+
+def _lines(name: str, pod: Pod, amounts: Amounts) -> Iterable[str]:
+    meta, spec = pod.metadata, pod.spec
+    priority = "" if spec.priority is None else str(spec.priority)
+    scheduler = spec.scheduler_name.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    for resource, nano in sorted(amounts.items()):
+        if nano:
+            yield (
+                f'{name}{{namespace="{meta.namespace}",node="{spec.node_name or ""}",'
+                f'pod="{meta.name}",priority="{priority}",resource="{resource}",'
+                f'scheduler="{scheduler}",unit="{unit_of(resource)}"}} '
+                f"{bound_text(nano / _NANO)}\n"
+            )
+
+
+def _is_terminal(pod: Pod) -> bool:
+    return bool(pod.spec.node_name) and pod.status.phase in ("Succeeded", "Failed")
+
+
+def _parsed(resources: ResourceList | Mapping[str, str]) -> Amounts:
+    return {name: parse_quantity(amount) for name, amount in resources.items()}
+
+
+def _add(total: Amounts, more: Amounts) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _max(total: Amounts, other: Amounts) -> None:
+    for name, amount in other.items():
+        total[name] = max(total.get(name, amount), amount)

@@ -1,0 +1,64 @@
+"""Bodies that several endpoints share: plain text, JSON, and errors as Kubernetes words them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+_NO_SNIFF = {"X-Content-Type-Options": "nosniff"}
+
+
+def plain(text: str, *, status: int = 200) -> web.Response:
+    """Return text/plain that browsers must not take for anything else."""
+    return web.Response(
+        text=text, status=status, content_type="text/plain", charset="utf-8", headers=_NO_SNIFF
+    )
+
+
+def json_body(content: object, *, status: int = 200) -> web.Response:
+    """Return application/json."""
+    return web.Response(
+        body=msgspec.json.encode(content), status=status, content_type="application/json"
+    )
+
+
+def status_body(
+    code: int, reason: str, message: str, details: Mapping[str, Any] | None = None
+) -> web.Response:
+    """Return a metav1.Status of a failure."""
+    body: dict[str, Any] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+    }
+    if details is not None:
+        body["details"] = details
+    response = json_body({**body, "code": code}, status=code)
+    response.headers.update(_NO_SNIFF)
+    return response
+
+
+def unauthorized() -> web.Response:
+    """Return the 401 of a caller whose credentials are not valid."""
+    return status_body(401, "Unauthorized", "Unauthorized")
+
+
+def forbidden(user: str, verb: str, path: str, reason: str = "") -> web.Response:
+    """Return the 403 of a caller that may not."""
+    # as Kubernetes does, so that a path cannot smuggle markup into somebody's console
+    path = path.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    message = f'forbidden: User "{user}" cannot {verb} path "{path}"'
+    if reason:
+        message += f": {reason}"
+    return status_body(403, "Forbidden", message, {})
+
+
+def not_found() -> web.Response:
+    """Return what Go's mux says about an unknown path."""
+    return plain("404 page not found\n", status=404)

@@ -1,0 +1,354 @@
+"""The HTTPS listener: authentication, authorization, then the page.
+
+A request passes, as in kube-scheduler: panic recovery, logging, Cache-Control, authentication,
+authorization, the mux. Pages are sync functions over state that the loop owns; only the delegated
+questions to the apiserver, and the writing of a large page, wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from proreus import logs
+from proreus.errors import ApiError, ConfigError
+from proreus.metrics import SchedulerMetrics
+from proreus.metrics.exposition import expose
+from proreus.objects.pod import Pod
+from proreus.server.authentication import Authenticator, NotAuthenticated
+from proreus.server.authorization import Authorizer
+from proreus.server.certificates import ServingCertificate
+from proreus.server.delegation import ApiAccess
+from proreus.server.health import PING, Check, HealthEndpoint, HealthMetrics
+from proreus.server.options import ServingOptions
+from proreus.server.pod_resources import write_pod_resources
+from proreus.server.responses import (
+    forbidden,
+    json_body,
+    not_found,
+    plain,
+    status_body,
+    unauthorized,
+)
+from proreus.server.trusted_clients import TrustedClients
+from proreus.server.zpages import ZPages
+
+log = logs.logger(__name__)
+
+Page = Callable[[web.BaseRequest], web.StreamResponse | Awaitable[web.StreamResponse]]
+
+_FILES_SECONDS = 5.0
+_CLIENT_CA_SECONDS = 60.0
+_GRACE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where the pages' content comes from; ``app`` fills this in.
+
+    healthz, readyz: checks besides ping (healthz has ping only if it has no other check).
+    configz: the completed configuration, with apiVersion and kind.
+    flags: the flags in force, for /flagz.
+    leader_pods: all pods, or None while this instance does not lead.
+    profiling: whether /debug/flags is there (enableProfiling).
+    """
+
+    metrics: SchedulerMetrics
+    healthz: tuple[Check, ...] = ()
+    readyz: tuple[Check, ...] = ()
+    configz: Callable[[], Mapping[str, Any]] = dict
+    flags: Mapping[str, str] = field(default_factory=dict)
+    leader_pods: Callable[[], Iterable[Pod] | None] = lambda: None
+    binary_version: str = "1.36"
+    emulation_version: str = "1.36"
+    profiling: bool = True
+    component: str = "kube-scheduler"
+
+
+class Server:
+    """Serves from ``start`` (or ``async with``) to ``stop``; does nothing if the port is 0.
+
+    ``api`` asks the cluster about callers; None means that it cannot be asked.
+    """
+
+    def __init__(
+        self,
+        options: ServingOptions,
+        sources: Sources,
+        *,
+        authentication_api: ApiAccess | None = None,
+        authorization_api: ApiAccess | None = None,
+    ) -> None:
+        problems = options.problems()
+        if problems:
+            raise ConfigError(*problems)
+        self._options = options
+        self._sources = sources
+        self._trusted = TrustedClients(options.authentication, authentication_api)
+        self._authenticator = Authenticator(
+            self._trusted,
+            authentication_api,
+            token_cache_ttl_seconds=options.authentication.token_cache_ttl_seconds,
+            metrics=sources.metrics,
+        )
+        self._authorizer = Authorizer(
+            options.authorization, authorization_api, metrics=sources.metrics
+        )
+        self._slis = HealthMetrics()
+        self._health = [
+            HealthEndpoint("healthz", sources.healthz or (PING,), self._slis),
+            HealthEndpoint("livez", (PING,), self._slis),
+            HealthEndpoint("readyz", sources.readyz, self._slis),
+        ]
+        self._pages = self._mux()
+        self._certificate: ServingCertificate | None = None
+        self._runner: web.ServerRunner | None = None
+        self._upkeep: list[asyncio.Task[None]] = []
+        self.port = 0
+
+    async def __aenter__(self) -> Server:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def add_page(self, path: str, page: Page) -> None:
+        """Serve one more path (exact match), behind authorization."""
+        self._pages[path] = page
+
+    async def start(self, listener: socket.socket | None = None) -> None:
+        """Listen, on a socket of the caller's if given; raise ConfigError if that cannot be."""
+        if self._options.secure_port == 0 and listener is None:
+            return
+        certificate = ServingCertificate(self._options, self._sources.component)
+        await self._trusted.refresh()
+        certificate.trust_clients(self._trusted.pem)
+        listener = listener or _listen(self._options)
+        self._certificate = certificate
+        self._runner = web.ServerRunner(
+            web.Server(self._handle, access_log=None), shutdown_timeout=_GRACE_SECONDS
+        )
+        await self._runner.setup()
+        await web.SockSite(self._runner, listener, ssl_context=certificate.context).start()
+        address, self.port = listener.getsockname()[:2]
+        self._upkeep = [
+            asyncio.create_task(self._follow_files(certificate)),
+            asyncio.create_task(self._follow_client_ca(certificate)),
+        ]
+        log.info("Serving securely", address=f"{address}:{self.port}")
+
+    async def stop(self) -> None:
+        """Stop listening; requests in progress have five seconds to end."""
+        tasks, self._upkeep = self._upkeep, []
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+
+    async def _follow_files(self, certificate: ServingCertificate) -> None:
+        while True:
+            await asyncio.sleep(_FILES_SECONDS)
+            if certificate.reload_if_changed():
+                certificate.trust_clients(self._trusted.pem)
+
+    async def _follow_client_ca(self, certificate: ServingCertificate) -> None:
+        while True:
+            await asyncio.sleep(_CLIENT_CA_SECONDS)
+            try:
+                if await self._trusted.refresh():
+                    certificate.trust_clients(self._trusted.pem)
+            except ConfigError as error:
+                log.error("Keeping the known client CAs", err=error)
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        started = time.perf_counter()
+        try:
+            response = await self._answer(request)
+        except ConnectionError:
+            raise  # the caller went away in the middle of a page
+        except Exception as error:
+            log.error("A page failed", err=error, trace=True, path=request.path)
+            response = status_body(
+                500,
+                "InternalError",
+                "This request caused apiserver to panic. Look in the logs for details.",
+            )
+        if not response.prepared:
+            response.headers.update(_CACHE_CONTROL)
+        if detail := log.v(4):
+            detail.info(
+                "HTTP",
+                verb=request.method,
+                URI=request.path_qs,
+                latency=f"{(time.perf_counter() - started) * 1000:.3f}ms",
+                userAgent=request.headers.get("User-Agent", ""),
+                srcIP=request.remote,
+                resp=response.status,
+            )
+        return response
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        verb = request.method.lower()
+        try:
+            user = await self._authenticator.authenticate(request.headers, _certificate_of(request))
+        except NotAuthenticated as error:
+            log.error("Unable to authenticate the request", err=error)
+            return unauthorized()
+        try:
+            decision = await self._authorizer.authorize(user, verb, request.path)
+        except ApiError as error:
+            log.error("Unable to authorize the request", err=error, path=request.path)
+            text = f'Internal Server Error: "{request.path}": {error}\n'
+            return plain(text, status=500)
+        if not decision.allowed:
+            return forbidden(user.name, verb, request.path, decision.reason)
+        page = self._pages.get(request.path)
+        if page is None:
+            return not_found()
+        answer = page(request)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    def _mux(self) -> dict[str, Page]:
+        sources = self._sources
+        pages: dict[str, Page] = {
+            "/metrics": self._metrics_page,
+            "/metrics/slis": self._slis_page,
+            "/metrics/resources": self._resources_page,
+            "/configz": lambda _: json_body({"componentconfig": sources.configz()}),
+        }
+        for endpoint in self._health:
+            pages[f"/{endpoint.name}"] = _health_root(endpoint)
+            for check in endpoint.checks:
+                pages[f"/{endpoint.name}/{check.name}"] = _health_check(endpoint, check.name)
+        told = ("/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz")
+        zpages = ZPages(
+            sources.component,
+            sources.flags,
+            sources.binary_version,
+            sources.emulation_version,
+            told,
+        )
+        pages["/flagz"] = lambda request: zpages.flagz(request.headers.get("Accept", ""))
+        pages["/statusz"] = lambda request: zpages.statusz(request.headers.get("Accept", ""))
+        if sources.profiling:
+            pages["/debug/flags/v"] = _set_verbosity
+            pages["/debug/flags"] = pages["/debug/flags/"] = _flags_index
+        return pages
+
+    def _metrics_page(self, request: web.BaseRequest) -> web.StreamResponse:
+        metrics = self._sources.metrics
+        if request.method == "DELETE":
+            metrics.reset()
+            return plain("metrics reset\n")
+        return _scraped(request, *metrics.expose(request.headers.get("Accept", "")))
+
+    def _slis_page(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.method == "DELETE":
+            self._slis.reset()
+            return plain("metrics reset\n")
+        return _scraped(request, *expose(self._slis, request.headers.get("Accept", "")))
+
+    async def _resources_page(self, request: web.BaseRequest) -> web.StreamResponse:
+        content_type = expose(_NOTHING, request.headers.get("Accept", ""))[1]
+        response = web.StreamResponse(headers={**_CACHE_CONTROL, "Content-Type": content_type})
+        if "gzip" in request.headers.get("Accept-Encoding", ""):
+            response.enable_compression(web.ContentCoding.gzip)
+        await response.prepare(request)
+        pods = self._sources.leader_pods()
+        openmetrics = content_type.startswith("application/openmetrics-text")
+        async for part in write_pod_resources(
+            () if pods is None else pods, openmetrics=openmetrics
+        ):
+            await response.write(part)
+            await asyncio.sleep(0)
+        await response.write_eof()
+        return response
+
+
+_CACHE_CONTROL = {"Cache-Control": "no-cache, private"}
+_NOTHING = HealthMetrics()
+
+
+def _scraped(request: web.BaseRequest, body: bytes, content_type: str) -> web.Response:
+    response = web.Response(body=body, headers={"Content-Type": content_type})
+    if "gzip" in request.headers.get("Accept-Encoding", ""):
+        response.enable_compression(web.ContentCoding.gzip)
+    return response
+
+
+def _health_root(endpoint: HealthEndpoint) -> Page:
+    return lambda request: endpoint.root(list(request.query.items()))
+
+
+def _health_check(endpoint: HealthEndpoint, name: str) -> Page:
+    return lambda _: endpoint.single(name) or not_found()
+
+
+async def _set_verbosity(request: web.BaseRequest) -> web.Response:
+    if request.method != "PUT":
+        return plain("unsupported http method\n", status=406)
+    text = (await request.text()).strip()
+    try:
+        logs.set_verbosity(int(text))
+    except ValueError:
+        return plain(
+            f'failed to set klog.logging.verbosity {text}: "{text}" is not a whole number\n',
+            status=400,
+        )
+    return plain(f"successfully set klog.logging.verbosity to {text}")
+
+
+def _flags_index(_: web.BaseRequest) -> web.Response:
+    return plain("flags that can be changed by PUT:\n/debug/flags/v\n")
+
+
+def _certificate_of(request: web.BaseRequest) -> bytes | None:
+    transport = request.transport
+    connection = None if transport is None else transport.get_extra_info("ssl_object")
+    certificate: bytes | None = connection and connection.getpeercert(binary_form=True)
+    return certificate
+
+
+def _listen(options: ServingOptions) -> socket.socket:
+    host = options.bind_address
+    candidates = [(socket.AF_INET6 if ":" in host else socket.AF_INET, host)]
+    if host in ("", "0.0.0.0", "::"):
+        # as Go does: the unspecified address of either family means all addresses of both
+        candidates = [(socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")]
+    problem: Exception | None = None
+    for family, address in candidates:
+        try:
+            return _bound(family, address, options)
+        except (OSError, ValueError) as error:
+            problem = error
+    raise ConfigError(f"failed to listen on {host}:{options.secure_port}: {problem}") from problem
+
+
+def _bound(family: int, address: str, options: ServingOptions) -> socket.socket:
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # Go's listeners always have it: a restart must not wait for old connections to time out
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if options.permit_port_sharing:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(address != "::"))
+        listener.bind((address, options.secure_port))
+        listener.listen(128)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
