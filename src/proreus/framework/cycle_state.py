@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
+
+
+class PluginTimer(Protocol):
+    """Records how long single plugin calls take."""
+
+    def observe(self, plugin: Any, point: str, answer: object, started: float) -> None:
+        """Record one call that began at ``started`` (of ``time.perf_counter``)."""
+        ...
 
 
 class CycleState:
@@ -12,7 +20,7 @@ class CycleState:
     with pods added or removed leaves the original alone.
     """
 
-    __slots__ = ("_notes", "pods_to_activate", "record_plugin_metrics", "skip_filter", "skip_score")
+    __slots__ = ("_notes", "pods_to_activate", "skip_filter", "skip_score", "timer")
 
     def __init__(self) -> None:
         self._notes: dict[str, Any] = {}
@@ -20,8 +28,8 @@ class CycleState:
         """Plugins whose PreFilter answered Skip."""
         self.skip_score: frozenset[str] = frozenset()
         """Plugins whose PreScore answered Skip."""
-        self.record_plugin_metrics = False
-        """Whether each plugin call is timed in this cycle (one cycle in ten)."""
+        self.timer: PluginTimer | None = None
+        """Set in one cycle out of ten: times every plugin call."""
         self.pods_to_activate: list[str] = []
         """Keys of pods to be moved to the active queue once this pod has succeeded."""
 
@@ -46,4 +54,5 @@ class CycleState:
         }
         other.skip_filter = self.skip_filter
         other.skip_score = self.skip_score
+        other.timer = self.timer
         return other

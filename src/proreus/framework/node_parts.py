@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
 
 from proreus.framework.columns import ResourceColumns, Sized
 from proreus.framework.interning import Interner
@@ -14,21 +17,21 @@ from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
 class _PartColumns(ResourceColumns):
     """Resource columns of some rows, gathered when looked at."""
 
-    __slots__ = ("_columns", "_rows")
+    __slots__ = ("_columns", "_part")
 
-    def __init__(self, columns: ResourceColumns, rows: Rows) -> None:
+    def __init__(self, columns: ResourceColumns, part: Part) -> None:
         self._columns = columns
-        self._rows = rows
+        self._part = part
 
     def __getitem__(self, resource: str) -> IntArray:
-        return self._columns[resource][self._rows]
+        return self._columns[resource][self._part.picked]
 
     def __contains__(self, resource: str) -> bool:
         return resource in self._columns
 
     def gather(self, table: Sized, rows: Rows) -> ResourceColumns:
         """Return the columns of some of these rows, as a fork's own."""
-        return self._columns.gather(table, self._rows[rows])
+        return self._columns.gather(table, self._part.picked[rows])
 
 
 class Part(NodeTable):
@@ -36,23 +39,28 @@ class Part(NodeTable):
 
     def __init__(self, parent: NodeTable, rows: Rows) -> None:
         self._parent = parent
-        self._picked = rows
+        self._rows_array = rows
         self.size = len(rows)
         self.images = parent.images
         self.taint_sets = parent.taint_sets
         self.port_sets = parent.port_sets
         self.image_sets = parent.image_sets
         self.structure = parent.structure
-        self.allocatable = _PartColumns(parent.allocatable, rows)
-        self.requested = _PartColumns(parent.requested, rows)
-        self.nonzero_requested = _PartColumns(parent.nonzero_requested, rows)
+        self.allocatable = _PartColumns(parent.allocatable, self)
+        self.requested = _PartColumns(parent.requested, self)
+        self.nonzero_requested = _PartColumns(parent.nonzero_requested, self)
+
+    @property
+    def picked(self) -> Rows:
+        """The rows of the other table that this one is made of."""
+        return self._rows_array
 
     def __getitem__(self, row: int) -> NodeInfo:
-        return self._parent.infos[int(self._picked[row])]
+        return self._parent.infos[int(self.picked[row])]
 
     def __iter__(self) -> Iterator[NodeInfo]:
         infos = self._parent.infos
-        return (infos[row] for row in self._picked.tolist())
+        return (infos[row] for row in self.picked.tolist())
 
     def __contains__(self, name: str) -> bool:
         return name in self.rows
@@ -70,36 +78,36 @@ class Part(NodeTable):
     @property
     def pod_count(self) -> IntArray:
         """Number of pods a node."""
-        return self._parent.pod_count[self._picked]
+        return self._parent.pod_count[self.picked]
 
     @property
     def allowed_pods(self) -> IntArray:
         """Allocatable ``pods`` a node."""
-        return self._parent.allowed_pods[self._picked]
+        return self._parent.allowed_pods[self.picked]
 
     @property
     def unschedulable(self) -> BoolArray:
         """Whether a node is cordoned."""
-        return self._parent.unschedulable[self._picked]
+        return self._parent.unschedulable[self.picked]
 
     @property
     def taint_set(self) -> CodeArray:
         """Code of a node's taints."""
-        return self._parent.taint_set[self._picked]
+        return self._parent.taint_set[self.picked]
 
     @property
     def port_set(self) -> CodeArray:
         """Code of the host ports in use."""
-        return self._parent.port_set[self._picked]
+        return self._parent.port_set[self.picked]
 
     @property
     def image_set(self) -> CodeArray:
         """Code of the names of a node's images."""
-        return self._parent.image_set[self._picked]
+        return self._parent.image_set[self.picked]
 
     def label(self, key: str) -> CodeArray:
         """Return a label's values as codes."""
-        return self._parent.label(key)[self._picked]
+        return self._parent.label(key)[self.picked]
 
     def label_values(self, key: str) -> Interner[str]:
         """Return the values behind the codes of a label."""
@@ -107,11 +115,11 @@ class Part(NodeTable):
 
     def take(self, rows: Rows) -> NodeTable:
         """Return some of these rows."""
-        return self._parent.take(self._picked[rows])
+        return self._parent.take(self.picked[rows])
 
     def fork(self, rows: Rows) -> NodeTable:
         """Return a copy of some of these rows to try things on."""
-        return self._parent.fork(self._picked[rows])
+        return self._parent.fork(self.picked[rows])
 
 
 class Fork(NodeTable):
@@ -149,3 +157,31 @@ class Fork(NodeTable):
     def label_values(self, key: str) -> Interner[str]:
         """Return the values behind the codes of a label."""
         return self._parent.label_values(key)
+
+
+class LazyRows(Protocol):
+    """Rows that are worked out when they are looked at."""
+
+    @property
+    def rows(self) -> Rows:
+        """The rows."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        ...
+
+
+class FeasiblePart(Part):
+    """The nodes that passed; which rows they are is worked out only if somebody looks."""
+
+    def __init__(self, parent: NodeTable, found: LazyRows) -> None:
+        super().__init__(parent, np.empty(0, dtype=np.intp))
+        self._found = found
+        self.size = found.count
+
+    @property
+    def picked(self) -> Rows:
+        """The rows of the nodes that passed."""
+        return self._found.rows

@@ -13,7 +13,7 @@ derives it. The runtime calls columns for many rows and the per-node form for a 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -27,10 +27,20 @@ from proreus.framework.nominating import PostFilterResult
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Verdicts
+from proreus.metrics import Counter
 
 MIN_SCORE = 0
 MAX_SCORE = 100
 MAX_PERMIT_WAIT_SECONDS = 15 * 60.0
+
+
+class Evaluations(NamedTuple):
+    """How often a plugin was asked, at the points where kube-scheduler counts that."""
+
+    pre_filter: Counter = Counter()
+    filter: Counter = Counter()
+    pre_score: Counter = Counter()
+    score: Counter = Counter()
 
 
 class Plugin:
@@ -49,6 +59,9 @@ class Plugin:
     row_local: ClassVar[bool] = False
     """Filter and Score of a node depend on that node and the pod alone, so that an answer holds
     until that node changes. Leave it False when the plugin looks across nodes or at the outside."""
+
+    evaluations: Evaluations = Evaluations()
+    """Counters, set by the profile that the plugin belongs to."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Name the plugin after its class where it does not name itself."""

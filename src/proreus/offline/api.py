@@ -1,0 +1,248 @@
+"""An API in memory: objects, the handlers that hear of their changes, and the writes.
+
+Implements ``Stores`` and ``framework.handle.ApiWriter``. A write is seen by every handler before it
+returns, as if the watch were infinitely fast. Typed objects only: there is no JSON here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from proreus.errors import Conflict, NotFound
+from proreus.objects.codec import decoder_for, without_nulls
+from proreus.objects.kinds import BY_KIND, PODS
+from proreus.objects.meta import Resource, key_of
+from proreus.objects.pod import Pod
+
+T = TypeVar("T")
+
+JsonObject = dict[str, Any]
+
+_FINISHED = ("Succeeded", "Failed")
+
+
+class InMemoryApi:
+    """All objects of an offline cluster.
+
+    ``deleted``: keys of the pods that were deleted through ``delete_pod``, in order.
+    """
+
+    def __init__(self) -> None:
+        self._stores: dict[str, dict[str, Any]] = {}
+        self._handlers: dict[str, list[Any]] = {}
+        self._version = 0
+        self.deleted: list[str] = []
+
+    # ---- objects -------------------------------------------------------------------------------
+
+    def add(self, obj: JsonObject) -> None:
+        """Let an object appear, as given; raises ``KeyError`` for a kind that is not known."""
+        self.put(BY_KIND[obj["kind"]], decoder_for(BY_KIND[obj["kind"]].type).convert(obj))
+
+    def put(self, resource: Resource[T], obj: T) -> None:
+        """Let a typed object appear, or change to this."""
+        obj = self._stamped(obj)
+        key = key_of(obj)  # type: ignore[type-var]  # every resource's type has metadata
+        store = self._stores.setdefault(resource.kind, {})
+        old = store.get(key)
+        if isinstance(obj, Pod) and obj.status.phase in _FINISHED:
+            # The watch's field selector leaves finished pods out: they are gone from sight.
+            if old is not None:
+                self._remove(resource.kind, key)
+            return
+        store[key] = obj
+        for handler in self._handlers.get(resource.kind, ()):
+            if old is None:
+                handler.on_add(obj)
+            else:
+                handler.on_update(old, obj)
+
+    def merge(self, kind: str, key: str, patch: JsonObject) -> None:
+        """Apply a JSON merge patch to an object, if it is there."""
+        obj = self._stores.get(kind, {}).get(key)
+        if obj is not None:
+            merged = merge_patch(msgspec.to_builtins(obj), patch)
+            self.put(BY_KIND[kind], decoder_for(BY_KIND[kind].type).convert(merged))
+
+    def remove(self, kind: str, key: str) -> None:
+        """Let an object vanish, if it is there."""
+        if key in self._stores.get(kind, {}):
+            self._remove(kind, key)
+
+    def _remove(self, kind: str, key: str) -> None:
+        old = self._stores[kind].pop(key)
+        for handler in self._handlers.get(kind, ()):
+            handler.on_delete(old, False)
+
+    def _stamped(self, obj: T) -> T:
+        """Return the object with a UID and a new resourceVersion."""
+        self._version += 1
+        meta = obj.metadata  # type: ignore[attr-defined]
+        meta = msgspec.structs.replace(
+            meta,
+            resource_version=str(self._version),
+            uid=meta.uid or f"{key_of(obj)}",  # type: ignore[type-var]
+        )
+        return msgspec.structs.replace(obj, metadata=meta)  # type: ignore[type-var]
+
+    # ---- Stores --------------------------------------------------------------------------------
+
+    def store(self, resource: Resource[T]) -> Mapping[str, T]:
+        """Return the objects of a resource by key."""
+        return self._stores.setdefault(resource.kind, {})
+
+    def on_change(
+        self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
+    ) -> None:
+        """Call ``handler(old, new)`` on each change of a resource, before other handlers."""
+        self._handlers.setdefault(resource.kind, []).insert(0, _Function(handler))
+
+    def add_handler(self, resource: Resource[Any], handler: Any) -> None:
+        """Tell an informer handler of each change from now on."""
+        self._handlers.setdefault(resource.kind, []).append(handler)
+
+    # ---- ApiWriter -----------------------------------------------------------------------------
+
+    async def bind(self, pod: Pod, node_name: str) -> None:
+        """Set the pod's node; raises ``Conflict`` when it has one."""
+        live = self._live(pod)
+        if live.spec.node_name:
+            text = f"pod {live.metadata.name} is already assigned to node"
+            raise Conflict(409, "Conflict", f'{text} "{live.spec.node_name}"')
+        spec = msgspec.structs.replace(live.spec, node_name=node_name)
+        status = msgspec.structs.replace(live.status, nominated_node_name="")
+        self.put(PODS, msgspec.structs.replace(live, spec=spec, status=status))
+
+    async def patch_pod_status(self, pod: Pod, patch: JsonObject) -> None:
+        """Apply a strategic merge patch to the pod's status: conditions merge by type."""
+        live = self._live(pod)
+        status = dict(patch["status"])
+        builtin = msgspec.to_builtins(live)
+        merged: dict[str, JsonObject] = {
+            condition["type"]: condition
+            for condition in builtin.get("status", {}).get("conditions", ())
+        }
+        for condition in status.pop("conditions", ()):
+            name = condition["type"]
+            merged[name] = merge_patch(merged.get(name, {}), condition)
+        status["conditions"] = list(merged.values())
+        builtin = merge_patch(builtin, {"status": status})
+        self.put(PODS, decoder_for(Pod).convert(builtin))
+
+    async def delete_pod(self, pod: Pod) -> None:
+        """Delete a pod, at once."""
+        key = key_of(self._live(pod))
+        self.deleted.append(key)
+        self._remove("Pod", key)
+
+    async def create(
+        self, resource: Resource[Any], obj: JsonObject, subresource: str = ""
+    ) -> JsonObject:
+        """Create an object; ``generateName`` gets the next number."""
+        meta = obj["metadata"]
+        if not meta.get("name"):
+            meta = {**meta, "name": f"{meta.get('generateName', '')}{self._version}"}
+        created = {**obj, "metadata": meta}
+        self.put(resource, decoder_for(resource.type).convert(created))
+        return self._answer(resource, meta)
+
+    async def update(
+        self, resource: Resource[Any], obj: JsonObject, subresource: str = ""
+    ) -> JsonObject:
+        """Replace an object."""
+        self._expect(resource, obj["metadata"])
+        self.put(resource, decoder_for(resource.type).convert(obj))
+        return self._answer(resource, obj["metadata"])
+
+    async def patch(
+        self,
+        resource: Resource[Any],
+        namespace: str,
+        name: str,
+        patch: JsonObject,
+        subresource: str = "",
+    ) -> JsonObject:
+        """Apply a merge patch to an object."""
+        meta = {"namespace": namespace, "name": name}
+        self._expect(resource, meta)
+        self.merge(resource.kind, _key(meta), patch)
+        return self._answer(resource, meta)
+
+    async def delete(self, resource: Resource[Any], namespace: str, name: str) -> None:
+        """Delete an object."""
+        meta = {"namespace": namespace, "name": name}
+        self._expect(resource, meta)
+        self._remove(resource.kind, _key(meta))
+
+    def _live(self, pod: Pod) -> Pod:
+        live = self._stores.get("Pod", {}).get(key_of(pod))
+        if live is None:
+            raise NotFound(404, "NotFound", f'pods "{pod.metadata.name}" not found')
+        assert isinstance(live, Pod)
+        return live
+
+    def _expect(self, resource: Resource[Any], meta: JsonObject) -> None:
+        if _key(meta) not in self._stores.get(resource.kind, {}):
+            raise NotFound(404, "NotFound", f'{resource.plural} "{meta["name"]}" not found')
+
+    def _answer(self, resource: Resource[Any], meta: JsonObject) -> JsonObject:
+        obj = self._stores[resource.kind][_key(meta)]
+        answer: JsonObject = msgspec.to_builtins(obj)
+        return answer | {"apiVersion": resource.api_version, "kind": resource.kind}
+
+
+class _Function:
+    """A function of (old, new) as an informer handler."""
+
+    def __init__(self, function: Callable[[Any, Any], None]) -> None:
+        self._function = function
+
+    def on_add(self, obj: Any) -> None:
+        self._function(None, obj)
+
+    def on_update(self, old: Any, new: Any) -> None:
+        self._function(old, new)
+
+    def on_delete(self, obj: Any, final_state_unknown: bool = False) -> None:
+        self._function(obj, None)
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """Apply a JSON merge patch (RFC 7386) and return the result."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), value)
+    return without_nulls(merged)
+
+
+def _key(meta: JsonObject) -> str:
+    namespace = meta.get("namespace")
+    return f"{namespace}/{meta['name']}" if namespace else str(meta["name"])
+
+
+class SilentRecorder:
+    """Keeps events in memory, newest last."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, str]] = []
+        """(pod key, reason, note)"""
+
+    def event(
+        self,
+        regarding: Pod,
+        event_type: str,
+        reason: str,
+        action: str,
+        note: str,
+        controller: str,
+    ) -> None:
+        """Keep an event."""
+        self.events.append((key_of(regarding), reason, note))

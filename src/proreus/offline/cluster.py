@@ -1,0 +1,89 @@
+"""An offline cluster: the real scheduler over an API in memory, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Coroutine, Iterable
+from math import floor
+from typing import Any
+
+from proreus.clock import FakeClock
+from proreus.config.types import SchedulerConfiguration
+from proreus.feature_gates import FeatureGates
+from proreus.metrics import SchedulerMetrics
+from proreus.offline.api import InMemoryApi, JsonObject, SilentRecorder
+from proreus.runtime.registry import Registry
+from proreus.scheduler.assembly import assemble
+from proreus.scheduler.profile_handle import Surroundings
+
+_START = 1_700_000_000.0
+_ROUNDS_TO_REST = 50
+
+
+class OfflineCluster:
+    """Objects in memory and a scheduler that watches them.
+
+    Time stands still but for ``advance``. To be used inside a running event loop: binding cycles
+    are tasks, ``settle`` lets them come to rest.
+    """
+
+    def __init__(
+        self,
+        configuration: SchedulerConfiguration,
+        registry: Registry,
+        feature_gates: FeatureGates,
+        objects: Iterable[JsonObject] = (),
+        seed: int = 0,
+    ) -> None:
+        self.clock = FakeClock(_START)
+        self.api = InMemoryApi()
+        self.events = SilentRecorder()
+        self.metrics = SchedulerMetrics()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.scheduler = assemble(
+            configuration,
+            registry,
+            Surroundings(
+                api=self.api,
+                event_recorder=self.events,
+                stores=self.api,
+                clock=self.clock,
+                rng=random.Random(seed),
+                metrics=self.metrics,
+                feature_gates=feature_gates,
+                spawn=self._spawn,
+            ),
+        )
+        for obj in objects:
+            self.api.add(obj)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, stopping at every whole second on the way for what is due then."""
+        end = self.clock.now() + seconds
+        while floor(self.clock.now()) + 1 <= end:
+            self.clock.advance_to(floor(self.clock.now()) + 1)
+            self.scheduler.tick()
+        self.clock.advance_to(end)
+
+    async def schedule_next(self) -> tuple[str, str] | None:
+        """Pop a pod, decide, bind, come to rest; return (pod key, node name or ""), or None."""
+        queued = self.scheduler.queue.pop()
+        if queued is None:
+            return None
+        node_name = await self.scheduler.schedule_one(queued)
+        await self.settle()
+        return queued.key, node_name
+
+    async def settle(self) -> None:
+        """Let background work go on until all of it is done, or waits for something to happen."""
+        for _ in range(_ROUNDS_TO_REST):
+            if not self._tasks:
+                return
+            await asyncio.sleep(0)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

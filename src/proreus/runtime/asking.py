@@ -1,0 +1,128 @@
+"""How a plugin is asked about rows: over columns for many, one by one for a handful.
+
+A plugin's own form is preferred where both would do; the form that the base class derives is never
+called here, since it does not know which table it is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from proreus.errors import PluginError
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.node_table import NodeTable
+from proreus.framework.plugin import MAX_SCORE, MIN_SCORE, FilterPlugin, ScorePlugin
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Code, Status
+from proreus.framework.verdicts import IntArray, Verdicts
+from proreus.runtime.calls import ask, refuse
+
+_HANDFUL = 8
+
+_VERDICT_CODES = frozenset({Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING})
+
+
+def filter_table(
+    plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
+) -> None:
+    """Ask about every row of a table; raises ``PluginError``."""
+    plugin.evaluations.filter.value += len(nodes)
+    if plugin.columnar_filter and (len(nodes) > _HANDFUL or not plugin.per_node_filter):
+        ask(plugin, "Filter", state, plugin.filter_all, state, pod, nodes, verdicts)
+    else:
+        for row, node in enumerate(nodes):
+            status = ask(plugin, "Filter", state, plugin.filter, state, pod, node)
+            if status is not None:
+                verdicts.reject_row(row, status)
+    if verdicts.ids is not None:
+        for one in verdicts.statuses[1:]:
+            assert one is not None
+            check_verdict(plugin, one)
+
+
+def filter_node(
+    plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: NodeTable, row: int
+) -> Status | None:
+    """Ask about one row of a table; raises ``PluginError``."""
+    if not plugin.per_node_filter:
+        verdicts = Verdicts(1, plugin.name)
+        filter_table(plugin, state, pod, nodes.take(np.array([row], dtype=np.intp)), verdicts)
+        return verdicts.status(0)
+    plugin.evaluations.filter.value += 1
+    status = ask(plugin, "Filter", state, plugin.filter, state, pod, nodes[row])
+    if status is None:
+        return None
+    check_verdict(plugin, status)
+    return status.of(plugin.name)
+
+
+def filter_some(
+    plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: list[int]
+) -> Iterator[tuple[int, Status | None]]:
+    """Ask about some rows and yield ``(row, status)``."""
+    if plugin.per_node_filter and (len(rows) <= _HANDFUL or not plugin.columnar_filter):
+        for row in rows:
+            yield row, filter_node(plugin, state, pod, nodes, row)
+    elif rows:
+        verdicts = Verdicts(len(rows), plugin.name)
+        part = nodes.take(np.array(rows, dtype=np.intp))
+        filter_table(plugin, state, pod, part, verdicts)
+        for index, row in enumerate(rows):
+            yield row, verdicts.status(index)
+
+
+def score_table(
+    plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: NodeTable
+) -> IntArray | int:
+    """Score every row of a table; raises ``PluginError``."""
+    plugin.evaluations.score.value += len(nodes)
+    if plugin.columnar_score and (len(nodes) > _HANDFUL or not plugin.per_node_score):
+        scores = ask(plugin, "Score", state, plugin.score_all, state, pod, nodes)
+        return scores if isinstance(scores, int) else np.asarray(scores, dtype=np.int64)
+    score = plugin.score
+    each = [ask(plugin, "Score", state, score, state, pod, node) for node in nodes]
+    return np.array(each, dtype=np.int64)
+
+
+def score_some(
+    plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: list[int]
+) -> Iterator[tuple[int, int]]:
+    """Score some rows and yield ``(row, score)``."""
+    if plugin.per_node_score and (len(rows) <= _HANDFUL or not plugin.columnar_score):
+        plugin.evaluations.score.value += len(rows)
+        for row in rows:
+            yield row, ask(plugin, "Score", state, plugin.score, state, pod, nodes[row])
+    elif rows:
+        scores = score_table(plugin, state, pod, nodes.take(np.array(rows, dtype=np.intp)))
+        for index, row in enumerate(rows):
+            yield row, scores if isinstance(scores, int) else int(scores[index])
+
+
+def normalize_scores(
+    plugin: ScorePlugin, state: CycleState, pod: PodInfo, scores: IntArray
+) -> IntArray:
+    """Bring the scores of all nodes that passed to 0..100; raises ``PluginError``."""
+    point = "ScoreExtensionNormalize"
+    return ask(plugin, point, state, plugin.normalize, state, pod, scores)
+
+
+def check_range(plugin: ScorePlugin, scores: IntArray) -> None:
+    """Raise ``PluginError`` when a final score is outside 0..100."""
+    if not len(scores):
+        return
+    for bound in (int(scores.min()), int(scores.max())):
+        if not MIN_SCORE <= bound <= MAX_SCORE:
+            raise PluginError(
+                plugin.name,
+                "Score",
+                f'applying score defaultWeights on Score plugins: plugin "{plugin.name}" returns '
+                f"an invalid score {bound}, it should in the range of [0, 100] after normalizing",
+            )
+
+
+def check_verdict(plugin: FilterPlugin, status: Status) -> None:
+    """Raise ``PluginError`` for a status that Filter does not allow."""
+    if status.code not in _VERDICT_CODES:
+        refuse(plugin, "Filter", status)

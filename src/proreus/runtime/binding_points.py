@@ -1,0 +1,112 @@
+"""The extension points of the binding cycle. They may wait: volumes, claims, the apiserver."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from itertools import groupby
+from time import perf_counter
+
+from proreus.errors import PluginError
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.plugin import PreBindPlugin
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Code, Status
+from proreus.runtime.calls import ask, ask_and_wait, refuse
+from proreus.runtime.profile import Profile
+
+
+def run_pre_bind_pre_flight(
+    profile: Profile, state: CycleState, pod: PodInfo, node_name: str
+) -> frozenset[str]:
+    """Return the names of the PreBind plugins that have work for this pod."""
+    busy = []
+    for plugin in profile.pre_bind:
+        method = plugin.pre_bind_pre_flight
+        status = ask(plugin, "PreBindPreFlight", state, method, state, pod, node_name)
+        if status is None:
+            busy.append(plugin.name)
+        elif status.code == Code.ERROR:
+            refuse(plugin, "PreBindPreFlight", status)
+        elif status.code != Code.SKIP:
+            raise PluginError(
+                plugin.name,
+                "PreBindPreFlight",
+                f'PreBindPreFlight {plugin.name} returned "{status.code.label}", which is '
+                "unsupported. It is supposed to return Success, Skip, or Error status",
+            )
+    return frozenset(busy)
+
+
+async def run_pre_bind(
+    profile: Profile, state: CycleState, pod: PodInfo, node_name: str, busy: frozenset[str]
+) -> Status | None:
+    """Run PreBind of the plugins that have work.
+
+    Neighbours that allow it run at the same time; the first failure cancels its group.
+    """
+    for parallel, group in groupby(profile.pre_bind, key=lambda plugin: plugin.allow_parallel):
+        working = [plugin for plugin in group if plugin.name in busy]
+        if parallel and len(working) > 1:
+            status = await _pre_bind_together(working, state, pod, node_name)
+            if status is not None:
+                return status
+            continue
+        for plugin in working:
+            status = await _pre_bind(plugin, state, pod, node_name)
+            if status is not None:
+                return status
+    return None
+
+
+async def _pre_bind_together(
+    plugins: list[PreBindPlugin], state: CycleState, pod: PodInfo, node_name: str
+) -> Status | None:
+    tasks = [asyncio.ensure_future(_pre_bind(p, state, pod, node_name)) for p in plugins]
+    try:
+        for task in asyncio.as_completed(tasks):
+            status = await task
+            if status is not None:
+                return status
+        return None
+    finally:
+        for left in tasks:
+            left.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _pre_bind(
+    plugin: PreBindPlugin, state: CycleState, pod: PodInfo, node_name: str
+) -> Status | None:
+    status = await ask_and_wait(plugin, "PreBind", state, plugin.pre_bind, state, pod, node_name)
+    if status is not None and not status.rejected:
+        refuse(plugin, "PreBind", status)
+    return status and status.of(plugin.name)
+
+
+async def run_bind(
+    profile: Profile, state: CycleState, pod: PodInfo, node_name: str
+) -> Status | None:
+    """Ask Bind plugins in order until one does not skip; None when it has bound the pod."""
+    status: Status | None = Status.skip()
+    for plugin in profile.bind:
+        status = await ask_and_wait(plugin, "Bind", state, plugin.bind, state, pod, node_name)
+        if status is None:
+            return None
+        if status.code == Code.SKIP:
+            continue
+        if status.rejected:
+            return status.of(plugin.name)
+        refuse(plugin, "Bind", status)
+    return status
+
+
+def run_post_bind(profile: Profile, state: CycleState, pod: PodInfo, node_name: str) -> None:
+    """Tell PostBind plugins; one that fails is logged and passed."""
+    if not profile.post_bind:
+        return
+    started = perf_counter()
+    for plugin in profile.post_bind:
+        with suppress(PluginError):
+            ask(plugin, "PostBind", state, plugin.post_bind, state, pod, node_name)
+    profile.observe_point("PostBind", Code.SUCCESS, perf_counter() - started)

@@ -1,0 +1,121 @@
+"""The one place where plugins are called.
+
+A verdict is a value, a bug is an exception: what a plugin raises, or answers against the rules of
+its extension point, becomes ``PluginError`` in kube-scheduler's words here, and is logged with its
+traceback the first time. In one cycle out of ten every call is timed.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+from typing import NoReturn, ParamSpec, TypeVar
+
+from proreus.errors import PluginError
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.plugin import Plugin
+from proreus.framework.status import Code, Status
+from proreus.logs import logger
+from proreus.metrics import SchedulerMetrics
+
+log = logger(__name__)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_WORDING = {
+    "PreFilter": 'running PreFilter plugin "{name}": {error}',
+    "PreFilterExtensionAddPod": 'running AddPod on PreFilter plugin "{name}": {error}',
+    "PreFilterExtensionRemovePod": 'running RemovePod on PreFilter plugin "{name}": {error}',
+    "Filter": 'running "{name}" filter plugin: {error}',
+    "PreScore": 'running PreScore plugin "{name}": {error}',
+    "Score": 'running Score plugins: plugin "{name}" failed with: {error}',
+    "ScoreExtensionNormalize": (
+        'running Normalize on Score plugins: plugin "{name}" failed with: {error}'
+    ),
+    "Reserve": 'running Reserve plugin "{name}": {error}',
+    "Permit": 'running Permit plugin "{name}": {error}',
+    "PreBindPreFlight": 'running PreBindPreFlight "{name}": {error}',
+    "PreBind": 'running PreBind plugin "{name}": {error}',
+    "Bind": 'running Bind plugin "{name}": {error}',
+}
+_logged: set[tuple[str, str, str]] = set()
+
+
+class PluginTimer:
+    """Times single plugin calls; a cycle that is sampled carries one in its state."""
+
+    def __init__(self, metrics: SchedulerMetrics) -> None:
+        self._seconds = metrics.plugin_execution_duration_seconds
+
+    def observe(self, plugin: Plugin, point: str, answer: object, started: float) -> None:
+        """Record one call that began at ``started`` (of ``perf_counter``)."""
+        code = answer.code if isinstance(answer, Status) else Code.SUCCESS
+        self._seconds.labels(plugin.name, point, code.label).observe(perf_counter() - started)
+
+
+def ask(
+    plugin: Plugin,
+    point: str,
+    state: CycleState,
+    method: Callable[P, R],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> R:
+    """Call a plugin's method; raises ``PluginError`` for whatever it raises."""
+    timer = state.timer
+    try:
+        if timer is None:
+            return method(*args, **kwargs)
+        started = perf_counter()
+        answer = method(*args, **kwargs)
+    except Exception as error:
+        raise _failed(plugin, point, error) from error
+    timer.observe(plugin, point, answer, started)
+    return answer
+
+
+async def ask_and_wait(
+    plugin: Plugin,
+    point: str,
+    state: CycleState,
+    method: Callable[P, Awaitable[R]],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> R:
+    """Call a method that may wait; raises ``PluginError`` for whatever it raises."""
+    timer = state.timer
+    started = perf_counter()
+    try:
+        answer = await method(*args, **kwargs)
+    except Exception as error:
+        raise _failed(plugin, point, error) from error
+    if timer is not None:
+        timer.observe(plugin, point, answer, started)
+    return answer
+
+
+def refuse(plugin: Plugin, point: str, status: Status) -> NoReturn:
+    """Raise ``PluginError`` for an Error status, or one that the point does not allow."""
+    text = status.message
+    if status.code != Code.ERROR:
+        text = f"{point} does not allow the status {status.code.label}" + (text and f": {text}")
+    raise PluginError(plugin.name, point, worded(plugin, point, text))
+
+
+def worded(plugin: Plugin, point: str, text: str) -> str:
+    """Put kube-scheduler's words around an error text."""
+    return _WORDING.get(point, "{error}").format(name=plugin.name, error=text)
+
+
+def _failed(plugin: Plugin, point: str, error: Exception) -> PluginError:
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    key = (plugin.name, point, place)
+    if key not in _logged:
+        _logged.add(key)
+        text = "".join(traceback.format_exception(error))
+        log.error("Plugin raised", err=error, plugin=plugin.name, point=point, traceback=text)
+    message = worded(plugin, point, str(error) or type(error).__name__)
+    return PluginError(plugin.name, point, message)

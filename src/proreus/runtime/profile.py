@@ -1,0 +1,155 @@
+"""One profile: the plugins that serve one schedulerName, in their order, with their weights.
+
+Immutable once built; a changed configuration makes new profiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import TypeVar
+
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.node_table import NodeTable
+from proreus.framework.plugin import (
+    BindPlugin,
+    Evaluations,
+    FilterPlugin,
+    PermitPlugin,
+    Plugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+)
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Code
+from proreus.metrics import Counter, Histogram, SchedulerMetrics
+from proreus.runtime.calls import ask
+from proreus.runtime.shared_answers import SharedAnswers
+
+P = TypeVar("P", bound=Plugin)
+
+SKIPPED = object()
+"""Stands for the signature of a plugin that has nothing to say about a pod."""
+
+
+class Profile:
+    """The plugins of one schedulerName by extension point.
+
+    ``weights``: of score plugins. ``percentage_of_nodes_to_score``: None = the global setting.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        plugins: Mapping[str, tuple[Plugin, ...]],
+        weights: Mapping[str, int],
+        *,
+        table: NodeTable,
+        metrics: SchedulerMetrics,
+        percentage_of_nodes_to_score: int | None = None,
+    ) -> None:
+        self.name = name
+        self.weights = dict(weights)
+        self.table = table
+        self.metrics = metrics
+        self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
+        self.pre_enqueue = _typed(plugins, "preEnqueue", PreEnqueuePlugin)
+        self.queue_sort = _typed(plugins, "queueSort", QueueSortPlugin)[0]
+        self.pre_filter = _typed(plugins, "preFilter", PreFilterPlugin)
+        self.filter = _typed(plugins, "filter", FilterPlugin)
+        self.post_filter = _typed(plugins, "postFilter", PostFilterPlugin)
+        self.pre_score = _typed(plugins, "preScore", PreScorePlugin)
+        self.score = _typed(plugins, "score", ScorePlugin)
+        self.reserve = _typed(plugins, "reserve", ReservePlugin)
+        self.permit = _typed(plugins, "permit", PermitPlugin)
+        self.pre_bind = _typed(plugins, "preBind", PreBindPlugin)
+        self.bind = _typed(plugins, "bind", BindPlugin)
+        self.post_bind = _typed(plugins, "postBind", PostBindPlugin)
+        self.shared = SharedAnswers(table)
+        self.order_of_filter = {plugin.name: i for i, plugin in enumerate(self.filter)}
+        self._signing = tuple(dict.fromkeys(p for p in (*self.filter, *self.score) if p.row_local))
+        for plugin in self.plugins:
+            plugin.evaluations = self._evaluations_of(plugin)
+        self._point_seconds: dict[tuple[str, Code], Histogram] = {}
+
+    def _evaluations_of(self, plugin: Plugin) -> Evaluations:
+        """Return the plugin's counters; each exists from the start, at the points it is on."""
+        total = self.metrics.plugin_evaluation_total
+        return Evaluations(
+            *(
+                total.labels(plugin.name, point, self.name) if plugin in plugins else Counter()
+                for point, plugins in (
+                    ("PreFilter", self.pre_filter),
+                    ("Filter", self.filter),
+                    ("PreScore", self.pre_score),
+                    ("Score", self.score),
+                )
+            )
+        )
+
+    @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """All plugin instances, each once."""
+        points = (
+            self.pre_enqueue,
+            (self.queue_sort,),
+            self.pre_filter,
+            self.filter,
+            self.post_filter,
+            self.pre_score,
+            self.score,
+            self.reserve,
+            self.permit,
+            self.pre_bind,
+            self.bind,
+            self.post_bind,
+        )
+        return tuple(dict.fromkeys(plugin for point in points for plugin in point))
+
+    def signatures(self, pod: PodInfo) -> dict[str, Hashable]:
+        """Return what each sharing plugin reads of a pod; without those that decline."""
+        found = {}
+        for plugin in self._signing:
+            signature = plugin.sign(pod)
+            if signature is not None:
+                found[plugin.name] = signature
+        return found
+
+    def observe_point(self, point: str, code: Code, seconds: float) -> None:
+        """Record how long an extension point took, and how it ended."""
+        child = self._point_seconds.get((point, code))
+        if child is None:
+            family = self.metrics.framework_extension_point_duration_seconds
+            child = self._point_seconds[point, code] = family.labels(point, code.label, self.name)
+        child.observe(seconds)
+
+    def add_pod(
+        self, state: CycleState, pod: PodInfo, added: PodInfo, nodes: NodeTable, row: int
+    ) -> None:
+        """Try a pod on a row of a fork, and tell the PreFilter plugins that take part."""
+        nodes.add_pod(row, added)
+        for plugin in self.pre_filter:
+            if plugin.name not in state.skip_filter:
+                point = "PreFilterExtensionAddPod"
+                ask(plugin, point, state, plugin.add_pod, state, pod, added, nodes[row])
+
+    def remove_pod(
+        self, state: CycleState, pod: PodInfo, removed: PodInfo, nodes: NodeTable, row: int
+    ) -> None:
+        """Try a row of a fork without a pod, and tell the PreFilter plugins that take part."""
+        nodes.remove_pod(row, removed.uid)
+        for plugin in self.pre_filter:
+            if plugin.name not in state.skip_filter:
+                point = "PreFilterExtensionRemovePod"
+                ask(plugin, point, state, plugin.remove_pod, state, pod, removed, nodes[row])
+
+
+def _typed(plugins: Mapping[str, tuple[Plugin, ...]], point: str, base: type[P]) -> tuple[P, ...]:
+    """Return the plugins of a point; expansion has made sure that they extend its base."""
+    return tuple(plugin for plugin in plugins.get(point, ()) if isinstance(plugin, base))

@@ -1,0 +1,96 @@
+"""How good each feasible node is: PreScore, Score, NormalizeScore, weights.
+
+Where all scores are shared the ranking comes ready from the pod's face; otherwise the feasible
+nodes are scored as a part of the table.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.node_parts import FeasiblePart
+from proreus.framework.plugin import ScorePlugin
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Code
+from proreus.framework.verdicts import IntArray
+from proreus.runtime.asking import check_range, normalize_scores, score_table
+from proreus.runtime.calls import ask, refuse
+from proreus.runtime.profile import Profile
+from proreus.runtime.search import Found
+from proreus.runtime.shared_answers import Scorer
+
+
+def run_pre_score(profile: Profile, state: CycleState, pod: PodInfo, found: Found) -> None:
+    """Let plugins prepare; notes in ``state`` who has nothing to score. Raises ``PluginError``."""
+    nodes = FeasiblePart(profile.table, found)
+    skipped = []
+    for plugin in profile.pre_score:
+        status = ask(plugin, "PreScore", state, plugin.pre_score, state, pod, nodes)
+        if status is None:
+            plugin.evaluations.pre_score.inc()
+        elif status.code == Code.SKIP:
+            skipped.append(plugin.name)
+        else:
+            refuse(plugin, "PreScore", status)
+    state.skip_score = frozenset(skipped)
+
+
+def rank(profile: Profile, state: CycleState, pod: PodInfo, found: Found) -> IntArray:
+    """Return the total score of each feasible node, by row of the table; elsewhere negative.
+
+    PreScore has been run. Raises ``PluginError``.
+    """
+    face = found.face
+    active = _active(profile, state)
+    if face is not None and all(plugin.name in found.signatures for plugin in active):
+        signatures = found.signatures
+        key = tuple(signatures[p.name] for p in active), state.skip_score
+
+        def scorers() -> list[Scorer]:
+            shared, weights = profile.shared, profile.weights
+            return [
+                Scorer(p, weights[p.name], shared.answers(p, signatures[p.name])) for p in active
+            ]
+
+        face.score_with(key, scorers)
+        return face.refresh_ranking(state, pod, profile.table)
+
+    ranking = np.full(profile.table.size, -1, dtype=np.int64)
+    totals = np.zeros(len(found.rows), dtype=np.int64)
+    for scores in score_each(profile, state, pod, found).values():
+        totals += scores
+    ranking[found.rows] = totals
+    return ranking
+
+
+def score_each(
+    profile: Profile, state: CycleState, pod: PodInfo, found: Found
+) -> dict[str, IntArray]:
+    """Return each plugin's weighted scores of the feasible nodes, as ``found.rows`` go."""
+    return {
+        plugin.name: _score(profile, plugin, state, pod, found) * profile.weights[plugin.name]
+        for plugin in _active(profile, state)
+    }
+
+
+def _active(profile: Profile, state: CycleState) -> list[ScorePlugin]:
+    return [plugin for plugin in profile.score if plugin.name not in state.skip_score]
+
+
+def _score(
+    profile: Profile, plugin: ScorePlugin, state: CycleState, pod: PodInfo, found: Found
+) -> IntArray:
+    """Return one plugin's scores of the feasible nodes, normalised and checked."""
+    rows = found.rows
+    if plugin.name in found.signatures and found.evaluated is None:
+        answers = profile.shared.answers(plugin, found.signatures[plugin.name])
+        answers.refresh_score(state, pod, profile.table)
+        raw = answers.raw if isinstance(answers.raw, int) else answers.raw[rows]
+    else:
+        raw = score_table(plugin, state, pod, profile.table.take(rows))
+    if isinstance(raw, int):
+        raw = np.full(len(rows), raw, dtype=np.int64)
+    scores = normalize_scores(plugin, state, pod, raw) if plugin.normalizes else raw
+    check_range(plugin, scores)
+    return scores

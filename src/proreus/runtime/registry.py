@@ -1,0 +1,46 @@
+"""All plugins that this process knows, by name: in-tree ones and those that were brought along."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from proreus.config.types import PluginArgs
+from proreus.errors import ConfigError
+from proreus.framework.plugin import Plugin, points_of
+
+
+class Registry:
+    """Plugin classes by name. Implements ``config.load.PluginCatalog``."""
+
+    def __init__(self, plugins: Iterable[type[Plugin]] = ()) -> None:
+        self._plugins: dict[str, type[Plugin]] = {}
+        for plugin in plugins:
+            self.register(plugin)
+
+    def register(self, plugin: type[Plugin]) -> None:
+        """Add a plugin class; raises ``ConfigError`` when its name is taken."""
+        known = self._plugins.get(plugin.name)
+        if known is not None and known is not plugin:
+            raise ConfigError(
+                f"plugin {plugin.name!r} is defined twice: in {known.__module__} and "
+                f"in {plugin.__module__}; give one of them another name"
+            )
+        self._plugins[plugin.name] = plugin
+
+    def __getitem__(self, name: str) -> type[Plugin]:
+        return self._plugins[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._plugins
+
+    def names(self) -> frozenset[str]:
+        """Return the names of all plugins."""
+        return frozenset(self._plugins)
+
+    def args_model(self, name: str) -> type[PluginArgs] | None:
+        """Return the model of a plugin's arguments; None where it takes none."""
+        return self._plugins[name].Args if name in self._plugins else None
+
+    def points(self, name: str) -> frozenset[str]:
+        """Return the extension points of a plugin, in configuration spelling."""
+        return points_of(self._plugins[name]) if name in self._plugins else frozenset()

@@ -1,0 +1,162 @@
+"""The extension points of the scheduling cycle that are asked once a pod.
+
+Filter and Score, which are asked about nodes, have modules of their own (``search``, ``ranking``).
+Each function turns what a plugin must not do into ``PluginError``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from proreus.errors import PluginError
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.nominating import NominatingInfo
+from proreus.framework.plugin import MAX_PERMIT_WAIT_SECONDS
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Code, Status, code_of
+from proreus.framework.verdicts import Verdicts
+from proreus.runtime.calls import ask, ask_and_wait, refuse
+from proreus.runtime.profile import Profile
+
+
+@dataclass(slots=True)
+class PreFilterOutcome:
+    """What PreFilter made of a pod.
+
+    ``status``: a rejection, or None. ``names``: the nodes that are left to look at, None = all.
+    ``narrowing``: plugins that named nodes; they count as rejectors should no node do.
+    """
+
+    status: Status | None = None
+    names: frozenset[str] | None = None
+    narrowing: tuple[str, ...] = ()
+
+
+def run_pre_filter(profile: Profile, state: CycleState, pod: PodInfo) -> PreFilterOutcome:
+    """Ask every PreFilter plugin: Unschedulable is remembered, Unresolvable ends it."""
+    outcome = PreFilterOutcome()
+    skipped: list[str] = []
+    narrowing: list[str] = []
+    remembered: Status | None = None
+    for plugin in profile.pre_filter:
+        answer = ask(plugin, "PreFilter", state, plugin.pre_filter, state, pod, profile.table)
+        if isinstance(answer, Status) and answer.code == Code.SKIP:
+            skipped.append(plugin.name)
+            continue
+        plugin.evaluations.pre_filter.inc()
+        if answer is None:
+            continue
+        if isinstance(answer, Status):
+            if answer.code == Code.UNSCHEDULABLE:
+                remembered = answer.of(plugin.name)
+            elif answer.code == Code.UNRESOLVABLE:
+                remembered, narrowing = answer.of(plugin.name), []
+                break
+            else:
+                refuse(plugin, "PreFilter", answer)
+            continue
+        narrowing.append(plugin.name)
+        outcome.names = answer if outcome.names is None else outcome.names & answer
+        if not outcome.names:
+            remembered = Status.unresolvable(_nothing_left(narrowing))
+            break
+    state.skip_filter = frozenset(skipped)
+    outcome.status = remembered
+    outcome.narrowing = tuple(narrowing)
+    return outcome
+
+
+def _nothing_left(narrowing: Sequence[str]) -> str:
+    if len(narrowing) == 1:
+        return f"node(s) didn't satisfy plugin {narrowing[0]}"
+    return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(narrowing))}] simultaneously"
+
+
+@dataclass(slots=True)
+class PostFilterOutcome:
+    """``message`` goes to the end of the pod's failure text; ``succeeded``: room will be made."""
+
+    code: Code = Code.UNSCHEDULABLE
+    message: str = ""
+    nominating: NominatingInfo | None = None
+
+
+async def run_post_filter(
+    profile: Profile, state: CycleState, pod: PodInfo, verdicts: Verdicts
+) -> PostFilterOutcome:
+    """Ask PostFilter plugins until one makes room, or says that nothing helps."""
+    reasons: list[str] = []
+    nominating: NominatingInfo | None = None
+    for plugin in profile.post_filter:
+        try:
+            result = await ask_and_wait(
+                plugin, "PostFilter", state, plugin.post_filter, state, pod, verdicts
+            )
+        except PluginError as error:
+            return PostFilterOutcome(Code.ERROR, str(error))
+        status = result.status
+        if status is None:
+            return PostFilterOutcome(Code.SUCCESS, "", result.nominating)
+        if status.code == Code.UNRESOLVABLE:
+            return PostFilterOutcome(status.code, status.message, result.nominating)
+        if not status.rejected:
+            text = status.message or f"PostFilter does not allow {status.code.label}"
+            return PostFilterOutcome(Code.ERROR, text)
+        reasons.extend(status.reasons)
+        nominating = result.nominating if result.nominating is not None else nominating
+    return PostFilterOutcome(Code.UNSCHEDULABLE, ", ".join(reasons), nominating)
+
+
+def run_reserve(profile: Profile, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+    """Ask Reserve plugins in order; the first rejection is returned."""
+    for plugin in profile.reserve:
+        status = ask(plugin, "Reserve", state, plugin.reserve, state, pod, node_name)
+        if status is None:
+            continue
+        if status.rejected:
+            return status.of(plugin.name)
+        refuse(plugin, "Reserve", status)
+    return None
+
+
+def run_unreserve(profile: Profile, state: CycleState, pod: PodInfo, node_name: str) -> None:
+    """Undo all reservations, last plugin first. A plugin that fails here is logged and passed."""
+    started = perf_counter()
+    for plugin in reversed(profile.reserve):
+        with suppress(PluginError):
+            ask(plugin, "Unreserve", state, plugin.unreserve, state, pod, node_name)
+    profile.observe_point("Unreserve", Code.SUCCESS, perf_counter() - started)
+
+
+@dataclass(slots=True)
+class PermitOutcome:
+    """``status``: a rejection, or None; ``timeouts``: seconds by plugin that holds the pod."""
+
+    status: Status | None = None
+    timeouts: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def code(self) -> Code:
+        """How the point ended."""
+        return Code.WAIT if self.timeouts and self.status is None else code_of(self.status)
+
+
+def run_permit(profile: Profile, state: CycleState, pod: PodInfo, node_name: str) -> PermitOutcome:
+    """Ask Permit plugins in order; the first rejection ends it, holds are collected."""
+    outcome = PermitOutcome()
+    for plugin in profile.permit:
+        status = ask(plugin, "Permit", state, plugin.permit, state, pod, node_name)
+        if status is None:
+            continue
+        if status.rejected:
+            outcome.status, outcome.timeouts = status.of(plugin.name), {}
+            return outcome
+        if status.code == Code.WAIT:
+            seconds = min(status.timeout_seconds, MAX_PERMIT_WAIT_SECONDS)
+            outcome.timeouts[plugin.name] = seconds
+        else:
+            refuse(plugin, "Permit", status)
+    return outcome

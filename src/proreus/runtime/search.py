@@ -1,0 +1,291 @@
+"""The search for nodes that can take a pod.
+
+Columns see every node. Answers are shared where plugins allow it; plugins that look across nodes
+are asked anew; plugins that only judge one node at a time walk the nodes that are left, in
+kube-scheduler's order, and stop once enough are found. Nodes that pods are nominated to are judged
+a second time, with those pods on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+import numpy as np
+
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.handle import Nominator
+from proreus.framework.node_table import NodeTable
+from proreus.framework.plugin import FilterPlugin
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+from proreus.framework.verdicts import PASSED, Rows, Verdicts
+from proreus.runtime.asking import filter_node, filter_table
+from proreus.runtime.profile import SKIPPED, Profile
+from proreus.runtime.shared_answers import Face
+
+_MIN_FEASIBLE_NODES_TO_FIND = 100
+_MIN_FEASIBLE_PERCENTAGE = 5
+
+
+@dataclass(slots=True)
+class Found:
+    """What a search found.
+
+    ``verdicts``: by row of the whole table. ``evaluated``: the rows that were judged; None = all.
+    ``face``: set when all of it was shared, and nothing was judged beside it.
+    """
+
+    verdicts: Verdicts
+    evaluated: Rows | None
+    face: Face | None
+    signatures: dict[str, Hashable]
+    _rows: Rows | None = None
+
+    @property
+    def count(self) -> int:
+        """How many nodes can take the pod."""
+        return self.face.feasible_count if self.face is not None else len(self.rows)
+
+    @property
+    def rows(self) -> Rows:
+        """The rows of the nodes that can take the pod."""
+        if self._rows is None:
+            if self.face is not None:
+                self._rows = np.flatnonzero(self.face.feasible)
+            elif self.evaluated is None:
+                self._rows = self.verdicts.passed_rows()
+            else:
+                self._rows = self.evaluated[self.verdicts.take(self.evaluated).passed()]
+        return self._rows
+
+
+class NodeSearch:
+    """Searches nodes for all profiles of a scheduler.
+
+    ``order``: all rows in kube-scheduler's order. ``next_start``: where the next walk of per-node
+    plugins begins, so that every node gets its turn.
+    """
+
+    def __init__(
+        self, nominator: Nominator, order: Callable[[], Rows], percentage_of_nodes_to_score: int = 0
+    ) -> None:
+        self._nominator = nominator
+        self._order = order
+        self._percentage = percentage_of_nodes_to_score
+        self.next_start = 0
+
+    def find(
+        self, profile: Profile, state: CycleState, pod: PodInfo, names: frozenset[str] | None
+    ) -> Found:
+        """Judge all nodes, or those that PreFilter named; raises ``PluginError``."""
+        if names is not None:
+            found = self._find_among(profile, state, pod, names)
+        else:
+            found = self._find_anywhere(profile, state, pod)
+        return self._with_nominated(profile, state, pod, found)
+
+    def check_node(
+        self, profile: Profile, state: CycleState, pod: PodInfo, row: int
+    ) -> Status | None:
+        """Judge one node, nominated pods taken into account."""
+        table = profile.table
+        with_nominated = self._judge_with_nominated(profile, state, pod, row, table)
+        return with_nominated or judge_node(profile, state, pod, table, row)
+
+    def judge_trial(
+        self, profile: Profile, state: CycleState, pod: PodInfo, nodes: NodeTable
+    ) -> Verdicts:
+        """Judge every row of a fork, nominated pods taken into account."""
+        verdicts = judge_table(profile, state, pod, nodes)
+        nominated = set(self._nominator.nominated_nodes())
+        for row, node in enumerate(nodes):
+            if node.name in nominated:
+                status = self._judge_with_nominated(profile, state, pod, row, nodes)
+                if status is not None:
+                    _overrule(verdicts, row, status)
+        return verdicts
+
+    # ---- whole table ---------------------------------------------------------------------------
+
+    def _find_anywhere(self, profile: Profile, state: CycleState, pod: PodInfo) -> Found:
+        signatures = profile.signatures(pod)
+        active = [p for p in profile.filter if p.name not in state.skip_filter]
+        if all(plugin.name in signatures for plugin in active):
+            key = tuple(
+                SKIPPED if p.name in state.skip_filter else signatures[p.name]
+                for p in profile.filter
+            )
+            face = profile.shared.face(key, [(p, signatures[p.name]) for p in active])
+            face.refresh_filter(state, pod, profile.table)
+            return Found(face.verdicts, None, face, signatures)
+
+        table = profile.table
+        verdicts = Verdicts(table.size)
+        one_by_one: list[FilterPlugin] = []
+        for plugin in active:
+            if plugin.name in signatures:
+                answers = profile.shared.answers(plugin, signatures[plugin.name])
+                answers.refresh_filter(state, pod, table)
+                verdicts.merge(answers.verdicts)
+            elif plugin.columnar_filter:
+                own = Verdicts(table.size, plugin.name)
+                filter_table(plugin, state, pod, table, own)
+                verdicts.merge(own)
+            else:
+                one_by_one.append(plugin)
+        if not one_by_one:
+            return Found(verdicts, None, None, signatures)
+        visited = self._walk(profile, state, pod, verdicts, one_by_one)
+        return Found(verdicts, visited, None, signatures)
+
+    def _walk(
+        self,
+        profile: Profile,
+        state: CycleState,
+        pod: PodInfo,
+        verdicts: Verdicts,
+        plugins: list[FilterPlugin],
+    ) -> Rows:
+        """Ask per-node plugins until enough nodes are found; return the rows visited.
+
+        A plugin that comes before the one that rejected a row over columns is asked first, as it
+        would have been in kube-scheduler.
+        """
+        table, order = profile.table, self._order()
+        wanted = num_feasible_nodes_to_find(
+            table.size, profile.percentage_of_nodes_to_score, self._percentage
+        )
+        visited: list[int] = []
+        found = 0
+        for step in range(table.size):
+            row = int(order[(self.next_start + step) % table.size])
+            visited.append(row)
+            rejected = verdicts.status(row)
+            limit = len(profile.filter)
+            if rejected is not None:
+                limit = profile.order_of_filter[rejected.plugin]
+            status = _first_rejection(profile, state, pod, row, plugins, limit)
+            if status is not None:
+                _overrule(verdicts, row, status)
+            elif rejected is None:
+                found += 1
+                if found == wanted:
+                    break
+        self.next_start = (self.next_start + len(visited)) % max(table.size, 1)
+        return np.array(visited, dtype=np.intp)
+
+    # ---- some rows -----------------------------------------------------------------------------
+
+    def _find_among(
+        self, profile: Profile, state: CycleState, pod: PodInfo, names: frozenset[str]
+    ) -> Found:
+        table = profile.table
+        rows = table.rows_of(names)
+        verdicts = Verdicts(table.size)
+        part = judge_table(profile, state, pod, table.take(rows))
+        for index, row in enumerate(rows.tolist()):
+            status = part.status(index)
+            if status is not None:
+                verdicts.reject_row(row, status)
+        return Found(verdicts, rows, None, profile.signatures(pod))
+
+    # ---- nominated pods ------------------------------------------------------------------------
+
+    def _with_nominated(
+        self, profile: Profile, state: CycleState, pod: PodInfo, found: Found
+    ) -> Found:
+        """Judge nodes with nominated pods again, with those pods on them."""
+        rejected: list[tuple[int, Status]] = []
+        judged = None if found.evaluated is None else set(found.evaluated.tolist())
+        for name in self._nominator.nominated_nodes():
+            row = profile.table.rows.get(name)
+            if row is not None and (judged is None or row in judged):
+                status = self._judge_with_nominated(profile, state, pod, row, profile.table)
+                if status is not None:
+                    rejected.append((row, status))
+        if not rejected:
+            return found
+        verdicts = found.verdicts.copy()
+        for row, status in rejected:
+            _overrule(verdicts, row, status)
+        return Found(verdicts, found.evaluated, None, found.signatures)
+
+    def _judge_with_nominated(
+        self, profile: Profile, state: CycleState, pod: PodInfo, row: int, nodes: NodeTable
+    ) -> Status | None:
+        """Judge a row with the pods that are nominated to it and not less important."""
+        node = nodes[row]
+        nominated = [
+            other
+            for other in self._nominator.nominated_pods(node.name)
+            if other.priority >= pod.priority and other.uid != pod.uid
+        ]
+        if not nominated:
+            return None
+        trial = state.clone()
+        fork = nodes.fork(np.array([row], dtype=np.intp))
+        for other in nominated:
+            if other.uid in fork[0].pods:
+                continue
+            profile.add_pod(trial, pod, other, fork, 0)
+        return judge_node(profile, trial, pod, fork, 0)
+
+
+def judge_node(
+    profile: Profile, state: CycleState, pod: PodInfo, nodes: NodeTable, row: int
+) -> Status | None:
+    """Ask a profile's Filter plugins, in order, about one row of a table."""
+    for plugin in profile.filter:
+        if plugin.name not in state.skip_filter:
+            status = filter_node(plugin, state, pod, nodes, row)
+            if status is not None:
+                return status
+    return None
+
+
+def judge_table(profile: Profile, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Verdicts:
+    """Ask a profile's Filter plugins about every row of a table, without nominated pods."""
+    verdicts = Verdicts(len(nodes))
+    for plugin in profile.filter:
+        if plugin.name not in state.skip_filter:
+            own = Verdicts(len(nodes), plugin.name)
+            filter_table(plugin, state, pod, nodes, own)
+            verdicts.merge(own)
+    return verdicts
+
+
+def num_feasible_nodes_to_find(
+    nodes: int, profile_percentage: int | None, global_percentage: int
+) -> int:
+    """Return after how many feasible nodes a walk may stop (kube-scheduler's function)."""
+    if nodes < _MIN_FEASIBLE_NODES_TO_FIND:
+        return nodes
+    percentage = global_percentage if profile_percentage is None else profile_percentage
+    if percentage == 0:
+        percentage = max(50 - nodes // 125, _MIN_FEASIBLE_PERCENTAGE)
+    return max(nodes * percentage // 100, _MIN_FEASIBLE_NODES_TO_FIND)
+
+
+def _first_rejection(
+    profile: Profile,
+    state: CycleState,
+    pod: PodInfo,
+    row: int,
+    plugins: list[FilterPlugin],
+    limit: int,
+) -> Status | None:
+    for plugin in plugins:
+        if profile.order_of_filter[plugin.name] >= limit:
+            return None
+        status = filter_node(plugin, state, pod, profile.table, row)
+        if status is not None:
+            return status
+    return None
+
+
+def _overrule(verdicts: Verdicts, row: int, status: Status) -> None:
+    """Set a row's verdict, whatever it was."""
+    if verdicts.ids is not None:
+        verdicts.ids[row] = PASSED
+    verdicts.reject_row(row, status)

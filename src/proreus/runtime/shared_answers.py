@@ -1,0 +1,314 @@
+"""Pods that look alike share the work of plugins.
+
+What a ``row_local`` plugin answered for one pod holds for the next pod with the same signature,
+except on the rows that changed since: only those are asked again. There are two layers. ``Answers``
+keeps one plugin's verdicts and raw scores for one signature. A ``Face`` is what all such plugins
+together said of pods that are alike to every one of them: merged verdicts and weighted totals, kept
+up to date row by row, so that the cost of the thousandth replica does not grow with the cluster.
+
+Invariant: an ``Answers`` or ``Face`` whose position equals the table's says of every row what its
+plugins would say if they were asked now.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.node_table import NodeTable
+from proreus.framework.plugin import FilterPlugin, Plugin, ScorePlugin
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+from proreus.framework.verdicts import PASSED, BoolArray, IntArray, Verdicts
+from proreus.runtime.asking import (
+    check_range,
+    filter_some,
+    filter_table,
+    normalize_scores,
+    score_some,
+    score_table,
+)
+
+_MEMORY_BUDGET_BYTES = 64 * 2**20
+_BYTES_A_ROW = 24
+_MOST_ENTRIES = 256
+_FEW_ROWS = 64
+"""Up to so many changed rows are mended one by one; more are evaluated as a whole."""
+
+INFEASIBLE = -1
+"""What stands in a ranking where a node cannot take the pod."""
+
+
+class Answers:
+    """What one plugin said of every row, for one signature."""
+
+    __slots__ = ("_filter_at", "_outlook", "_score_at", "plugin", "raw", "raw_version", "verdicts")
+
+    def __init__(self, plugin: Plugin) -> None:
+        self.plugin = plugin
+        self.verdicts = Verdicts(0)
+        self.raw: IntArray | int = 0
+        self.raw_version = 0
+        """Moves whenever a raw score changes."""
+        self._filter_at = -1
+        self._score_at = -1
+        self._outlook: Hashable = None
+
+    def refresh_filter(self, state: CycleState, pod: PodInfo, table: NodeTable) -> None:
+        """Bring the verdicts up to date."""
+        plugin = self.plugin
+        assert isinstance(plugin, FilterPlugin)
+        rows = self._changed(self._filter_at, self.verdicts.size, table)
+        if rows is None:
+            self.verdicts = Verdicts(table.size, plugin.name)
+            filter_table(plugin, state, pod, table, self.verdicts)
+        else:
+            ids = self.verdicts.ids
+            for row, status in filter_some(plugin, state, pod, table, rows):
+                if status is not None:
+                    if ids is None:
+                        ids = self.verdicts.ids = np.zeros(table.size, dtype=np.int32)
+                    ids[row] = self.verdicts.id_of(status)
+                elif ids is not None:
+                    ids[row] = PASSED
+        self._filter_at = table.position
+
+    def refresh_score(self, state: CycleState, pod: PodInfo, table: NodeTable) -> None:
+        """Bring the raw scores up to date."""
+        plugin = self.plugin
+        assert isinstance(plugin, ScorePlugin)
+        size = table.size if isinstance(self.raw, int) else len(self.raw)
+        rows = self._changed(self._score_at, size, table)
+        if rows is None:
+            self.raw = score_table(plugin, state, pod, table)
+            self.raw_version += 1
+        else:
+            for row, score in score_some(plugin, state, pod, table, rows):
+                raw = self.raw
+                if score == (raw if isinstance(raw, int) else raw[row]):
+                    continue
+                if isinstance(raw, int):
+                    raw = self.raw = np.full(table.size, raw, dtype=np.int64)
+                raw[row] = score
+                self.raw_version += 1
+        self._score_at = table.position
+
+    def _changed(self, position: int, size: int, table: NodeTable) -> list[int] | None:
+        """Return the rows to ask again; None for all of them."""
+        outlook = self.plugin.outlook(table)
+        if outlook != self._outlook:
+            self._outlook = outlook
+            self._filter_at = self._score_at = -1
+            return None
+        if position < 0 or size != table.size:
+            return None
+        rows = table.changes_since(position)
+        return rows if rows is not None and len(rows) <= _FEW_ROWS else None
+
+
+@dataclass(slots=True)
+class Scorer:
+    """A score plugin of a face: its weight, its answers, and what its scores became."""
+
+    plugin: ScorePlugin
+    weight: int
+    answers: Answers
+    final: IntArray | int = 0
+    """Weighted scores by row, normalised over the rows that pass; one int for all rows alike."""
+    seen_raw: IntArray | None = None
+    seen_version: int = -1
+    """What ``final`` was made from. Other faces share the answers and bring them up to date too,
+    so a face must remember what it has seen of them."""
+
+
+class Face:
+    """What all sharing plugins say of pods that are alike to every one of them."""
+
+    def __init__(self, filters: Sequence[Answers]) -> None:
+        self._filters = filters
+        self._scorers: Sequence[Scorer] = ()
+        self._scorers_key: Hashable = None
+        self.verdicts = Verdicts(0)
+        self.feasible: BoolArray = np.zeros(0, dtype=np.bool_)
+        self.feasible_count = 0
+        self.ranking: IntArray = np.zeros(0, dtype=np.int64)
+        """Total score by row, ``INFEASIBLE`` where the node cannot take the pod."""
+        self._filter_at = -1
+        self._score_at = -1
+        self._outlooks: tuple[Hashable, ...] = ()
+        self._flipped: set[int] = set()
+        """Rows whose feasibility changed since the ranking was last brought up to date."""
+
+    # ---- filter --------------------------------------------------------------------------------
+
+    def refresh_filter(self, state: CycleState, pod: PodInfo, table: NodeTable) -> None:
+        """Bring verdicts and feasibility up to date."""
+        outlooks = tuple([answers.plugin.outlook(table) for answers in self._filters])
+        rows: list[int] | None = None
+        if self._filter_at >= 0 and self.verdicts.size == table.size and outlooks == self._outlooks:
+            rows = table.changes_since(self._filter_at)
+        for answers in self._filters:
+            answers.refresh_filter(state, pod, table)
+        if rows is None or len(rows) > _FEW_ROWS:
+            self._merge_all(table)
+        else:
+            self._merge_rows(rows)
+        self._outlooks = outlooks
+        self._filter_at = table.position
+
+    def _merge_all(self, table: NodeTable) -> None:
+        self.verdicts = Verdicts(table.size)
+        for answers in self._filters:
+            self.verdicts.merge(answers.verdicts)
+        self.feasible = self.verdicts.passed()
+        self.feasible_count = int(np.count_nonzero(self.feasible))
+        self._score_at = -1
+
+    def _merge_rows(self, rows: list[int]) -> None:
+        verdicts, feasible = self.verdicts, self.feasible
+        rejecting = [a.verdicts for a in self._filters if a.verdicts.ids is not None]
+        for row in rows:
+            status = _first_rejection(rejecting, row)
+            if status is not None:
+                ids = verdicts.ids
+                if ids is None:
+                    ids = verdicts.ids = np.zeros(verdicts.size, dtype=np.int32)
+                ids[row] = verdicts.id_of(status)
+            elif verdicts.ids is not None:
+                verdicts.ids[row] = PASSED
+            passes = status is None
+            if feasible[row] != passes:
+                feasible[row] = passes
+                self.feasible_count += 1 if passes else -1
+                self._flipped.add(row)
+
+    # ---- score ---------------------------------------------------------------------------------
+
+    def score_with(self, key: Hashable, scorers: Callable[[], Sequence[Scorer]]) -> None:
+        """Name the plugins that score; they are made anew only where ``key`` is new."""
+        if key != self._scorers_key:
+            self._scorers, self._scorers_key = scorers(), key
+            self._score_at = -1
+
+    def refresh_ranking(self, state: CycleState, pod: PodInfo, table: NodeTable) -> IntArray:
+        """Bring the ranking up to date and return it; ``refresh_filter`` comes first."""
+        rows: list[int] | None = None
+        if self._score_at >= 0 and len(self.ranking) == table.size:
+            rows = table.changes_since(self._score_at)
+        rebuild = rows is None or len(rows) > _FEW_ROWS
+        for scorer in self._scorers:
+            rebuild = self._refresh_scorer(scorer, state, pod, table, rows) or rebuild
+        if rebuild:
+            total: IntArray = np.zeros(table.size, dtype=np.int64)
+            for scorer in self._scorers:
+                total += scorer.final
+            self.ranking = np.where(self.feasible, total, INFEASIBLE)
+        else:
+            assert rows is not None
+            self._rank_rows(rows)
+        self._flipped.clear()
+        self._score_at = table.position
+        return self.ranking
+
+    def _refresh_scorer(
+        self,
+        scorer: Scorer,
+        state: CycleState,
+        pod: PodInfo,
+        table: NodeTable,
+        rows: list[int] | None,
+    ) -> bool:
+        """Bring one plugin's scores up to date; tell whether rows beyond ``rows`` changed."""
+        answers, weight = scorer.answers, scorer.weight
+        answers.refresh_score(state, pod, table)
+        raw, final = answers.raw, scorer.final
+        if isinstance(raw, int):
+            scorer.final = weight * self._normalized_constant(scorer, state, pod, raw)
+            return not isinstance(final, int) or final != scorer.final
+        if raw is scorer.seen_raw and not isinstance(final, int) and rows is not None:
+            if not scorer.plugin.normalizes and len(rows) <= _FEW_ROWS:
+                mended = raw[rows]
+                check_range(scorer.plugin, mended[self.feasible[rows]])
+                final[rows] = mended * weight
+                return False
+            if answers.raw_version == scorer.seen_version and not self._flipped:
+                return False
+        scorer.seen_raw, scorer.seen_version = raw, answers.raw_version
+        if scorer.plugin.normalizes:
+            passed = self.feasible
+            raw = np.where(passed, raw, 0)
+            raw[passed] = normalize_scores(scorer.plugin, state, pod, raw[passed])
+        check_range(scorer.plugin, raw[self.feasible])
+        scorer.final = raw * weight
+        return True
+
+    def _normalized_constant(
+        self, scorer: Scorer, state: CycleState, pod: PodInfo, raw: int
+    ) -> int:
+        one = np.array([raw], dtype=np.int64)
+        if scorer.plugin.normalizes:
+            one = normalize_scores(scorer.plugin, state, pod, one)
+        check_range(scorer.plugin, one)
+        return int(one[0])
+
+    def _rank_rows(self, rows: list[int]) -> None:
+        ranking, feasible = self.ranking, self.feasible
+        for row in rows:
+            if not feasible[row]:
+                ranking[row] = INFEASIBLE
+                continue
+            total = 0
+            for scorer in self._scorers:
+                final = scorer.final
+                total += final if isinstance(final, int) else int(final[row])
+            ranking[row] = total
+
+
+def _first_rejection(verdicts: list[Verdicts], row: int) -> Status | None:
+    for one in verdicts:
+        assert one.ids is not None
+        number = int(one.ids[row])
+        if number != PASSED:
+            return one.statuses[number]
+    return None
+
+
+class SharedAnswers:
+    """The answers of one profile, by signature; the least recently used go first."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self._answers: OrderedDict[Hashable, Answers] = OrderedDict()
+        self._faces: OrderedDict[Hashable, Face] = OrderedDict()
+
+    def answers(self, plugin: Plugin, signature: Hashable) -> Answers:
+        """Return a plugin's answers for a signature, up to date or not."""
+        key = (plugin.name, signature)
+        answers = self._answers.get(key)
+        if answers is None:
+            answers = self._answers[key] = Answers(plugin)
+            self._trim(self._answers)
+        else:
+            self._answers.move_to_end(key)
+        return answers
+
+    def face(self, key: Hashable, filters: Sequence[tuple[FilterPlugin, Hashable]]) -> Face:
+        """Return the face of pods to which these plugins with these signatures apply."""
+        face = self._faces.get(key)
+        if face is None:
+            face = Face([self.answers(plugin, signature) for plugin, signature in filters])
+            self._faces[key] = face
+            self._trim(self._faces)
+        else:
+            self._faces.move_to_end(key)
+        return face
+
+    def _trim(self, entries: OrderedDict[Hashable, Answers] | OrderedDict[Hashable, Face]) -> None:
+        size = max(self._table.size, 1)
+        limit = max(4, min(_MOST_ENTRIES, _MEMORY_BUDGET_BYTES // (_BYTES_A_ROW * size)))
+        while len(entries) > limit:
+            entries.popitem(last=False)

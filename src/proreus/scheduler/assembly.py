@@ -1,0 +1,204 @@
+"""Puts a scheduler together from a configuration and what it stands on.
+
+The same for a process, for ``evaluate`` and for tests: only the surroundings differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from proreus.cache.cache import Cache
+from proreus.config.types import SchedulerConfiguration
+from proreus.errors import ConfigError, ProreusError
+from proreus.framework import events
+from proreus.framework.plugin import (
+    FilterPlugin,
+    PermitPlugin,
+    Plugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    ReservePlugin,
+)
+from proreus.framework.registrations import PreEnqueue, Registration, registrations_of
+from proreus.objects.kinds import BY_KIND, NODES, PODS
+from proreus.objects.meta import Resource
+from proreus.queue.scheduling_queue import SchedulingQueue
+from proreus.runtime.expansion import ExpandedProfile, expand
+from proreus.runtime.profile import Profile
+from proreus.runtime.registry import Registry
+from proreus.runtime.search import NodeSearch
+from proreus.runtime.waiting_pods import WaitingPods
+from proreus.scheduler.binding_cycle import BindingCycle
+from proreus.scheduler.event_handlers import NodeHandlers, OtherHandlers, PodHandlers
+from proreus.scheduler.failure import FailureHandler
+from proreus.scheduler.profile_handle import Core, ProfileHandle, Surroundings
+from proreus.scheduler.scheduler import Scheduler
+from proreus.scheduler.scheduling_cycle import SchedulingCycle
+
+_ASKED_FOR_EVENTS = (
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    FilterPlugin,
+    ReservePlugin,
+    PermitPlugin,
+)
+
+
+class ProfileForQueue:
+    """A profile as the queue sees it."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.pre_enqueue: Mapping[str, PreEnqueue] = {
+            plugin.name: plugin.pre_enqueue for plugin in profile.pre_enqueue
+        }
+        self.registrations: list[Registration] = [
+            registration
+            for plugin in profile.plugins
+            if isinstance(plugin, _ASKED_FOR_EVENTS)
+            for registration in registrations_of(plugin.name, plugin.events_to_register())
+        ]
+
+
+def assemble(
+    configuration: SchedulerConfiguration,
+    registry: Registry,
+    around: Surroundings,
+    *,
+    unschedulable_timeout_seconds: float = 300,
+    assumed_ttl_seconds: float | None = None,
+) -> Scheduler:
+    """Build a scheduler and connect it to the watched objects; raises ``ConfigError``."""
+    gates = around.feature_gates
+    core = Core(Cache(around.clock, assumed_ttl_seconds), WaitingPods(around.clock))
+    profiles = {
+        expanded.name: _build_profile(expanded, registry, around, core)
+        for expanded in expand(configuration, registry, gates)
+    }
+    views = {name: ProfileForQueue(profile) for name, profile in profiles.items()}
+    pods = around.stores.store(PODS)
+    first = next(iter(profiles.values()))
+    queue = core.queue = SchedulingQueue(
+        clock=around.clock,
+        sort_key=first.queue_sort.sort_key,
+        profiles=views,
+        pod_lister=pods.get,
+        initial_backoff_seconds=configuration.pod_initial_backoff_seconds,
+        max_backoff_seconds=configuration.pod_max_backoff_seconds,
+        unschedulable_timeout_seconds=unschedulable_timeout_seconds,
+        pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
+        generic_workload=gates.enabled("GenericWorkload"),
+        metrics=around.metrics,
+    )
+    core.search = NodeSearch(
+        queue.nominator, core.cache.node_order, configuration.percentage_of_nodes_to_score
+    )
+    failures = FailureHandler(
+        queue=queue,
+        pods=pods,
+        api=around.api,
+        event_recorder=around.event_recorder,
+        metrics=around.metrics,
+        clock=around.clock,
+        spawn=around.spawn,
+    )
+    core.binding_cycle = BindingCycle(
+        cache=core.cache,
+        queue=queue,
+        waiting_pods=core.waiting_pods,
+        failures=failures,
+        api=around.api,
+        event_recorder=around.event_recorder,
+        metrics=around.metrics,
+        clock=around.clock,
+        nominate_expected_node=lambda: gates.enabled("NominatedNodeNameForExpectation"),
+    )
+    scheduler = Scheduler(
+        profiles=profiles,
+        cache=core.cache,
+        queue=queue,
+        waiting_pods=core.waiting_pods,
+        scheduling_cycle=SchedulingCycle(
+            cache=core.cache,
+            nominator=queue.nominator,
+            search=core.search,
+            waiting_pods=core.waiting_pods,
+            rng=around.rng,
+            metrics=around.metrics,
+        ),
+        binding_cycle=core.binding_cycle,
+        failures=failures,
+        event_recorder=around.event_recorder,
+        metrics=around.metrics,
+        clock=around.clock,
+        rng=around.rng,
+        spawn=around.spawn,
+    )
+    _connect(scheduler, views, around)
+    return scheduler
+
+
+def _build_profile(
+    expanded: ExpandedProfile, registry: Registry, around: Surroundings, core: Core
+) -> Profile:
+    """Make each plugin of a profile once, and the profile of them."""
+    handle = ProfileHandle(expanded.name, around, core)
+    made: dict[str, Plugin] = {}
+
+    def plugin(name: str) -> Plugin:
+        if name not in made:
+            made[name] = _make(name, expanded, registry, handle)
+        return made[name]
+
+    plugins = {point: tuple(map(plugin, names)) for point, names in expanded.points.items()}
+    profile = handle.profile = Profile(
+        expanded.name,
+        plugins,
+        expanded.weights,
+        table=core.cache.table,
+        metrics=around.metrics,
+        percentage_of_nodes_to_score=expanded.percentage_of_nodes_to_score,
+    )
+    return profile
+
+
+def _make(
+    name: str, expanded: ExpandedProfile, registry: Registry, handle: ProfileHandle
+) -> Plugin:
+    try:
+        return registry[name](expanded.args.get(name), handle)
+    except ProreusError as error:
+        raise ConfigError(
+            "initializing profiles: creating profile for scheduler name "
+            f'{expanded.name}: initializing plugin "{name}": {error}'
+        ) from error
+
+
+def _connect(
+    scheduler: Scheduler, views: Mapping[str, ProfileForQueue], around: Surroundings
+) -> None:
+    """Let the scheduler hear of every change that it or one of its plugins cares about."""
+    stores, queue, metrics = around.stores, scheduler.queue, around.metrics
+    pod_handlers = PodHandlers(
+        cache=scheduler.cache,
+        queue=queue,
+        waiting_pods=scheduler.waiting_pods,
+        scheduler_names=scheduler.profiles.keys(),
+        metrics=metrics,
+        pod_level_resources=around.feature_gates.enabled("PodLevelResources"),
+    )
+    stores.add_handler(NODES, NodeHandlers(cache=scheduler.cache, queue=queue, metrics=metrics))
+    stores.add_handler(PODS, pod_handlers)
+    for name, resource in _registered_kinds(views).items():
+        stores.add_handler(resource, OtherHandlers(name, queue, metrics))
+
+
+def _registered_kinds(views: Mapping[str, ProfileForQueue]) -> dict[str, Resource[Any]]:
+    """Return the kinds beside pods and nodes that plugins registered, by event resource name."""
+    names = {event.resource for view in views.values() for _, event in view.registrations}
+    found = {}
+    for name in sorted(names - {events.POD, events.NODE, events.ANY}):
+        resource = BY_KIND.get(name.rpartition("/")[2])
+        if resource is not None:
+            found[name] = resource
+    return found

@@ -1,0 +1,60 @@
+"""One attempt to schedule one pod, and how it can end before binding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.diagnosis import NoFit
+from proreus.framework.nominating import CLEAR_NOMINATION, NominatingInfo
+from proreus.framework.pod_info import PodInfo, QueuedPodInfo
+from proreus.framework.status import Code, Status
+from proreus.runtime.profile import Profile
+from proreus.runtime.waiting_pods import WaitingPod
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A popped pod on its way. ``started``: ``perf_counter`` seconds at the pop."""
+
+    queued: QueuedPodInfo
+    profile: Profile
+    state: CycleState
+    started: float
+
+    @property
+    def pod(self) -> PodInfo:
+        """The pod."""
+        return self.queued.info
+
+
+@dataclass(slots=True)
+class Decision:
+    """The node that was chosen and assumed; ``waiting`` when Permit holds the pod."""
+
+    attempt: Attempt
+    node_name: str
+    waiting: WaitingPod | None = None
+
+
+@dataclass(slots=True)
+class Failure:
+    """Why an attempt ended without a node.
+
+    ``no_fit`` tells which plugins rejected the pod; without it, nobody did: something went wrong
+    and the pod comes back after a back-off. ``nominating`` None leaves the nomination alone.
+    """
+
+    status: Status
+    no_fit: NoFit | None = None
+    nominating: NominatingInfo | None = CLEAR_NOMINATION
+
+    @property
+    def message(self) -> str:
+        """The text of the event and the condition."""
+        return self.no_fit.message if self.no_fit is not None else self.status.message
+
+
+def error_failure(text: str) -> Failure:
+    """Return the failure for something that went wrong."""
+    return Failure(Status(Code.ERROR, (text,)))

@@ -1,0 +1,244 @@
+"""The binding cycle: from an assumed node to a bound pod, or back.
+
+Runs beside the scheduling loop, one for each decided pod. Until it has bound the pod it can be
+turned down by Permit, fail in PreBind, or be told by the apiserver that it came too late; then
+everything is undone in reverse and the pod goes back to the queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from time import perf_counter
+from typing import Any
+
+from proreus.cache.cache import Cache, CacheError
+from proreus.clock import Clock
+from proreus.errors import ApiError, PluginError
+from proreus.framework.events import ASSIGNED_POD_DELETE
+from proreus.framework.handle import ApiWriter, EventRecorder
+from proreus.framework.pod_info import QueuedPodInfo
+from proreus.framework.status import Code, Status, code_of
+from proreus.logs import logger
+from proreus.metrics import SchedulerMetrics
+from proreus.queue.scheduling_queue import SchedulingQueue
+from proreus.runtime.binding_points import (
+    run_bind,
+    run_post_bind,
+    run_pre_bind,
+    run_pre_bind_pre_flight,
+)
+from proreus.runtime.scheduling_points import run_unreserve
+from proreus.runtime.waiting_pods import WaitingPods
+from proreus.scheduler.attempt import Decision, Failure, error_failure
+from proreus.scheduler.failure import FailureHandler
+from proreus.scheduler.scheduling_cycle import rejected_on_node
+
+log = logger(__name__)
+
+
+class BindingCycle:
+    """Binds decided pods."""
+
+    def __init__(
+        self,
+        *,
+        cache: Cache,
+        queue: SchedulingQueue,
+        waiting_pods: WaitingPods,
+        failures: FailureHandler,
+        api: ApiWriter,
+        event_recorder: EventRecorder,
+        metrics: SchedulerMetrics,
+        clock: Clock,
+        nominate_expected_node: Callable[[], bool],
+    ) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._waiting_pods = waiting_pods
+        self._failures = failures
+        self._api = api
+        self._events = event_recorder
+        self._metrics = metrics
+        self._clock = clock
+        self._nominate_expected_node = nominate_expected_node
+        self._in_pre_bind: dict[str, _Cancellation] = {}
+        self._running = metrics.goroutines.labels("binding")
+
+    async def run(self, decision: Decision) -> None:
+        """Bind the pod; whatever fails ends in the queue, never in an exception."""
+        self._running.inc()
+        try:
+            failure = await self._bind(decision)
+            if failure is None:
+                self._succeed(decision)
+            else:
+                self._fail(decision, failure)
+        finally:
+            self._running.dec()
+
+    def cancel(self, uid: str, message: str) -> bool:
+        """Cancel a binding that is in PreBind; tell whether that was still possible."""
+        cancellation = self._in_pre_bind.get(uid)
+        return cancellation is not None and cancellation.cancel(message)
+
+    # ---- the steps -----------------------------------------------------------------------------
+
+    async def _bind(self, decision: Decision) -> Failure | None:
+        attempt, pod = decision.attempt, decision.attempt.pod
+        profile, state, node_name = attempt.profile, attempt.state, decision.node_name
+        try:
+            busy: frozenset[str] = frozenset()
+            if profile.pre_bind:
+                busy = self._pre_flight(decision)
+            if (busy or decision.waiting) and self._nominate_expected_node():
+                await self._nominate(decision)
+            rejected = await self._wait_on_permit(decision)
+            if rejected is not None:
+                return rejected
+            # From here on no event can influence this pod's place in the queue.
+            self._queue.done(pod.uid)
+            if busy:
+                failure = await self._pre_bind(decision, busy)
+                if failure is not None:
+                    return failure
+            started = perf_counter()
+            status = await run_bind(profile, state, pod, node_name)
+            profile.observe_point("Bind", code_of(status), perf_counter() - started)
+        except PluginError as error:
+            return error_failure(str(error))
+        return None if status is None else Failure(status)
+
+    def _pre_flight(self, decision: Decision) -> frozenset[str]:
+        attempt = decision.attempt
+        started = perf_counter()
+        code = Code.ERROR
+        try:
+            busy = run_pre_bind_pre_flight(
+                attempt.profile, attempt.state, attempt.pod, decision.node_name
+            )
+            code = Code.SUCCESS if busy else Code.SKIP
+            return busy
+        finally:
+            attempt.profile.observe_point("PreBindPreFlight", code, perf_counter() - started)
+
+    async def _nominate(self, decision: Decision) -> None:
+        """Let others know where the pod is going to be, while that takes a while."""
+        pod = decision.attempt.pod.pod
+        if pod.status.nominated_node_name == decision.node_name:
+            return
+        try:
+            patch = {"status": {"nominatedNodeName": decision.node_name}}
+            await self._api.patch_pod_status(pod, patch)
+        except ApiError as error:
+            log.error("Failed to set nominatedNodeName", err=error, pod=decision.attempt.pod.key)
+
+    async def _wait_on_permit(self, decision: Decision) -> Failure | None:
+        waiting = decision.waiting
+        if waiting is None:
+            return None
+        try:
+            status = await waiting.outcome()
+        finally:
+            self._waiting_pods.remove(decision.attempt.pod.uid)
+        seconds = self._clock.now() - waiting.since
+        label = code_of(status).label
+        self._metrics.permit_wait_duration_seconds.labels(label).observe(seconds)
+        if status is None:
+            return None
+        if status.rejected:
+            return rejected_on_node(status)
+        return error_failure(f"waiting on permit for pod: {status.message}")
+
+    async def _pre_bind(self, decision: Decision, busy: frozenset[str]) -> Failure | None:
+        attempt, pod = decision.attempt, decision.attempt.pod
+        cancellation = self._in_pre_bind[pod.uid] = _Cancellation()
+        started = perf_counter()
+        status: Status | None = Status(Code.ERROR)
+        try:
+            work = run_pre_bind(attempt.profile, attempt.state, pod, decision.node_name, busy)
+            status = await cancellation.run(work)
+        finally:
+            del self._in_pre_bind[pod.uid]
+            attempt.profile.observe_point("PreBind", code_of(status), perf_counter() - started)
+        return None if status is None else Failure(status)
+
+    # ---- the ends ------------------------------------------------------------------------------
+
+    def _succeed(self, decision: Decision) -> None:
+        attempt, pod = decision.attempt, decision.attempt.pod
+        self._cache.finish_binding(pod.uid)
+        note = f"Successfully assigned {pod.key} to {decision.node_name}"
+        self._events.event(pod.pod, "Normal", "Scheduled", "Binding", note, attempt.profile.name)
+        if log.v(2):
+            log.v(2).info("Successfully bound pod to node", pod=pod.key, node=decision.node_name)
+        self._count(decision)
+        run_post_bind(attempt.profile, attempt.state, pod, decision.node_name)
+        if attempt.state.pods_to_activate:
+            self._queue.activate(attempt.state.pods_to_activate)
+
+    def _count(self, decision: Decision) -> None:
+        attempt, metrics = decision.attempt, self._metrics
+        queued = attempt.queued
+        labels = ("scheduled", attempt.profile.name)
+        metrics.schedule_attempts_total.labels(*labels).inc()
+        metrics.scheduling_attempt_duration_seconds.labels(*labels).observe(
+            perf_counter() - attempt.started
+        )
+        metrics.pod_scheduling_attempts.observe(queued.attempts)
+        if queued.was_flushed_from_unschedulable:
+            metrics.pod_scheduled_after_flush_total.inc()
+        if queued.initial_attempt_timestamp is not None:
+            attempts = str(queued.attempts) if queued.attempts < 15 else "15+"
+            metrics.pod_scheduling_sli_duration_seconds.labels(attempts).observe(
+                self._clock.now() - queued.initial_attempt_timestamp
+            )
+
+    def _fail(self, decision: Decision, failure: Failure) -> None:
+        """Undo everything; wake the pods that the freed room may help."""
+        attempt, pod = decision.attempt, decision.attempt.pod
+        run_unreserve(attempt.profile, attempt.state, pod, decision.node_name)
+        try:
+            self._cache.forget(pod, decision.node_name)
+        except CacheError as error:
+            log.error("Scheduler cache forget pod failed", err=error, pod=pod.key)
+            self._failures.handle(attempt, failure)
+            return
+        if failure.status.rejected:
+            self._failures.handle(attempt, failure)
+            self._wake_others(attempt.queued)
+        else:
+            self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, pod.pod, None)
+            self._failures.handle(attempt, failure)
+
+    def _wake_others(self, queued: QueuedPodInfo) -> None:
+        """A pod that was turned down must not be woken by its own leaving."""
+        self._queue.move_all_to_active_or_backoff(
+            ASSIGNED_POD_DELETE, queued.pod, None, lambda other: other.uid != queued.uid
+        )
+
+
+class _Cancellation:
+    """A handle on work that preemption may cancel."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[Status | None] | None = None
+        self._cause = ""
+
+    async def run(self, work: Coroutine[Any, Any, Status | None]) -> Status | None:
+        """Run the work; an Error status says who cancelled it."""
+        self._task = asyncio.ensure_future(work)
+        try:
+            return await self._task
+        except asyncio.CancelledError:
+            if not self._cause:
+                self._task.cancel()
+                raise
+            return Status.error(self._cause)
+
+    def cancel(self, message: str) -> bool:
+        """Cancel the work, once."""
+        if self._task is None or self._task.done() or self._cause:
+            return False
+        self._cause = message
+        return self._task.cancel()

@@ -1,0 +1,107 @@
+"""What changed between two versions of an object, in terms of cluster events.
+
+The rules are kube-scheduler's ``PodSchedulingPropertiesChange`` and
+``NodeSchedulingPropertiesChange``.
+"""
+
+from __future__ import annotations
+
+from proreus.framework.events import (
+    ASSIGNED_POD,
+    NODE,
+    UNSCHEDULABLE_POD,
+    UPDATE,
+    UPDATE_NODE_ALLOCATABLE,
+    UPDATE_NODE_ANNOTATION,
+    UPDATE_NODE_CONDITION,
+    UPDATE_NODE_DECLARED_FEATURE,
+    UPDATE_NODE_LABEL,
+    UPDATE_NODE_TAINT,
+    UPDATE_POD_GENERATED_RESOURCE_CLAIM,
+    UPDATE_POD_LABEL,
+    UPDATE_POD_SCALE_DOWN,
+    UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
+    UPDATE_POD_TOLERATION,
+    ClusterEvent,
+)
+from proreus.framework.pod_info import PodInfo, amounts_of
+from proreus.objects.node import Node
+
+_POD_ACTIONS = (
+    UPDATE_POD_LABEL,
+    UPDATE_POD_SCALE_DOWN,
+    UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
+    UPDATE_POD_TOLERATION,
+    UPDATE_POD_GENERATED_RESOURCE_CLAIM,
+    UPDATE,
+)
+_POD_EVENTS = {
+    resource: {action: ClusterEvent(resource, action) for action in _POD_ACTIONS}
+    for resource in (ASSIGNED_POD, UNSCHEDULABLE_POD)
+}
+_NODE_EVENTS = {
+    action: ClusterEvent(NODE, action)
+    for action in (
+        UPDATE_NODE_ALLOCATABLE,
+        UPDATE_NODE_LABEL,
+        UPDATE_NODE_TAINT,
+        UPDATE_NODE_CONDITION,
+        UPDATE_NODE_ANNOTATION,
+        UPDATE_NODE_DECLARED_FEATURE,
+    )
+}
+
+
+def pod_events(old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
+    """Return what changed about a pod; never empty: at least a generic Update."""
+    before, after = old.pod, new.pod
+    events = _POD_EVENTS[ASSIGNED_POD if after.spec.node_name else UNSCHEDULABLE_POD]
+    found = []
+    if before.metadata.labels != after.metadata.labels:
+        found.append(events[UPDATE_POD_LABEL])
+    if _scaled_down(old, new):
+        found.append(events[UPDATE_POD_SCALE_DOWN])
+    if before.spec.scheduling_gates and not after.spec.scheduling_gates:
+        found.append(events[UPDATE_POD_SCHEDULING_GATES_ELIMINATED])
+    if len(before.spec.tolerations) != len(after.spec.tolerations):
+        found.append(events[UPDATE_POD_TOLERATION])
+    was, now = before.status, after.status
+    if (
+        was.resource_claim_statuses != now.resource_claim_statuses
+        or was.extended_resource_claim_status != now.extended_resource_claim_status
+    ):
+        found.append(events[UPDATE_POD_GENERATED_RESOURCE_CLAIM])
+    return found or [events[UPDATE]]
+
+
+def _scaled_down(old: PodInfo, new: PodInfo) -> bool:
+    before, after = old.held.amounts, new.held.amounts
+    if before is after:
+        return False
+    return any(name not in after or amount > after[name] for name, amount in before.items())
+
+
+def node_events(old: Node, new: Node) -> list[ClusterEvent]:
+    """Return what changed about a node; empty when nothing that concerns scheduling did."""
+    found = []
+    if old.spec.unschedulable and not new.spec.unschedulable:
+        found.append(_NODE_EVENTS[UPDATE_NODE_TAINT])
+    if old.status.allocatable != new.status.allocatable and amounts_of(
+        old.status.allocatable
+    ) != amounts_of(new.status.allocatable):
+        found.append(_NODE_EVENTS[UPDATE_NODE_ALLOCATABLE])
+    if old.metadata.labels != new.metadata.labels:
+        found.append(_NODE_EVENTS[UPDATE_NODE_LABEL])
+    if old.spec.taints != new.spec.taints:
+        found.append(_NODE_EVENTS[UPDATE_NODE_TAINT])
+    if _conditions(old) != _conditions(new):
+        found.append(_NODE_EVENTS[UPDATE_NODE_CONDITION])
+    if old.metadata.annotations != new.metadata.annotations:
+        found.append(_NODE_EVENTS[UPDATE_NODE_ANNOTATION])
+    if old.status.declared_features != new.status.declared_features:
+        found.append(_NODE_EVENTS[UPDATE_NODE_DECLARED_FEATURE])
+    return found
+
+
+def _conditions(node: Node) -> dict[str, str]:
+    return {condition.type: condition.status for condition in node.status.conditions}

@@ -1,0 +1,261 @@
+"""From watch events to the cache and the queue: kube-scheduler's table of event handlers.
+
+One method a row of the table: kind by (assigned? ours? assumed?). All of it is sync; it runs in
+the same tick in which the informer's store changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from time import perf_counter
+from typing import Any
+
+from proreus.cache.cache import Cache, CacheError
+from proreus.framework.events import (
+    ADD,
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    ASSIGNED_POD_UPDATE,
+    DELETE,
+    NODE_ADD,
+    NODE_DELETE,
+    UNSCHEDULABLE_POD_ADD,
+    UNSCHEDULABLE_POD_DELETE,
+    UNSCHEDULABLE_POD_UPDATE,
+    UPDATE,
+    ClusterEvent,
+)
+from proreus.framework.pod_info import PodInfo, QueuedPodInfo
+from proreus.logs import logger
+from proreus.metrics import Histogram, SchedulerMetrics
+from proreus.objects.node import Node
+from proreus.objects.pod import Pod, priority_of
+from proreus.queue.scheduling_queue import SchedulingQueue
+from proreus.runtime.waiting_pods import WaitingPods
+from proreus.scheduler.changes import node_events, pod_events
+
+log = logger(__name__)
+
+
+class _Timed:
+    """Observes how long handlers take, by event."""
+
+    def __init__(self, metrics: SchedulerMetrics) -> None:
+        self._family = metrics.event_handling_duration_seconds
+        self._children: dict[str, Histogram] = {}
+
+    def observe(self, event: ClusterEvent, started: float) -> None:
+        child = self._children.get(event.label)
+        if child is None:
+            child = self._children[event.label] = self._family.labels(event.label)
+        child.observe(perf_counter() - started)
+
+
+class PodHandlers:
+    """What a pod's coming, changing and going means. A handler of the pod informer."""
+
+    def __init__(
+        self,
+        *,
+        cache: Cache,
+        queue: SchedulingQueue,
+        waiting_pods: WaitingPods,
+        scheduler_names: Collection[str],
+        metrics: SchedulerMetrics,
+        pod_level_resources: bool = True,
+    ) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._waiting_pods = waiting_pods
+        self.scheduler_names = scheduler_names
+        self._timed = _Timed(metrics)
+        self._pod_level = pod_level_resources
+
+    def on_add(self, pod: Pod) -> None:
+        """A pod appeared."""
+        started = perf_counter()
+        info = PodInfo(pod, self._pod_level)
+        if pod.spec.node_name:
+            self._add_assigned(info)
+            self._timed.observe(ASSIGNED_POD_ADD, started)
+        elif self._ours(pod):
+            self._queue.add(info)
+            self._timed.observe(UNSCHEDULABLE_POD_ADD, started)
+
+    def on_update(self, old: Pod, new: Pod) -> None:
+        """A pod changed."""
+        if old.metadata.uid != new.metadata.uid:
+            self.on_delete(old, False)
+            self.on_add(new)
+            return
+        started = perf_counter()
+        info = PodInfo(new, self._pod_level)
+        if old.spec.node_name:
+            self._update_assigned(old, info, started)
+        elif new.spec.node_name:
+            self._add_assigned(info)
+            if self._ours(new):
+                self._queue.delete(info)
+            self._timed.observe(ASSIGNED_POD_ADD, started)
+        elif self._ours(new):
+            self._update_pending(old, info)
+            self._timed.observe(UNSCHEDULABLE_POD_UPDATE, started)
+
+    def on_delete(self, pod: Pod, final_state_unknown: bool = False) -> None:
+        """A pod is gone, or has finished."""
+        started = perf_counter()
+        assigned = bool(pod.spec.node_name)
+        if assigned or final_state_unknown:
+            self._remove_assigned(pod, final_state_unknown)
+            self._timed.observe(ASSIGNED_POD_DELETE, started)
+        if self._ours(pod) and (not assigned or final_state_unknown):
+            self._delete_pending(PodInfo(pod, self._pod_level))
+            self._timed.observe(UNSCHEDULABLE_POD_DELETE, started)
+
+    # ---- assigned ------------------------------------------------------------------------------
+
+    def _add_assigned(self, info: PodInfo) -> None:
+        try:
+            self._cache.add_pod(info)
+        except CacheError as error:
+            log.error("Scheduler cache AddPod failed", err=error, pod=info.key)
+        self._move(ASSIGNED_POD_ADD, None, info.pod)
+
+    def _update_assigned(self, old: Pod, new: PodInfo, started: float) -> None:
+        before = self._cache.get_pod(new.uid) or PodInfo(old, self._pod_level)
+        try:
+            self._cache.update_pod(new)
+        except CacheError as error:
+            log.error("Scheduler cache UpdatePod failed", err=error, pod=new.key)
+        self._timed.observe(ASSIGNED_POD_UPDATE, started)
+        for event in pod_events(before, new):
+            moving = perf_counter()
+            self._move(event, old, new.pod)
+            self._timed.observe(event, moving)
+
+    def _remove_assigned(self, pod: Pod, final_state_unknown: bool) -> None:
+        try:
+            self._cache.remove_pod(pod)
+        except CacheError as error:
+            if not final_state_unknown:
+                log.error("Scheduler cache RemovePod failed", err=error, pod=pod.metadata.name)
+        self._move(ASSIGNED_POD_DELETE, pod, None)
+
+    # ---- pending -------------------------------------------------------------------------------
+
+    def _update_pending(self, old: Pod, info: PodInfo) -> None:
+        new = info.pod
+        if old.metadata.resource_version == new.metadata.resource_version != "":
+            return
+        if self._cache.is_assumed(info.uid):
+            if new.metadata.deletion_timestamp and not old.metadata.deletion_timestamp:
+                self._delete_assumed(info)
+            return
+        before = PodInfo(old, self._pod_level)
+        self._queue.update(before, info, pod_events(before, info))
+        was = old.status.nominated_node_name
+        if was and was != new.status.nominated_node_name:
+            self._move_less_important(old)
+
+    def _delete_pending(self, info: PodInfo) -> None:
+        self._queue.delete(info)
+        if self._cache.is_assumed(info.uid):
+            self._delete_assumed(info)
+        elif info.pod.status.nominated_node_name:
+            self._move_less_important(info.pod)
+
+    def _delete_assumed(self, info: PodInfo) -> None:
+        """Take back the decision for a pod that is being deleted before it was bound."""
+        cached = self._cache.get_pod(info.uid) or info
+        waiting = self._waiting_pods.get(info.uid)
+        if waiting is not None:
+            waiting.reject("", "removed")
+        else:
+            try:
+                self._cache.forget(cached, self._cache.node_of(info.uid))
+            except CacheError as error:
+                log.error("Scheduler cache ForgetPod failed", err=error, pod=info.key)
+        self._move(ASSIGNED_POD_DELETE, cached.pod, None)
+
+    def _move_less_important(self, pod: Pod) -> None:
+        """A nomination is gone: pods that had to respect it may fit now."""
+        priority = priority_of(pod)
+        self._move(ASSIGNED_POD_DELETE, pod, None, lambda other: other.info.priority <= priority)
+
+    def _move(
+        self,
+        event: ClusterEvent,
+        old: Pod | None,
+        new: Pod | None,
+        precheck: Callable[[QueuedPodInfo], bool] | None = None,
+    ) -> None:
+        self._queue.move_all_to_active_or_backoff(event, old, new, precheck)
+
+    def _ours(self, pod: Pod) -> bool:
+        return pod.spec.scheduler_name in self.scheduler_names
+
+
+class NodeHandlers:
+    """What a node's coming, changing and going means. A handler of the node informer."""
+
+    def __init__(self, *, cache: Cache, queue: SchedulingQueue, metrics: SchedulerMetrics) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._timed = _Timed(metrics)
+
+    def on_add(self, node: Node) -> None:
+        """A node joined."""
+        started = perf_counter()
+        self._cache.add_node(node)
+        self._queue.move_all_to_active_or_backoff(NODE_ADD, None, node)
+        self._timed.observe(NODE_ADD, started)
+
+    def on_update(self, old: Node, new: Node) -> None:
+        """A node changed; most often it only sent its heartbeat, which touches no column."""
+        started = perf_counter()
+        events = node_events(old, new)
+        if events or old.spec != new.spec or old.status != new.status:
+            self._cache.update_node(new)
+        else:
+            self._cache.refresh_node(new)
+        for event in events:
+            self._queue.move_all_to_active_or_backoff(event, old, new)
+            self._timed.observe(event, started)
+
+    def on_delete(self, node: Node, final_state_unknown: bool = False) -> None:
+        """A node left. The queue hears of it first, as in kube-scheduler."""
+        started = perf_counter()
+        self._queue.move_all_to_active_or_backoff(NODE_DELETE, node, None)
+        try:
+            self._cache.remove_node(node.metadata.name)
+        except CacheError as error:
+            log.error("Scheduler cache RemoveNode failed", err=error, node=node.metadata.name)
+        self._timed.observe(NODE_DELETE, started)
+
+
+class OtherHandlers:
+    """Changes of a kind that only plugins care about, handed on to the queue."""
+
+    def __init__(self, event_resource: str, queue: SchedulingQueue, metrics: SchedulerMetrics):
+        self._queue = queue
+        self._timed = _Timed(metrics)
+        self._add = ClusterEvent(event_resource, ADD)
+        self._update = ClusterEvent(event_resource, UPDATE)
+        self._delete = ClusterEvent(event_resource, DELETE)
+
+    def on_add(self, obj: Any) -> None:
+        """An object appeared."""
+        self._move(self._add, None, obj)
+
+    def on_update(self, old: Any, new: Any) -> None:
+        """An object changed, in whatever way."""
+        self._move(self._update, old, new)
+
+    def on_delete(self, obj: Any, final_state_unknown: bool = False) -> None:
+        """An object is gone."""
+        self._move(self._delete, obj, None)
+
+    def _move(self, event: ClusterEvent, old: Any, new: Any) -> None:
+        started = perf_counter()
+        self._queue.move_all_to_active_or_backoff(event, old, new)
+        self._timed.observe(event, started)

@@ -1,0 +1,153 @@
+"""What happens to a pod that could not be scheduled.
+
+kube-scheduler's ``handleSchedulingFailure``: the pod goes back to the queue with the plugins that
+rejected it, its nomination is brought up to date, people are told by an Event and a condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import UTC, datetime
+from time import perf_counter
+from typing import Any
+
+from proreus.clock import Clock
+from proreus.errors import ApiError
+from proreus.framework.handle import ApiWriter, EventRecorder
+from proreus.framework.nominating import NominatingInfo
+from proreus.framework.pod_info import PodInfo, QueuedPodInfo
+from proreus.logs import logger
+from proreus.metrics import SchedulerMetrics
+from proreus.objects.pod import Pod, PodCondition, condition_of
+from proreus.queue.scheduling_queue import SchedulingQueue
+from proreus.scheduler.attempt import Attempt, Failure
+
+log = logger(__name__)
+
+UNSCHEDULABLE = "Unschedulable"
+SCHEDULER_ERROR = "SchedulerError"
+POD_SCHEDULED = "PodScheduled"
+
+
+class FailureHandler:
+    """Puts failed pods back and tells why."""
+
+    def __init__(
+        self,
+        *,
+        queue: SchedulingQueue,
+        pods: Mapping[str, Pod],
+        api: ApiWriter,
+        event_recorder: EventRecorder,
+        metrics: SchedulerMetrics,
+        clock: Clock,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        self._queue = queue
+        self._pods = pods
+        self._api = api
+        self._events = event_recorder
+        self._metrics = metrics
+        self._clock = clock
+        self._spawn = spawn
+
+    def handle(self, attempt: Attempt, failure: Failure) -> None:
+        """Requeue the pod, register its nomination, write Event and condition."""
+        rejected = failure.status.rejected
+        self._count(attempt, rejected)
+        self._log(attempt, failure, rejected)
+        queued = attempt.queued
+        self._note_rejectors(queued, failure)
+        pod = self._requeue(queued)
+        if pod is None:
+            return
+        self._queue.nominator.add_nominated_pod(queued.info, failure.nominating)
+        profile = attempt.profile.name
+        self._events.event(
+            pod, "Warning", "FailedScheduling", "Scheduling", failure.message, profile
+        )
+        reason = UNSCHEDULABLE if rejected else SCHEDULER_ERROR
+        patch = self._status_patch(pod, reason, failure.message, failure.nominating)
+        if patch:
+            self._spawn(self._patch(pod, patch))
+
+    def _note_rejectors(self, queued: QueuedPodInfo, failure: Failure) -> None:
+        queued.gating_plugin = ""
+        fit = failure.no_fit
+        queued.unschedulable_plugins = set(fit.diagnosis.unschedulable_plugins) if fit else set()
+        queued.pending_plugins = set(fit.diagnosis.pending_plugins) if fit else set()
+
+    def _requeue(self, queued: QueuedPodInfo) -> Pod | None:
+        """Put the pod back as it is now; None when another pod has taken its name."""
+        live = self._pods.get(queued.key)
+        if live is None or live.spec.node_name:
+            self._queue.done(queued.uid)
+            return queued.pod if live is None else live
+        if live.metadata.uid != queued.uid:
+            self._queue.done(queued.uid)
+            return None
+        if live is not queued.pod:
+            queued.info = PodInfo(live, queued.info.pod_level_resources)
+        self._queue.add_unschedulable(queued)
+        return live
+
+    # ---- telling -------------------------------------------------------------------------------
+
+    def _count(self, attempt: Attempt, rejected: bool) -> None:
+        labels = ("unschedulable" if rejected else "error", attempt.profile.name)
+        metrics, seconds = self._metrics, perf_counter() - attempt.started
+        metrics.schedule_attempts_total.labels(*labels).inc()
+        metrics.scheduling_attempt_duration_seconds.labels(*labels).observe(seconds)
+
+    def _log(self, attempt: Attempt, failure: Failure, rejected: bool) -> None:
+        if not rejected:
+            log.error("Error scheduling pod; retrying", err=failure.message, pod=attempt.pod.key)
+        elif log.v(2):
+            log.v(2).info(
+                "Unable to schedule pod; no fit; waiting",
+                pod=attempt.pod.key,
+                err=failure.message,
+            )
+
+    def _status_patch(
+        self, pod: Pod, reason: str, message: str, nominating: NominatingInfo | None
+    ) -> dict[str, Any]:
+        """Return the patch of the pod's status; empty when it would change nothing."""
+        status: dict[str, Any] = {}
+        old = condition_of(pod, POD_SCHEDULED)
+        if old is None or (old.status, old.reason, old.message) != ("False", reason, message):
+            status["conditions"] = [self._condition(pod, old, reason, message)]
+        if nominating is not None and nominating.node_name != pod.status.nominated_node_name:
+            status["nominatedNodeName"] = nominating.node_name or None
+        return {"status": status} if status else {}
+
+    def _condition(
+        self, pod: Pod, old: PodCondition | None, reason: str, message: str
+    ) -> dict[str, Any]:
+        since = old.last_transition_time if old is not None and old.status == "False" else None
+        if since is None:
+            since = rfc3339(self._clock.now())
+        condition: dict[str, Any] = {
+            "type": POD_SCHEDULED,
+            "status": "False",
+            "reason": reason,
+            "message": message,
+            "lastProbeTime": None,
+            "lastTransitionTime": since,
+        }
+        if pod.metadata.generation:
+            condition["observedGeneration"] = pod.metadata.generation
+        return condition
+
+    async def _patch(self, pod: Pod, patch: dict[str, Any]) -> None:
+        try:
+            await self._api.patch_pod_status(pod, patch)
+        except ApiError as error:
+            log.error(
+                "Error updating pod", err=error, pod=f"{pod.metadata.namespace}/{pod.metadata.name}"
+            )
+
+
+def rfc3339(instant: float) -> str:
+    """Write an instant as the API does: UTC, whole seconds."""
+    return datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

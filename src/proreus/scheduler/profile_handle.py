@@ -1,0 +1,195 @@
+"""The handle that plugins of one profile are given: their way to the scheduler around them.
+
+It is made before the rest of the scheduler is, since plugins are built with it; what it leads to
+(``Surroundings``) is completed by ``assembly``.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from proreus.cache.cache import Cache
+from proreus.clock import Clock
+from proreus.feature_gates import FeatureGates
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.handle import ApiWriter, EventRecorder, Nominator
+from proreus.framework.node_table import NodeTable
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.verdicts import Verdicts
+from proreus.metrics import SchedulerMetrics
+from proreus.objects.meta import Resource
+from proreus.queue.scheduling_queue import SchedulingQueue
+from proreus.runtime.profile import Profile
+from proreus.runtime.search import NodeSearch, judge_table
+from proreus.runtime.waiting_pods import WaitingPod, WaitingPods
+from proreus.scheduler.binding_cycle import BindingCycle
+
+T = TypeVar("T")
+
+
+class Stores(Protocol):
+    """Watched objects: informers in a process, plain dicts offline."""
+
+    def store(self, resource: Resource[T]) -> Mapping[str, T]:
+        """Return the objects of a resource by key; the first call begins to watch it."""
+        ...
+
+    def on_change(
+        self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
+    ) -> None:
+        """Call ``handler(old, new)`` on each change of a resource."""
+        ...
+
+    def add_handler(self, resource: Resource[Any], handler: Any) -> None:
+        """Tell an informer handler (``on_add``, ``on_update``, ``on_delete``) of each change."""
+        ...
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a scheduler stands on: the outside world, real or pretended."""
+
+    api: ApiWriter
+    event_recorder: EventRecorder
+    stores: Stores
+    clock: Clock
+    rng: random.Random
+    metrics: SchedulerMetrics
+    feature_gates: FeatureGates
+    spawn: Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
+
+
+@dataclass
+class Core:
+    """The parts of a scheduler that handles lead to; filled in while it is assembled."""
+
+    cache: Cache
+    waiting_pods: WaitingPods
+    queue: SchedulingQueue | None = None
+    search: NodeSearch | None = None
+    binding_cycle: BindingCycle | None = None
+
+
+class ProfileHandle:
+    """Implements ``framework.handle.Handle`` for one profile."""
+
+    def __init__(self, profile_name: str, around: Surroundings, core: Core) -> None:
+        self.profile_name = profile_name
+        self.profile: Profile | None = None
+        """Set once the profile is built."""
+        self._around = around
+        self._core = core
+
+    @property
+    def nodes(self) -> NodeTable:
+        """All nodes."""
+        return self._core.cache.table
+
+    @property
+    def clock(self) -> Clock:
+        """The time."""
+        return self._around.clock
+
+    @property
+    def rng(self) -> random.Random:
+        """The source of chance."""
+        return self._around.rng
+
+    @property
+    def feature_gates(self) -> FeatureGates:
+        """Feature gates of this process."""
+        return self._around.feature_gates
+
+    @property
+    def metrics(self) -> SchedulerMetrics:
+        """Where to count."""
+        return self._around.metrics
+
+    @property
+    def nominator(self) -> Nominator:
+        """Nominated pods."""
+        return self._queue.nominator
+
+    @property
+    def api(self) -> ApiWriter:
+        """Writes to the apiserver."""
+        return self._around.api
+
+    @property
+    def event_recorder(self) -> EventRecorder:
+        """Events."""
+        return self._around.event_recorder
+
+    def store(self, resource: Resource[T]) -> Mapping[str, T]:
+        """Return the watched objects of a resource by key."""
+        return self._around.stores.store(resource)
+
+    def on_change(
+        self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
+    ) -> None:
+        """Call ``handler(old, new)`` on each change of a watched resource."""
+        self._around.stores.on_change(resource, handler)
+
+    def run_filters(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
+    ) -> None:
+        """Run the profile's Filter plugins over a table, without nominated pods."""
+        verdicts.merge(judge_table(self._profile, state, pod, nodes))
+
+    def run_filters_with_nominated(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable
+    ) -> Verdicts:
+        """Run the profile's Filter plugins over a table, nominated pods taken into account."""
+        assert self._core.search is not None
+        return self._core.search.judge_trial(self._profile, state, pod, nodes)
+
+    def run_add_pod(
+        self, state: CycleState, pod: PodInfo, added: PodInfo, nodes: NodeTable, row: int
+    ) -> None:
+        """Try a pod on a row of a fork."""
+        self._profile.add_pod(state, pod, added, nodes, row)
+
+    def run_remove_pod(
+        self, state: CycleState, pod: PodInfo, removed: PodInfo, nodes: NodeTable, row: int
+    ) -> None:
+        """Try a row of a fork without a pod."""
+        self._profile.remove_pod(state, pod, removed, nodes, row)
+
+    def activate(self, pod_keys: Iterable[str]) -> None:
+        """Move pods to the active queue."""
+        self._queue.activate(pod_keys)
+
+    def get_waiting_pod(self, uid: str) -> WaitingPod | None:
+        """Return the pod if Permit holds it."""
+        return self._core.waiting_pods.get(uid)
+
+    def waiting_pods(self) -> Iterable[WaitingPod]:
+        """Return all pods that Permit holds."""
+        return self._core.waiting_pods
+
+    def reject_waiting_pod(self, uid: str, plugin: str = "", message: str = "removed") -> bool:
+        """Turn down a pod that Permit holds."""
+        waiting = self._core.waiting_pods.get(uid)
+        return waiting is not None and waiting.reject(plugin, message)
+
+    def cancel_binding(self, uid: str, message: str) -> bool:
+        """Cancel a pod's binding while it is in PreBind."""
+        assert self._core.binding_cycle is not None
+        return self._core.binding_cycle.cancel(uid, message)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
+        """Run something in the background."""
+        return self._around.spawn(work)
+
+    @property
+    def _queue(self) -> SchedulingQueue:
+        assert self._core.queue is not None, "not before the scheduler is assembled"
+        return self._core.queue
+
+    @property
+    def _profile(self) -> Profile:
+        assert self.profile is not None, "not before the profile is built"
+        return self.profile

@@ -1,0 +1,162 @@
+"""The scheduling loop: pop a pod, decide, start its binding, pop the next.
+
+All of it is one thread; ``queue.pop`` is the only place where the loop waits. It hands the event
+loop a turn every few milliseconds rather than after every pod, so that watch events and bindings
+go on while many pods are decided in a row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Mapping
+from time import perf_counter
+from typing import Any
+
+from proreus.cache.cache import Cache
+from proreus.clock import Clock
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.events import ASSIGNED_POD_DELETE
+from proreus.framework.handle import EventRecorder
+from proreus.framework.pod_info import QueuedPodInfo
+from proreus.logs import logger
+from proreus.metrics import SchedulerMetrics
+from proreus.queue.scheduling_queue import SchedulingQueue
+from proreus.runtime.calls import PluginTimer
+from proreus.runtime.profile import Profile
+from proreus.runtime.waiting_pods import WaitingPods
+from proreus.scheduler.attempt import Attempt, Decision, Failure
+from proreus.scheduler.binding_cycle import BindingCycle
+from proreus.scheduler.failure import FailureHandler
+from proreus.scheduler.scheduling_cycle import SchedulingCycle
+
+log = logger(__name__)
+
+_TURN_SECONDS = 0.003
+_TIMED_CYCLES = 0.1
+MAX_BINDINGS_IN_FLIGHT = 1000
+"""So many bindings may wait for the apiserver; then the loop waits with them. What is not decided
+yet can still be overtaken by a more important pod."""
+
+
+class Scheduler:
+    """One scheduler: all profiles, one queue, one cache, one loop."""
+
+    def __init__(
+        self,
+        *,
+        profiles: Mapping[str, Profile],
+        cache: Cache,
+        queue: SchedulingQueue,
+        waiting_pods: WaitingPods,
+        scheduling_cycle: SchedulingCycle,
+        binding_cycle: BindingCycle,
+        failures: FailureHandler,
+        event_recorder: EventRecorder,
+        metrics: SchedulerMetrics,
+        clock: Clock,
+        rng: random.Random,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        self.profiles = profiles
+        self.cache = cache
+        self.queue = queue
+        self.waiting_pods = waiting_pods
+        self.metrics = metrics
+        self.scheduling_cycle = scheduling_cycle
+        self._binding_cycle = binding_cycle
+        self._failures = failures
+        self._events = event_recorder
+        self._clock = clock
+        self._rng = rng
+        self._spawn = spawn
+        self._timer = PluginTimer(metrics)
+        self._ready = asyncio.Event()
+        self._fewer_bindings = asyncio.Event()
+        self._stopping = False
+        self.bindings_in_flight = 0
+        queue.on_ready = self._ready.set
+
+    async def run(self) -> None:
+        """Schedule until ``stop``."""
+        turn = perf_counter()
+        while not self._stopping:
+            queued = self.queue.pop()
+            if queued is None:
+                self._ready.clear()
+                await self._ready.wait()
+                turn = perf_counter()
+                continue
+            await self.schedule_one(queued)
+            if self.bindings_in_flight >= MAX_BINDINGS_IN_FLIGHT:
+                self._fewer_bindings.clear()
+                await self._fewer_bindings.wait()
+            elif perf_counter() - turn > _TURN_SECONDS:
+                await asyncio.sleep(0)
+                turn = perf_counter()
+
+    def stop(self) -> None:
+        """Pop no more pods; those that Permit holds are turned down."""
+        self._stopping = True
+        self._ready.set()
+        self._fewer_bindings.set()
+        for waiting in self.waiting_pods:
+            waiting.reject("", "the scheduler is shutting down")
+
+    async def schedule_one(self, queued: QueuedPodInfo) -> str:
+        """Make one attempt for a popped pod; return the chosen node's name, "" if there is none."""
+        profile = self.profiles.get(queued.pod.spec.scheduler_name)
+        if profile is None or self._skip(queued, profile):
+            self.queue.done(queued.uid)
+            return ""
+        state = CycleState()
+        if self._rng.random() < _TIMED_CYCLES:
+            state.timer = self._timer
+        attempt = Attempt(queued, profile, state, perf_counter())
+        outcome = await self.scheduling_cycle.run(attempt)
+        if isinstance(outcome, Failure):
+            self._failures.handle(attempt, outcome)
+            return ""
+        if state.pods_to_activate:
+            self.queue.activate(state.pods_to_activate)
+        self._spawn(self._bind(outcome))
+        return outcome.node_name
+
+    async def _bind(self, decision: Decision) -> None:
+        # A pod that Permit holds must not keep the loop from deciding the pods it waits for.
+        counted = decision.waiting is None
+        self.bindings_in_flight += counted
+        try:
+            await self._binding_cycle.run(decision)
+        finally:
+            self.bindings_in_flight -= counted
+            self._fewer_bindings.set()
+
+    def _skip(self, queued: QueuedPodInfo, profile: Profile) -> bool:
+        """Tell whether the pod needs no node any more, or has one."""
+        pod = queued.pod
+        if pod.metadata.deletion_timestamp is not None:
+            note = f"skip schedule deleting pod: {queued.key}"
+            self._events.event(pod, "Warning", "FailedScheduling", "Scheduling", note, profile.name)
+            return True
+        return self.cache.is_assumed(queued.uid)
+
+    # ---- time ----------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Do what is due by now: back-offs, left-over pods, Permit's and assumptions' time limits.
+
+        To be called at every whole second of the clock.
+        """
+        self.queue.flush()
+        self.waiting_pods.expire()
+        for pod in self.cache.expire_assumed():
+            log.warning("Assumed pod was never confirmed; forgetting it", pod=pod.key)
+            self.queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, pod.pod, None)
+        self._measure_cache()
+
+    def _measure_cache(self) -> None:
+        sizes, cache = self.metrics.cache_size, self.cache
+        sizes.labels("assumed_pods").set(cache.assumed_count)
+        sizes.labels("pods").set(cache.pod_count)
+        sizes.labels("nodes").set(cache.node_count)
