@@ -257,13 +257,17 @@ class ApiClient:
         connector = aiohttp.TCPConnector(
             limit=0, keepalive_timeout=50.0, ssl=tls if tls is not None else True
         )
-        return aiohttp.ClientSession(
+        session = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=True,
             skip_auto_headers=("Accept-Encoding",),
             read_bufsize=_READ_BUFFER_BYTES,
         )
+        # aiohttp would by itself repeat a PUT or DELETE whose connection broke; but a PUT that has
+        # happened is answered 409 the second time. Only the dispatcher knows what may be repeated.
+        session._retry_connection = False
+        return session
 
     async def _refresh(self) -> bool:
         """Refresh the credentials, once for all requests that were refused together."""

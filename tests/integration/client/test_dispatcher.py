@@ -1,0 +1,474 @@
+"""Writes that must happen once, over a network that loses answers (virtual time, real sockets)."""
+
+import asyncio
+import itertools
+import random
+
+import pytest
+
+from proreus.client.answers import AnswerLost, Unreachable
+from proreus.client.credentials import Credentials
+from proreus.client.dispatcher import Dispatcher, DispatcherOptions
+from proreus.client.flow_control import FlowControl
+from proreus.client.session import ApiClient, RequestHooks
+from proreus.errors import ApiError, Conflict, NotFound, TooManyRequests
+from proreus.objects.kinds import NODES, PODS
+from proreus.objects.meta import ObjectMeta
+from proreus.objects.pod import Pod
+
+pytestmark = pytest.mark.looptime
+
+PATH = "/api/v1/namespaces/default/pods/p"
+BINDING = f"{PATH}/binding"
+POD = Pod(metadata=ObjectMeta(name="p", namespace="default", uid="uid-p"))
+
+
+@pytest.fixture
+def dispatcher(client):
+    return Dispatcher(client, rng=random.Random(1))
+
+
+async def test_binding_is_what_kube_scheduler_posts(server, dispatcher):
+    async def script(call):
+        await call.answer(201, {"kind": "Status", "status": "Success"})
+
+    server.script = script
+    await dispatcher.bind(POD, "n1")
+    (call,) = server.calls
+    assert (call.method, call.path) == ("POST", BINDING)
+    assert call.json == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "p", "namespace": "default", "uid": "uid-p"},
+        "target": {"kind": "Node", "name": "n1"},
+    }
+
+
+def losing(server, wire, node_after, *, lose):
+    """Lose the first answer to a POST; ``node_after`` is where the pod then is ("" nowhere)."""
+    state = {"node": "", "posts": 0}
+
+    async def script(call):
+        if call.method == "GET":
+            await call.answer(200, wire.pod("p", node=state["node"]))
+            return
+        state["posts"] += 1
+        if state["posts"] == 1:
+            state["node"] = node_after
+            await lose(call)
+        elif state["node"]:
+            words = f'pod p is already assigned to node "{state["node"]}"'
+            await call.refuse(409, "Conflict", words)
+        else:
+            state["node"] = call.json["target"]["name"]
+            await call.answer(201, {})
+
+    server.script = script
+    return state
+
+
+async def cut(call):
+    call.cut()
+
+
+async def half_an_answer(call):
+    call.writer.write(b"HTTP/1.1 201 Created\r\nContent-Length: 500\r\n\r\n{")
+    await call.writer.drain()
+    call.cut()
+
+
+async def silence(call):
+    await asyncio.sleep(1000)
+
+
+async def server_error(call):
+    await call.refuse(500, "InternalError", "etcdserver: request timed out")
+
+
+async def gateway_page(call):
+    await call.answer(504, b"<html>504 Gateway Time-out</html>")
+
+
+async def conflict_with_ourselves(call):
+    await call.refuse(409, "Conflict", 'pod p is already assigned to node "n1"')
+
+
+LOSSES = [cut, half_an_answer, silence]
+DOUBTS = [*LOSSES, server_error, gateway_page, conflict_with_ourselves]
+
+
+@pytest.mark.parametrize("lose", DOUBTS)
+async def test_bind_whose_answer_was_lost_but_that_happened_is_a_success(
+    server, dispatcher, wire, lose
+):
+    state = losing(server, wire, "n1", lose=lose)
+    await dispatcher.bind(POD, "n1")
+    assert state["posts"] == 1  # looked at, not repeated
+
+
+@pytest.mark.parametrize("lose", DOUBTS)
+async def test_bind_whose_answer_was_lost_to_another_node_is_a_conflict(
+    server, dispatcher, wire, lose
+):
+    state = losing(server, wire, "n2", lose=lose)
+    with pytest.raises(Conflict) as raised:
+        await dispatcher.bind(POD, "n1")
+    assert str(raised.value) == (
+        'Operation cannot be fulfilled on pods/binding "p": pod p is already assigned to node "n2"'
+    )
+    assert state["posts"] == 1
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+async def test_bind_that_was_lost_and_did_not_happen_is_sent_again(server, dispatcher, wire, lose):
+    state = losing(server, wire, "", lose=lose)
+    await dispatcher.bind(POD, "n1")
+    assert state == {"node": "n1", "posts": 2}
+
+
+async def test_bind_that_failed_at_the_server_and_did_not_happen_is_left_to_the_caller(
+    server, dispatcher, wire
+):
+    state = losing(server, wire, "", lose=server_error)
+    with pytest.raises(ApiError, match="etcdserver: request timed out"):
+        await dispatcher.bind(POD, "n1")
+    assert state["posts"] == 1
+
+
+async def test_second_attempt_that_meets_the_first_one_is_a_success(server, dispatcher, wire):
+    """The first POST is slow, not lost: it lands after we have looked, before we send again."""
+    node = ""
+
+    async def script(call):
+        nonlocal node
+        if call.method == "GET":
+            await call.answer(200, wire.pod("p", node=node))
+        elif len(server.seen("POST", BINDING)) == 1:
+            call.cut()
+        else:
+            node = "n1"
+            await call.refuse(409, "Conflict", 'pod p is already assigned to node "n1"')
+
+    server.script = script
+    await dispatcher.bind(POD, "n1")
+    assert [call.method for call in server.calls] == ["POST", "GET", "POST", "GET"]
+
+
+async def test_check_of_a_lost_bind_survives_faults_of_its_own(server, dispatcher, wire):
+    async def script(call):
+        gets = len(server.seen("GET", PATH))
+        if call.method == "POST" or gets == 1:
+            call.cut()
+        elif gets == 2:
+            await call.refuse(503, "ServiceUnavailable")
+        else:
+            await call.answer(200, wire.pod("p", node="n1"))
+
+    server.script = script
+    await dispatcher.bind(POD, "n1")
+    assert len(server.seen("POST", BINDING)) == 1
+
+
+async def test_lost_bind_of_a_pod_that_is_another_by_now_is_a_conflict(server, dispatcher, wire):
+    async def script(call):
+        if call.method == "POST":
+            call.cut()
+        else:
+            await call.answer(200, wire.pod("p", uid="another", node="n1"))
+
+    server.script = script
+    with pytest.raises(Conflict, match="UID in the precondition"):
+        await dispatcher.bind(POD, "n1")
+
+
+async def test_lost_bind_of_a_pod_that_is_gone_is_not_found(server, dispatcher):
+    async def script(call):
+        if call.method == "POST":
+            call.cut()
+        else:
+            await call.refuse(404, "NotFound", 'pods "p" not found')
+
+    server.script = script
+    with pytest.raises(NotFound):
+        await dispatcher.bind(POD, "n1")
+
+
+async def test_apiserver_that_stays_away_ends_the_doubt_in_bounded_time(server, dispatcher):
+    server.script = cut
+    with pytest.raises(AnswerLost):
+        await dispatcher.bind(POD, "n1")
+    assert len(server.seen("POST", BINDING)) == 1
+    assert asyncio.get_running_loop().time() < 15
+    assert dispatcher.busy == 0
+
+
+async def test_connection_refused_is_certain_and_needs_no_look(unused_tcp_port):
+    async with ApiClient(Credentials(f"http://127.0.0.1:{unused_tcp_port}")) as client:
+        with pytest.raises(Unreachable):
+            await Dispatcher(client).bind(POD, "n1")
+
+
+async def test_429_with_retry_after_is_waited_out(server, wire):
+    retries, loop, at = [], asyncio.get_running_loop(), []
+
+    async def script(call):
+        at.append(loop.time())
+        if len(server.calls) < 3:
+            await call.refuse(429, "TooManyRequests", "slow down", Retry_After="7")
+        else:
+            await call.answer(201, {})
+
+    server.script = script
+    hooks = RequestHooks(on_retry=lambda *args: retries.append(args))
+    async with ApiClient(Credentials(server.url), hooks=hooks) as client:
+        await Dispatcher(client).bind(POD, "n1")
+    assert [round(b - a) for a, b in itertools.pairwise(at)] == [7, 7]
+    assert [(code, verb) for code, verb, _ in retries] == [("429", "POST")] * 2
+
+
+async def test_429_without_retry_after_is_an_error_at_once(server, dispatcher):
+    async def script(call):
+        await call.refuse(429, "TooManyRequests", "slow down")
+
+    server.script = script
+    with pytest.raises(TooManyRequests):
+        await dispatcher.bind(POD, "n1")
+    assert len(server.calls) == 1
+
+
+async def test_429_for_ever_ends_after_ten_retries(server, dispatcher):
+    async def script(call):
+        await call.refuse(429, "TooManyRequests", "slow down", Retry_After="1")
+
+    server.script = script
+    with pytest.raises(TooManyRequests):
+        await dispatcher.bind(POD, "n1")
+    assert len(server.calls) == 11
+
+
+PATCH = {
+    "status": {
+        "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+    }
+}
+
+
+@pytest.mark.parametrize(
+    "reason", [(500, "InternalError"), (503, "ServiceUnavailable"), (409, "Conflict")]
+)
+async def test_status_patch_is_tried_four_times_10_50_250_milliseconds_apart(
+    server, dispatcher, reason
+):
+    loop, at = asyncio.get_running_loop(), []
+
+    async def script(call):
+        at.append(loop.time())
+        await call.refuse(*reason)
+
+    server.script = script
+    with pytest.raises(ApiError):
+        await dispatcher.patch_pod_status(POD, PATCH)
+    gaps = [b - a for a, b in itertools.pairwise(at)]
+    assert len(gaps) == 3
+    for gap, least in zip(gaps, (0.01, 0.05, 0.25), strict=True):
+        assert least <= gap <= least * 1.1 + 0.002
+    (first, *_) = server.calls
+    assert (first.method, first.path) == ("PATCH", f"{PATH}/status")
+    assert first.headers["content-type"] == "application/strategic-merge-patch+json"
+    assert first.json == PATCH
+
+
+async def test_status_patch_that_is_refused_for_good_is_tried_once(server, dispatcher):
+    async def script(call):
+        await call.refuse(422, "Invalid")
+
+    server.script = script
+    with pytest.raises(ApiError):
+        await dispatcher.patch_pod_status(POD, PATCH)
+    assert len(server.calls) == 1
+
+
+@pytest.mark.parametrize("happened", [True, False])
+async def test_status_patch_whose_answer_was_lost_is_looked_for(server, dispatcher, wire, happened):
+    async def script(call):
+        if call.method == "GET":
+            pod = wire.pod("p")
+            if happened:
+                pod["status"]["conditions"] = [
+                    {"type": "Ready", "status": "False"},
+                    {**PATCH["status"]["conditions"][0], "lastProbeTime": None},
+                ]
+            await call.answer(200, pod)
+        elif len(server.seen("PATCH", f"{PATH}/status")) == 1:
+            call.cut()
+        else:
+            await call.answer(200, {})
+
+    server.script = script
+    await dispatcher.patch_pod_status(POD, PATCH)
+    assert len(server.seen("PATCH", f"{PATH}/status")) == (1 if happened else 2)
+
+
+async def test_delete_sends_no_preconditions_and_no_grace(server, dispatcher):
+    async def script(call):
+        await call.answer(200, {})
+
+    server.script = script
+    await dispatcher.delete_pod(POD)
+    (call,) = server.calls
+    assert (call.method, call.path) == ("DELETE", PATH)
+    assert call.json == {"kind": "DeleteOptions", "apiVersion": "v1"}
+
+
+async def test_delete_of_what_is_gone_is_not_found(server, dispatcher):
+    async def script(call):
+        await call.refuse(404, "NotFound")
+
+    server.script = script
+    with pytest.raises(NotFound):
+        await dispatcher.delete_pod(POD)
+
+
+@pytest.mark.parametrize("after", ["gone", "going", "another of its name"])
+async def test_lost_delete_that_happened_does_not_hit_the_next_pod(server, dispatcher, wire, after):
+    async def script(call):
+        if call.method == "DELETE":
+            call.cut()
+        elif after == "gone":
+            await call.refuse(404, "NotFound")
+        else:
+            pod = wire.pod("p", uid="" if after == "going" else "another")
+            if after == "going":
+                pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+            await call.answer(200, pod)
+
+    server.script = script
+    await dispatcher.delete_pod(POD)
+    assert [call.method for call in server.calls] == ["DELETE", "GET"]
+
+
+NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": {"a": 1}}
+
+
+@pytest.mark.parametrize("found", ["ours", "another", "nothing"])
+async def test_lost_create_is_looked_for(server, dispatcher, found):
+    async def script(call):
+        if call.method == "GET" and found == "nothing":
+            await call.refuse(404, "NotFound")
+        elif call.method == "GET":
+            spec = {"a": 1, "defaulted": True} if found == "ours" else {"a": 2}
+            await call.answer(200, {**NODE, "spec": spec})
+        elif len(server.seen("POST", "/api/v1/nodes")) == 1:
+            call.cut()
+        else:
+            await call.answer(201, NODE)
+
+    server.script = script
+    if found == "another":
+        with pytest.raises(Conflict, match="already exists"):
+            await dispatcher.create(NODES, NODE)
+    else:
+        assert (await dispatcher.create(NODES, NODE))["spec"]["a"] == 1
+    assert len(server.seen("POST", "/api/v1/nodes")) == (2 if found == "nothing" else 1)
+
+
+@pytest.mark.parametrize("found", ["ours", "another", "nothing"])
+async def test_lost_update_is_looked_for(server, dispatcher, found):
+    wanted = {**NODE, "metadata": {"name": "n", "resourceVersion": "5"}, "spec": {"a": 2}}
+    stored = {
+        "ours": {"metadata": {"resourceVersion": "6"}, "spec": {"a": 2, "b": 1}},
+        "another": {"metadata": {"resourceVersion": "6"}, "spec": {"a": 3}},
+        "nothing": {"metadata": {"resourceVersion": "5"}, "spec": {"a": 1}},
+    }[found]
+
+    async def script(call):
+        if call.method == "GET":
+            await call.answer(200, {**NODE, **stored})
+        elif len(server.calls) == 1:
+            call.cut()
+        else:
+            await call.answer(200, wanted)
+
+    server.script = script
+    if found == "another":
+        with pytest.raises(Conflict, match="the object has been modified"):
+            await dispatcher.update(NODES, wanted)
+    else:
+        assert (await dispatcher.update(NODES, wanted))["spec"]["a"] == 2
+    methods = [call.method for call in server.calls]
+    assert methods == (["PUT", "GET", "PUT"] if found == "nothing" else ["PUT", "GET"])
+
+
+async def test_patch_and_get_of_any_resource(server, dispatcher):
+    async def script(call):
+        await call.answer(200, NODE)
+
+    server.script = script
+    await dispatcher.patch(NODES, "", "n", {"metadata": {"labels": {"a": None}}})
+    assert server.calls[0].headers["content-type"] == "application/merge-patch+json"
+    assert (await dispatcher.get(NODES, "", "n")).metadata.name == "n"
+
+
+async def test_writes_pass_the_flow_control(server):
+    loop, waits = asyncio.get_running_loop(), []
+
+    async def script(call):
+        await call.answer(201, {})
+
+    server.script = script
+    hooks = RequestHooks(on_throttle=lambda verb, host, seconds: waits.append(seconds))
+    async with ApiClient(Credentials(server.url), hooks=hooks) as client:
+        dispatcher = Dispatcher(client, flow_control=FlowControl(10, 5, now=loop.time))
+        started = loop.time()
+        await asyncio.gather(*(dispatcher.bind(POD, "n1") for _ in range(25)))
+    assert loop.time() - started == pytest.approx(2.0, abs=0.1)
+    assert len(waits) == 25
+
+
+async def test_no_more_than_parallelism_writes_are_in_flight(server, client):
+    now, most = 0, 0
+
+    async def script(call):
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.1)
+        now -= 1
+        await call.answer(201, {})
+
+    server.script = script
+    dispatcher = Dispatcher(client, options=DispatcherOptions(parallelism=4))
+    binds = [asyncio.create_task(dispatcher.bind(POD, "n1")) for _ in range(12)]
+    await asyncio.sleep(0.05)
+    assert dispatcher.busy == 12
+    await asyncio.gather(*binds)
+    assert most == 4
+    assert dispatcher.busy == 0
+
+
+async def test_quiet_is_waited_for_only_so_long(server, client, dispatcher):
+    loop = asyncio.get_running_loop()
+
+    async def script(call):
+        await asyncio.sleep(5)
+        await call.answer(201, {})
+
+    server.script = script
+    await dispatcher.wait_for_quiet(10)
+    assert loop.time() < 0.1
+    bind = asyncio.create_task(dispatcher.bind(POD, "n1"))
+    await asyncio.sleep(1)
+    await dispatcher.wait_for_quiet(1)
+    assert 2 <= loop.time() < 2.5
+    await dispatcher.wait_for_quiet(100)
+    assert 5 <= loop.time() < 5.5
+    await bind
+
+
+def test_it_is_the_plugins_api_writer():
+    from proreus.framework.handle import ApiWriter
+
+    methods = [name for name in vars(ApiWriter) if name[0] != "_"]
+    assert methods
+    assert all(hasattr(Dispatcher, name) for name in methods)
+    assert PODS.kind == "Pod"
