@@ -4,7 +4,6 @@ The fast path decodes typed Structs straight from JSON. Go takes an explicit nul
 field, msgspec does not: objects that contain one are decoded again without their nulls.
 """
 
-from functools import cache
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -31,10 +30,15 @@ class Decoder(Generic[T]):
         return msgspec.convert(without_nulls(data), self._type)
 
 
-@cache
+_decoders: dict[type, Decoder[Any]] = {}
+
+
 def decoder_for(type_: type[T]) -> Decoder[T]:
     """Return the (shared) decoder of a type."""
-    return Decoder(type_)
+    decoder = _decoders.get(type_)
+    if decoder is None:
+        decoder = _decoders[type_] = Decoder(type_)
+    return decoder
 
 
 def without_nulls(data: Any) -> Any:

@@ -42,10 +42,10 @@ class InMemoryApi:
         """Let an object appear, as given; raises ``KeyError`` for a kind that is not known."""
         self.put(BY_KIND[obj["kind"]], decoder_for(BY_KIND[obj["kind"]].type).convert(obj))
 
-    def put(self, resource: Resource[T], obj: T) -> None:
+    def put(self, resource: Resource[Any], obj: Any) -> None:
         """Let a typed object appear, or change to this."""
         obj = self._stamped(obj)
-        key = key_of(obj)  # type: ignore[type-var]  # every resource's type has metadata
+        key = key_of(obj)
         store = self._stores.setdefault(resource.kind, {})
         old = store.get(key)
         if isinstance(obj, Pod) and obj.status.phase in _FINISHED:
@@ -77,16 +77,16 @@ class InMemoryApi:
         for handler in self._handlers.get(kind, ()):
             handler.on_delete(old, False)
 
-    def _stamped(self, obj: T) -> T:
+    def _stamped(self, obj: Any) -> Any:
         """Return the object with a UID and a new resourceVersion."""
         self._version += 1
-        meta = obj.metadata  # type: ignore[attr-defined]
+        meta = obj.metadata
         meta = msgspec.structs.replace(
             meta,
             resource_version=str(self._version),
-            uid=meta.uid or f"{key_of(obj)}",  # type: ignore[type-var]
+            uid=meta.uid or f"{key_of(obj)}",
         )
-        return msgspec.structs.replace(obj, metadata=meta)  # type: ignore[type-var]
+        return msgspec.structs.replace(obj, metadata=meta)
 
     # ---- Stores --------------------------------------------------------------------------------
 
