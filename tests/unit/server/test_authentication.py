@@ -1,0 +1,137 @@
+from dataclasses import replace
+
+import pytest
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from proreus.errors import ApiError
+from proreus.metrics import SchedulerMetrics
+from proreus.server import delegation
+from proreus.server.authentication import Authenticator, NotAuthenticated, User
+from proreus.server.options import AuthenticationOptions
+from proreus.server.trusted_clients import Authorities, TrustedClients
+
+PROMETHEUS = {
+    "username": "system:serviceaccount:monitoring:prometheus",
+    "uid": "7",
+    "groups": ["system:serviceaccounts"],
+    "extra": {"pod": ["p"]},
+}
+
+
+def headers(*pairs):
+    return CIMultiDictProxy(CIMultiDict(pairs))
+
+
+def bearer(token):
+    return headers(("Authorization", f"Bearer {token}"))
+
+
+@pytest.fixture
+def trusted():
+    return TrustedClients(AuthenticationOptions(), None)
+
+
+@pytest.fixture
+def metrics():
+    return SchedulerMetrics()
+
+
+async def test_a_caller_without_credentials_is_anonymous(trusted, FakeApi):
+    user = await Authenticator(trusted, FakeApi()).authenticate(headers(), None)
+    assert user == User("system:anonymous", groups=("system:unauthenticated",))
+
+
+async def test_a_token_is_reviewed_once_while_the_answer_is_good(trusted, FakeApi):
+    api = FakeApi(tokens={"t": PROMETHEUS})
+    authenticator = Authenticator(trusted, api)
+    for _ in range(3):
+        user = await authenticator.authenticate(bearer("t"), None)
+    assert user == User(
+        PROMETHEUS["username"],
+        "7",
+        ("system:serviceaccounts", "system:authenticated"),
+        {"pod": ("p",)},
+    )
+    ((path, body),) = api.posted
+    assert path == "/apis/authentication.k8s.io/v1/tokenreviews"
+    assert body["spec"] == {"token": "t"}
+
+
+async def test_a_wrong_token_is_refused_and_remembered_too(trusted, FakeApi, metrics):
+    api = FakeApi()
+    authenticator = Authenticator(trusted, api, metrics=metrics)
+    for _ in range(2):
+        with pytest.raises(NotAuthenticated, match="bad"):
+            await authenticator.authenticate(bearer("t"), None)
+    assert len(api.posted) == 1
+    assert dict(metrics.authentication_attempts.values()) == {("failure",): 2}
+
+
+async def test_an_answer_that_cannot_be_had_is_not_remembered(
+    trusted, FakeApi, metrics, monkeypatch
+):
+    monkeypatch.setattr(delegation, "_FIRST_PAUSE_SECONDS", 0)
+    api = FakeApi(tokens={"t": PROMETHEUS})
+    api.failures = [ApiError(403, "Forbidden", "tokenreviews is forbidden")]
+    authenticator = Authenticator(trusted, api, metrics=metrics)
+    with pytest.raises(NotAuthenticated, match="tokenreviews is forbidden"):
+        await authenticator.authenticate(bearer("t"), None)
+    assert (await authenticator.authenticate(bearer("t"), None)).name == PROMETHEUS["username"]
+    assert dict(metrics.authentication_attempts.values()) == {("error",): 1, ("success",): 1}
+
+
+async def test_without_an_apiserver_tokens_count_for_nothing(trusted):
+    user = await Authenticator(trusted, None).authenticate(bearer("t"), None)
+    assert user.name == "system:anonymous"
+
+
+async def test_a_client_certificate_names_user_and_groups(trusted, issue, authority, metrics):
+    trusted.clients = Authorities.parse(authority.pem, "test")
+    certificate = issue("admin", ["system:masters", "ops"], authority)
+    authenticator = Authenticator(trusted, None, metrics=metrics)
+    user = await authenticator.authenticate(headers(), certificate.der)
+    assert user == User("admin", groups=("system:masters", "ops", "system:authenticated"))
+    assert metrics.apiserver_client_certificate_expiration_seconds.count == 1
+    assert dict(metrics.authenticated_user_requests.values()) == {("admin",): 1}
+
+
+async def test_a_certificate_of_another_ca_counts_for_nothing(trusted, issue, authority):
+    trusted.clients = Authorities.parse(authority.pem, "test")
+    stranger = issue("admin", ["system:masters"], issue("other-ca"))
+    # one key serves all test certificates: the issuer's name alone decides here
+    user = await Authenticator(trusted, None).authenticate(headers(), stranger.der)
+    assert user.name == "system:anonymous"
+
+
+@pytest.fixture
+def behind_proxy(trusted, authority):
+    trusted.proxies = Authorities.parse(authority.pem, "test")
+    trusted.request_header = AuthenticationOptions().request_header
+    return trusted
+
+
+TOLD = headers(
+    ("X-Remote-User", "jane"),
+    ("X-Remote-Group", "a"),
+    ("X-Remote-Group", "b"),
+    ("X-Remote-Extra-Scopes%2fx", "s"),
+)
+
+
+async def test_a_front_proxy_tells_who_calls(behind_proxy, issue, authority):
+    proxy = issue("front-proxy", issuer=authority)
+    user = await Authenticator(behind_proxy, None).authenticate(TOLD, proxy.der)
+    assert user == User("jane", "", ("a", "b", "system:authenticated"), {"scopes/x": ("s",)})
+
+
+async def test_headers_without_the_proxys_certificate_count_for_nothing(behind_proxy):
+    user = await Authenticator(behind_proxy, None).authenticate(TOLD, None)
+    assert user.name == "system:anonymous"
+
+
+async def test_only_named_proxies_may_tell(behind_proxy, issue, authority):
+    behind_proxy.request_header = replace(behind_proxy.request_header, allowed_names=("good",))
+    authenticator = Authenticator(behind_proxy, None)
+    bad = await authenticator.authenticate(TOLD, issue("bad", issuer=authority).der)
+    good = await authenticator.authenticate(TOLD, issue("good", issuer=authority).der)
+    assert (bad.name, good.name) == ("system:anonymous", "jane")

@@ -1,0 +1,77 @@
+import json
+import logging
+
+import pytest
+
+from proreus.errors import ConfigError
+from proreus.server.options import AuthenticationOptions, RequestHeaderOptions
+from proreus.server.trusted_clients import TrustedClients
+
+
+async def test_the_cluster_publishes_its_cas(FakeApi, issue, authority):
+    front = issue("front-ca")
+    api = FakeApi(
+        config_map={
+            "client-ca-file": authority.pem,
+            "requestheader-client-ca-file": front.pem,
+            "requestheader-allowed-names": json.dumps(["front-proxy-client"]),
+            "requestheader-username-headers": json.dumps(["X-Remote-User"]),
+            "requestheader-group-headers": json.dumps(["X-Remote-Group"]),
+            "requestheader-extra-headers-prefix": json.dumps(["X-Remote-Extra-"]),
+        }
+    )
+    trusted = TrustedClients(AuthenticationOptions(), api)
+    assert await trusted.refresh()
+    assert trusted.clients.issued(issue("a", issuer=authority).certificate)
+    assert not trusted.clients.issued(issue("a", issuer=front).certificate)
+    assert trusted.proxies.issued(issue("a", issuer=front).certificate)
+    assert trusted.request_header == RequestHeaderOptions(
+        allowed_names=("front-proxy-client",),
+        username_headers=("X-Remote-User",),
+        group_headers=("X-Remote-Group",),
+        extra_headers_prefix=("X-Remote-Extra-",),
+    )
+    assert not await trusted.refresh()
+
+
+async def test_a_file_goes_before_the_cluster(FakeApi, issue, authority, tmp_path):
+    file = tmp_path / "ca.crt"
+    file.write_text(issue("file-ca").pem)
+    options = AuthenticationOptions(client_ca_file=str(file))
+    trusted = TrustedClients(options, FakeApi(config_map={"client-ca-file": authority.pem}))
+    await trusted.refresh()
+    assert not trusted.clients.issued(issue("a", issuer=authority).certificate)
+    file.write_text(authority.pem)
+    assert await trusted.refresh()
+    assert trusted.clients.issued(issue("a", issuer=authority).certificate)
+
+
+async def test_a_lookup_that_fails_is_said_once_and_tolerated(FakeApi, caplog):
+    trusted = TrustedClients(AuthenticationOptions(), FakeApi())
+    with caplog.at_level(logging.WARNING):
+        await trusted.refresh()
+        await trusted.refresh()
+    (record,) = caplog.records
+    assert "extension-apiserver-authentication-reader" in record.getMessage()
+    assert trusted.pem == ""
+
+
+async def test_a_lookup_that_fails_is_not_tolerated_on_request(FakeApi):
+    options = AuthenticationOptions(tolerate_lookup_failure=False)
+    with pytest.raises(ConfigError, match="configmaps is forbidden"):
+        await TrustedClients(options, FakeApi()).refresh()
+
+
+@pytest.mark.parametrize("content", ["", "no certificate"])
+async def test_a_bad_file_is_named(tmp_path, content):
+    file = tmp_path / "ca.crt"
+    file.write_text(content)
+    options = AuthenticationOptions(client_ca_file=str(file), skip_lookup=True)
+    with pytest.raises(ConfigError, match=rf"--client-ca-file {file} holds no readable"):
+        await TrustedClients(options, None).refresh()
+
+
+async def test_a_missing_file_is_named():
+    options = AuthenticationOptions(client_ca_file="/nowhere/ca.crt")
+    with pytest.raises(ConfigError, match=r"cannot read /nowhere/ca\.crt"):
+        await TrustedClients(options, None).refresh()
