@@ -1,0 +1,90 @@
+"""Objects as we know they will be: what is watched, overlaid by what we just wrote.
+
+Between a write and the watch event that confirms it the watched object is stale; whoever wrote
+*assumes* the answer of the apiserver. An assumption ends when the watch delivers a version that is
+as new, or when the object goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+from proreus.framework.handle import Handle
+from proreus.objects.meta import ApiObject, Resource, key_of
+
+T = TypeVar("T", bound=ApiObject)
+
+
+class AssumeCache(Generic[T]):
+    """The objects of one resource by key, assumptions first.
+
+    ``handler(old, new)`` of ``subscribe`` is called when what ``get`` answers changes. Invariant:
+    an assumed object is newer than the watched one.
+    """
+
+    def __init__(self, handle: Handle, resource: Resource[T]) -> None:
+        self._watched: Mapping[str, T] = handle.store(resource)
+        self._assumed: dict[str, T] = {}
+        self._handlers: list[Callable[[T | None, T | None], None]] = []
+        handle.on_change(resource, self._watch_event)
+
+    def subscribe(self, handler: Callable[[T | None, T | None], None]) -> None:
+        """Call ``handler(None, obj)`` for each object there is, and ``handler(old, new)`` later."""
+        self._handlers.append(handler)
+        for obj in self:
+            handler(None, obj)
+
+    def get(self, key: str) -> T | None:
+        """Return the object, as assumed or else as watched."""
+        assumed = self._assumed.get(key)
+        return self._watched.get(key) if assumed is None else assumed
+
+    def __iter__(self) -> Iterator[T]:
+        for key, obj in self._watched.items():
+            yield self._assumed.get(key, obj)
+
+    def assume(self, obj: T) -> bool:
+        """Take an object that the apiserver returned for the present one.
+
+        An object that is gone, or is watched in a newer version already, is not assumed: False.
+        """
+        key = key_of(obj)
+        watched = self._watched.get(key)
+        if watched is None or watched.metadata.uid != obj.metadata.uid:
+            return False
+        if version_of(obj) <= version_of(watched):
+            return version_of(obj) == version_of(watched)
+        old = self.get(key)
+        self._assumed[key] = obj
+        self._tell(old, obj)
+        return True
+
+    def restore(self, key: str) -> None:
+        """Go back to the object as it is watched."""
+        assumed = self._assumed.pop(key, None)
+        if assumed is not None:
+            self._tell(assumed, self._watched.get(key))
+
+    def _watch_event(self, old: T | None, new: T | None) -> None:
+        known = new if new is not None else old
+        assert known is not None
+        key = key_of(known)
+        assumed = self._assumed.get(key)
+        if assumed is not None:
+            same = new is not None and new.metadata.uid == assumed.metadata.uid
+            if new is not None and same and version_of(new) < version_of(assumed):
+                return
+            del self._assumed[key]
+            old = assumed
+        self._tell(old, new)
+
+    def _tell(self, old: T | None, new: T | None) -> None:
+        for handler in self._handlers:
+            handler(old, new)
+
+
+def version_of(obj: ApiObject) -> int:
+    """Return the resourceVersion as the number that it is (0 where there is none)."""
+    text = obj.metadata.resource_version
+    return int(text) if text.isdigit() else 0

@@ -1,0 +1,155 @@
+"""Which claims belong to a pod, and which requests they make.
+
+What stands here only reads: names, owners, reservations. Refusals are in kube-scheduler's words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from proreus.errors import ProreusError
+from proreus.objects.devices import (
+    EXTENDED_RESOURCE_CLAIM_ANNOTATION,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+)
+from proreus.objects.meta import controller_of, key_of
+from proreus.objects.pod import Pod, PodResourceClaim
+
+AnyRequest = ExactDeviceRequest | DeviceSubRequest
+GetClaim = Callable[[str], ResourceClaim | None]
+
+
+class ClaimError(ProreusError):
+    """A claim of the pod cannot be used now; the text is what the pod is told."""
+
+
+def claims_of(
+    pod: Pod, get_claim: GetClaim, workload_claims: bool = False
+) -> tuple[ResourceClaim, ...]:
+    """Return the pod's claims in its order; raises ``ClaimError``.
+
+    ``get_claim`` looks up by ``namespace/name``. ``workload_claims``: a claim may belong to the
+    pod's PodGroup (gate DRAWorkloadResourceClaims). An entry whose claim is left out on purpose
+    (a status entry without a name) is passed over.
+    """
+    namespace = pod.metadata.namespace
+    found = []
+    for entry in pod.spec.resource_claims:
+        name = claim_name(pod, entry)
+        if name is None:
+            continue
+        key = f"{namespace}/{name}"
+        claim = get_claim(key)
+        if claim is None:
+            raise ClaimError(f'could not find ResourceClaim "{key}"')
+        if claim.metadata.deletion_timestamp is not None:
+            raise ClaimError(f'resourceclaim "{name}" is being deleted')
+        if entry.resource_claim_name is None:
+            _check_owner(pod, claim, workload_claims)
+        found.append(claim)
+    return tuple(found)
+
+
+def claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
+    """Return the name of an entry's claim; None where there is none on purpose."""
+    if entry.resource_claim_name is not None:
+        return entry.resource_claim_name
+    key = f'pod "{key_of(pod)}"'
+    if entry.resource_claim_template_name is None and entry.pod_group_resource_claim is None:
+        raise ClaimError(
+            f'{key}, spec.resourceClaim "{entry.name}": none of the supported fields are set'
+        )
+    for status in pod.status.resource_claim_statuses:
+        if status.name == entry.name:
+            return status.resource_claim_name
+    raise ClaimError(f"{key}: ResourceClaim not created yet")
+
+
+def is_claim_of(pod: Pod, claim: ResourceClaim) -> bool:
+    """Tell whether a claim was made for this very pod."""
+    owner = controller_of(claim.metadata)
+    return owner is not None and owner.uid == pod.metadata.uid
+
+
+def is_extended_resource_claim(claim: ResourceClaim) -> bool:
+    """Tell whether a claim stands for a pod's extended resources."""
+    return claim.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION) == "true"
+
+
+def _check_owner(pod: Pod, claim: ResourceClaim, workload_claims: bool) -> None:
+    if is_claim_of(pod, claim):
+        return
+    group = pod.spec.scheduling_group if workload_claims else None
+    words = f"ResourceClaim {key_of(claim)} was not created for Pod {key_of(pod)}"
+    if group is None:
+        raise ClaimError(f"{words} (Pod is not owner)")
+    owner = controller_of(claim.metadata)
+    if (
+        owner is None
+        or owner.kind != "PodGroup"
+        or owner.api_version.rpartition("/")[0] != "scheduling.k8s.io"
+        or owner.name != group.pod_group_name
+    ):
+        raise ClaimError(f"{words} (neither Pod nor PodGroup {group.pod_group_name} is the owner)")
+
+
+# ---- reservations ------------------------------------------------------------------------------
+
+
+def is_reserved_for(claim: ResourceClaim, uid: str) -> bool:
+    """Tell whether a claim is reserved for the consumer of this uid."""
+    return any(consumer.uid == uid for consumer in claim.status.reserved_for)
+
+
+def is_reserved_for_group(claim: ResourceClaim, pod: Pod) -> bool:
+    """Tell whether a claim is reserved for the pod's PodGroup (gate DRAWorkloadResourceClaims)."""
+    group = pod.spec.scheduling_group
+    return group is not None and any(
+        consumer.resource == "podgroups" and consumer.name == group.pod_group_name
+        for consumer in claim.status.reserved_for
+    )
+
+
+def pod_reference(pod: Pod) -> ResourceClaimConsumerReference:
+    """Return how a claim refers to a pod that uses it."""
+    meta = pod.metadata
+    return ResourceClaimConsumerReference(resource="pods", name=meta.name, uid=meta.uid)
+
+
+# ---- requests ----------------------------------------------------------------------------------
+
+
+def check_requests(
+    claim: ResourceClaim, class_exists: Callable[[str], bool], prioritized_list: bool
+) -> None:
+    """Check that every request can be understood and its class exists; raises ``ClaimError``."""
+    key = key_of(claim)
+    for request in claim.spec.devices.requests:
+        if request.exactly is None and not request.first_available:
+            raise ClaimError(f"resource claim {key}, request {request.name}: unknown request type")
+        if request.first_available and not prioritized_list:
+            raise ClaimError(
+                f"resource claim {key}, request {request.name}: has subrequests, but the "
+                "DRAPrioritizedList feature is disabled"
+            )
+        for name, wanted in alternatives(request.name, request.exactly, request.first_available):
+            if not wanted.device_class_name:
+                raise ValueError(f"request {name}: unsupported request type")
+            if not class_exists(wanted.device_class_name):
+                raise ClaimError(
+                    f"request {name}: device class {wanted.device_class_name} does not exist"
+                )
+
+
+def alternatives(
+    name: str, exactly: ExactDeviceRequest | None, subrequests: tuple[DeviceSubRequest, ...]
+) -> Iterator[tuple[str, AnyRequest]]:
+    """Yield what may be tried for a request, with the names that results carry."""
+    if exactly is not None:
+        yield name, exactly
+    else:
+        for sub in subrequests:
+            yield f"{name}/{sub.name}", sub

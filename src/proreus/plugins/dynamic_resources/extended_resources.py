@@ -1,0 +1,172 @@
+"""Extended resources that devices stand for (KEP-5004).
+
+A container may ask for ``example.com/gpu: 2`` on a node that has no such resource, as long as a
+DeviceClass offers its devices under that name. The pod then gets a claim that nobody wrote: its
+requests are worked out here, for each set of resources that a node leaves to devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from proreus.objects.devices import (
+    DEVICE_CLASS_RESOURCE_PREFIX,
+    EXACT_COUNT,
+    DeviceClass,
+    DeviceRequest,
+    ExactDeviceRequest,
+)
+from proreus.objects.pod import Container, Pod, PodExtendedResourceRequest
+from proreus.objects.quantity import parse_amount
+from proreus.objects.requests import is_extended_resource
+
+SPECIAL_CLAIM_NAME = "<extended-resources>"
+"""Name of the claim while it exists in memory only; no real claim can have it."""
+
+
+def may_be_devices(resource: str) -> bool:
+    """Tell whether a resource has the form of one that devices may stand for."""
+    return is_extended_resource(resource) or resource.startswith(DEVICE_CLASS_RESOURCE_PREFIX)
+
+
+class ExtendedResourceClasses:
+    """Which DeviceClass stands for which extended resource.
+
+    A class offers its ``extendedResourceName`` and always ``deviceclass.resource.kubernetes.io/``
+    with its own name. Of several classes with the same name the newest wins, then the one whose
+    name comes first. ``version`` moves with every change.
+    """
+
+    def __init__(self) -> None:
+        self._classes: dict[str, DeviceClass] = {}
+        self._by_resource: dict[str, DeviceClass] = {}
+        self.version = 0
+
+    def put(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
+        """Take note of a change of a class."""
+        if old is not None:
+            self._classes.pop(old.metadata.name, None)
+        if new is not None:
+            self._classes[new.metadata.name] = new
+        self._by_resource = {}
+        for cls in sorted(self._classes.values(), key=_newest_last):
+            if cls.spec.extended_resource_name:
+                self._by_resource[cls.spec.extended_resource_name] = cls
+        for name, cls in self._classes.items():
+            self._by_resource[DEVICE_CLASS_RESOURCE_PREFIX + name] = cls
+        self.version += 1
+
+    def get(self, resource: str) -> DeviceClass | None:
+        """Return the class that stands for a resource."""
+        return self._by_resource.get(resource)
+
+    def backed(self, amounts: Mapping[str, int]) -> tuple[str, ...]:
+        """Return the resources, of which more than 0 is asked, that devices stand for."""
+        if not self._by_resource:
+            return ()
+        return tuple(
+            name for name, amount in amounts.items() if amount > 0 and name in self._by_resource
+        )
+
+
+def _newest_last(cls: DeviceClass) -> tuple[float, tuple[int, ...]]:
+    created = cls.metadata.creation_timestamp
+    # Names descend, so that the one that comes first is the last to be put.
+    descending = (*(-ord(letter) for letter in cls.metadata.name), 1)
+    return (created.timestamp() if created is not None else float("-inf"), descending)
+
+
+# ---- the claim that nobody wrote ---------------------------------------------------------------
+
+
+def requests_for(
+    pod: Pod, resources: Iterable[str], class_of: Callable[[str], DeviceClass | None]
+) -> tuple[tuple[DeviceRequest, ...], tuple[PodExtendedResourceRequest, ...]]:
+    """Return the claim's requests, sorted by name, and which request serves which container.
+
+    Containers count from the first init container on. Long-lived containers get requests of their
+    own; an init container that ends makes use of those of containers that start after it, and only
+    the largest of what init containers need beyond that becomes a request.
+    """
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    first_regular = len(pod.spec.init_containers)
+    requests: list[DeviceRequest] = []
+    mappings: list[PodExtendedResourceRequest] = []
+    for resource in sorted(resources):
+        cls = class_of(resource)
+        if cls is None:
+            continue
+        lasting: dict[int, int] = {}
+        for index, container in enumerate(containers):
+            amount = _amount(container, resource)
+            if amount > 0 and (index >= first_regular or container.restart_policy == "Always"):
+                lasting[index] = amount
+        for index, amount in lasting.items():
+            name = _request_name(index, containers[index], resource)
+            requests.append(_request(name, cls, amount))
+            mappings.append(_mapping(containers[index], resource, name))
+        rest = _init_mappings(containers[:first_regular], containers, resource, lasting, mappings)
+        if rest is not None:
+            name, amount = rest
+            requests.append(_request(name, cls, amount))
+    return tuple(sorted(requests, key=lambda request: request.name)), tuple(mappings)
+
+
+def _init_mappings(
+    init_containers: tuple[Container, ...],
+    containers: tuple[Container, ...],
+    resource: str,
+    lasting: Mapping[int, int],
+    mappings: list[PodExtendedResourceRequest],
+) -> tuple[str, int] | None:
+    """Map init containers that end; return the request that they need beside the others'."""
+    rest: tuple[str, int] | None = None
+    ending: list[PodExtendedResourceRequest] = []
+    beyond: set[int] = set()
+    for index, container in enumerate(init_containers):
+        wanted = _amount(container, resource)
+        if wanted <= 0 or container.restart_policy == "Always":
+            continue
+        for other, amount in lasting.items():
+            if other >= index and wanted > 0:
+                name = _request_name(other, containers[other], resource)
+                ending.append(_mapping(container, resource, name))
+                wanted -= amount
+        if wanted > 0:
+            name = _request_name(index, container, resource)
+            beyond.add(len(ending))
+            ending.append(_mapping(container, resource, name))
+            if rest is None or wanted > rest[1]:
+                rest = (name, wanted)
+    for place, mapping in enumerate(ending):
+        if place in beyond and rest is not None:
+            mapping = PodExtendedResourceRequest(
+                container_name=mapping.container_name,
+                resource_name=resource,
+                request_name=rest[0],
+            )
+        mappings.append(mapping)
+    return rest
+
+
+def _amount(container: Container, resource: str) -> int:
+    quantity = container.resources.requests.get(resource)
+    return 0 if quantity is None else parse_amount(resource, quantity)
+
+
+def _request_name(index: int, container: Container, resource: str) -> str:
+    place = sorted(container.resources.requests).index(resource)
+    return f"container-{index}-request-{place}"
+
+
+def _request(name: str, cls: DeviceClass, count: int) -> DeviceRequest:
+    exactly = ExactDeviceRequest(
+        device_class_name=cls.metadata.name, allocation_mode=EXACT_COUNT, count=count
+    )
+    return DeviceRequest(name=name, exactly=exactly)
+
+
+def _mapping(container: Container, resource: str, request: str) -> PodExtendedResourceRequest:
+    return PodExtendedResourceRequest(
+        container_name=container.name, resource_name=resource, request_name=request
+    )
