@@ -30,9 +30,8 @@ def test_a_cert_dir_is_filled_once_and_then_kept(tmp_path):
 
 def test_a_missing_certificate_is_named():
     options = ServingOptions(tls_cert_file="/no.crt", tls_private_key_file="/no.key")
-    with pytest.raises(
-        ConfigError, match=r"cannot serve with certificate /no\.crt and key /no\.key"
-    ):
+    text = r"cannot serve with certificate /no\.crt and key /no\.key"
+    with pytest.raises(ConfigError, match=text):
         ServingCertificate(options)
 
 
