@@ -202,6 +202,10 @@ class Handle(Protocol):
         """Run this profile's Filter plugins over a table, nominated pods taken into account."""
         ...
 
+    def filters_are_row_local(self, state: CycleState) -> bool:
+        """Tell whether no Filter plugin that takes part in this cycle looks across nodes."""
+        ...
+
     def run_add_pod(
         self, state: CycleState, pod: PodInfo, added: PodInfo, nodes: NodeTable, row: int
     ) -> None:

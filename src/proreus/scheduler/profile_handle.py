@@ -146,6 +146,10 @@ class ProfileHandle:
         assert self._core.search is not None
         return self._core.search.judge_trial(self._profile, state, pod, nodes)
 
+    def filters_are_row_local(self, state: CycleState) -> bool:
+        """Tell whether no Filter plugin that takes part in this cycle looks across nodes."""
+        return all(p.row_local or p.name in state.skip_filter for p in self._profile.filter)
+
     def run_add_pod(
         self, state: CycleState, pod: PodInfo, added: PodInfo, nodes: NodeTable, row: int
     ) -> None:

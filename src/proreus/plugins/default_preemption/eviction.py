@@ -1,0 +1,154 @@
+"""Carrying a preemption out: nominations cleared, victims told and deleted.
+
+With gate SchedulerAsyncPreemption (on by default) this goes on beside the scheduling loop, and the
+preemptor is kept out of the queue until its last victim is on its way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from time import perf_counter
+from typing import Any
+
+from proreus.errors import ApiError, NotFound
+from proreus.framework.handle import Handle
+from proreus.framework.nominating import CLEAR_NOMINATION
+from proreus.framework.pod_info import PodInfo
+from proreus.logs import logger
+from proreus.objects.meta import key_of
+from proreus.objects.pod import Pod, condition_of
+from proreus.plugins.default_preemption.candidates import Candidate
+
+log = logger(__name__)
+
+DISRUPTION_TARGET = "DisruptionTarget"
+PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
+
+
+class Evictor:
+    """Evicts the victims of preemptions, and knows which preemptors are still waiting for that."""
+
+    def __init__(self, handle: Handle, pods: Mapping[str, Pod], plugin_name: str) -> None:
+        self._handle = handle
+        self._pods = pods
+        self._plugin_name = plugin_name
+        self._preempting: dict[str, Pod | None] = {}
+        """UID of a preemptor -> its last victim, once that one is being evicted."""
+
+    def is_running(self, uid: str) -> bool:
+        """Tell whether a preemptor's victims are still being evicted."""
+        if uid not in self._preempting:
+            return False
+        last = self._preempting[uid]
+        if last is None:
+            return True
+        live = self._pods.get(key_of(last))
+        gone = live is None or live.metadata.uid != last.metadata.uid
+        return not (gone or (live and live.metadata.deletion_timestamp is not None))
+
+    async def evict(self, candidate: Candidate, preemptor: PodInfo) -> None:
+        """Evict all victims now; raises ``ApiError`` for the first that could not be evicted."""
+        self._handle.metrics.preemption_victims.observe(len(candidate.victims))
+        for victim in candidate.victims:
+            await self._evict_one(victim.pod, preemptor, candidate.node_name)
+        await self._clear_nominations(candidate, preemptor)
+
+    def evict_in_background(self, candidate: Candidate, preemptor: PodInfo) -> None:
+        """Evict the victims that are not on their way out already, beside the scheduling loop."""
+        victims = [v.pod for v in candidate.victims if v.pod.metadata.deletion_timestamp is None]
+        if not victims:
+            return
+        self._handle.metrics.preemption_victims.observe(len(candidate.victims))
+        self._preempting[preemptor.uid] = None
+        self._handle.spawn(self._evict_all(candidate, preemptor, victims))
+
+    async def _evict_all(
+        self, candidate: Candidate, preemptor: PodInfo, victims: list[Pod]
+    ) -> None:
+        started = perf_counter()
+        metrics = self._handle.metrics
+        *others, last = victims
+        result = "success"
+        try:
+            await self._clear_nominations(candidate, preemptor)
+            node_name = candidate.node_name
+            evictions = [self._evict_one(victim, preemptor, node_name) for victim in others]
+            for outcome in await asyncio.gather(*evictions, return_exceptions=True):
+                if isinstance(outcome, BaseException):
+                    raise outcome
+            self._preempting[preemptor.uid] = last
+            await self._evict_one(last, preemptor, node_name)
+        except ApiError as error:
+            result = "error"
+            log.error("Error occurred during async preemption", err=error, preemptor=preemptor.key)
+        finally:
+            del self._preempting[preemptor.uid]
+        if result == "error":
+            self._handle.activate([preemptor.key])
+        metrics.preemption_goroutines_execution_total.labels(result).inc()
+        metrics.preemption_goroutines_duration_seconds.labels(result).observe(
+            perf_counter() - started
+        )
+
+    async def _evict_one(self, victim: Pod, preemptor: PodInfo, node_name: str) -> None:
+        handle = self._handle
+        in_memory = False
+        waiting = handle.get_waiting_pod(victim.metadata.uid)
+        if waiting is not None:
+            in_memory = waiting.preempt(self._plugin_name, "preempted")
+        if not in_memory:
+            cause = f"preempted by {self._plugin_name}"
+            in_memory = handle.cancel_binding(victim.metadata.uid, cause)
+        if not in_memory:
+            try:
+                await self._mark(victim, preemptor)
+                await handle.api.delete_pod(victim)
+            except NotFound:
+                return
+        note = f"Preempted by pod {preemptor.uid} on node {node_name}"
+        if in_memory:
+            note += " (in kube-scheduler memory)."
+        handle.event_recorder.event(
+            victim, "Normal", "Preempted", "Preempting", note, handle.profile_name
+        )
+
+    async def _mark(self, victim: Pod, preemptor: PodInfo) -> None:
+        """Say on the victim why it has to go."""
+        scheduler = preemptor.pod.spec.scheduler_name
+        message = f"{scheduler}: preempting to accommodate a higher priority pod"
+        old = condition_of(victim, DISRUPTION_TARGET)
+        if old is not None and (old.status, old.reason, old.message) == (
+            "True",
+            PREEMPTION_BY_SCHEDULER,
+            message,
+        ):
+            return
+        now = datetime.fromtimestamp(self._handle.clock.now(), UTC)
+        condition: dict[str, Any] = {
+            "type": DISRUPTION_TARGET,
+            "status": "True",
+            "reason": PREEMPTION_BY_SCHEDULER,
+            "message": message,
+            "lastProbeTime": None,
+            "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+        if victim.metadata.generation:
+            condition["observedGeneration"] = victim.metadata.generation
+        await self._handle.api.patch_pod_status(victim, {"status": {"conditions": [condition]}})
+
+    async def _clear_nominations(self, candidate: Candidate, preemptor: PodInfo) -> None:
+        """Less important pods that wait for this node need not wait for it any more."""
+        nominator = self._handle.nominator
+        for other in nominator.nominated_pods(candidate.node_name):
+            if other.priority >= preemptor.priority:
+                continue
+            nominator.add_nominated_pod(other, CLEAR_NOMINATION)
+            if not other.pod.status.nominated_node_name:
+                continue
+            try:
+                patch = {"status": {"nominatedNodeName": None}}
+                await self._handle.api.patch_pod_status(other.pod, patch)
+            except ApiError as error:
+                log.error("Cannot clear nominatedNodeName", err=error, pod=other.key)

@@ -1,0 +1,152 @@
+"""The plugin: eligibility, dry run, choice, eviction. Source: KEP-268 and kube-scheduler 1.36."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from proreus.config.plugin_args import DefaultPreemptionArgs
+from proreus.errors import ApiError
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.diagnosis import Diagnosis, NoFit
+from proreus.framework.events import DELETE, POD, ClusterEvent
+from proreus.framework.handle import Handle
+from proreus.framework.nominating import CLEAR_NOMINATION, NominatingInfo, PostFilterResult
+from proreus.framework.plugin import PostFilterPlugin, PreEnqueuePlugin
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Code, Status
+from proreus.framework.verdicts import Rows, Verdicts
+from proreus.objects.kinds import PODS
+from proreus.objects.pod import Pod, condition_of
+from proreus.objects.policy import POD_DISRUPTION_BUDGETS
+from proreus.plugins.default_preemption.budgets import Budgets
+from proreus.plugins.default_preemption.candidates import Candidate, DryRun
+from proreus.plugins.default_preemption.eviction import (
+    DISRUPTION_TARGET,
+    PREEMPTION_BY_SCHEDULER,
+    Evictor,
+)
+from proreus.plugins.default_preemption.picking import pick_one
+
+NOT_HELPFUL = "Preemption is not helpful for scheduling"
+
+
+class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin):
+    """Evicts less important pods from the node where that hurts least."""
+
+    Args = DefaultPreemptionArgs
+
+    def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._pods = handle.store(PODS)
+        self._budgets = handle.store(POD_DISRUPTION_BUDGETS)
+        self._evictor = Evictor(handle, self._pods, self.name)
+        self._async = handle.feature_gates.enabled("SchedulerAsyncPreemption")
+
+    def events_to_register(self) -> Iterable[ClusterEvent]:
+        """Register the victims' going, for pods that are gated here; the hint wakes nobody else."""
+        return (ClusterEvent(POD, DELETE, hint=_never),)
+
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        """Keep a preemptor out of the queue until its last victim is on its way."""
+        if self._async and self._evictor.is_running(pod.uid):
+            return Status.unresolvable("waiting for the preemption for this pod to be finished")
+        return None
+
+    async def post_filter(
+        self, state: CycleState, pod: PodInfo, verdicts: Verdicts
+    ) -> PostFilterResult:
+        """Find the cheapest node to make room on, and make it."""
+        self.handle.metrics.preemption_attempts_total.inc()
+        live = self._pods.get(pod.key)
+        if live is None:
+            return PostFilterResult(Status.error(f'pods "{pod.name}" not found'))
+        obstacle = self._not_eligible(live, verdicts)
+        if obstacle:
+            return PostFilterResult(Status.unschedulable(f"preemption: {obstacle}"))
+        dry_run = DryRun(self.handle, state, pod, Budgets(self._budgets.values()))
+        candidates = self._find_candidates(dry_run, verdicts)
+        if not candidates:
+            if dry_run.errors:
+                return PostFilterResult(Status.error(f"preemption: {_aggregate(dry_run.errors)}"))
+            text = self._why_not(dry_run)
+            return PostFilterResult(Status.unschedulable(f"preemption: {text}"), CLEAR_NOMINATION)
+        best = pick_one(candidates, self.handle.clock.now())
+        if best is None:
+            text = "preemption: no candidate node for preemption"
+            return PostFilterResult(Status.unschedulable(text))
+        return await self._preempt(best, pod)
+
+    def _not_eligible(self, pod: Pod, verdicts: Verdicts) -> str:
+        """Return why the pod may not preempt; "" if it may."""
+        if pod.spec.preemption_policy == "Never":
+            return "not eligible due to preemptionPolicy=Never."
+        nodes = self.handle.nodes
+        row = nodes.rows.get(pod.status.nominated_node_name)
+        if row is None:
+            return ""
+        status = verdicts.status(row)
+        if status is not None and status.code == Code.UNRESOLVABLE:
+            return ""
+        priority = pod.spec.priority or 0
+        for other in nodes[row].pods.values():
+            if other.priority < priority and _is_being_preempted(other.pod):
+                return "not eligible due to a terminating pod on the nominated node."
+        return ""
+
+    def _find_candidates(self, dry_run: DryRun, verdicts: Verdicts) -> list[Candidate]:
+        """Try nodes, from a random one on, until there are enough to choose from."""
+        rows = verdicts.rows_with(Code.UNSCHEDULABLE)
+        if not len(rows):
+            return []
+        return dry_run.candidates(self._from_somewhere(rows), self.num_candidates(len(rows)))
+
+    def num_candidates(self, nodes: int) -> int:
+        """Return how many candidates are enough among ``nodes`` potential ones."""
+        args = self.args
+        by_percentage = nodes * args.min_candidate_nodes_percentage // 100
+        return min(nodes, max(by_percentage, args.min_candidate_nodes_absolute))
+
+    def _from_somewhere(self, rows: Rows) -> Rows:
+        return np.roll(rows, -self.handle.rng.randrange(len(rows)))
+
+    def _why_not(self, dry_run: DryRun) -> str:
+        """Return the message when no node can be made to fit."""
+        size = len(self.handle.nodes)
+        verdicts = Verdicts(size)
+        for row, status in dry_run.statuses.items():
+            verdicts.reject_row(row, status)
+        verdicts.reject_with(np.ones(size, dtype=np.bool_), Status.unresolvable(NOT_HELPFUL))
+        return NoFit(size, Diagnosis(verdicts)).message
+
+    async def _preempt(self, best: Candidate, pod: PodInfo) -> PostFilterResult:
+        nominating = NominatingInfo(best.node_name)
+        if self._async:
+            self._evictor.evict_in_background(best, pod)
+            return PostFilterResult(None, nominating)
+        try:
+            await self._evictor.evict(best, pod)
+        except ApiError as error:
+            return PostFilterResult(Status.error(f"preemption: {error}"))
+        return PostFilterResult(None, nominating)
+
+
+def _is_being_preempted(pod: Pod) -> bool:
+    condition = condition_of(pod, DISRUPTION_TARGET)
+    return (
+        pod.metadata.deletion_timestamp is not None
+        and condition is not None
+        and condition.status == "True"
+        and condition.reason == PREEMPTION_BY_SCHEDULER
+    )
+
+
+def _aggregate(errors: list[str]) -> str:
+    distinct = list(dict.fromkeys(errors))
+    return distinct[0] if len(distinct) == 1 else "[" + ", ".join(distinct) + "]"
+
+
+def _never(pod: PodInfo, old: Any, new: Any) -> bool:
+    return False
