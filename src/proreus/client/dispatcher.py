@@ -150,7 +150,7 @@ class Dispatcher:
 
     async def get(self, resource: Resource[T], namespace: str, name: str) -> T:
         """Read one object."""
-        decoder: Decoder[T] = decoder_for(resource.type)  # type: ignore[arg-type]
+        decoder: Decoder[T] = decoder_for(resource.type)
         return decoder.decode(await self._writer.read(resource.path(namespace, name)))
 
     async def create(

@@ -106,6 +106,7 @@ class LeaderElector:
         self._lease: JsonObject | None = None  # as last seen, or written by us
         self._seen_at = 0.0  # when its spec last changed, on our clock
         self._announced = ""
+        self._deadline = 0.0  # by which the present attempt must end, on our clock
 
     @property
     def leader(self) -> str:
@@ -148,27 +149,34 @@ class LeaderElector:
             await asyncio.sleep(period * (1.0 + self._rng.random() * _JITTER))
 
     async def _renew(self) -> None:
-        """Renew until that has failed for the renew deadline, or another holds the Lease."""
+        """Renew until that has failed for the renew deadline, or another holds the Lease.
+
+        As in client-go the deadline counts from the first failure; but it never reaches the end of
+        the Lease, so that we have stopped before another may start.
+        """
+        options = self._options
+        period = options.retry_period_seconds
         renewed_at = self._now()
         while True:
-            await asyncio.sleep(self._options.retry_period_seconds)
+            await asyncio.sleep(period)
             started = self._now()
-            deadline = renewed_at + self._options.renew_deadline_seconds
-            left_seconds = deadline - started
-            if left_seconds <= 0:
-                return
-            if await self._try("renew", min(left_seconds, self._options.request_seconds)):
-                renewed_at = started  # counted from before the request: the safe side
-            elif self._held_by_another():
-                return
+            end_of_lease = renewed_at + options.lease_duration_seconds - 2 * _LAST_TRY_SECONDS
+            deadline = min(started + options.renew_deadline_seconds, end_of_lease)
+            while not await self._try("renew", deadline - self._now()):
+                left_seconds = deadline - self._now()
+                if left_seconds <= 0 or self._held_by_another():
+                    return
+                await asyncio.sleep(min(period, left_seconds))
+                started = self._now()
+            renewed_at = started  # before the request: the safe side
 
     async def _try(self, purpose: str, at_most_seconds: float) -> bool:
         """Try once to hold the Lease for another lease duration; tell whether we do."""
+        self._deadline = self._now() + at_most_seconds
         try:
-            async with asyncio.timeout(at_most_seconds):
-                return await self._acquire_or_renew()
-        except (ApiError, TimeoutError, msgspec.DecodeError) as error:
-            logger.warning("%s: cannot %s the Lease: %s", self._path, purpose, error or "timed out")
+            return await self._acquire_or_renew()
+        except (ApiError, msgspec.DecodeError) as error:
+            logger.warning("%s: cannot %s the Lease: %s", self._path, purpose, error)
             return False
 
     async def _acquire_or_renew(self) -> bool:
@@ -228,30 +236,31 @@ class LeaderElector:
 
     async def _release(self, at_most_seconds: float) -> None:
         """Give the Lease back, if it is still ours, so that nobody waits for its end."""
+        self._deadline = self._now() + at_most_seconds
         try:
-            async with asyncio.timeout(at_most_seconds):
-                self._observe(_decode(await self._request("GET", self._path)))
-                if self._lease is None or self._holder() != self.identity:
-                    return
-                now = micro_time(self._clock.now())
-                spec = {
-                    **self._lease["spec"],
-                    "holderIdentity": "",
-                    "leaseDurationSeconds": 1,
-                    "acquireTime": now,
-                    "renewTime": now,
-                }
-                await self._request("PUT", self._path, _encode({**self._lease, "spec": spec}))
-        except (ApiError, TimeoutError, msgspec.DecodeError) as error:
+            self._observe(_decode(await self._request("GET", self._path)))
+            if self._lease is None or self._holder() != self.identity:
+                return
+            now = micro_time(self._clock.now())
+            spec = {
+                **self._lease["spec"],
+                "holderIdentity": "",
+                "leaseDurationSeconds": 1,
+                "acquireTime": now,
+                "renewTime": now,
+            }
+            await self._request("PUT", self._path, _encode({**self._lease, "spec": spec}))
+        except (ApiError, msgspec.DecodeError) as error:
             logger.warning("%s: the Lease could not be released: %s", self._path, error)
         else:
             logger.info("%s: the Lease is released", self._path)
 
     async def _request(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        seconds = self._options.request_seconds
-        return await self._client.request(
-            method, path, body, query=f"timeout={int(seconds)}s", timeout_seconds=seconds
-        )
+        seconds = min(self._options.request_seconds, self._deadline - self._now())
+        if seconds <= 0:
+            raise AnswerLost("there was no time left to ask the apiserver")
+        query = f"timeout={int(self._options.request_seconds)}s"
+        return await self._client.request(method, path, body, query=query, timeout_seconds=seconds)
 
     def _observe(self, lease: JsonObject) -> None:
         """Remember the Lease, and when it last changed by our clock."""

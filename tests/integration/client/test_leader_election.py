@@ -1,0 +1,333 @@
+"""Who leads, when the network and the clocks are against it (virtual time, real sockets)."""
+
+import asyncio
+import random
+from contextlib import suppress
+
+import pytest
+
+from proreus.client.credentials import Credentials
+from proreus.client.leader_election import LeaderElector, LeaseOptions, new_identity
+from proreus.client.session import ApiClient
+from proreus.errors import LeaseLost
+
+pytestmark = pytest.mark.looptime
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+LEASE = f"{LEASES}/kube-scheduler"
+
+
+class LeaseServer:
+    """A Lease with optimistic concurrency; ``fault(call)`` may take a request over.
+
+    A fault returns True when it has dealt with the connection. ``apply`` does what the request
+    asks without answering it: for answers that get lost.
+    """
+
+    def __init__(self, wire):
+        self.wire = wire
+        self.lease = None
+        self.version = 0
+        self.fault = None
+        self.history = []
+
+    def apply(self, call):
+        """Return (code, body)."""
+        if call.method == "GET":
+            if self.lease is None:
+                return 404, self.wire.status(404, "NotFound", "not found")
+            return 200, self.lease
+        body = call.json
+        if call.method == "POST":
+            if self.lease is not None:
+                return 409, self.wire.status(409, "AlreadyExists", "already exists")
+        elif body["metadata"]["resourceVersion"] != str(self.version):
+            return 409, self.wire.status(409, "Conflict", "the object has been modified")
+        self.store(body)
+        return 200, self.lease
+
+    def store(self, lease):
+        self.version += 1
+        meta = {**lease["metadata"], "resourceVersion": str(self.version), "uid": "u"}
+        self.lease = {**lease, "metadata": meta}
+        self.history.append(lease["spec"])
+
+    async def __call__(self, call):
+        assert call.query == {"timeout": "5s"}
+        if self.fault is not None and await self.fault(call):
+            return
+        code, body = self.apply(call)
+        await call.answer(code, body)
+
+    @property
+    def spec(self):
+        return self.lease["spec"]
+
+
+@pytest.fixture
+def leases(server, wire):
+    server.script = LeaseServer(wire)
+    return server.script
+
+
+class WallClock:
+    """Follows the virtual time, off by some seconds."""
+
+    def __init__(self, off_seconds=0.0):
+        self.off_seconds = off_seconds
+
+    def now(self):
+        return 1_800_000_000 + asyncio.get_running_loop().time() + self.off_seconds
+
+
+class Candidate:
+    """An elector with its own connection, and what it told."""
+
+    def __init__(self, server, name, clock=None):
+        self.server, self.name = server, name
+        self.clock = clock or WallClock()
+        self.told = []
+        self.at = {}
+
+    async def __aenter__(self):
+        loop = asyncio.get_running_loop()
+        self.client = ApiClient(Credentials(self.server.url))
+
+        def tell(word):
+            self.told.append(word)
+            self.at.setdefault(word, loop.time())
+
+        self.elector = LeaderElector(
+            self.client,
+            self.name,
+            on_started_leading=lambda: tell("started"),
+            on_stopped_leading=lambda: tell("stopped"),
+            on_new_leader=lambda who: tell(f"new {who}"),
+            clock=self.clock,
+            now=loop.time,
+            rng=random.Random(1),
+        )
+        self.task = asyncio.create_task(self.elector.run())
+        return self
+
+    async def __aexit__(self, *_):
+        self.task.cancel()
+        with suppress(asyncio.CancelledError, LeaseLost):
+            await self.task
+        await self.client.close()
+
+
+async def test_first_one_creates_the_lease_and_renews_it(server, leases):
+    async with Candidate(server, "a", WallClock(0.25)) as a:
+        await asyncio.sleep(1)
+        assert a.told == ["new a", "started"]
+        assert a.elector.is_leader
+        assert leases.history == [
+            {
+                "holderIdentity": "a",
+                "leaseDurationSeconds": 15,
+                "acquireTime": "2027-01-15T08:00:00.250000Z",
+                "renewTime": "2027-01-15T08:00:00.250000Z",
+                "leaseTransitions": 0,
+            }
+        ]
+        await asyncio.sleep(1.5)
+        assert leases.spec["renewTime"] == "2027-01-15T08:00:02.250000Z"
+        assert leases.spec["acquireTime"] == "2027-01-15T08:00:00.250000Z"
+        await asyncio.sleep(20)
+        assert 10 <= len(leases.history) <= 13
+        assert [call.method for call in server.calls[2:]] == ["PUT"] * (len(server.calls) - 2)
+
+
+async def test_second_one_waits_takes_over_after_the_duration_and_counts_the_transition(
+    server, leases
+):
+    loop = asyncio.get_running_loop()
+    async with Candidate(server, "a") as a, Candidate(server, "b") as b:
+        await asyncio.sleep(60)
+        assert b.told == ["new a"]
+        died = loop.time()
+        a.task.cancel()
+        leases.fault = lambda call: _cut_of(call, "a")  # killed: no release
+        await asyncio.sleep(30)
+        assert "started" in b.told
+        assert 13 <= b.at["started"] - died <= 15 + 4.4 + 0.1
+        assert leases.spec["leaseTransitions"] == 1
+        assert leases.spec["holderIdentity"] == "b"
+
+
+async def _cut_of(call, name):
+    if call.method == "PUT" and call.json["spec"]["holderIdentity"] in ("", name):
+        call.cut()
+        return True
+    return False
+
+
+async def test_release_on_cancel_lets_the_other_take_over_at_once(server, leases):
+    loop = asyncio.get_running_loop()
+    async with Candidate(server, "a") as a, Candidate(server, "b") as b:
+        await asyncio.sleep(60)
+        ended = loop.time()
+        a.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await a.task
+        assert a.told[-1] == "stopped"
+        released = leases.history[-1]
+        assert (released["holderIdentity"], released["leaseDurationSeconds"]) == ("", 1)
+        assert released["leaseTransitions"] == 0
+        await asyncio.sleep(5)
+        assert b.at["started"] - ended <= 4.5
+        assert leases.spec["leaseTransitions"] == 1
+
+
+async def test_foreign_times_do_not_matter_only_what_is_seen(server, leases):
+    """A holder whose clock is years behind renews: its Lease is not taken."""
+    loop = asyncio.get_running_loop()
+    lease = {"metadata": {"name": "kube-scheduler"}, "spec": {}}
+
+    def renew(second):
+        old = f"1999-01-01T00:00:{second:02d}.000000Z"
+        spec = {"holderIdentity": "z", "leaseDurationSeconds": 15, "renewTime": old}
+        leases.store({**lease, "spec": spec})
+
+    renew(0)
+    async with Candidate(server, "b") as b:
+        for second in range(1, 50):
+            await asyncio.sleep(2)
+            renew(second)
+        assert b.told == ["new z"]
+        stopped = loop.time()
+        await asyncio.sleep(30)
+        assert 15 <= b.at["started"] - stopped <= 15 + 4.4 + 2.1
+
+
+async def test_future_times_do_not_protect_a_dead_holder(server, leases):
+    spec = {
+        "holderIdentity": "z",
+        "leaseDurationSeconds": 15,
+        "renewTime": "2999-01-01T00:00:00.000000Z",
+    }
+    leases.store({"metadata": {"name": "kube-scheduler"}, "spec": spec})
+    async with Candidate(server, "b") as b:
+        await asyncio.sleep(21)
+        assert "started" in b.told
+
+
+@pytest.mark.parametrize("fault", ["cut", "silence", "500", "html"])
+async def test_leader_that_cannot_renew_stops_before_its_lease_ends(server, leases, fault):
+    loop = asyncio.get_running_loop()
+
+    async def broken(call):
+        if fault == "cut":
+            call.cut()
+        elif fault == "silence":
+            await asyncio.sleep(100)
+        elif fault == "500":
+            await call.refuse(500, "InternalError")
+        else:
+            await call.answer(200, b"<html>sorry</html>")
+        return True
+
+    async with Candidate(server, "a") as a:
+        await asyncio.sleep(10.5)
+        broke = loop.time()
+        leases.fault = broken
+        with pytest.raises(LeaseLost, match="could not be renewed within 10 s"):
+            await a.task
+        assert 9 <= a.at["stopped"] - broke <= 12.1
+        assert loop.time() - broke <= 13.1  # the process ends, whatever the network does
+        assert not a.elector.is_leader
+
+
+async def test_short_faults_are_ridden_out(server, leases):
+    broken_until = 0.0
+    loop = asyncio.get_running_loop()
+
+    async def flaky(call):
+        if loop.time() < broken_until:
+            call.cut()
+            return True
+        return False
+
+    leases.fault = flaky
+    async with Candidate(server, "a") as a:
+        for _ in range(5):
+            await asyncio.sleep(20)
+            broken_until = loop.time() + 7.5
+        await asyncio.sleep(20)
+        assert a.told == ["new a", "started"]
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+async def test_lost_answers_of_writes_that_happened_are_settled_by_a_read(server, leases, method):
+    lost = []
+
+    async def lose(call):
+        if call.method == method and len(lost) < 3 and len(server.calls) % 2 == 0:
+            lost.append(leases.apply(call))
+            call.cut()
+            return True
+        return False
+
+    leases.fault = lose
+    async with Candidate(server, "a") as a:
+        await asyncio.sleep(60)
+        assert lost
+        assert a.told == ["new a", "started"]
+        assert leases.spec["leaseTransitions"] == 0  # it never was anybody else's
+
+
+async def test_leader_that_finds_another_in_its_place_stops_at_once(server, leases):
+    loop = asyncio.get_running_loop()
+    async with Candidate(server, "a") as a:
+        await asyncio.sleep(10.5)
+        usurped = loop.time()
+        leases.store({**leases.lease, "spec": {**leases.spec, "holderIdentity": "z"}})
+        with pytest.raises(LeaseLost, match="z holds it now"):
+            await a.task
+        assert a.at["stopped"] - usurped <= 2.1
+        assert leases.spec["holderIdentity"] == "z"  # not released: it is not ours
+
+
+async def test_leader_that_was_suspended_finds_out_before_it_writes(server, leases):
+    """The process was stopped for a minute (SIGSTOP, a sleeping laptop): nobody took over yet."""
+    shift = 0.0
+    loop = asyncio.get_running_loop()
+    async with Candidate(server, "a") as a:
+        a.elector._now = lambda: loop.time() + shift
+        await asyncio.sleep(10.5)
+        written = len(leases.history)
+        shift = 60.0
+        with pytest.raises(LeaseLost):
+            await a.task
+        renewals = [spec for spec in leases.history[written:] if spec["holderIdentity"]]
+        assert renewals == []
+
+
+async def test_what_others_keep_in_the_lease_survives_the_renewals(server, leases):
+    async with Candidate(server, "a"):
+        await asyncio.sleep(3)
+        leases.lease["metadata"]["labels"] = {"team": "x"}
+        leases.lease["spec"]["strategy"] = "OldestEmulationVersion"
+        leases.version += 1
+        leases.lease["metadata"]["resourceVersion"] = str(leases.version)
+        await asyncio.sleep(10)
+        assert leases.lease["metadata"]["labels"] == {"team": "x"}
+        assert leases.spec["strategy"] == "OldestEmulationVersion"
+
+
+async def test_two_that_create_at_once_are_one_leader_however_wrong_their_clocks(server, leases):
+    behind, ahead = WallClock(-1e6), WallClock(1e6)
+    async with Candidate(server, "a", behind) as a, Candidate(server, "b", ahead) as b:
+        await asyncio.sleep(100)
+        assert ("started" in a.told) + ("started" in b.told) == 1
+
+
+def test_identity_and_times_of_kube_scheduler():
+    assert new_identity() != new_identity()
+    host, unique = new_identity().rsplit("_", 1)
+    assert host
+    assert len(unique) == 36
+    options = LeaseOptions()
+    assert (options.lease_duration_seconds, options.renew_deadline_seconds) == (15, 10)
+    assert (options.retry_period_seconds, options.request_seconds) == (2, 5)
