@@ -215,9 +215,7 @@ class SchedulingQueue:
         try:
             place = self._placement.place_of(queued.key)
             if place:
-                log.error(
-                    "Pod is queued already, so it is not put back", pod=queued.key, place=place
-                )
+                log.error(f"Pod {queued.key} is already present in {place}")
                 return
             self._note_failure(queued)
             self._placement.requeue(queued, self._after_failure(queued), SCHEDULE_ATTEMPT_FAILURE)
@@ -282,9 +280,11 @@ class SchedulingQueue:
 
     def flush_backoff_completed(self) -> None:
         """Make the pods active whose back-off is over. To be called at every whole second."""
-        for queued in self._backoff.pop_completed():
+        completed = self._backoff.pop_completed()
+        for queued in completed:
             self._placement.to_active(queued, BACKOFF_COMPLETE, from_backoff=True)
-        self._wake()
+        if completed:
+            self._wake()
 
     def flush_unschedulable_left_over(self) -> None:
         """Try pods again that have waited too long for an event. To be called every 30 seconds.
@@ -298,7 +298,7 @@ class SchedulingQueue:
         if left_over:
             self._move(left_over, UNSCHEDULABLE_TIMEOUT, None, None)
             self._in_flight.record(UNSCHEDULABLE_TIMEOUT, None, None)
-        self._wake()
+            self._wake()
 
     def next_flush_at(self) -> float | None:
         """Return the next whole second at which ``flush`` has something to move; None = never.

@@ -1,0 +1,169 @@
+"""A queue in virtual time, and short ways to make what goes into it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from proreus.clock import FakeClock
+from proreus.framework.events import ClusterEvent
+from proreus.framework.pod_info import PodInfo, QueuedPodInfo
+from proreus.framework.registrations import PreEnqueue, Registration
+from proreus.framework.status import Status
+from proreus.metrics import SchedulerMetrics
+from proreus.objects.meta import ObjectMeta
+from proreus.objects.pod import Pod, PodSpec, PodStatus, SchedulingGate
+from proreus.queue import SchedulingQueue
+
+PROFILE = "default-scheduler"
+START = 1000.0
+
+
+@dataclass
+class Profile:
+    """A profile made by hand."""
+
+    pre_enqueue: dict[str, PreEnqueue] = field(default_factory=dict)
+    registrations: list[Registration] = field(default_factory=list)
+
+    def register(self, plugin: str, resource: str, action: int, hint: Any = None) -> None:
+        self.registrations.append((plugin, ClusterEvent(resource, action, hint)))
+
+
+def make_pod(
+    name: str = "a",
+    *,
+    priority: int = 0,
+    uid: str = "",
+    labels: dict[str, str] | None = None,
+    gates: tuple[str, ...] = (),
+    profile: str = PROFILE,
+    nominated: str = "",
+    node: str = "",
+) -> PodInfo:
+    return PodInfo(
+        Pod(
+            metadata=ObjectMeta(
+                name=name, namespace="default", uid=uid or f"uid-{name}", labels=labels or {}
+            ),
+            spec=PodSpec(
+                scheduler_name=profile,
+                priority=priority,
+                node_name=node,
+                scheduling_gates=tuple(SchedulingGate(name=gate) for gate in gates),
+            ),
+            status=PodStatus(nominated_node_name=nominated),
+        )
+    )
+
+
+def scheduling_gates(pod: PodInfo) -> Status | None:
+    return Status.unresolvable("gated") if pod.pod.spec.scheduling_gates else None
+
+
+def by_priority(queued: QueuedPodInfo) -> Any:
+    return (-queued.info.priority, queued.timestamp)
+
+
+def names(pods: list[QueuedPodInfo]) -> list[str]:
+    return [queued.info.name for queued in pods]
+
+
+class Bench:
+    """A queue, its clock, its profile, and what the pod lister knows."""
+
+    pod = staticmethod(make_pod)
+
+    def __init__(self, **options: Any) -> None:
+        self.clock = FakeClock(START)
+        self.profile = Profile(pre_enqueue={"SchedulingGates": scheduling_gates})
+        self.listed: dict[str, Pod] = {}
+        self.wakes = 0
+        self.metrics = SchedulerMetrics()
+        self._options = options
+        self._queue: SchedulingQueue | None = None
+
+    @property
+    def queue(self) -> SchedulingQueue:
+        """The queue; made on first use, so that a test may register before."""
+        if self._queue is None:
+            self._queue = SchedulingQueue(
+                **{
+                    "clock": self.clock,
+                    "sort_key": by_priority,
+                    "profiles": {PROFILE: self.profile},
+                    "pod_lister": self.listed.get,
+                    "metrics": self.metrics,
+                    **self._options,
+                }
+            )
+            self._queue.on_ready = self._count_wake
+        return self._queue
+
+    def _count_wake(self) -> None:
+        self.wakes += 1
+
+    def add(self, *pods: PodInfo) -> None:
+        for pod in pods:
+            self.listed[pod.key] = pod.pod
+            self.queue.add(pod)
+
+    def pop(self) -> QueuedPodInfo:
+        queued = self.queue.pop()
+        assert queued is not None
+        return queued
+
+    def reject(
+        self, queued: QueuedPodInfo, *plugins: str, pending: tuple[str, ...] = ()
+    ) -> QueuedPodInfo:
+        """End an attempt as the failure handler does; without plugins, by an error."""
+        queued.unschedulable_plugins = {*plugins, *pending}
+        queued.pending_plugins = set(pending)
+        self.queue.add_unschedulable(queued)
+        self.queue.validate()
+        return queued
+
+    def rejected(self, pod: PodInfo, *plugins: str, pending: tuple[str, ...] = ()) -> QueuedPodInfo:
+        """Add a pod, pop it and reject it."""
+        self.add(pod)
+        queued = self.pop()
+        assert queued.info is pod
+        return self.reject(queued, *plugins, pending=pending)
+
+    def places(self) -> dict[str, list[str]]:
+        """Names of pods in each place that is not empty."""
+        found = {
+            "active": names(self.queue.active_pods()),
+            "backoff": names(self.queue.backoff_pods()),
+            "unschedulable": names(self.queue.unschedulable_pods()),
+            "gated": names(self.queue.gated_pods()),
+        }
+        return {place: pods for place, pods in found.items() if pods}
+
+    def incoming(self) -> dict[tuple[str, ...], float]:
+        """Entries by (queue, event)."""
+        return dict(self.metrics.queue_incoming_pods_total.values())
+
+    def per_plugin(self) -> dict[str, float]:
+        """The gauge of unschedulable pods by plugin, zeros left out."""
+        return {
+            labels[0]: value for labels, value in self.metrics.unschedulable_pods.values() if value
+        }
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+@pytest.fixture
+def make_bench() -> type[Bench]:
+    return Bench
+
+
+@pytest.fixture
+def pod() -> Callable[..., PodInfo]:
+    return make_pod

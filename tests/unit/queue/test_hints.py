@@ -1,0 +1,119 @@
+"""Whom an event helps: matching, hints, pending plugins, wildcards."""
+
+from __future__ import annotations
+
+import pytest
+
+from proreus.clock import FakeClock
+from proreus.framework import events as ev
+from proreus.framework.events import ClusterEvent
+from proreus.framework.pod_info import QueuedPodInfo
+from proreus.metrics import SchedulerMetrics
+from proreus.queue.hints import NOBODY, Hints, Strategy
+from proreus.queue.recorder import Recorder
+
+
+@pytest.fixture
+def metrics():
+    return SchedulerMetrics()
+
+
+@pytest.fixture
+def hints_of(make_bench, metrics):
+    def make(*registrations):
+        profile = make_bench().profile
+        for registration in registrations:
+            profile.register(*registration)
+        return Hints({"default-scheduler": profile}, Recorder(FakeClock(), metrics))
+
+    return make
+
+
+def rejected(pod, *plugins, pending=()):
+    return QueuedPodInfo(
+        pod, 0.0, unschedulable_plugins={*plugins, *pending}, pending_plugins={*pending}
+    )
+
+
+def answers(metrics):
+    return {
+        labels[0::2]: child.count
+        for labels, child in metrics.queueing_hint_execution_duration_seconds.histograms()
+    }
+
+
+def test_without_rejectors_any_event_helps(pod, hints_of):
+    hints = hints_of()
+    assert hints.worth_requeuing(rejected(pod()), ev.NODE_ADD, None, None) == Strategy.AFTER_BACKOFF
+
+
+def test_only_hints_of_rejectors_are_asked(pod, hints_of, metrics):
+    asked = []
+
+    def hint(pod, old, new):
+        asked.append((pod.name, old, new))
+        return True
+
+    hints = hints_of(("Fit", ev.NODE, ev.ADD, hint), ("Taint", ev.NODE, ev.ADD, hint))
+    queued = rejected(pod("a"), "Fit")
+    assert hints.worth_requeuing(queued, ev.NODE_ADD, "o", "n") == Strategy.AFTER_BACKOFF
+    assert asked == [("a", "o", "n")]
+    assert answers(metrics) == {("Fit", "Queue"): 1}
+    assert hints.worth_requeuing(queued, ev.NODE_DELETE, "o", "n") == Strategy.SKIP
+    assert hints.worth_requeuing(rejected(pod(), "X"), ev.NODE_ADD, "o", "n") == Strategy.SKIP
+
+
+def test_a_hint_may_skip_and_another_be_asked(pod, hints_of, metrics):
+    hints = hints_of(
+        ("Fit", ev.NODE, ev.ADD, lambda pod, old, new: False), ("Taint", ev.NODE, ev.ADD)
+    )
+    fit, both = rejected(pod(), "Fit"), rejected(pod(), "Fit", "Taint")
+    assert hints.worth_requeuing(fit, ev.NODE_ADD, None, None) == Strategy.SKIP
+    assert hints.worth_requeuing(both, ev.NODE_ADD, None, None) == Strategy.AFTER_BACKOFF
+    assert answers(metrics) == {("Fit", "QueueSkip"): 2, ("Taint", "Queue"): 1}
+
+
+def test_a_pending_plugin_means_at_once_whoever_else_agrees(pod, hints_of):
+    hints = hints_of(("Fit", ev.NODE, ev.ADD), ("Claims", ev.NODE, ev.ADD))
+    queued = rejected(pod(), "Fit", pending=("Claims",))
+    assert hints.worth_requeuing(queued, ev.NODE_ADD, None, None) == Strategy.IMMEDIATELY
+    only_fit = hints_of(("Fit", ev.NODE, ev.ADD), ("Claims", ev.NODE, ev.DELETE))
+    assert only_fit.worth_requeuing(queued, ev.NODE_ADD, None, None) == Strategy.AFTER_BACKOFF
+
+
+def test_a_hint_that_raises_counts_as_yes(pod, hints_of, metrics, caplog):
+    def broken(pod, old, new):
+        raise RuntimeError("oh no")
+
+    hints = hints_of(("Fit", ev.NODE, ev.ADD, broken))
+    queued = rejected(pod(), "Fit")
+    assert hints.worth_requeuing(queued, ev.NODE_ADD, None, None) == Strategy.AFTER_BACKOFF
+    assert answers(metrics) == {("Fit", "Error"): 1}
+    assert "hint raised" in caplog.text
+
+
+def test_wildcard_helps_everybody_or_the_pod_it_carries(pod, hints_of):
+    hints = hints_of()
+    queued = rejected(pod("a"), "Fit")
+    timeout, force = ev.UNSCHEDULABLE_TIMEOUT, ev.FORCE_ACTIVATE
+    assert hints.worth_requeuing(queued, timeout, None, None) == Strategy.AFTER_BACKOFF
+    assert hints.worth_requeuing(queued, force, None, pod("a").pod) == Strategy.AFTER_BACKOFF
+    assert hints.worth_requeuing(queued, force, None, pod("a")) == Strategy.AFTER_BACKOFF
+    assert hints.worth_requeuing(queued, force, None, pod("b").pod) == Strategy.SKIP
+    assert hints.worth_requeuing(queued, force, None, object()) == Strategy.SKIP
+
+
+def test_pods_of_other_profiles_are_not_asked_about(pod, hints_of):
+    hints = hints_of(("Fit", ev.NODE, ev.ADD))
+    other = rejected(pod(profile="other"), "Fit")
+    assert hints.worth_requeuing(other, ev.NODE_ADD, None, None) == Strategy.SKIP
+
+
+def test_interest(hints_of):
+    hints = hints_of(("Fit", ev.NODE, ev.ADD | ev.UPDATE_NODE_LABEL), ("Ports", ev.POD, ev.DELETE))
+    shelves = hints.interest_in(ClusterEvent(ev.NODE, ev.UPDATE_NODE_LABEL)).shelves
+    assert ("default-scheduler", "Fit") in shelves
+    assert ("default-scheduler", "Ports") not in shelves
+    assert hints.interest_in(ev.ASSIGNED_POD_DELETE) is not NOBODY
+    assert hints.interest_in(ev.NODE_DELETE) is NOBODY
+    assert hints.interest_in(ev.UNSCHEDULABLE_TIMEOUT) is NOBODY

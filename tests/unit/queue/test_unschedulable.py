@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from proreus.framework.pod_info import QueuedPodInfo
+from proreus.queue.unschedulable import UnschedulablePods
+
+
+def queued(pod, *plugins: str, gate: str = "", pending: tuple[str, ...] = ()) -> QueuedPodInfo:
+    return QueuedPodInfo(
+        pod,
+        1000.0,
+        unschedulable_plugins={*plugins},
+        pending_plugins={*pending},
+        gating_plugin=gate,
+    )
+
+
+def waiting(pods: UnschedulablePods, *plugins: str, profile: str = "default-scheduler"):
+    return [q.info.name for q in pods.waiting_for([(profile, plugin) for plugin in plugins])]
+
+
+def test_found_by_any_rejector_and_only_once(pod):
+    pods = UnschedulablePods()
+    pods.put(queued(pod("a"), "Fit", "Taint"))
+    pods.put(queued(pod("b"), "Fit"))
+    pods.put(queued(pod("c"), "Volume", pending=("Claims",)))
+    pods.validate()
+    assert waiting(pods, "Fit") == ["a", "b"]
+    assert waiting(pods, "Taint", "Fit") == ["a", "b"]
+    assert waiting(pods, "Claims") == ["c"]
+    assert waiting(pods, "Other") == []
+    assert waiting(pods, "Fit", profile="other") == []
+
+
+def test_gated_pod_is_found_by_its_gate_only(pod):
+    pods = UnschedulablePods()
+    pods.put(queued(pod("a"), "Fit", "Gates", gate="Gates"))
+    assert waiting(pods, "Fit") == []
+    assert waiting(pods, "Gates") == ["a"]
+    assert pods.gated_count == 1
+
+
+def test_shelved_anew_when_put_again(pod):
+    pods = UnschedulablePods()
+    one = queued(pod("a"), "Fit")
+    pods.put(one)
+    one.unschedulable_plugins.add("Gates")
+    one.gating_plugin = "Gates"
+    pods.put(one)
+    pods.validate()
+    assert waiting(pods, "Fit") == []
+    assert waiting(pods, "Gates") == ["a"]
+
+
+def test_replaced_by_another_item_of_the_same_key(pod):
+    pods = UnschedulablePods()
+    pods.put(queued(pod("a"), "Fit"))
+    pods.put(replacement := queued(pod("a"), "Fit"))
+    pods.validate()
+    assert len(pods) == 1
+    assert pods.waiting_for([("default-scheduler", "Fit")]) == [replacement]
+
+
+def test_discard_leaves_nothing(pod):
+    pods = UnschedulablePods()
+    pods.put(queued(pod("a"), "Gates", gate="Gates"))
+    assert pods.discard("default/a") is not None
+    assert pods.discard("default/a") is None
+    pods.validate()
+    assert (len(pods), pods.gated_count, pods._shelves) == (0, 0, {})
