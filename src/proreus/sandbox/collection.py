@@ -26,6 +26,9 @@ JsonObject = dict[str, Any]
 decode_json = msgspec.json.Decoder().decode
 encode_json = msgspec.json.Encoder().encode
 
+BEFORE_HISTORY: Final = -1
+"""A position from which nothing can be read."""
+
 _DEFAULTS = {"spec.unschedulable": "false", "spec.hostNetwork": "false"}
 
 
@@ -196,11 +199,12 @@ class Collection:
             raise expired(f"too old resource version: {revision} ({self.compacted})")
         return self._start + bisect_right(self._changes, revision, key=_revision_of)
 
-    def changes_from(self, position: int) -> list[Change]:
-        """Return the changes from a position on; raises ``Refusal`` 410 when they are forgotten."""
+    def changes_from(self, position: int, most: int | None = None) -> list[Change]:
+        """Return (at most so many) changes from a position on; raises ``Refusal`` 410."""
         if position < self._start:
-            raise expired(f"too old resource version: history starts after {self.compacted}")
-        return self._changes[position - self._start :]
+            raise expired(f"too old resource version: history begins after {self.compacted}")
+        first = position - self._start
+        return self._changes[first : None if most is None else first + most]
 
 
 def field_labels(fields: tuple[str, ...]) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ def check_not_ahead(store: Store, revision: int) -> None:
         raise Refusal(
             504,
             "Timeout",
-            f"Too large resource version: {revision}, current: {store.revision}",
+            f"Timeout: Too large resource version: {revision}, current: {store.revision}",
             {"causes": [cause]},
             retry_after_seconds=1,
         )

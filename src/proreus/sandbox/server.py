@@ -13,8 +13,15 @@ import msgspec
 import yaml
 
 from proreus.sandbox import discovery, openapi, tables
-from proreus.sandbox.collection import Version, decode_json, encode_json, field_labels
-from proreus.sandbox.lists import Lists, check_not_ahead, parse_revision
+from proreus.sandbox.collection import (
+    BEFORE_HISTORY,
+    Collection,
+    Version,
+    decode_json,
+    encode_json,
+    field_labels,
+)
+from proreus.sandbox.lists import Lists, parse_revision
 from proreus.sandbox.patch import MERGE_PATCH
 from proreus.sandbox.pods import bind, evict
 from proreus.sandbox.refusals import (
@@ -185,7 +192,6 @@ class ApiServer:
         revision = parse_revision(text)
         if send_initial:
             _check_watch_list(served, query, bookmarks)
-        check_not_ahead(store, revision)
         collection = store.collection(served)
         show: Show | None = shown_by(served)
         if as_table:
@@ -197,7 +203,7 @@ class ApiServer:
             if send_initial:
                 end = bookmark(served, store.revision, initial_events_end=True)
         else:
-            position = collection.position_after(revision) if revision else collection.end
+            position = _start_of(collection, revision)
         watch = Watch(collection, selector, position, initial, show)
         timeout = float(query.get("timeoutSeconds") or 0) or 1800.0
         return WatchAnswer(watch, served, timeout, bookmarks, end)
@@ -347,6 +353,14 @@ def _selector_of(served: Served, query: Mapping[str, str]) -> Selector:
     if not labels and not fields:
         return ALL
     return parse_selector(labels, fields, field_labels(served.fields))
+
+
+def _start_of(collection: Collection, revision: int) -> int:
+    """Return where a watch begins; one that begins too early is told so in its stream."""
+    try:
+        return collection.position_after(revision) if revision else collection.end
+    except Refusal:
+        return BEFORE_HISTORY
 
 
 def _check_watch_list(served: Served, query: Mapping[str, str], bookmarks: bool) -> None:

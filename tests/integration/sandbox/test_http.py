@@ -130,9 +130,10 @@ async def test_compaction_is_told_at_the_start_and_to_the_slow(
     old = str(sandbox.store.revision)
     sandbox.store.create("nodes", make_node("n1"))
     sandbox.compact()
-    async with http.get("/api/v1/nodes", params={"watch": "1", "resourceVersion": old}) as answer:
-        assert answer.status == 410
-        assert (await answer.json())["reason"] == "Expired"
+    async with Watcher(http, "/api/v1/nodes", resourceVersion=old) as watch:
+        type_, status = await watch.next()
+        assert (type_, status["code"], status["reason"]) == ("ERROR", 410, "Expired")
+        assert await watch.ended()
     query = {"resourceVersion": str(sandbox.store.revision)}
     async with Watcher(http, "/api/v1/nodes", **query) as watch:
         sandbox.store.create("nodes", make_node("n2"))

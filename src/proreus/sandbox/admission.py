@@ -1,0 +1,125 @@
+"""What a kubelet lets onto its node: the accounts of each node, and the check of a new pod.
+
+Written apart from the scheduler's own arithmetic on purpose: a pod that was put where it does not
+fit is refused here, visibly. Reasons and messages are the kubelet's (``OutOfcpu``, ``NodePorts``);
+like it, this one names the first thing that is wrong only.
+"""
+
+from dataclasses import dataclass, field
+
+from proreus.objects.node import Node
+from proreus.objects.pod import Pod
+from proreus.objects.quantity import parse_amount
+from proreus.objects.requests import is_tracked_resource, pod_requests
+from proreus.objects.selectors import parse_node_selector, selector_of_map
+from proreus.objects.taints import NO_EXECUTE, first_untolerated
+
+PODS = "pods"
+_FIRST = {PODS: 0, "cpu": 1, "memory": 2, "ephemeral-storage": 3}
+_AFFINITY = "node(s) didn't match Pod's node affinity/selector"
+_PORTS = "node(s) didn't have free ports for the requested pod ports"
+_TAINTS = "node(s) had taints that the pod didn't tolerate"
+_EVERYWHERE = ("", "0.0.0.0", "::")
+
+HostPort = tuple[str, str, int]
+"""Address, protocol, port."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why a pod may not run here."""
+
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class Demand:
+    """What a pod takes from a node while it is there."""
+
+    requests: dict[str, int]
+    ports: tuple[HostPort, ...]
+
+
+def demand_of(pod: Pod) -> Demand:
+    """Return what a pod takes."""
+    requests = {name: amount for name, amount in pod_requests(pod).items() if amount}
+    requests[PODS] = 1
+    ports = tuple(
+        (port.host_ip, port.protocol or "TCP", port.host_port)
+        for container in (*pod.spec.containers, *pod.spec.init_containers)
+        for port in container.ports
+        if port.host_port
+    )
+    return Demand(requests, ports)
+
+
+@dataclass(slots=True)
+class NodeAccount:
+    """A node, and what the pods that it has let in take of it."""
+
+    node: Node
+    address: str = ""
+    used: dict[str, int] = field(default_factory=dict)
+    ports: list[HostPort] = field(default_factory=list)
+    capacity: dict[str, int] = field(default_factory=dict)
+
+    def refresh(self, node: Node) -> None:
+        """Take over the present state of the node."""
+        self.node = node
+        self.capacity = {
+            name: parse_amount(name, amount) for name, amount in node.status.allocatable.items()
+        }
+
+    def take(self, demand: Demand) -> None:
+        """Count a pod in."""
+        for name, amount in demand.requests.items():
+            self.used[name] = self.used.get(name, 0) + amount
+        self.ports.extend(demand.ports)
+
+    def give_back(self, demand: Demand) -> None:
+        """Count a pod out."""
+        for name, amount in demand.requests.items():
+            self.used[name] -= amount
+        for port in demand.ports:
+            self.ports.remove(port)
+
+    def check(self, pod: Pod, demand: Demand) -> Rejection | None:
+        """Return why a pod may not come in, or None."""
+        for name in sorted(demand.requests, key=lambda n: (_FIRST.get(n, 4), n)):
+            wanted = demand.requests[name]
+            used, capacity = self.used.get(name, 0), self.capacity.get(name, 0)
+            if used + wanted > capacity and (name == PODS or is_tracked_resource(name)):
+                return Rejection(
+                    f"OutOf{name}",
+                    f"Node didn't have enough resource: {name}, requested: {wanted}, "
+                    f"used: {used}, capacity: {capacity}",
+                )
+        if not self._has_affinity(pod):
+            return _failed("NodeAffinity", _AFFINITY)
+        if any(_clash(wanted, taken) for wanted in demand.ports for taken in self.ports):
+            return _failed("NodePorts", _PORTS)
+        no_execute = frozenset({NO_EXECUTE})
+        if first_untolerated(self.node.spec.taints, pod.spec.tolerations, no_execute) is not None:
+            return _failed("TaintToleration", _TAINTS)
+        return None
+
+    def _has_affinity(self, pod: Pod) -> bool:
+        labels, name = self.node.metadata.labels, self.node.metadata.name
+        spec = pod.spec
+        if spec.node_selector and not selector_of_map(spec.node_selector).matches(labels):
+            return False
+        affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+        if affinity is None or affinity.required is None:
+            return True
+        return parse_node_selector(affinity.required).matches(labels, name)
+
+
+def _failed(predicate: str, text: str) -> Rejection:
+    return Rejection(predicate, f"Predicate {predicate} failed: {text}")
+
+
+def _clash(one: HostPort, other: HostPort) -> bool:
+    if one[1:] != other[1:]:
+        return False
+    return one[0] == other[0] or one[0] in _EVERYWHERE or other[0] in _EVERYWHERE
