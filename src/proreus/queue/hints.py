@@ -32,14 +32,17 @@ class Strategy(IntEnum):
     """Try the pod again at once: what it was pending on has happened."""
 
 
+class InterestOfProfile(NamedTuple):
+    """Which plugins of a profile registered a kind of event, and the hint of each registration."""
+
+    plugins: frozenset[str]
+    hints: tuple[tuple[str, Hint | None], ...]
+
+
 class Interest(NamedTuple):
-    """Who waits for a kind of event.
+    """Who waits for a kind of event, by schedulerName; and the shelves of the pods concerned."""
 
-    ``hints``: by schedulerName, (plugin, hint) of each matching registration, in their order.
-    ``shelves``: where the pods are that may be helped.
-    """
-
-    hints: Mapping[str, tuple[tuple[str, Hint | None], ...]]
+    of_profile: Mapping[str, InterestOfProfile]
     shelves: frozenset[Shelf]
 
 
@@ -63,18 +66,19 @@ class Hints:
         return interest
 
     def _match(self, event: ClusterEvent) -> Interest:
-        hints = {}
+        of_profile = {}
         shelves: set[Shelf] = set()
         for profile, registrations in self._registrations.items():
-            matching = tuple((pl, reg.hint) for pl, reg in registrations if reg.matches(event))
-            if matching:
-                hints[profile] = matching
-                shelves.update((profile, plugin) for plugin, _ in matching)
-        if not hints:
+            hints = tuple((pl, reg.hint) for pl, reg in registrations if reg.matches(event))
+            if hints:
+                plugins = frozenset(plugin for plugin, _ in hints)
+                of_profile[profile] = InterestOfProfile(plugins, hints)
+                shelves.update((profile, plugin) for plugin in plugins)
+        if not of_profile:
             return NOBODY
         # Pods that nobody rejected have nobody to ask: any event that counts at all wakes them.
         shelves.update((profile, "") for profile in self._registrations)
-        return Interest(hints, frozenset(shelves))
+        return Interest(of_profile, frozenset(shelves))
 
     def opens_gate(self, queued: QueuedPodInfo, event: ClusterEvent) -> bool:
         """Tell whether the plugin that gates a pod registered an event that covers this one."""
@@ -95,9 +99,14 @@ class Hints:
             if new is not None and uid_of(new) != queued.uid:
                 return Strategy.SKIP
             return Strategy.AFTER_BACKOFF
+        interest = self.interest_in(event).of_profile.get(queued.pod.spec.scheduler_name)
+        # Most events concern none of a pod's rejecters; this is what replaying them costs.
+        if interest is None or (
+            interest.plugins.isdisjoint(unschedulable) and interest.plugins.isdisjoint(pending)
+        ):
+            return Strategy.SKIP
         strategy = Strategy.SKIP
-        interested = self.interest_in(event).hints.get(queued.pod.spec.scheduler_name, ())
-        for plugin, hint in interested:
+        for plugin, hint in interest.hints:
             if plugin not in unschedulable and plugin not in pending:
                 continue
             if not self._ask(plugin, hint, event, queued.info, old, new):

@@ -87,6 +87,20 @@ def test_the_gating_plugin_is_asked_first_and_others_take_over(bench, pod, door)
     assert bench.places() == {"active": ["a"]}
 
 
+def test_staying_gated_counts_once_for_its_plugin(bench, pod, door):
+    bench.profile.register("Door", ev.NODE, ev.ADD)
+    door.status = Status.unschedulable("shut")
+    bench.add(pod("a"))
+    bench.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
+    assert door.calls == 2
+    assert bench.places() == {"gated": ["a"]}
+    assert bench.per_plugin() == {"Door": 1}
+    assert bench.incoming() == {
+        ("unschedulable", "UnschedulablePodAdd"): 1,
+        ("unschedulable", "NodeAdd"): 1,
+    }
+
+
 def test_first_no_ends_the_questions(bench, pod, door):
     bench.add(pod("a", gates=("g",)))
     assert door.calls == 0

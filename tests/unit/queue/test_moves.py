@@ -72,6 +72,13 @@ def test_wildcard_moves_everybody_but_gated_pods(bench, pod):
     assert bench.places() == {"backoff": ["a"], "gated": ["b"]}
 
 
+def test_wildcard_does_not_even_ask_whether_the_gate_is_open(bench, pod):
+    bench.add(pod("a", gates=("g",)))
+    bench.queue.gated_pods()[0].info = pod("a")
+    bench.queue.move_all_to_active_or_backoff(ev.UNSCHEDULABLE_TIMEOUT, None, None)
+    assert bench.places() == {"gated": ["a"]}
+
+
 def test_a_gate_that_registered_everything_opens_to_a_wildcard(bench, pod):
     bench.profile.register("SchedulingGates", ev.ANY, ev.ALL)
     bench.add(gated := pod("a", gates=("g",)))
