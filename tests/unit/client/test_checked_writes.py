@@ -1,0 +1,30 @@
+"""By what a write is known again."""
+
+import pytest
+
+from proreus.client.checked_writes import shows
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "there"),
+    [
+        ({"a": 1}, {"a": 1, "b": 2}, True),
+        ({"a": 1}, {"a": 2}, False),
+        ({"a": 1}, {}, False),
+        ({"a": None}, {}, True),
+        ({"a": None}, {"a": ""}, True),
+        ({"a": None}, {"a": "n1"}, False),
+        ({"a": ""}, {}, True),
+        ({"a": {"b": {}}}, {}, False),
+        ({"a": {}}, {}, True),
+        ({"$setElementOrder/c": [{"type": "x"}], "c": []}, {"c": [1]}, True),
+        ([{"type": "x", "s": 1}], [{"type": "y"}, {"type": "x", "s": 1, "z": 0}], True),
+        ([{"type": "x", "s": 1}], [{"type": "x", "s": 2}], False),
+        ([{"name": "c", "i": 1}], [{"name": "c", "i": 1, "d": 2}], True),
+        (["a", "b"], ["b", "a"], True),
+        (["a"], None, False),
+        ({"a": 1}, "text", False),
+    ],
+)
+def test_all_that_was_asked_for_is_there(wanted, found, there):
+    assert shows(wanted, found) is there

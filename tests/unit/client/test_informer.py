@@ -1,0 +1,168 @@
+"""The store and the handlers, without a network: the reflector's calls are made by hand."""
+
+import pytest
+
+from proreus.client.informer import Informer, InformerGroup
+from proreus.client.watch import WatchEvent
+from proreus.objects.kinds import NODES, PODS
+from proreus.objects.meta import ObjectMeta
+from proreus.objects.pod import Pod
+
+
+def pod(name, version=1, uid=""):
+    meta = ObjectMeta(name=name, namespace="d", uid=uid or name, resource_version=str(version))
+    return Pod(metadata=meta)
+
+
+def added(*args, **kwargs):
+    return WatchEvent("ADDED", pod(*args, **kwargs))
+
+
+def modified(*args, **kwargs):
+    return WatchEvent("MODIFIED", pod(*args, **kwargs))
+
+
+def deleted(*args, **kwargs):
+    return WatchEvent("DELETED", pod(*args, **kwargs))
+
+
+class Heard:
+    """Writes down what it is told, and checks that the store agrees at that moment."""
+
+    def __init__(self, informer):
+        self.informer = informer
+        self.words = []
+
+    def on_add(self, obj):
+        assert self.informer.store[f"d/{obj.metadata.name}"] is obj
+        self.words.append(f"+{obj.metadata.name}")
+
+    def on_update(self, old, new):
+        assert self.informer.store[f"d/{new.metadata.name}"] is new
+        self.words.append(f"{old.metadata.resource_version}>{new.metadata.resource_version}")
+
+    def on_delete(self, obj, final_state_unknown):
+        assert f"d/{obj.metadata.name}" not in self.informer.store
+        version = obj.metadata.resource_version
+        self.words.append(f"-{obj.metadata.name}@{version}{'?' * final_state_unknown}")
+
+
+@pytest.fixture
+async def informer():
+    return Informer(None, PODS)
+
+
+@pytest.fixture
+def heard(informer):
+    heard = Heard(informer)
+    informer.add_handler(heard)
+    return heard
+
+
+async def test_changes_are_told_as_what_they_are(informer, heard):
+    informer.apply([added("a"), modified("a", 2), deleted("a", 3), deleted("never", 4)])
+    assert heard.words == ["+a", "1>2", "-a@3"]
+
+
+async def test_same_version_again_is_no_change(informer, heard):
+    informer.apply([added("a"), added("a"), modified("a")])
+    informer.replace([pod("a")])
+    assert heard.words == ["+a"]
+
+
+async def test_whole_state_is_told_as_the_difference(informer, heard):
+    assert not informer.synced.is_set()
+    informer.replace([pod("a"), pod("b"), pod("c")])
+    assert informer.synced.is_set()
+    heard.words.clear()
+    informer.replace([pod("b", 5), pod("c"), pod("d")])
+    assert heard.words == ["-a@1?", "1>5", "+d"]
+
+
+@pytest.mark.parametrize("by", ["replace", "apply"])
+async def test_another_uid_is_another_object(informer, heard, by):
+    informer.replace([pod("a", 1, uid="one")])
+    if by == "replace":
+        informer.replace([pod("a", 9, uid="two")])
+    else:
+        informer.apply([modified("a", 9, uid="two")])
+    assert heard.words == ["+a", "-a@1?", "+a"]
+
+
+async def test_late_handler_hears_of_what_is_there(informer):
+    informer.replace([pod("a")])
+    late = Heard(informer)
+    informer.add_handler(late)
+    informer.apply([modified("a", 2)])
+    assert late.words == ["+a", "1>2"]
+
+
+async def test_all_handlers_hear_in_order_and_the_batch_hook_after_them(informer, heard):
+    second = Heard(informer)
+    informer.add_handler(second)
+    ends = []
+    informer.add_batch_hook(lambda: ends.append((len(heard.words), len(second.words))))
+    informer.replace([pod("a")])
+    informer.apply([modified("a", 2), added("b"), deleted("b", 3)])
+    assert ends == [(1, 1), (4, 4)]
+
+
+async def test_while_paused_the_world_stands_still(informer, heard):
+    informer.replace([pod("a")])
+    informer.pause()
+    informer.apply([modified("a", 2)])
+    informer.replace([pod("b", 3)])
+    informer.apply([deleted("b", 4)])
+    assert heard.words == ["+a"]
+    assert list(informer.store) == ["d/a"]
+    informer.resume()
+    assert heard.words == ["+a", "1>2", "-a@2?", "+b", "-b@4"]
+    informer.apply([added("c")])
+    assert heard.words[-1] == "+c"
+
+
+async def test_pauses_nest_and_must_match(informer, heard):
+    informer.pause()
+    informer.pause()
+    informer.apply([added("a")])
+    informer.resume()
+    assert heard.words == []
+    informer.resume()
+    assert heard.words == ["+a"]
+    with pytest.raises(RuntimeError, match="without a pause"):
+        informer.resume()
+
+
+async def test_pause_during_the_delivery_holds_the_rest(informer):
+    class Pausing(Heard):
+        def on_add(self, obj):
+            super().on_add(obj)
+            if obj.metadata.name == "a":
+                informer.pause()
+
+    heard = Pausing(informer)
+    informer.add_handler(heard)
+    informer.pause()
+    informer.apply([added("a")])
+    informer.apply([added("b")])
+    informer.resume()
+    assert heard.words == ["+a"]
+    informer.resume()
+    assert heard.words == ["+a", "+b"]
+
+
+async def test_group_is_paused_and_synced_together(informer, heard):
+    nodes = Informer(None, NODES)
+    group = InformerGroup()
+    group.add(informer)
+    group.add(nodes)
+    with pytest.raises(ValueError, match="Pod"):
+        group.add(Informer(None, PODS))
+    informer.replace([])
+    assert group.unsynced == ["Node"]
+    with group.paused():
+        informer.apply([added("a")])
+        assert heard.words == []
+    assert heard.words == ["+a"]
+    nodes.replace([])
+    await group.wait_for_sync()

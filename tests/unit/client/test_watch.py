@@ -1,0 +1,126 @@
+"""Bytes to typed events."""
+
+import json
+import time
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proreus.client.watch import EventDecoder, LineSplitter, ListDecoder
+from proreus.errors import Gone
+from proreus.objects.kinds import Namespace
+from proreus.objects.node import Node
+from proreus.objects.pod import Pod
+
+
+def line(type_, **obj):
+    return json.dumps({"type": type_, "object": obj}).encode()
+
+
+def meta(name, version="1", **more):
+    return {"metadata": {"name": name, "resourceVersion": version, **more}}
+
+
+@given(st.lists(st.binary(max_size=20)), st.data())
+def test_lines_come_out_whole_however_the_bytes_are_cut(parts, data):
+    stream = b"".join(part.replace(b"\n", b"|") + b"\n" for part in parts) + b"rest"
+    splitter, lines, at = LineSplitter(), [], 0
+    while at < len(stream):
+        size = data.draw(st.integers(1, 30))
+        lines += splitter.feed(stream[at : at + size])
+        at += size
+    assert lines == stream.split(b"\n")[:-1]
+    assert splitter.rest_bytes == len(b"rest")
+
+
+def test_line_of_many_megabytes_costs_linear_time():
+    splitter = LineSplitter()
+    chunk = b"x" * 4096
+    started = time.perf_counter()
+    for _ in range(16_384):  # 64 MiB: joined at each chunk this would copy half a terabyte
+        splitter.feed(chunk)
+    (whole,) = splitter.feed(b"\n")
+    assert len(whole) == 64 * 2**20
+    assert time.perf_counter() - started < 2
+
+
+def test_changes_are_typed_in_order():
+    batch = EventDecoder(Pod).decode(
+        [
+            line("ADDED", **meta("a", "1"), spec={"nodeName": "n"}),
+            b"",
+            line("MODIFIED", **meta("a", "2")),
+            line("DELETED", **meta("a", "3")),
+        ]
+    )
+    assert [(e.type, e.object.metadata.name) for e in batch.events] == [
+        ("ADDED", "a"),
+        ("MODIFIED", "a"),
+        ("DELETED", "a"),
+    ]
+    assert isinstance(batch.events[0].object, Pod)
+    assert batch.resource_version == "3"
+    assert batch.error is None
+
+
+@pytest.mark.parametrize("type_", [Pod, Node, Namespace])
+def test_bookmarks_move_on_without_a_change(type_):
+    decoder = EventDecoder(type_)
+    batch = decoder.decode([line("ADDED", **meta("a", "1")), line("BOOKMARK", **meta("", "9"))])
+    assert (len(batch.events), batch.resource_version) == (1, "9")
+    batch = decoder.decode([line("BOOKMARK", **meta("", "9")), line("ADDED", **meta("b", "10"))])
+    assert (len(batch.events), batch.resource_version) == (1, "10")
+    assert not batch.initial_events_end
+    end = meta("", "11", annotations={"k8s.io/initial-events-end": "true"})
+    assert decoder.decode([line("BOOKMARK", **end)]).initial_events_end
+
+
+@pytest.mark.parametrize("type_", [Pod, Node, Namespace])
+def test_error_ends_the_batch_whatever_the_type_looks_like(type_):
+    gone = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired"}
+    batch = EventDecoder(type_).decode(
+        [
+            line("ADDED", **meta("a", "1")),
+            line("ERROR", **gone, message="too old", metadata={}),
+            line("ADDED", **meta("b", "2")),
+        ]
+    )
+    assert isinstance(batch.error, Gone)
+    assert str(batch.error) == "too old"
+    assert (len(batch.events), batch.resource_version) == (1, "1")
+
+
+def test_expired_is_gone_whatever_its_code():
+    expired = {"kind": "Status", "code": 500, "reason": "Expired", "message": "x"}
+    assert isinstance(EventDecoder(Pod).decode([line("ERROR", **expired)]).error, Gone)
+
+
+def test_unknown_types_are_ignored():
+    batch = EventDecoder(Pod).decode([line("NEWS", a=1), line("ADDED", **meta("a"))])
+    assert len(batch.events) == 1
+
+
+def test_nulls_are_absent_and_unreadable_objects_left_out(caplog):
+    batch = EventDecoder(Pod).decode(
+        [
+            line("ADDED", metadata={"name": "a", "labels": None}, spec={"nodeName": None}),
+            line("ADDED", metadata={"name": "bad"}, spec={"containers": 3}),
+            line("ADDED", **meta("c", "3")),
+        ]
+    )
+    assert [event.object.metadata.name for event in batch.events] == ["a", "c"]
+    assert "bad cannot be read and is left out" in caplog.text
+
+
+def test_line_that_is_no_json_is_the_end_of_the_stream():
+    with pytest.raises(msgspec.DecodeError):
+        EventDecoder(Pod).decode([b'{"type":"ADDED","obj'])
+
+
+@pytest.mark.parametrize("items", [[], None])
+def test_empty_lists_of_go(items):
+    body = json.dumps({"metadata": {"resourceVersion": "4"}, "items": items}).encode()
+    page = ListDecoder(Pod).decode(body)
+    assert (page.items, page.metadata.resource_version) == ([], "4")
