@@ -279,7 +279,7 @@ def _fetch_of(loader: Any, credentials: Credentials) -> Fetch:
 
 async def _from_exec_plugin(loader: Any, force: bool) -> str:
     """Run the plugin when its token has expired, or when the token was refused."""
-    ran = "token" in loader.__dict__ or "cert_file" in loader.__dict__
+    ran = loader.__dict__.get("token") or loader.__dict__.get("cert_file")
     expires = hasattr(loader, "exec_plugin_expiry")
     if force and expires:
         del loader.exec_plugin_expiry

@@ -1,0 +1,272 @@
+"""Where the apiserver is and who we are, from files and the environment."""
+
+import datetime
+import json
+import os
+import shutil
+import ssl
+import sys
+
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from kubernetes.aio.config import incluster_config
+
+from proreus.client.credentials import NOT_CONFIGURED, load
+from proreus.errors import ConfigError
+
+
+@pytest.fixture
+def kubeconfig(tmp_path):
+    """Write a kubeconfig with one user and one cluster; return its path."""
+
+    def write(user, server="https://k8s:6443", name="config", **cluster):
+        path = tmp_path / name
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "one",
+            "contexts": [
+                {"name": "one", "context": {"cluster": "c", "user": "u"}},
+                {"name": "two", "context": {"cluster": "d", "user": "u"}},
+            ],
+            "clusters": [
+                {"name": "c", "cluster": {"server": server, **cluster}},
+                {"name": "d", "cluster": {"server": "https://other:6443"}},
+            ],
+            "users": [{"name": "u", "user": user}],
+        }
+        path.write_text(yaml.safe_dump(document))
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def pems(tmp_path):
+    """A self-signed certificate and its key."""
+
+    def make(name="me"):
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        now = datetime.datetime.now(datetime.UTC)
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(subject)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now)
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .sign(key, hashes.SHA256())
+        )
+        cert_file, key_file = tmp_path / f"{name}.crt", tmp_path / f"{name}.key"
+        cert_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        key_file.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+        )
+        return str(cert_file), str(key_file)
+
+    return make
+
+
+async def test_token_and_context(kubeconfig):
+    path = kubeconfig({"token": "abc"})
+    found = await load(path, environ={})
+    assert (found.server, await found.fetch_authorization()) == ("https://k8s:6443", "Bearer abc")
+    assert (await load(path, context="two", environ={})).server == "https://other:6443"
+
+
+async def test_master_overrides_the_server(kubeconfig):
+    path = kubeconfig({"token": "abc"})
+    found = await load(path, "https://here:1", environ={})
+    assert (found.server, found.authorization()) == ("https://here:1", "Bearer abc")
+    bare = await load("", "here:8080", environ={})
+    assert (bare.server, await bare.fetch_authorization()) == ("http://here:8080", "")
+    assert bare.tls_context() is None
+
+
+async def test_nothing_configured_is_kube_schedulers_sentence():
+    with pytest.raises(ConfigError) as raised:
+        await load(environ={})
+    assert str(raised.value) == NOT_CONFIGURED
+    found = await load(environ={"KUBERNETES_MASTER": "http://localhost:8080"})
+    assert found.server == "http://localhost:8080"
+
+
+async def test_kubernetes_master_fills_in_a_missing_server(kubeconfig):
+    path = kubeconfig({"token": "abc"}, server="")
+    found = await load(path, environ={"KUBERNETES_MASTER": "https://there:1"})
+    assert found.server == "https://there:1"
+    with pytest.raises(ConfigError, match="has no server"):
+        await load(path, environ={})
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (None, "no such file"),
+        ("", "cannot be read"),
+        ("{", "cannot be read"),
+        ("- a list", "cannot be read"),
+        ("current-context: x\ncontexts: []\nclusters: []\nusers: []", "name x in"),
+        ("contexts: []\nclusters: []\nusers: []", "current-context"),
+    ],
+)
+async def test_faulty_files_are_one_clear_sentence(tmp_path, text, named):
+    path = tmp_path / "faulty"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ConfigError, match=named) as raised:
+        await load(str(path), environ={})
+    assert str(path) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+async def test_faulty_master_names_what_is_allowed():
+    with pytest.raises(ConfigError, match="must be a URL like"):
+        await load("", "ftp://x", environ={})
+
+
+async def test_token_file_is_read_again_every_minute_and_after_a_401(kubeconfig, tmp_path):
+    (tmp_path / "token").write_text("one\n")
+    found = await load(kubeconfig({"tokenFile": "token"}), environ={})
+    now = 0.0
+    found.now = lambda: now
+    found._fetched_at = 0.0
+    assert found.authorization() == "Bearer one"
+    (tmp_path / "token").write_text("two")
+    now = 59
+    assert found.authorization() == "Bearer one"
+    now = 61
+    assert found.authorization() is None
+    assert await found.fetch_authorization() == "Bearer two"
+    (tmp_path / "token").write_text("three")
+    now = 70
+    assert await found.refresh()
+    assert found.authorization() == "Bearer three"
+    now = 80
+    assert not await found.refresh()  # nothing new: trying again is no use
+    (tmp_path / "token").unlink()
+    now = 200
+    assert await found.fetch_authorization() == "Bearer three"  # better than none
+
+
+async def test_service_account(tmp_path, monkeypatch, pems):
+    token, (ca_file, _) = tmp_path / "token", pems("ca")
+    token.write_text("in-cluster")
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", ca_file)
+    environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+    found = await load(environ=environ)
+    assert found.server == "https://[fd00::1]:443"
+    assert await found.fetch_authorization() == "Bearer in-cluster"
+    assert isinstance(found.tls_context(), ssl.SSLContext)
+    token.write_text("rotated")
+    found._fetched_at -= 10
+    assert await found.refresh()
+    assert found.authorization() == "Bearer rotated"
+
+
+async def test_service_account_that_is_not_mounted_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "none"))
+    environ = {"KUBERNETES_SERVICE_HOST": "1.2.3.4", "KUBERNETES_SERVICE_PORT": "443"}
+    with pytest.raises(ConfigError, match="in-cluster configuration: Service token file"):
+        await load(environ=environ)
+
+
+async def test_client_certificate_and_its_rotation(kubeconfig, pems):
+    (cert_file, key_file), (other_cert, other_key) = pems("me"), pems("other")
+    user = {"client-certificate": cert_file, "client-key": key_file}
+    path = kubeconfig(user, **{"certificate-authority": cert_file, "tls-server-name": "k8s.local"})
+    found = await load(path, environ={})
+    context = found.tls_context()
+    assert found.tls_context() is context
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert not context.verify_flags & getattr(ssl, "VERIFY_X509_STRICT", 0)
+    assert found.tls_server_name == "k8s.local"
+    assert not await found.refresh()
+    for source, target in ((other_cert, cert_file), (other_key, key_file)):
+        shutil.copy(source, target)
+        os.utime(target, ns=(1, 1))
+    found._fetched_at -= 10
+    assert await found.refresh()  # the connections to come use the new one
+
+
+async def test_faulty_certificates_are_named(kubeconfig, tmp_path):
+    (tmp_path / "junk").write_text("junk")
+    path = kubeconfig({"token": "a"}, **{"certificate-authority": str(tmp_path / "junk")})
+    found = await load(path, environ={})
+    with pytest.raises(ConfigError, match=r"the CA certificates in .*junk"):
+        found.tls_context()
+    missing = kubeconfig({"token": "a"}, **{"certificate-authority": str(tmp_path / "nope")})
+    with pytest.raises(ConfigError, match="nope"):
+        await load(missing, environ={})
+
+
+async def test_insecure_skip_tls_verify(kubeconfig):
+    path = kubeconfig({"token": "a"}, **{"insecure-skip-tls-verify": True})
+    context = (await load(path, environ={})).tls_context()
+    assert context.verify_mode is ssl.CERT_NONE
+
+
+def plugin(tmp_path, status, *, code=0):
+    """An exec plugin that counts its runs and prints tokens with the number of the run."""
+    script = tmp_path / "plugin.py"
+    script.write_text(
+        "import json, os, sys\n"
+        f"path = {str(tmp_path / 'runs')!r}\n"
+        "runs = len(open(path).read()) + 1 if os.path.exists(path) else 1\n"
+        "open(path, 'w').write('x' * runs)\n"
+        "assert 'KUBERNETES_EXEC_INFO' in os.environ\n"
+        f"status = json.loads({json.dumps(json.dumps(status))}.replace('N', str(runs)))\n"
+        "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1',\n"
+        "                  'kind': 'ExecCredential', 'status': status}))\n"
+        f"sys.exit({code})\n"
+    )
+    command = {"command": sys.executable, "args": [str(script)]}
+    return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", **command}}
+
+
+async def test_exec_plugin_runs_again_only_when_its_token_is_refused(kubeconfig, tmp_path):
+    found = await load(kubeconfig(plugin(tmp_path, {"token": "run-N"})), environ={})
+    assert found.authorization() == "Bearer run-1"
+    assert await found.fetch_authorization() == "Bearer run-1"
+    found._fetched_at -= 10
+    assert await found.refresh()
+    assert found.authorization() == "Bearer run-2"
+
+
+async def test_exec_plugin_whose_token_expires_runs_again(kubeconfig, tmp_path):
+    expired = {"token": "run-N", "expirationTimestamp": "2020-01-01T00:00:00Z"}
+    found = await load(kubeconfig(plugin(tmp_path, expired)), environ={})
+    first = found.authorization()
+    assert await found.fetch_authorization() != first
+
+
+async def test_exec_plugin_that_fails_is_an_error_at_the_start(kubeconfig, tmp_path):
+    path = kubeconfig(plugin(tmp_path, {"token": "x"}, code=3))
+    with pytest.raises(ConfigError, match="exec: the credential plugin failed"):
+        await load(path, environ={})
+
+
+async def test_proxy_of_the_cluster(kubeconfig):
+    path = kubeconfig({"token": "a"}, **{"proxy-url": "http://proxy:3128"})
+    assert (await load(path, environ={})).proxy == "http://proxy:3128"
+
+
+async def test_proxy_of_the_environment_spares_loopback(monkeypatch):
+    for name in ("no_proxy", "NO_PROXY", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
+    assert (await load("", "https://k8s:6443")).proxy == "http://proxy:3128"
+    assert (await load("", "https://127.0.0.1:6443")).proxy is None
+    monkeypatch.setenv("no_proxy", "k8s")
+    assert (await load("", "https://k8s:6443")).proxy is None
