@@ -1,0 +1,212 @@
+"""Device selectors: CEL expressions over ``device``, compiled once, answered once a device.
+
+cel-cpp evaluates. Two environments share its work: the *checker* knows quantities and versions as
+types of their own and refuses what Kubernetes refuses; its checked expression then runs in the
+*evaluator*, where both are tagged bytes (``cel_values``). ``device`` is not a value there: its four
+fields are variables named ``device.driver`` and so on, which CEL resolves as qualified names.
+
+Differences from Kubernetes' environment, all rare: no ``url``, ``ip``, ``cidr``, ``format``,
+``indexOf`` of lists and two-variable macros; ``device`` as a whole (``cel.bind(d, device, …)``)
+loses its type. kube-scheduler stops an evaluation at a cost of 1,000,000; cel-cpp stops it at
+10,000 steps of macros, which is earlier.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from cel_expr_python import cel
+from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
+
+from proreus.errors import ProreusError
+from proreus.plugins.dynamic_resources.cel_libraries import Types, declarations
+
+Attribute = bool | int | str | bytes | list[Any]
+Domains = dict[str, dict[str, Any]]
+
+_MISSING_KEY = re.compile(r'Key not found in map : "(.*)"$')
+_CROSS_TYPE = re.compile(
+    r"found no matching overload for '_(<|<=|>|>=)_' applied to "
+    r"'\((int|uint|double), (int|uint|double)\)'"
+)
+_BARE_DEVICE = "undeclared reference to 'device' "
+
+
+class CelError(ProreusError):
+    """An expression that cannot be compiled, or failed at a device."""
+
+
+class DeviceView:
+    """A device as expressions see it.
+
+    ``attributes`` and ``capacity`` are by domain and name; versions and quantities are in the
+    bytes of ``cel_values``.
+    """
+
+    __slots__ = ("_activation", "attributes", "variables")
+
+    def __init__(
+        self, driver: str, attributes: Domains, capacity: Domains, multiple_allocations: bool
+    ) -> None:
+        self.attributes = attributes
+        self.variables: dict[str, Any] = {
+            "device.driver": driver,
+            "device.attributes": attributes,
+            "device.capacity": capacity,
+            "device.allowMultipleAllocations": multiple_allocations,
+        }
+        self._activation: Any = None
+
+    def activation(self) -> Any:
+        """Return the variables in the evaluator's form, which all expressions share."""
+        if self._activation is None:
+            self._activation = _evaluator().Activation(self._with_device())
+        return self._activation
+
+    def activation_with(self, domains: set[str]) -> Any:
+        """Return the variables with some more, empty, domains."""
+        variables = dict(self.variables)
+        for name in ("device.attributes", "device.capacity"):
+            variables[name] = {**{domain: {} for domain in domains}, **variables[name]}
+        return _evaluator().Activation(variables)
+
+    def _with_device(self) -> dict[str, Any]:
+        fields = {name.removeprefix("device."): v for name, v in self.variables.items()}
+        return {**self.variables, "device": fields}
+
+
+class Selector:
+    """One compiled expression; made by ``compile_selector``."""
+
+    __slots__ = ("_program", "error", "expression")
+
+    def __init__(self, expression: str, multiple_allocations: bool) -> None:
+        self.expression = expression
+        self.error = ""
+        """Why it cannot be compiled; empty if it can."""
+        self._program: Any = None
+        evaluator = _evaluator()
+        try:
+            checked = _checked(expression, multiple_allocations)
+            if checked.return_type() not in (cel.Type.BOOL, cel.Type.DYN):
+                self.error = "must evaluate to bool or the unknown type, not " + str(
+                    checked.return_type().name()
+                )
+                return
+            self._program = evaluator.deserialize(checked.serialize())
+        except RuntimeError as error:
+            self.error = str(error)
+
+    def matches(self, device: DeviceView) -> bool:
+        """Tell whether a device is selected; raises ``CelError`` when that cannot be said."""
+        domains: set[str] = set()
+        activation = device.activation()
+        while True:
+            try:
+                answer = self._program.eval(activation)
+            except RuntimeError as error:  # the budget of steps is spent
+                raise CelError(str(error)) from None
+            value = answer.value()
+            if answer.type() == cel.Type.BOOL:
+                return bool(value)
+            if answer.type() != cel.Type.ERROR:
+                raise CelError(f"expression returned {answer.type().name()}, expected bool")
+            # A domain that no attribute has is an empty map, not an error. The evaluator cannot be
+            # given a map with a default, so the domain that was missed is put there.
+            missed = _MISSING_KEY.search(str(value))
+            if missed is None or missed[1] in domains or missed[1] in device.attributes:
+                raise CelError(_words(str(value), missed))
+            domains.add(missed[1])
+            activation = device.activation_with(domains)
+
+
+def _words(error: str, missed: re.Match[str] | None) -> str:
+    return error.partition(": ")[2] or error if missed is None else f"no such key: {missed[1]}"
+
+
+@lru_cache(maxsize=4096)
+def compile_selector(expression: str, multiple_allocations: bool = True) -> Selector:
+    """Compile an expression; ``error`` of the result says whether it could be.
+
+    ``multiple_allocations``: ``device.allowMultipleAllocations`` is there (gate
+    DRAConsumableCapacity).
+    """
+    return Selector(expression, multiple_allocations)
+
+
+def _checked(expression: str, multiple_allocations: bool) -> Any:
+    try:
+        return _checker(multiple_allocations).compile(expression)
+    except RuntimeError as error:
+        text = str(error)
+        if _BARE_DEVICE in text:
+            return _lenient_checker().compile(expression)
+        faults = re.findall(r"ERROR: <input>:\d+:\d+: (.*)", text)
+        if faults and all(map(_CROSS_TYPE.match, faults)):
+            # Kubernetes compares numbers of different types; this checker has no such option.
+            return _evaluator().compile(expression, disable_check=True)
+        raise
+
+
+# ---- environments ------------------------------------------------------------------------------
+
+
+def _types(quantity: cel.Type, version: cel.Type) -> Types:
+    kinds = cel.Type
+    return {
+        "quantity": quantity,
+        "semver": version,
+        "bool": kinds.BOOL,
+        "int": kinds.INT,
+        "double": kinds.DOUBLE,
+        "string": kinds.STRING,
+        "dyn": kinds.DYN,
+        "list": kinds.List(kinds.DYN),
+    }
+
+
+def _environment(types: Types, variables: Mapping[str, cel.Type]) -> Any:
+    extensions = [ext_bindings.ExtBindings(), ext_optional.ExtOptional(), ext_strings.ExtStrings()]
+    return cel.NewEnv(
+        variables=dict(variables), extensions=extensions, functions=declarations(types)
+    )
+
+
+def _variables(quantity: cel.Type, multiple_allocations: bool) -> dict[str, cel.Type]:
+    kinds = cel.Type
+    variables = {
+        "device.driver": kinds.STRING,
+        "device.attributes": kinds.Map(kinds.STRING, kinds.Map(kinds.STRING, kinds.DYN)),
+        "device.capacity": kinds.Map(kinds.STRING, kinds.Map(kinds.STRING, quantity)),
+    }
+    if multiple_allocations:
+        variables["device.allowMultipleAllocations"] = kinds.BOOL
+    return variables
+
+
+def _opaque() -> tuple[cel.Type, cel.Type]:
+    abstract = cel.Type.AbstractType
+    return abstract("kubernetes.Quantity"), abstract("kubernetes.Semver")
+
+
+@lru_cache(maxsize=2)
+def _checker(multiple_allocations: bool) -> Any:
+    quantity, version = _opaque()
+    return _environment(_types(quantity, version), _variables(quantity, multiple_allocations))
+
+
+@lru_cache(maxsize=1)
+def _lenient_checker() -> Any:
+    """The checker for expressions that take ``device`` as a whole: a map of anything."""
+    return _environment(_types(*_opaque()), {"device": cel.Type.Map(cel.Type.STRING, cel.Type.DYN)})
+
+
+@lru_cache(maxsize=1)
+def _evaluator() -> Any:
+    as_bytes = cel.Type.BYTES
+    variables = _variables(as_bytes, True)
+    variables["device"] = cel.Type.Map(cel.Type.STRING, cel.Type.DYN)
+    return _environment(_types(as_bytes, as_bytes), variables)

@@ -1,0 +1,198 @@
+"""Quantities and semantic versions as CEL sees them, and Kubernetes' functions on them.
+
+The evaluator chooses functions by the runtime type of their arguments and knows no opaque types.
+So both travel as bytes, tagged with their kind, and in one spelling a value: equality of the bytes
+is equality of the values. The type checker, which does know opaque types, keeps the two apart from
+each other and from real bytes; see ``cel``.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from proreus.objects.quantity import NANO, parse_quantity
+
+_QUANTITY_TAG = b"q"
+_SEMVER_TAG = b"v"
+_QUANTITY_FORM = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+|Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?)")
+_NUMBER = r"(0|[1-9]\d*)"
+_WORDS = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
+_SEMVER_FORM = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-({_WORDS}))?(?:\+({_WORDS}))?")
+_MAX_UINT64 = 2**64 - 1
+_INT64 = range(-(2**63), 2**63)
+
+Precedence = tuple[int, int, int, tuple[tuple[int, int, str], ...]]
+
+_NO_OVERLOAD = "no such overload"
+
+
+# ---- quantities --------------------------------------------------------------------------------
+
+
+def quantity_value(nano: int) -> bytes:
+    """Return a quantity of so many nano-units."""
+    return b"q%d" % nano
+
+
+def quantity(text: str) -> bytes:
+    """Parse; raises ``ValueError``."""
+    if not is_quantity(text):
+        raise ValueError(
+            "quantities must match the regular expression "
+            "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+        )
+    return quantity_value(parse_quantity(text))
+
+
+def is_quantity(text: str) -> bool:
+    """Tell whether ``quantity`` would take the text."""
+    return _QUANTITY_FORM.fullmatch(text) is not None
+
+
+def _nano(value: bytes) -> int:
+    if value[:1] != _QUANTITY_TAG:
+        raise ValueError(_NO_OVERLOAD)
+    return int(value[1:])
+
+
+def sign(value: bytes) -> int:
+    """Return -1, 0 or 1."""
+    nano = _nano(value)
+    return (nano > 0) - (nano < 0)
+
+
+def is_integer(value: bytes) -> bool:
+    """Tell whether ``as_integer`` would answer."""
+    nano = _nano(value)
+    return nano % NANO == 0 and nano // NANO in _INT64
+
+
+def as_integer(value: bytes) -> int:
+    """Return a whole number of units; raises ``ValueError`` where there is none."""
+    if not is_integer(value):
+        raise ValueError("cannot convert value to integer")
+    return _nano(value) // NANO
+
+
+def as_approximate_float(value: bytes) -> float:
+    """Return units as a float."""
+    return _nano(value) / NANO
+
+
+def add(value: bytes, other: bytes) -> bytes:
+    """Add a quantity."""
+    return quantity_value(_nano(value) + _nano(other))
+
+
+def add_int(value: bytes, other: int) -> bytes:
+    """Add whole units."""
+    return quantity_value(_nano(value) + other * NANO)
+
+
+def sub(value: bytes, other: bytes) -> bytes:
+    """Subtract a quantity."""
+    return quantity_value(_nano(value) - _nano(other))
+
+
+def sub_int(value: bytes, other: int) -> bytes:
+    """Subtract whole units."""
+    return quantity_value(_nano(value) - other * NANO)
+
+
+# ---- semantic versions -------------------------------------------------------------------------
+
+
+def semver(text: str) -> bytes:
+    """Parse ``major.minor.patch[-pre][+build]``; raises ``ValueError``."""
+    form = _parse_semver(text)
+    if form is None:
+        raise ValueError(f"{text!r} is not a semantic version")
+    major, minor, patch, pre, _ = form.groups()
+    # What was built does not count when versions are compared, so it is left out.
+    plain = f"{major}.{minor}.{patch}"
+    return b"v" + (f"{plain}-{pre}" if pre else plain).encode()
+
+
+def semver_normalized(text: str, normalize: bool) -> bytes:
+    """Parse; ``normalize`` allows a leading v, missing parts and leading zeros."""
+    return semver(_normalized(text) if normalize else text)
+
+
+def is_semver(text: str) -> bool:
+    """Tell whether ``semver`` would take the text."""
+    return _parse_semver(text) is not None
+
+
+def is_semver_normalized(text: str, normalize: bool) -> bool:
+    """Tell whether ``semver_normalized`` would take the text."""
+    return is_semver(_normalized(text) if normalize else text)
+
+
+def _parse_semver(text: str) -> re.Match[str] | None:
+    form = _SEMVER_FORM.fullmatch(text)
+    if form is None or any(int(number) > _MAX_UINT64 for number in form.group(1, 2, 3)):
+        return None
+    words = (form.group(4) or "").split(".")
+    bad = any(len(word) > 1 and word.isdigit() and word[0] == "0" for word in words)
+    return None if bad else form
+
+
+def _normalized(text: str) -> str:
+    text = text.removeprefix("v")
+    cut = min((at for at in (text.find("-"), text.find("+")) if at >= 0), default=len(text))
+    parts = [part.lstrip("0") or "0" if part else part for part in text[:cut].split(".")]
+    return ".".join(parts + ["0"] * (3 - len(parts))) + text[cut:]
+
+
+@lru_cache(maxsize=4096)
+def _precedence(value: bytes) -> Precedence:
+    if value[:1] != _SEMVER_TAG:
+        raise ValueError(_NO_OVERLOAD)
+    form = _SEMVER_FORM.fullmatch(value[1:].decode())
+    assert form is not None
+    major, minor, patch, pre, _ = form.groups()
+    # Numbers stand before words, a pre-release before its release, fewer words before more.
+    words = tuple(
+        (0, int(word), "") if word.isdigit() else (1, 0, word) for word in (pre or "").split(".")
+    )
+    return int(major), int(minor), int(patch), words if pre else ((2, 0, ""),)
+
+
+def major(value: bytes) -> int:
+    """Return the first number."""
+    return _precedence(bytes(value))[0]
+
+
+def minor(value: bytes) -> int:
+    """Return the second number."""
+    return _precedence(bytes(value))[1]
+
+
+def patch(value: bytes) -> int:
+    """Return the third number."""
+    return _precedence(bytes(value))[2]
+
+
+# ---- both --------------------------------------------------------------------------------------
+
+
+def compare_to(value: bytes, other: bytes) -> int:
+    """Return -1, 0 or 1; two quantities or two versions."""
+    if value[:1] != other[:1]:
+        raise ValueError(_NO_OVERLOAD)
+    if value[:1] == _QUANTITY_TAG:
+        left, right = _nano(value), _nano(other)
+        return (left > right) - (left < right)
+    one, two = _precedence(bytes(value)), _precedence(bytes(other))
+    return (one > two) - (one < two)
+
+
+def is_less_than(value: bytes, other: bytes) -> bool:
+    """Tell whether the first is smaller."""
+    return compare_to(value, other) < 0
+
+
+def is_greater_than(value: bytes, other: bytes) -> bool:
+    """Tell whether the first is greater."""
+    return compare_to(value, other) > 0
