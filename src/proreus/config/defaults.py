@@ -1,0 +1,89 @@
+"""What is meant where nothing is said, as far as that is more than a constant.
+
+After this step a profile's plugin sets are merged over the default ones and every enabled plugin
+that takes arguments has them.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from proreus.config.catalog import PluginCatalog, args_model
+from proreus.config.decoding import decode_args
+from proreus.config.default_plugins import default_plugins, merge
+from proreus.config.fields import ConfigModel
+from proreus.config.types import (
+    DEFAULT_SCHEDULER_NAME,
+    Extender,
+    PluginArgs,
+    PluginConfig,
+    ProfileConfiguration,
+    SchedulerConfiguration,
+)
+from proreus.feature_gates import FeatureGates
+
+Part = TypeVar("Part", bound=ConfigModel)
+
+DEFAULT_EXTENDER_TIMEOUT_SECONDS = 5.0
+_ELECTION_ZEROS = (
+    "lease_duration_seconds",
+    "renew_deadline_seconds",
+    "retry_period_seconds",
+    "resource_lock",
+    "resource_name",
+    "resource_namespace",
+)
+_CLIENT_ZEROS = ("content_type", "qps", "burst")
+
+
+def complete(
+    config: SchedulerConfiguration, catalog: PluginCatalog, gates: FeatureGates
+) -> SchedulerConfiguration:
+    """Return the configuration with everything filled in."""
+    profiles = config.profiles or (ProfileConfiguration(),)
+    if len(profiles) == 1 and profiles[0].scheduler_name is None:
+        only = profiles[0].model_copy(update={"scheduler_name": DEFAULT_SCHEDULER_NAME})
+        profiles = (only,)
+    contention = config.enable_profiling
+    if "enable_contention_profiling" in config.model_fields_set:
+        contention = config.enable_contention_profiling
+    return config.model_copy(
+        update={
+            "enable_contention_profiling": contention,
+            "leader_election": _without_zeros(config.leader_election, _ELECTION_ZEROS),
+            "client_connection": _without_zeros(config.client_connection, _CLIENT_ZEROS),
+            "profiles": tuple(_complete_profile(p, catalog, gates) for p in profiles),
+            "extenders": tuple(_complete_extender(extender) for extender in config.extenders),
+        }
+    )
+
+
+def _complete_profile(
+    profile: ProfileConfiguration, catalog: PluginCatalog, gates: FeatureGates
+) -> ProfileConfiguration:
+    """Merge the plugin sets; complete given arguments in place, append default ones by name."""
+    plugins = merge(default_plugins(gates), profile.plugins)
+    configs = [
+        config.model_copy(update={"args": config.args.completed(gates)})
+        if isinstance(config.args, PluginArgs)
+        else config
+        for config in profile.plugin_config
+    ]
+    for name in sorted(plugins.enabled_names() - {config.name for config in configs}):
+        model = args_model(catalog, name)
+        if model is not None:
+            args, _ = decode_args(name, model, {})
+            configs.append(PluginConfig(name=name, args=args.completed(gates)))
+    return profile.model_copy(update={"plugins": plugins, "plugin_config": tuple(configs)})
+
+
+def _complete_extender(extender: Extender) -> Extender:
+    seconds = extender.http_timeout_seconds or DEFAULT_EXTENDER_TIMEOUT_SECONDS
+    return extender.model_copy(update={"http_timeout_seconds": seconds})
+
+
+def _without_zeros(part: Part, names: tuple[str, ...]) -> Part:
+    """Put the default where a field that cannot be empty is."""
+    defaults = type(part)()
+    update = {name: getattr(defaults, name) for name in names if not getattr(part, name)}
+    return part.model_copy(update=update)

@@ -1,0 +1,51 @@
+"""The texts of ``k8s.io/apimachinery/pkg/util/validation/field``: path, kind of fault, detail.
+
+What operators search for when kube-scheduler refuses a file is found here word for word.
+"""
+
+import json
+from collections.abc import Iterable
+
+from proreus.config.durations import quote
+
+
+def child(path: str, *names: str) -> str:
+    """Return the path of a field; an empty path is the root."""
+    return ".".join((path, *names) if path else names)
+
+
+def item(path: str, index: int) -> str:
+    """Return the path of a list's item."""
+    return f"{path}[{index}]"
+
+
+def invalid(path: str, value: object, detail: str) -> str:
+    """The value is of the right type, but not allowed."""
+    return f"{path}: Invalid value: {_shown(value)}: {detail}"
+
+
+def required(path: str, detail: str = "") -> str:
+    """The value is missing or empty."""
+    return f"{path}: Required value: {detail}" if detail else f"{path}: Required value"
+
+
+def duplicate(path: str, value: object) -> str:
+    """The value must be unique and is not."""
+    return f"{path}: Duplicate value: {_shown(value)}"
+
+
+def unsupported(path: str, value: str, supported: Iterable[str]) -> str:
+    """The value is not one of an enumeration."""
+    allowed = ", ".join(quote(text) for text in supported)
+    return f"{path}: Unsupported value: {_shown(value)}: supported values: {allowed}"
+
+
+def forbidden(path: str, detail: str) -> str:
+    """The field must not be there in this context."""
+    return f"{path}: Forbidden: {detail}"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return quote(value)
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

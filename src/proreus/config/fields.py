@@ -1,0 +1,157 @@
+"""The ground that all configuration models stand on: field types that refuse what Go refuses.
+
+Field names are camelCase in files and snake_case in Python; unknown fields, wrong types and
+numbers that do not fit are errors; an explicit null counts as absent, as in Go. Values are frozen.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, get_args, get_origin
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+from proreus.config.durations import DurationError, format_duration, parse_duration
+
+WRONG_TYPE = "go_type"
+"""The kind of error that carries ``got`` and ``wanted`` in Go's words."""
+
+
+class ConfigModel(BaseModel):
+    """A part of a configuration.
+
+    In Python it is made by snake_case names; ``config.decoding`` reads it by camelCase ones.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        validate_default=False,
+    )
+
+    go_type: ClassVar[str] = ""
+    """The name that errors give this struct, as upstream's do; empty: the class name."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_go_reads(cls, data: Any) -> Any:
+        """Take null for absent; and lists for the tuples that frozen values need."""
+        if data is None:
+            return {}
+        if not isinstance(data, dict):
+            return data
+        tuples = {
+            spelling
+            for name, field in cls.model_fields.items()
+            if _is_tuple(field.annotation)
+            for spelling in (name, field.alias)
+        }
+        return {
+            key: tuple(value) if isinstance(value, list) and key in tuples else value
+            for key, value in data.items()
+            if value is not None
+        }
+
+
+def _is_tuple(annotation: Any) -> bool:
+    return get_origin(annotation) is tuple or any(map(_is_tuple, get_args(annotation)))
+
+
+def spelled(name: str, default: Any) -> Any:
+    """Make a field that has another name in the file than its camelCase one.
+
+    (pydantic's ``Field`` would do, but type checkers then want that name in Python, too.)
+    """
+    return Field(default=default, alias=name)
+
+
+def described(value: object) -> str:
+    """Name the JSON type of a value as ``encoding/json`` does in its errors."""
+    match value:
+        case bool():
+            return "bool"
+        case int() | float():
+            return "number"
+        case str():
+            return "string"
+        case dict():
+            return "object"
+        case list() | tuple():
+            return "array"
+    return "null"
+
+
+def _wrong_type(value: object, wanted: str, got: str | None = None) -> PydanticCustomError:
+    return PydanticCustomError(
+        WRONG_TYPE,
+        "must be of type {wanted}, not {got}",
+        {"got": got or described(value), "wanted": wanted},
+    )
+
+
+def _integer(bits: int) -> BeforeValidator:
+    def check(value: object) -> object:
+        wanted = f"int{bits}"
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise _wrong_type(value, wanted)
+        if isinstance(value, float) or not -(1 << bits - 1) <= value < 1 << bits - 1:
+            raise _wrong_type(value, wanted, f"number {value}")
+        return value
+
+    return BeforeValidator(check)
+
+
+def _text(value: object) -> object:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise _wrong_type(value, "string")
+    return value
+
+
+def _boolean(value: object) -> object:
+    if not isinstance(value, bool):
+        raise _wrong_type(value, "bool")
+    return value
+
+
+def _number(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise _wrong_type(value, "float32")
+    return float(value)
+
+
+def _seconds(value: object, info: ValidationInfo) -> object:
+    if isinstance(value, str):
+        try:
+            return parse_duration(value)
+        except DurationError as error:
+            raise PydanticCustomError("duration", "{text}", {"text": str(error)}) from None
+    if info.mode == "json" or not isinstance(value, (int, float)):
+        text = f"json: cannot unmarshal {described(value)} into Go value of type string"
+        raise PydanticCustomError("duration", "{text}", {"text": text})
+    return float(value)
+
+
+Int32 = Annotated[int, _integer(32)]
+Int64 = Annotated[int, _integer(64)]
+Float32 = Annotated[float, BeforeValidator(_number)]
+Text = Annotated[str, BeforeValidator(_text)]
+Boolean = Annotated[bool, BeforeValidator(_boolean)]
+Seconds = Annotated[
+    float, BeforeValidator(_seconds), PlainSerializer(format_duration, return_type=str)
+]
+"""Seconds in Python, a Go duration such as ``1m30s`` in files."""

@@ -1,0 +1,108 @@
+"""From a file to a configuration that can be used: read, parse, complete, validate.
+
+Strict as kube-scheduler is, with its words; ``ConfigError.problems`` holds all faults of the step
+that found some. What is not here: the command line, which overrides parts of it in between (see
+``override``), and the building of profiles (``runtime.expansion``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from proreus.config import validation
+from proreus.config.catalog import PluginCatalog, args_model
+from proreus.config.decoding import StrictError, decode_args, decode_configuration
+from proreus.config.defaults import complete
+from proreus.config.reading import read
+from proreus.config.types import PluginConfig, ProfileConfiguration, SchedulerConfiguration
+from proreus.config.unimplemented import refusals
+from proreus.errors import ConfigError
+from proreus.feature_gates import FeatureGates
+
+__all__ = ["PluginCatalog", "default_configuration", "load", "load_file", "parse"]
+
+Override = Callable[[SchedulerConfiguration], SchedulerConfiguration]
+
+
+def load(
+    source: str | bytes | Mapping[str, Any],
+    catalog: PluginCatalog,
+    gates: FeatureGates | None = None,
+    override: Override | None = None,
+) -> SchedulerConfiguration:
+    """Return the completed, valid configuration of YAML or JSON text, or of plain data.
+
+    ``override`` is applied between defaulting and validation, where explicit flags of the command
+    line win over the file. Raises ``ConfigError``.
+    """
+    gates = gates or FeatureGates()
+    data = source if isinstance(source, Mapping) else read(source)
+    written = parse(data, catalog)
+    config = complete(written, catalog, gates)
+    if override is not None:
+        config = override(config)
+    problems = (*refusals(written, catalog), *validation.problems(config, gates))
+    if problems:
+        raise ConfigError(*problems)
+    return config
+
+
+def load_file(
+    path: str,
+    catalog: PluginCatalog,
+    gates: FeatureGates | None = None,
+    override: Override | None = None,
+) -> SchedulerConfiguration:
+    """Load a file; that it cannot be opened is a ``ConfigError`` too."""
+    try:
+        with open(path, "rb") as file:
+            source = file.read()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError(f"open {path}: {reason}") from None
+    return load(source, catalog, gates, override)
+
+
+def default_configuration(
+    catalog: PluginCatalog, gates: FeatureGates | None = None
+) -> SchedulerConfiguration:
+    """Return what applies without a file."""
+    return complete(SchedulerConfiguration(), catalog, gates or FeatureGates())
+
+
+def parse(data: object, catalog: PluginCatalog) -> SchedulerConfiguration:
+    """Make typed values of plain data, the plugins' arguments included; nothing is filled in yet
+    but constants."""
+    config, complaints = decode_configuration(data)
+    profiles = []
+    for index, profile in enumerate(config.profiles):
+        decoded, more = _decode_plugin_config(f".profiles[{index}]", profile, catalog)
+        profiles.append(decoded)
+        complaints += more
+    if complaints:
+        raise StrictError(complaints)
+    return config.model_copy(update={"profiles": tuple(profiles)})
+
+
+def _decode_plugin_config(
+    path: str, profile: ProfileConfiguration, catalog: PluginCatalog
+) -> tuple[ProfileConfiguration, tuple[str, ...]]:
+    """Decode arguments by their plugin's model; leave those alone that have none."""
+    configs: list[PluginConfig] = []
+    complaints: tuple[str, ...] = ()
+    for index, config in enumerate(profile.plugin_config):
+        model = args_model(catalog, config.name)
+        if model is not None:
+            where = f"decoding {path}.pluginConfig[{index}]"
+            try:
+                args, unknown = decode_args(config.name, model, config.args)
+            except ConfigError as error:
+                raise ConfigError(*(f"{where}: {problem}" for problem in error.problems)) from None
+            if unknown:
+                inner = StrictError(unknown)
+                outer = StrictError([f"decoding args for plugin {config.name}: {inner}"])
+                complaints += (f"{where}: {outer}",)
+            config = config.model_copy(update={"args": args})
+        configs.append(config)
+    return profile.model_copy(update={"plugin_config": tuple(configs)}), complaints

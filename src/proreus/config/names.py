@@ -1,0 +1,73 @@
+"""Which texts may be label keys, label values and names of extended resources, and why not.
+
+The rules and words of ``k8s.io/apimachinery/pkg/util/validation``. ``objects.selectors`` knows the
+same rules as yes or no, for objects that arrive by the million; here people want the reason.
+"""
+
+import re
+from collections.abc import Iterator
+
+_KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_KEY_CHARACTERS = (
+    "must consist of alphanumeric characters, '-', '_' or '.', "
+    "and must start and end with an alphanumeric character"
+)
+_KEY_RULE = (
+    f"{_KEY_CHARACTERS} (e.g. 'MyName',  or 'my.name',  or '123-abc', "
+    f"regex used for validation is '{_KEY}')"
+)
+_VALUE_RULE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
+    "and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  "
+    f"or '12345', regex used for validation is '({_KEY})?')"
+)
+_DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_DNS_SUBDOMAIN = rf"{_DNS_LABEL}(\.{_DNS_LABEL})*"
+_DNS_RULE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
+    "'.', and must start and end with an alphanumeric character (e.g. 'example.com', "
+    f"regex used for validation is '{_DNS_SUBDOMAIN}')"
+)
+_QUOTA_PREFIX = "requests."
+
+
+def problems_of_label_key(key: str) -> Iterator[str]:
+    """Yield what is wrong with a label key (also called qualified name)."""
+    prefix, slash, name = key.partition("/")
+    if "/" in name:
+        yield (
+            f"a valid label key {_KEY_RULE} with an optional DNS subdomain prefix and '/' "
+            "(e.g. 'example.com/MyName')"
+        )
+        return
+    if not slash:
+        name = prefix
+    elif not prefix:
+        yield "prefix part must be non-empty"
+    else:
+        if len(prefix.encode()) > 253:
+            yield "prefix part must be no more than 253 bytes"
+        if not re.fullmatch(_DNS_SUBDOMAIN, prefix):
+            yield f"prefix part {_DNS_RULE}"
+    if not name:
+        yield "name part must be non-empty"
+    elif len(name.encode()) > 63:
+        yield "name part must be no more than 63 bytes"
+    if not re.fullmatch(_KEY, name):
+        yield f"name part {_KEY_RULE}"
+
+
+def problems_of_label_value(value: str) -> Iterator[str]:
+    """Yield what is wrong with a label's value."""
+    if len(value.encode()) > 63:
+        yield "must be no more than 63 bytes"
+    if value and not re.fullmatch(_KEY, value):
+        yield _VALUE_RULE
+
+
+def is_extended_resource(name: str) -> bool:
+    """Tell whether a resource is one that Kubernetes itself does not define."""
+    native = "/" not in name or "kubernetes.io/" in name
+    if native or name.startswith(_QUOTA_PREFIX):
+        return False
+    return not any(problems_of_label_key(_QUOTA_PREFIX + name))

@@ -1,0 +1,135 @@
+"""Node affinity as a configuration may add it, with the checks of the API's node selectors.
+
+The attributes are named like those of ``objects.pod.NodeAffinity``, so that
+``msgspec.convert(added, NodeAffinity, from_attributes=True)`` makes one of it; the two rooms do not
+import each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import ClassVar
+
+from proreus.config.field_errors import child, invalid, item, unsupported
+from proreus.config.fields import ConfigModel, Int32, Text, spelled
+from proreus.config.names import problems_of_label_key, problems_of_label_value
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+class NodeSelectorRequirement(ConfigModel):
+    """One expression over a label or a field of the node."""
+
+    go_type = "v1.NodeSelectorRequirement"
+
+    key: Text = ""
+    operator: Text = ""
+    values: tuple[Text, ...] = ()
+
+
+class NodeSelectorTerm(ConfigModel):
+    """Expressions that must all hold; a term without any matches no node."""
+
+    go_type = "v1.NodeSelectorTerm"
+
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+
+    def problems(self, path: str) -> Iterator[str]:
+        """Yield what the API's own parser would refuse."""
+        checks: tuple[tuple[str, tuple[NodeSelectorRequirement, ...], _Check], ...] = (
+            ("matchExpressions", self.match_expressions, _label_problems),
+            ("matchFields", self.match_fields, _field_problems),
+        )
+        for name, requirements, check in checks:
+            for index, requirement in enumerate(requirements):
+                yield from check(requirement, item(child(path, name), index))
+
+
+class NodeSelector(ConfigModel):
+    """Terms of which one must hold."""
+
+    go_type = "v1.NodeSelector"
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class PreferredSchedulingTerm(ConfigModel):
+    """A term that is worth ``weight`` where it holds; weight 0 switches it off."""
+
+    go_type = "v1.PreferredSchedulingTerm"
+
+    weight: Int32 = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(ConfigModel):
+    """Nodes to be on, and nodes that are better than others."""
+
+    go_type: ClassVar[str] = "v1.NodeAffinity"
+
+    required: NodeSelector | None = spelled("requiredDuringSchedulingIgnoredDuringExecution", None)
+    preferred: tuple[PreferredSchedulingTerm, ...] = spelled(
+        "preferredDuringSchedulingIgnoredDuringExecution", ()
+    )
+
+    def problems(self, path: str) -> Iterator[str]:
+        """Check required terms, then preferred ones that count."""
+        if self.required is not None:
+            where = child(path, _REQUIRED)
+            for index, term in enumerate(self.required.node_selector_terms):
+                yield from term.problems(item(child(where, "nodeSelectorTerms"), index))
+        where = child(path, _PREFERRED)
+        for index, preferred in enumerate(self.preferred):
+            if preferred.weight != 0:
+                yield from preferred.preference.problems(item(where, index))
+
+
+_Check = Callable[[NodeSelectorRequirement, str], Iterator[str]]
+
+_LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+_FIELD_OPERATORS = ("In", "NotIn")
+
+
+def _label_problems(requirement: NodeSelectorRequirement, path: str) -> Iterator[str]:
+    operator, values = requirement.operator, requirement.values
+    if operator not in _LABEL_OPERATORS:
+        yield unsupported(child(path, "operator"), operator, _LABEL_OPERATORS)
+        return
+    faults = "; ".join(problems_of_label_key(requirement.key))
+    if faults:
+        yield invalid(child(path, "key"), requirement.key, faults)
+    where = child(path, "values")
+    match operator:
+        case "In" | "NotIn" if not values:
+            detail = "for 'in', 'notin' operators, values set can't be empty"
+            yield invalid(where, [], detail)
+        case "Exists" | "DoesNotExist" if values:
+            detail = "values set must be empty for exists and does not exist"
+            yield invalid(where, list(values), detail)
+        case "Gt" | "Lt":
+            if len(values) != 1:
+                detail = "for 'Gt', 'Lt' operators, exactly one value is required"
+                yield invalid(where, list(values), detail)
+            for index, value in enumerate(values):
+                if not _is_int64(value):
+                    detail = "for 'Gt', 'Lt' operators, the value must be an integer"
+                    yield invalid(item(where, index), value, detail)
+    for index, value in enumerate(values):
+        faults = "; ".join(problems_of_label_value(value))
+        if faults:
+            yield invalid(f"{item(where, index)}[{requirement.key}]", value, faults)
+
+
+def _field_problems(requirement: NodeSelectorRequirement, path: str) -> Iterator[str]:
+    if requirement.operator not in _FIELD_OPERATORS:
+        yield unsupported(child(path, "operator"), requirement.operator, _FIELD_OPERATORS)
+    elif len(requirement.values) != 1:
+        yield invalid(child(path, "values"), list(requirement.values), "must have one element")
+
+
+def _is_int64(text: str) -> bool:
+    """Tell whether Go's ``strconv.ParseInt(text, 10, 64)`` takes it."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    return digits.isascii() and digits.isdigit() and -(2**63) <= int(text) < 2**63

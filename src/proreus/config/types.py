@@ -1,0 +1,224 @@
+"""KubeSchedulerConfiguration v1, as values.
+
+Pure shapes: what a field means when it is absent stands here where that is a constant, else in
+``defaults``; what is allowed stands in ``validation``. An instance that came out of ``load`` is
+complete: nothing in it is left to be guessed. The source is ``kubescheduler.config.k8s.io/v1`` of
+kube-scheduler 1.36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Self
+
+from proreus.config.fields import (
+    Boolean,
+    ConfigModel,
+    Float32,
+    Int32,
+    Int64,
+    Seconds,
+    Text,
+    spelled,
+)
+from proreus.feature_gates import FeatureGates
+
+API_VERSION = "kubescheduler.config.k8s.io/v1"
+KIND = "KubeSchedulerConfiguration"
+DEFAULT_SCHEDULER_NAME = "default-scheduler"
+EVERY = "*"
+"""The name that disables all plugins of a set."""
+
+
+class PluginArgs(ConfigModel):
+    """The ground of a plugin's arguments: a frozen pydantic model nested in the plugin as ``Args``.
+
+    Fields are snake_case here and camelCase in the file; a default makes a field optional. Unknown
+    fields and wrong types are refused before ``problems`` is asked. ``apiVersion`` and ``kind``
+    (``<PluginName>Args``) may stand beside the fields and are no fields.
+    """
+
+    checked_at_construction: ClassVar[bool] = False
+    """Check when the plugin is made instead of with the file: so kube-scheduler treats
+    NodeResourcesFitArgs, which makes faults of plugins that no profile uses go unnoticed."""
+
+    def completed(self, gates: FeatureGates) -> Self:
+        """Return the arguments with those defaults that depend on other fields or on gates."""
+        return self
+
+    def problems(self, path: str, gates: FeatureGates) -> Iterable[str]:
+        """Yield what is not allowed, one sentence a fault, made with ``config.field_errors``.
+
+        ``path`` is that of the arguments: ``invalid(child(path, "maxSkew"), 0, "must be > 0")``.
+        """
+        return ()
+
+
+class PluginRef(ConfigModel):
+    """A plugin in a set; weight 0 is unset and counts as 1 where weights count."""
+
+    go_type = "v1.Plugin"
+
+    name: Text = ""
+    weight: Int32 = 0
+
+
+class PluginSet(ConfigModel):
+    """What a profile enables and disables at one extension point; ``*`` disables all."""
+
+    go_type = "v1.PluginSet"
+
+    enabled: tuple[PluginRef, ...] = ()
+    disabled: tuple[PluginRef, ...] = ()
+
+    def disables(self, name: str) -> bool:
+        """Tell whether a plugin is disabled, by its name or with all others."""
+        return any(plugin.name in (name, EVERY) for plugin in self.disabled)
+
+
+class Plugins(ConfigModel):
+    """One set for each extension point, and ``multi_point`` for all points a plugin has."""
+
+    go_type = "v1.Plugins"
+
+    pre_enqueue: PluginSet = PluginSet()
+    queue_sort: PluginSet = PluginSet()
+    pre_filter: PluginSet = PluginSet()
+    filter: PluginSet = PluginSet()
+    post_filter: PluginSet = PluginSet()
+    pre_score: PluginSet = PluginSet()
+    score: PluginSet = PluginSet()
+    reserve: PluginSet = PluginSet()
+    permit: PluginSet = PluginSet()
+    pre_bind: PluginSet = PluginSet()
+    bind: PluginSet = PluginSet()
+    post_bind: PluginSet = PluginSet()
+    multi_point: PluginSet = PluginSet()
+    placement_generate: PluginSet = PluginSet()
+    placement_score: PluginSet = PluginSet()
+
+    def sets(self) -> dict[str, PluginSet]:
+        """Return all sets by their names in the file, ``multiPoint`` among them."""
+        fields = type(self).model_fields
+        return {field.alias or name: getattr(self, name) for name, field in fields.items()}
+
+    def enabled_names(self) -> frozenset[str]:
+        """Return the names of all plugins that are enabled anywhere."""
+        return frozenset(ref.name for set_ in self.sets().values() for ref in set_.enabled)
+
+
+class PluginConfig(ConfigModel):
+    """The arguments of one plugin: after ``load`` a ``PluginArgs``, or as written (plain data)
+    where no model is known for the plugin."""
+
+    go_type = "v1.PluginConfig"
+
+    name: Text = ""
+    args: Any = None
+
+
+class ProfileConfiguration(ConfigModel):
+    """What serves one schedulerName. ``scheduler_name`` is None only before defaulting."""
+
+    go_type = "v1.KubeSchedulerProfile"
+
+    scheduler_name: Text | None = None
+    percentage_of_nodes_to_score: Int32 | None = None
+    plugins: Plugins = Plugins()
+    plugin_config: tuple[PluginConfig, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The schedulerName that pods ask for."""
+        return self.scheduler_name or ""
+
+    def args(self) -> dict[str, Any]:
+        """Return the arguments by plugin name."""
+        return {config.name: config.args for config in self.plugin_config}
+
+
+class LeaderElection(ConfigModel):
+    """The Lease to hold while scheduling; empty texts and zero durations mean the defaults."""
+
+    go_type = "v1alpha1.LeaderElectionConfiguration"
+
+    leader_elect: Boolean = True
+    lease_duration_seconds: Seconds = spelled("leaseDuration", 15.0)
+    renew_deadline_seconds: Seconds = spelled("renewDeadline", 10.0)
+    retry_period_seconds: Seconds = spelled("retryPeriod", 2.0)
+    resource_lock: Text = "leases"
+    resource_name: Text = "kube-scheduler"
+    resource_namespace: Text = "kube-system"
+
+
+class ClientConnection(ConfigModel):
+    """How to speak to the apiserver; ``qps`` and ``burst`` 0 mean the defaults."""
+
+    go_type = "v1alpha1.ClientConnectionConfiguration"
+
+    kubeconfig: Text = ""
+    accept_content_types: Text = ""
+    content_type: Text = "application/vnd.kubernetes.protobuf"
+    qps: Float32 = 50.0
+    burst: Int32 = 100
+
+
+class ExtenderTLSConfig(ConfigModel):
+    """TLS towards an extender; the ``*_data`` fields are base64 and win over the files."""
+
+    go_type = "v1.ExtenderTLSConfig"
+
+    insecure: Boolean = False
+    server_name: Text = ""
+    cert_file: Text = ""
+    key_file: Text = ""
+    ca_file: Text = ""
+    cert_data: Text = ""
+    key_data: Text = ""
+    ca_data: Text = ""
+
+
+class ExtenderManagedResource(ConfigModel):
+    """An extended resource that an extender looks after."""
+
+    go_type = "v1.ExtenderManagedResource"
+
+    name: Text = ""
+    ignored_by_scheduler: Boolean = False
+
+
+class Extender(ConfigModel):
+    """An HTTP extender; an empty verb means that it does not have the capability."""
+
+    go_type = "v1.Extender"
+
+    url_prefix: Text = ""
+    filter_verb: Text = ""
+    preempt_verb: Text = ""
+    prioritize_verb: Text = ""
+    weight: Int64 = 0
+    bind_verb: Text = ""
+    enable_https: Boolean = spelled("enableHTTPS", False)
+    tls_config: ExtenderTLSConfig | None = None
+    http_timeout_seconds: Seconds = spelled("httpTimeout", 0.0)
+    node_cache_capable: Boolean = False
+    managed_resources: tuple[ExtenderManagedResource, ...] = ()
+    ignorable: Boolean = False
+
+
+class SchedulerConfiguration(ConfigModel):
+    """The whole file. ``percentage_of_nodes_to_score`` 0 is adaptive."""
+
+    go_type = "v1.KubeSchedulerConfiguration"
+
+    parallelism: Int32 = 16
+    leader_election: LeaderElection = LeaderElection()
+    client_connection: ClientConnection = ClientConnection()
+    enable_profiling: Boolean = True
+    enable_contention_profiling: Boolean = True
+    percentage_of_nodes_to_score: Int32 = 0
+    pod_initial_backoff_seconds: Int64 = 1
+    pod_max_backoff_seconds: Int64 = 10
+    profiles: tuple[ProfileConfiguration, ...] = ()
+    extenders: tuple[Extender, ...] = ()
+    delay_cache_until_active: Boolean = False

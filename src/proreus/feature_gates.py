@@ -1,0 +1,175 @@
+"""The feature gates of kube-scheduler 1.36 that this process knows, and a set of their values.
+
+A ``FeatureGates`` is an immutable value that is passed to whoever asks; there is no global. The
+table is the only place to add a gate; its stage is for people, ``locked`` for the parser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from proreus.errors import ConfigError
+
+Stage = Literal["ALPHA", "BETA", "GA"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One gate: what it is by default, whether it may be changed, what it cannot do without."""
+
+    default: bool
+    stage: Stage
+    locked: bool = False
+    needs: tuple[str, ...] = ()
+
+
+_ALPHA = Gate(default=False, stage="ALPHA")
+_BETA = Gate(default=True, stage="BETA")
+_BETA_OFF = Gate(default=False, stage="BETA")
+_LOCKED = Gate(default=True, stage="GA", locked=True)
+_DRA = ("DynamicResourceAllocation",)
+_DRA_ALPHA = Gate(default=False, stage="ALPHA", needs=_DRA)
+_DRA_BETA = Gate(default=True, stage="BETA", needs=_DRA)
+_WORKLOAD_ALPHA = Gate(default=False, stage="ALPHA", needs=("GenericWorkload",))
+
+GATES: Mapping[str, Gate] = MappingProxyType(
+    {
+        "ClearingNominatedNodeNameAfterBinding": _BETA,
+        "ComponentFlagz": _BETA,
+        "ComponentStatusz": _BETA,
+        "CoordinatedLeaderElection": _BETA_OFF,
+        "DRAAdminAccess": Gate(default=True, stage="GA", locked=True, needs=_DRA),
+        "DRAConsumableCapacity": _DRA_BETA,
+        "DRADeviceBindingConditions": Gate(
+            default=True, stage="BETA", needs=(*_DRA, "DRAResourceClaimDeviceStatus")
+        ),
+        "DRADeviceTaintRules": Gate(default=False, stage="BETA", needs=(*_DRA, "DRADeviceTaints")),
+        "DRADeviceTaints": _DRA_BETA,
+        "DRAExtendedResource": _DRA_BETA,
+        "DRAListTypeAttributes": _DRA_ALPHA,
+        "DRANodeAllocatableResources": _DRA_ALPHA,
+        "DRAPartitionableDevices": _DRA_BETA,
+        "DRAPrioritizedList": Gate(default=True, stage="GA", needs=_DRA),
+        "DRAResourceClaimDeviceStatus": _DRA_BETA,
+        "DRAResourceClaimGranularStatusAuthorization": _DRA_BETA,
+        "DRAResourcePoolStatus": _DRA_ALPHA,
+        "DRASchedulerFilterTimeout": _DRA_BETA,
+        "DRAWorkloadResourceClaims": Gate(
+            default=False, stage="ALPHA", needs=(*_DRA, "GenericWorkload")
+        ),
+        "DynamicResourceAllocation": _LOCKED,
+        "GangScheduling": _WORKLOAD_ALPHA,
+        "GenericWorkload": _ALPHA,
+        "InPlacePodLevelResourcesVerticalScaling": Gate(
+            default=True, stage="BETA", needs=("PodLevelResources", "NodeDeclaredFeatures")
+        ),
+        "InPlacePodVerticalScaling": _LOCKED,
+        "InPlacePodVerticalScalingInitContainers": _BETA,
+        "MatchLabelKeysInPodAffinity": _LOCKED,
+        "MatchLabelKeysInPodTopologySpread": _BETA,
+        "MatchLabelKeysInPodTopologySpreadSelectorMerge": _BETA,
+        "MutableCSINodeAllocatableCount": _LOCKED,
+        "MutablePVNodeAffinity": _ALPHA,
+        "NativeHistograms": _ALPHA,
+        "NodeDeclaredFeatures": _BETA,
+        "NodeInclusionPolicyInPodTopologySpread": _LOCKED,
+        "NominatedNodeNameForExpectation": _BETA,
+        "OpportunisticBatching": _BETA,
+        "PodLevelResources": _BETA,
+        "PodObservedGenerationTracking": _LOCKED,
+        "PodSchedulingReadiness": _LOCKED,
+        "SchedulerAsyncAPICalls": _BETA_OFF,
+        "SchedulerAsyncPreemption": _BETA,
+        "SchedulerPopFromBackoffQ": _BETA,
+        "SchedulerQueueingHints": _LOCKED,
+        "SidecarContainers": _LOCKED,
+        "StorageCapacityScoring": _ALPHA,
+        "TaintTolerationComparisonOperators": _ALPHA,
+        "TopologyAwareWorkloadScheduling": _WORKLOAD_ALPHA,
+        "VolumeAttributesClass": _LOCKED,
+        "VolumeLimitScaling": _ALPHA,
+        "WorkloadAwarePreemption": _WORKLOAD_ALPHA,
+    }
+)
+
+_BOOLS = {
+    **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
+}
+"""What Go's ``strconv.ParseBool`` accepts."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureGates:
+    """The values of all gates; ``changed`` holds what was set, the rest is at its default."""
+
+    changed: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
+
+    @classmethod
+    def parse(cls, text: str) -> FeatureGates:
+        """Parse the value of ``--feature-gates``: ``A=true,B=false``, each also as ``kube:A=``.
+
+        Raises ``ConfigError`` with kube-scheduler's words, all faults at once.
+        """
+        return cls.from_list(text.split(","))
+
+    @classmethod
+    def from_list(cls, settings: Iterable[str]) -> FeatureGates:
+        """Parse settings of the form ``Name=bool``; empty ones are passed over."""
+        values: dict[str, bool] = {}
+        problems: list[str] = []
+        for setting in settings:
+            name, equals, text = setting.strip().removeprefix("kube:").partition("=")
+            name, text = name.strip(), text.strip()
+            if not name and not equals:
+                continue
+            problem = _problem(name, equals, text)
+            if problem is None:
+                values[name] = _BOOLS[text]
+            else:
+                problems.append(problem)
+        gates = cls(MappingProxyType(values))
+        problems.extend(gates._unmet_dependencies())
+        if problems:
+            raise ConfigError(*problems)
+        return gates
+
+    def enabled(self, name: str) -> bool:
+        """Tell whether a gate is on; raises ``KeyError`` for one that is not in the table."""
+        value = self.changed.get(name)
+        return GATES[name].default if value is None else value
+
+    def __str__(self) -> str:
+        return ",".join(f"{name}={str(on).lower()}" for name, on in sorted(self.changed.items()))
+
+    def _unmet_dependencies(self) -> Iterable[str]:
+        for name, gate in GATES.items():
+            if self.enabled(name):
+                missing = [need for need in gate.needs if not self.enabled(need)]
+                if missing:
+                    yield (
+                        f"{name} is enabled, but depends on features that are disabled: "
+                        f"[{' '.join(missing)}]"
+                    )
+
+
+def _problem(name: str, equals: str, text: str) -> str | None:
+    gate = GATES.get(name)
+    if not equals:
+        return f"missing bool value for {name}"
+    if text not in _BOOLS:
+        return (
+            f"invalid value of {name}={text}, err: "
+            f'strconv.ParseBool: parsing "{text}": invalid syntax'
+        )
+    if gate is None:
+        return f"unrecognized feature gate: {name}"
+    if gate.locked and _BOOLS[text] != gate.default:
+        return (
+            f"cannot set feature gate {name} to {str(_BOOLS[text]).lower()}, "
+            f"feature is locked to {str(gate.default).lower()}"
+        )
+    return None

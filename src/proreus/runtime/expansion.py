@@ -1,0 +1,285 @@
+"""From a profile's configuration to the ordered plugins of each extension point.
+
+Pure functions over names; the plugins themselves are made by whoever calls. This is step B of
+kube-scheduler's two (step A, merging over the defaults, is ``config.default_plugins.merge``):
+``multiPoint`` is spread over all points that its plugins have, and what is said at a point wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+from typing import Any
+
+from proreus import logs
+from proreus.config.catalog import PluginCatalog
+from proreus.config.durations import quote
+from proreus.config.types import (
+    EVERY,
+    Extender,
+    PluginArgs,
+    PluginRef,
+    Plugins,
+    PluginSet,
+    ProfileConfiguration,
+    SchedulerConfiguration,
+)
+from proreus.config.unimplemented import missing
+from proreus.errors import ConfigError
+from proreus.feature_gates import FeatureGates
+
+log = logs.logger(__name__)
+
+MAX_SCORE = 100
+
+POINTS = (
+    "preFilter",
+    "filter",
+    "postFilter",
+    "reserve",
+    "preScore",
+    "score",
+    "preBind",
+    "bind",
+    "postBind",
+    "permit",
+    "preEnqueue",
+    "queueSort",
+    "placementGenerate",
+    "placementScore",
+)
+"""All extension points, in the order in which kube-scheduler looks at them, hence complains."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpandedProfile:
+    """Which plugins work where, by name.
+
+    ``points`` has every extension point; ``weights`` those of Score plugins; ``args`` the
+    arguments of each plugin that has some (plain data where its plugin has no model).
+    """
+
+    name: str
+    points: Mapping[str, tuple[str, ...]]
+    weights: Mapping[str, int]
+    placement_weights: Mapping[str, int]
+    args: Mapping[str, Any]
+    percentage_of_nodes_to_score: int | None = None
+
+    @property
+    def plugins(self) -> tuple[str, ...]:
+        """The names of all plugins that work anywhere, each once."""
+        return tuple(dict.fromkeys(name for names in self.points.values() for name in names))
+
+
+def expand_all(
+    config: SchedulerConfiguration, catalog: PluginCatalog, gates: FeatureGates
+) -> dict[str, ExpandedProfile]:
+    """Expand every profile of a completed configuration, by schedulerName.
+
+    Raises ``ConfigError`` as kube-scheduler does while it builds profiles. Plugins of the default
+    profile that do not exist yet are left out, with one line of warning.
+    """
+    if not config.profiles:
+        raise ConfigError("initializing profiles: at least one profile is required")
+    _warn_of_missing(config, catalog)
+    expanded: dict[str, ExpandedProfile] = {}
+    for configured in config.profiles:
+        profile = with_ignored_resources(configured, config.extenders)
+        try:
+            one = expand(profile, catalog, gates)
+        except ConfigError as error:
+            raise ConfigError(
+                "initializing profiles: creating profile for scheduler name "
+                f"{profile.name}: {error}"
+            ) from None
+        _check_against_others(one, expanded)
+        expanded[one.name] = one
+    return expanded
+
+
+def expand(
+    profile: ProfileConfiguration, catalog: PluginCatalog, gates: FeatureGates
+) -> ExpandedProfile:
+    """Expand one completed profile."""
+    plugins = _without_missing(profile.plugins, catalog)
+    needed = plugins.enabled_names() & catalog.names()
+    args = {name: value for name, value in profile.args().items() if name in needed}
+    _check_args_of_construction(args, gates)
+    points = _points(plugins, catalog)
+    _check_counts(profile.name, points)
+    return ExpandedProfile(
+        name=profile.name,
+        points=points,
+        weights=_weights("score", plugins, catalog),
+        placement_weights=_weights("placementScore", plugins, catalog),
+        args=args,
+        percentage_of_nodes_to_score=profile.percentage_of_nodes_to_score,
+    )
+
+
+def with_ignored_resources(
+    profile: ProfileConfiguration, extenders: Iterable[Extender]
+) -> ProfileConfiguration:
+    """Let NodeResourcesFit ignore what extenders look after, instead of what its args say."""
+    ignored = tuple(
+        resource.name
+        for extender in extenders
+        for resource in extender.managed_resources
+        if resource.ignored_by_scheduler
+    )
+    if not ignored:
+        return profile
+    configs = []
+    found = False
+    for config in profile.plugin_config:
+        if config.name == "NodeResourcesFit" and isinstance(config.args, PluginArgs):
+            found = True
+            args = config.args.model_copy(update={"ignored_resources": ignored})
+            config = config.model_copy(update={"args": args})
+        configs.append(config)
+    if not found:
+        raise ConfigError("can't find NodeResourcesFitArgs in plugin config")
+    return profile.model_copy(update={"plugin_config": tuple(configs)})
+
+
+def _check_args_of_construction(args: Mapping[str, Any], gates: FeatureGates) -> None:
+    for name, value in args.items():
+        if isinstance(value, PluginArgs) and value.checked_at_construction:
+            problems = ConfigError(*value.problems("", gates))
+            if problems.problems:
+                raise ConfigError(f'initializing plugin "{name}": {problems}')
+
+
+def _points(plugins: Plugins, catalog: PluginCatalog) -> dict[str, tuple[str, ...]]:
+    sets = plugins.sets()
+    for point in POINTS:
+        _check_explicit(point, sets[point], catalog)
+    return {
+        point: _expand_point(point, sets[point], plugins.multi_point.enabled, catalog)
+        for point in POINTS
+    }
+
+
+def _check_explicit(point: str, set_: PluginSet, catalog: PluginCatalog) -> None:
+    seen: set[str] = set()
+    for ref in set_.enabled:
+        _check_exists(point, ref.name, catalog)
+        if point not in catalog.points(ref.name):
+            raise ConfigError(f"plugin {quote(ref.name)} does not extend {_title(point)} plugin")
+        if ref.name in seen:
+            raise _registered_twice(point, ref.name)
+        seen.add(ref.name)
+
+
+def _expand_point(
+    point: str, set_: PluginSet, multi_point: tuple[PluginRef, ...], catalog: PluginCatalog
+) -> tuple[str, ...]:
+    """Order a point: named at the point and in multiPoint; only there; only at the point."""
+    explicit = [ref.name for ref in set_.enabled]
+    disabled = {ref.name for ref in set_.disabled}
+    if EVERY in disabled:
+        return tuple(explicit)
+    overridden: set[str] = set()
+    spread: list[str] = []
+    for ref in multi_point:
+        _check_exists(point, ref.name, catalog)
+        if point not in catalog.points(ref.name) or ref.name in disabled:
+            continue
+        if ref.name in explicit:
+            overridden.add(ref.name)
+        elif ref.name in spread:
+            raise _registered_twice(point, ref.name)
+        else:
+            spread.append(ref.name)
+    first = [name for name in explicit if name in overridden]
+    last = [name for name in explicit if name not in overridden]
+    return (*first, *spread, *last)
+
+
+def _check_exists(point: str, name: str, catalog: PluginCatalog) -> None:
+    if name not in catalog.names():
+        raise ConfigError(f"{_title(point)} {quote(name)} does not exist")
+
+
+def _check_counts(profile: str, points: Mapping[str, tuple[str, ...]]) -> None:
+    where = f"for profile with scheduler name {quote(profile)}"
+    if (count := len(points["queueSort"])) != 1:
+        raise ConfigError(f"only one queue sort plugin required {where}, but got {count}")
+    if not points["bind"]:
+        raise ConfigError(f"at least one bind plugin is needed {where}")
+    if len(points["placementGenerate"]) > 1:
+        raise ConfigError(f"at most one placement generate plugin is allowed {where}")
+
+
+def _weights(point: str, plugins: Plugins, catalog: PluginCatalog) -> dict[str, int]:
+    """Return weights: the point's own, else multiPoint's; unset is 1.
+
+    The sum must fit an int64. kube-scheduler checks that with a subtraction which wraps around
+    below zero, and so refuses a negative sum as soon as another weight follows.
+    """
+    weights: dict[str, int] = {}
+    total = 0
+    for ref in (*plugins.sets()[point].enabled, *plugins.multi_point.enabled):
+        if ref.name in weights or point not in catalog.points(ref.name):
+            continue
+        weight = ref.weight or 1
+        if weight * MAX_SCORE > _as_int64(2**63 - 1 - total):
+            kind = "score" if point == "score" else "placement score"
+            raise ConfigError(f"{kind} plugins: total score of Score plugins could overflow")
+        total += weight * MAX_SCORE
+        weights[ref.name] = weight
+    return weights
+
+
+def _as_int64(number: int) -> int:
+    return (number + 2**63) % 2**64 - 2**63
+
+
+def _registered_twice(point: str, name: str) -> ConfigError:
+    return ConfigError(f"plugin {quote(name)} already registered as {quote(_title(point))}")
+
+
+def _title(point: str) -> str:
+    return f"{point[0].upper()}{point[1:]}Plugin"
+
+
+def _check_against_others(one: ExpandedProfile, others: Mapping[str, ExpandedProfile]) -> None:
+    """There is one queue: all profiles sort alike. And a name belongs to one profile."""
+    if others:
+        first = next(iter(others.values()))
+        (sort,), (first_sort,) = one.points["queueSort"], first.points["queueSort"]
+        name = quote(one.name)
+        if sort != first_sort:
+            raise ConfigError(
+                f"initializing profiles: different queue sort plugins for profile {name}: "
+                f"{quote(sort)}, first: {quote(first_sort)}"
+            )
+        if one.args.get(sort) != first.args.get(sort):
+            raise ConfigError(
+                f"initializing profiles: different queue sort plugin args for profile {name}"
+            )
+        if one.name in others:
+            raise ConfigError(
+                f"initializing profiles: duplicate profile with scheduler name {name}"
+            )
+
+
+def _without_missing(plugins: Plugins, catalog: PluginCatalog) -> Plugins:
+    absent = missing(plugins.enabled_names(), catalog)
+    if not absent:
+        return plugins
+    enabled = tuple(ref for ref in plugins.multi_point.enabled if ref.name not in absent)
+    multi_point = plugins.multi_point.model_copy(update={"enabled": enabled})
+    return plugins.model_copy(update={"multi_point": multi_point})
+
+
+def _warn_of_missing(config: SchedulerConfiguration, catalog: PluginCatalog) -> None:
+    absent: Set[str] = missing(
+        {name for profile in config.profiles for name in profile.plugins.enabled_names()}, catalog
+    )
+    if absent:
+        log.warning(
+            "Default plugins are not implemented in proreus yet and take no part",
+            plugins=sorted(absent),
+        )
