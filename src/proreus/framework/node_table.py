@@ -171,7 +171,8 @@ class NodeTable:
         if start < 0:
             return None
         part = self._changed[start:]
-        return part if len(part) < 2 else list(dict.fromkeys(part))
+        # A row that changed and then went away with its node is nobody's concern any more.
+        return [row for row in dict.fromkeys(part) if row < self.size]
 
     def _note(self, row: int) -> None:
         self._changed.append(row)

@@ -37,6 +37,7 @@ class OfflineCluster:
         seed: int = 0,
     ) -> None:
         self.clock = FakeClock(_START)
+        self._milliseconds = 0
         self.api = InMemoryApi()
         self.events = SilentRecorder()
         self.metrics = SchedulerMetrics()
@@ -60,7 +61,9 @@ class OfflineCluster:
 
     def advance(self, seconds: float) -> None:
         """Let time pass, stopping at every whole second on the way for what is due then."""
-        end = self.clock.now() + seconds
+        # Whole milliseconds: sums of floats would miss the whole seconds by a hair.
+        self._milliseconds += round(seconds * 1000)
+        end = _START + self._milliseconds / 1000
         while floor(self.clock.now()) + 1 <= end:
             self.clock.advance_to(floor(self.clock.now()) + 1)
             self.scheduler.tick()

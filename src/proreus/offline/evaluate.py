@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from proreus.config.load import load
+from proreus.config.load import default_configuration, load
 from proreus.errors import ConfigError, ProreusError
 from proreus.feature_gates import FeatureGates
 from proreus.offline.api import JsonObject
@@ -41,7 +41,7 @@ async def _answer(case: JsonObject, registry: Registry, configuration: Any) -> J
     gates = FeatureGates.from_list([*_OFFLINE_GATES, *case.get("features", ())])
     try:
         chosen = case.get("config") or configuration
-        loaded = load(chosen, registry, gates)
+        loaded = load(chosen, registry, gates) if chosen else default_configuration(registry, gates)
         cluster = OfflineCluster(loaded, registry, gates)
     except ConfigError as error:
         return {"configError": str(error)}

@@ -24,7 +24,7 @@ from proreus.framework.registrations import PreEnqueue, Registration, registrati
 from proreus.objects.kinds import BY_KIND, NODES, PODS
 from proreus.objects.meta import Resource
 from proreus.queue.scheduling_queue import SchedulingQueue
-from proreus.runtime.expansion import ExpandedProfile, expand
+from proreus.runtime.expansion import ExpandedProfile, expand_all
 from proreus.runtime.profile import Profile
 from proreus.runtime.registry import Registry
 from proreus.runtime.search import NodeSearch
@@ -72,8 +72,8 @@ def assemble(
     gates = around.feature_gates
     core = Core(Cache(around.clock, assumed_ttl_seconds), WaitingPods(around.clock))
     profiles = {
-        expanded.name: _build_profile(expanded, registry, around, core)
-        for expanded in expand(configuration, registry, gates)
+        name: _build_profile(expanded, registry, around, core)
+        for name, expanded in expand_all(configuration, registry, gates).items()
     }
     views = {name: ProfileForQueue(profile) for name, profile in profiles.items()}
     pods = around.stores.store(PODS)

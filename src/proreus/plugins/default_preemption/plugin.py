@@ -105,7 +105,7 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin):
 
     def num_candidates(self, nodes: int) -> int:
         """Return how many candidates are enough among ``nodes`` potential ones."""
-        args = self.args
+        args: DefaultPreemptionArgs = self.args
         by_percentage = nodes * args.min_candidate_nodes_percentage // 100
         return min(nodes, max(by_percentage, args.min_candidate_nodes_absolute))
 

@@ -1,0 +1,174 @@
+"""Small plugins with every trait that the runtime cares about, and a profile of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Hashable
+
+import numpy as np
+import pytest
+
+from proreus.cache.cache import Cache
+from proreus.clock import FakeClock
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.plugin import FilterPlugin, QueueSortPlugin, ScorePlugin
+from proreus.framework.pod_info import PodInfo, QueuedPodInfo
+from proreus.framework.status import Status
+from proreus.framework.verdicts import IntArray, Verdicts
+from proreus.metrics import SchedulerMetrics
+from proreus.objects.codec import decoder_for
+from proreus.objects.node import Node
+from proreus.objects.pod import Pod
+from proreus.runtime.profile import Profile
+from proreus.runtime.search import NodeSearch
+
+
+def make_pod(name: str, cpu: int = 100, **spec: object) -> PodInfo:
+    """Return a pod that asks for milli-CPU."""
+    requests = {"cpu": f"{cpu}m"}
+    raw = {
+        "metadata": {"name": name, "namespace": "ns", "uid": name},
+        "spec": {"containers": [{"name": "c", "resources": {"requests": requests}}], **spec},
+    }
+    return PodInfo(decoder_for(Pod).convert(raw))
+
+
+def make_node(name: str, cpu: int = 1000, **labels: str) -> Node:
+    """Return a node with milli-CPU."""
+    raw = {
+        "metadata": {"name": name, "labels": labels},
+        "status": {"allocatable": {"cpu": f"{cpu}m", "memory": "1Gi", "pods": "10"}},
+    }
+    return decoder_for(Node).convert(raw)
+
+
+class Room(FilterPlugin, ScorePlugin):
+    """Fits by CPU, prefers room: both forms, shared, without normalisation."""
+
+    row_local = True
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        return pod.requests.amounts["cpu"]
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        free = node.allocatable["cpu"] - node.requested.get("cpu", 0)
+        return None if pod.requests.amounts["cpu"] <= free else Status.unschedulable("no room")
+
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
+    ) -> None:
+        free = nodes.allocatable["cpu"] - nodes.requested["cpu"]
+        verdicts.reject(free < pod.requests.amounts["cpu"], "no room")
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        free = node.allocatable["cpu"] - node.requested.get("cpu", 0)
+        return max(0, 100 * free // node.allocatable["cpu"])
+
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
+        allocatable = nodes.allocatable["cpu"]
+        free = allocatable - nodes.requested["cpu"]
+        return np.maximum(0, 100 * free // allocatable)
+
+
+class Cordon(FilterPlugin):
+    """Only the per-node form, shared."""
+
+    row_local = True
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        return ()
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return Status.unresolvable("cordoned") if node.labels.get("cordon") else None
+
+
+class Fewest(ScorePlugin):
+    """Raw scores beyond 100, brought down by normalisation; shared."""
+
+    row_local = True
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        return ()
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        return 1000 * len(node.pods)
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
+        most = int(scores.max(initial=0))
+        return scores * 0 + 100 if most == 0 else 100 - 100 * scores // most
+
+
+class Flat(ScorePlugin):
+    """The same everywhere."""
+
+    row_local = True
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        return ()
+
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> int:
+        return 7
+
+
+class ByName(QueueSortPlugin):
+    """Alphabetical."""
+
+    def sort_key(self, queued: QueuedPodInfo) -> str:
+        return queued.key
+
+
+class NobodyNominated:
+    """A nominator without nominations."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, list[PodInfo]] = {}
+
+    def nominated_nodes(self) -> list[str]:
+        return list(self.pods)
+
+    def nominated_pods(self, node_name: str) -> list[PodInfo]:
+        return self.pods.get(node_name, [])
+
+
+class Bench:
+    """A cache, a profile over its table, and a search."""
+
+    def __init__(self, *classes: type, weights: dict[str, int] | None = None) -> None:
+        self.cache = Cache(FakeClock())
+        self.nominator = NobodyNominated()
+        made = [cls(None, self) for cls in classes]
+        points = {
+            "queueSort": (ByName(None, self),),
+            "filter": tuple(p for p in made if isinstance(p, FilterPlugin)),
+            "score": tuple(p for p in made if isinstance(p, ScorePlugin)),
+        }
+        weights = {p.name: 1 for p in made} | (weights or {})
+        self.profile = Profile(
+            "p", points, weights, table=self.cache.table, metrics=SchedulerMetrics()
+        )
+        self.search = NodeSearch(self.nominator, self.cache.node_order)
+        self.rng = random.Random(1)
+
+    @property
+    def nodes(self) -> NodeTable:
+        return self.cache.table
+
+
+class Kit:
+    """What the tests of this room build with."""
+
+    make_pod = staticmethod(make_pod)
+    make_node = staticmethod(make_node)
+    Bench = Bench
+    Room, Cordon, Fewest, Flat = Room, Cordon, Fewest, Flat
+
+    @staticmethod
+    def shared_bench() -> Bench:
+        return Bench(Room, Cordon, Fewest, Flat, weights={"Fewest": 3})
+
+
+@pytest.fixture(scope="session")
+def kit() -> type[Kit]:
+    return Kit
