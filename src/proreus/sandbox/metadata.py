@@ -51,6 +51,11 @@ def new_uid() -> str:
     return str(uuid.UUID(int=random.getrandbits(128), version=4))
 
 
+def generate_name(prefix: str) -> str:
+    """Return a name made of a prefix and five random letters."""
+    return prefix + "".join(random.choices(_SUFFIX_LETTERS, k=5))
+
+
 def check_type(resource: Served, obj: Any) -> JsonObject:
     """Return the object with its kind and apiVersion; raises ``Refusal`` 400 for another's."""
     if not isinstance(obj, dict):
@@ -79,7 +84,7 @@ def prepare_create(resource: Served, obj: JsonObject, namespace: str, now: str) 
             required = "Required value: name or generateName is required"
             cause = ("metadata.name", "FieldValueRequired", required)
             raise invalid(resource.group, resource.kind, "", cause)
-        metadata["name"] = name = prefix + "".join(random.choices(_SUFFIX_LETTERS, k=5))
+        metadata["name"] = name = generate_name(prefix)
     if not isinstance(name, str) or "/" in name:
         cause = ("metadata.name", "FieldValueInvalid", f'Invalid value: "{name}": may not hold "/"')
         raise invalid(resource.group, resource.kind, str(name), cause)

@@ -16,6 +16,7 @@ from proreus.sandbox.metadata import (
     Timestamps,
     check_preconditions,
     check_type,
+    generate_name,
     prepare_create,
     prepare_update,
     rfc3339,
@@ -113,17 +114,19 @@ class Store:
         served = self.resources.find(resource)
         obj = check_type(served, obj)
         namespace = self._namespace_of(served, obj, namespace)
-        obj["metadata"] = prepare_create(served, obj, namespace, self.time.now())
+        generated = not (obj.get("metadata") or {}).get("name")
+        obj["metadata"] = metadata = prepare_create(served, obj, namespace, self.time.now())
+        collection = self.collection(served)
+        while collection.get(metadata["name"], namespace) is not None:
+            if not generated:
+                raise already_exists(served.name, metadata["name"])
+            metadata["name"] = generate_name(metadata["generateName"])
         strategy = _strategy_of(served)
         if served.status and not keep_status and not strategy.keeps_status_at_create:
             obj.pop("status", None)
         strategy.prepare_create(self, served, obj)
         if served.to_storage is not None:
             obj = served.to_storage(obj)
-        name = obj["metadata"]["name"]
-        collection = self.collection(served)
-        if collection.get(name, namespace) is not None:
-            raise already_exists(served.name, name)
         version = self._write(collection, obj, dry_run)
         if not dry_run:
             strategy.after_write(self, served, obj)
