@@ -1,0 +1,176 @@
+"""NodeAffinity: pods go where nodeSelector and node affinity say (and the profile's own affinity).
+
+What pods say is parsed once for all pods that say the same (``framework.node_affinity``). Terms
+that do not parse match nothing; only in what the profile adds they are an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+
+import msgspec
+import numpy as np
+
+from proreus.config.plugin_args import NodeAffinityArgs
+from proreus.errors import ConfigError
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.events import ADD, NODE, UPDATE_NODE_LABEL, ClusterEvent
+from proreus.framework.handle import Handle
+from proreus.framework.node_affinity import (
+    UNRESTRICTED,
+    PodNodeAffinity,
+    WeightedTerm,
+    matches_selector,
+    matches_term,
+    node_affinity_of,
+    parse_node_affinity,
+)
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.plugin import FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.scores import default_normalize
+from proreus.framework.status import Status
+from proreus.framework.verdicts import IntArray, Verdicts
+from proreus.objects.node import Node
+from proreus.objects.pod import NodeAffinity as NodeAffinityOfPod
+from proreus.objects.selectors import NodeSelectorTerm
+
+REASON_POD = "node(s) didn't match Pod's node affinity/selector"
+REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
+REASON_CONFLICT = "pod affinity terms conflict"
+
+_NAME = "NodeAffinity"
+_REJECTED = Status.unresolvable(REASON_POD).of(_NAME)
+_REJECTED_ENFORCED = Status.unresolvable(REASON_ENFORCED).of(_NAME)
+
+
+class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+    """Rejects nodes that the pod may not be on, and scores those that it would like to be on."""
+
+    Args = NodeAffinityArgs
+    row_local = True
+
+    def __init__(self, args: NodeAffinityArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        added = UNRESTRICTED
+        if args.added_affinity is not None:
+            added = _parse_strictly(
+                msgspec.convert(args.added_affinity, NodeAffinityOfPod, from_attributes=True)
+            )
+        self._added = added.required
+        self._added_preferred = added.preferred or ()
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        """What the pod says about nodes; pods that say the same share the object."""
+        return node_affinity_of(pod.pod)
+
+    # ---- filter --------------------------------------------------------------------------------
+
+    def pre_filter(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable
+    ) -> Status | frozenset[str] | None:
+        """Skip pods that require nothing; name the nodes where every term names nodes."""
+        spec = pod.pod.spec
+        affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+        required = affinity.required if affinity is not None else None
+        if required is None:
+            if spec.node_selector is None and self._added is None:
+                return Status.skip()
+            return None
+        names: set[str] = set()
+        for term in required.node_selector_terms:
+            named = _names(term)
+            if named is None:
+                return None
+            names |= named
+        if names or not required.node_selector_terms:
+            return frozenset(names) if names else None
+        return Status.unresolvable(REASON_CONFLICT)
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Judge one node."""
+        labels, name = node.labels, node.name
+        if self._added is not None and not self._added.matches(labels, name):
+            return _REJECTED_ENFORCED
+        return None if node_affinity_of(pod.pod).matches(labels, name) else _REJECTED
+
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
+    ) -> None:
+        """Judge all nodes."""
+        if self._added is not None:
+            verdicts.reject_with(~matches_selector(nodes, self._added), _REJECTED_ENFORCED)
+        wanted = node_affinity_of(pod.pod)
+        if wanted is not UNRESTRICTED:
+            verdicts.reject_with(~wanted.matches_all(nodes), _REJECTED)
+
+    # ---- score ---------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
+        """Skip where nobody prefers anything; an empty list of terms is not nobody."""
+        affinity = node_affinity_of(pod.pod)
+        if affinity.preferred is None and not self._added_preferred:
+            return Status.skip()
+        error = affinity.preferred_error()
+        return None if error is None else Status.error(error)
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Sum the weights of the preferred terms that one node meets."""
+        labels, name = node.labels, node.name
+        terms = self._terms(node_affinity_of(pod.pod))
+        return sum(weight for weight, term in terms if term.matches(labels, name))
+
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
+        """Sum the weights of the preferred terms that all nodes meet."""
+        terms = self._terms(node_affinity_of(pod.pod))
+        if not terms:
+            return 0
+        scores = np.zeros(len(nodes), dtype=np.int64)
+        for weight, term in terms:
+            scores += matches_term(nodes, term) * np.int64(weight)
+        return scores
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
+        """The best node scores 100."""
+        return default_normalize(scores)
+
+    def _terms(self, affinity: PodNodeAffinity) -> tuple[WeightedTerm, ...]:
+        return (affinity.preferred or ()) + self._added_preferred
+
+    # ---- events --------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Iterable[ClusterEvent]:
+        """A node that is new, or has other labels, and matches now."""
+        return (ClusterEvent(NODE, ADD | UPDATE_NODE_LABEL, self._node_matches_now),)
+
+    def _node_matches_now(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
+        labels, name = new.metadata.labels, new.metadata.name
+        if self._added is not None and not self._added.matches(labels, name):
+            return False
+        wanted = node_affinity_of(pod.pod)
+        if not wanted.matches(labels, name):
+            # What cannot be told is tried.
+            return wanted.match_error(labels) is not None
+        return old is None or not wanted.matches(old.metadata.labels, old.metadata.name)
+
+
+def _names(term: NodeSelectorTerm) -> set[str] | None:
+    """Return the only node names that can meet a term; None where it leaves names open."""
+    names: set[str] | None = None
+    for field in term.match_fields:
+        if field.key == "metadata.name" and field.operator == "In":
+            names = set(field.values) if names is None else names & set(field.values)
+    return names
+
+
+def _parse_strictly(added: NodeAffinityOfPod) -> PodNodeAffinity:
+    parsed = parse_node_affinity(added)
+    where = "parsing addedAffinity.{}DuringSchedulingIgnoredDuringExecution: {}"
+    required_error = parsed.required.error() if parsed.required is not None else None
+    if required_error is not None:
+        raise ConfigError(where.format("required", required_error))
+    preferred_error = parsed.preferred_error()
+    if preferred_error is not None:
+        raise ConfigError(where.format("preferred", preferred_error))
+    return parsed

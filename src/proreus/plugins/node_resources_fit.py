@@ -1,0 +1,267 @@
+"""NodeResourcesFit: a pod goes where what it asks for is still free, and where the strategy likes.
+
+Filter compares requests (pod-level ones and overhead included) with what is allocatable and not yet
+requested; Score looks at requests with defaults for what is not named, and not at pod-level ones:
+kube-scheduler does so too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from functools import lru_cache
+
+import numpy as np
+
+from proreus.config.plugin_args import NodeResourcesFitArgs, ScoringStrategy
+from proreus.errors import ConfigError
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.events import (
+    ADD,
+    DELETE,
+    DEVICE_CLASS,
+    NODE,
+    POD,
+    UPDATE,
+    UPDATE_NODE_ALLOCATABLE,
+    UPDATE_POD_SCALE_DOWN,
+    ClusterEvent,
+)
+from proreus.framework.handle import Handle
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.plugin import FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
+from proreus.framework.pod_info import PodInfo, PodRequests, amounts_of
+from proreus.framework.status import Code, Status
+from proreus.framework.verdicts import BoolArray, IntArray, Verdicts
+from proreus.objects.devices import DEVICE_CLASS_RESOURCE_PREFIX, DeviceClass
+from proreus.objects.node import Node
+from proreus.objects.pod import Pod
+from proreus.objects.requests import is_extended_resource
+from proreus.plugins.resource_scoring import (
+    Demand,
+    LeastAllocated,
+    MostAllocated,
+    RequestedToCapacityRatio,
+    Strategy,
+    demands_of,
+    loads_of,
+    score_rows,
+)
+
+TOO_MANY_PODS = "Too many pods"
+
+_BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
+_MOST_BITS = 60
+_SCALE_OF_SHAPE = 10
+"""Shapes are configured with scores from 0 to 10."""
+
+Need = tuple[str, int]
+
+
+class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+    """Rejects nodes without room for the pod, and scores by what would be left."""
+
+    Args = NodeResourcesFitArgs
+    row_local = True
+
+    def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        problems = tuple(args.problems("", handle.feature_gates))
+        if problems:
+            raise ConfigError(*problems)
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self._resources = args.scoring_strategy.resources
+        self._strategy = strategy_of(args.scoring_strategy)
+        self._pod_level = handle.feature_gates.enabled("PodLevelResources")
+        # What was derived from the requests of the last pod: as a rule the next one asks the same.
+        self._needs_of: PodRequests | None = None
+        self._last_needs: tuple[Need, ...] = ()
+        self._demands_of: PodRequests | None = None
+        self._last_demands: tuple[Demand, ...] = ()
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        """Requests; with pod-level ones also those of the containers, which Score looks at."""
+        requests = pod.requests
+        if pod.pod.spec.resources is None:
+            return requests.key
+        return requests.key, tuple(sorted(requests.scoring.items()))
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> None:
+        """Never skips: even a pod that asks for nothing counts as a pod."""
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
+        """Never skips."""
+        return None
+
+    # ---- filter --------------------------------------------------------------------------------
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Judge one node."""
+        needs = self._needs(pod.requests)
+        allocatable, requested = node.allocatable, node.requested
+        crowded = len(node.pods) >= node.allowed_pod_number
+        if not crowded:
+            for resource, amount in needs:
+                if amount > allocatable.get(resource, 0) - requested.get(resource, 0):
+                    break
+            else:
+                return None
+        return _rejection(needs, crowded, allocatable, requested)
+
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
+    ) -> None:
+        """Judge all nodes: a bit for each reason, then one status for each set of reasons."""
+        needs = self._needs(pod.requests)
+        if len(needs) > _MOST_BITS:
+            super().filter_all(state, pod, nodes, verdicts)
+            return
+        crowded: BoolArray = nodes.pod_count >= nodes.allowed_pods
+        failing = crowded.copy()
+        short: list[BoolArray] = []
+        for resource, amount in needs:
+            lacks = nodes.allocatable[resource] - nodes.requested[resource] < amount
+            short.append(lacks)
+            failing |= lacks
+        if not failing.any():
+            return
+        rows = np.flatnonzero(failing)
+        # The lowest bit says that preemption would not help, the next that the node is crowded.
+        masks = crowded[rows].astype(np.int64) << 1
+        for bit, ((resource, amount), lacks) in enumerate(zip(needs, short, strict=True), start=2):
+            masks |= lacks[rows].astype(np.int64) << bit
+            masks |= nodes.allocatable[resource][rows] < amount
+        for mask in _distinct(masks):
+            reasons = [TOO_MANY_PODS] if mask & 2 else []
+            reasons += [_insufficient(r) for bit, (r, _) in enumerate(needs, 2) if mask >> bit & 1]
+            verdicts.reject_with(rows[masks == mask], _status(tuple(reasons), bool(mask & 1)))
+
+    def _needs(self, requests: PodRequests) -> tuple[Need, ...]:
+        """Return what Filter looks at: what is asked for and not ignored."""
+        if requests is not self._needs_of:
+            self._last_needs = tuple(
+                n for n in needs_of(requests.amounts) if not self._ignores(n[0])
+            )
+            self._needs_of = requests
+        return self._last_needs
+
+    def _ignores(self, resource: str) -> bool:
+        if not self._ignored and not self._ignored_groups:
+            return False
+        return is_extended_resource(resource) and (
+            resource in self._ignored or resource.partition("/")[0] in self._ignored_groups
+        )
+
+    # ---- score ---------------------------------------------------------------------------------
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Score one node."""
+        return self._strategy.score(loads_of(self._demands(pod.requests), node))
+
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
+        """Score all nodes."""
+        return score_rows(self._demands(pod.requests), nodes, self._strategy.score_all)
+
+    def _demands(self, requests: PodRequests) -> tuple[Demand, ...]:
+        if requests is not self._demands_of:
+            self._last_demands = demands_of(self._resources, requests.scoring, defaults=True)
+            self._demands_of = requests
+        return self._last_demands
+
+    # ---- events --------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Iterable[ClusterEvent]:
+        """Room that pods gave up; nodes that are new or have more; names for devices."""
+        events = [
+            ClusterEvent(POD, DELETE | UPDATE_POD_SCALE_DOWN, self._room_given_up),
+            ClusterEvent(NODE, ADD | UPDATE_NODE_ALLOCATABLE, self._room_added),
+        ]
+        if self.handle.feature_gates.enabled("DRAExtendedResource"):
+            events.append(ClusterEvent(DEVICE_CLASS, ADD | UPDATE, _devices_named))
+        return events
+
+    def _room_given_up(self, pod: PodInfo, old: Pod, new: Pod | None) -> bool:
+        if new is None:
+            return bool(old.spec.node_name or old.status.nominated_node_name)
+        if new.metadata.uid == pod.uid:
+            return True
+        if not new.spec.node_name:
+            return False
+        before = PodInfo(old, self._pod_level).held.amounts
+        after = PodInfo(new, self._pod_level).held.amounts
+        return any(before.get(r, 0) > after.get(r, 0) for r, _ in needs_of(pod.requests.amounts))
+
+    def _room_added(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
+        needs = needs_of(pod.requests.amounts)
+        after = amounts_of(new.status.allocatable)
+        if after.get("pods", 0) < 1 or any(after.get(r, 0) < amount for r, amount in needs):
+            return False
+        if old is None:
+            return True
+        before = amounts_of(old.status.allocatable)
+        return any(after.get(r, 0) > before.get(r, 0) for r in ("pods", *(r for r, _ in needs)))
+
+
+def needs_of(amounts: Mapping[str, int]) -> tuple[Need, ...]:
+    """Return what is asked for, cpu, memory and ephemeral-storage first."""
+    first = tuple((r, amounts[r]) for r in _BASE_RESOURCES if amounts.get(r))
+    return first + tuple((r, a) for r, a in amounts.items() if a and r not in _BASE_RESOURCES)
+
+
+def strategy_of(configured: ScoringStrategy) -> Strategy:
+    """Return the strategy that the arguments ask for."""
+    match configured.type:
+        case "MostAllocated":
+            return MostAllocated()
+        case "RequestedToCapacityRatio":
+            ratio = configured.requested_to_capacity_ratio
+            assert ratio is not None, "the arguments have been checked"
+            points = [(p.utilization, p.score * _SCALE_OF_SHAPE) for p in ratio.shape]
+            return RequestedToCapacityRatio(points)
+    return LeastAllocated()
+
+
+def _rejection(
+    needs: tuple[Need, ...],
+    crowded: bool,
+    allocatable: Mapping[str, int],
+    requested: Mapping[str, int],
+) -> Status:
+    reasons = [TOO_MANY_PODS] if crowded else []
+    unresolvable = False
+    for resource, amount in needs:
+        capacity = allocatable.get(resource, 0)
+        if amount > capacity - requested.get(resource, 0):
+            reasons.append(_insufficient(resource))
+            unresolvable = unresolvable or amount > capacity
+    return _status(tuple(reasons), unresolvable)
+
+
+@lru_cache(maxsize=1024)
+def _status(reasons: tuple[str, ...], unresolvable: bool) -> Status:
+    code = Code.UNRESOLVABLE if unresolvable else Code.UNSCHEDULABLE
+    return Status(code, reasons, "NodeResourcesFit")
+
+
+def _insufficient(resource: str) -> str:
+    return f"Insufficient {resource}"
+
+
+def _distinct(masks: IntArray) -> list[int]:
+    """Return the distinct masks; most often all rows fail for the same reason."""
+    first = int(masks[0])
+    if (masks == first).all():
+        return [first]
+    distinct: list[int] = np.unique(masks).tolist()
+    return distinct
+
+
+def _devices_named(pod: PodInfo, old: DeviceClass | None, new: DeviceClass) -> bool:
+    """Tell whether a class of devices stands for a resource that the pod asks for now."""
+    amounts, name = pod.requests.amounts, new.spec.extended_resource_name
+    if old is not None and old.spec.extended_resource_name == name:
+        return False
+    if old is None and DEVICE_CLASS_RESOURCE_PREFIX + new.metadata.name in amounts:
+        return True
+    return bool(name) and name in amounts

@@ -1,0 +1,70 @@
+"""NodeUnschedulable: cordoned nodes take only pods that tolerate that."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.events import (
+    ADD,
+    NODE,
+    POD,
+    UPDATE_NODE_TAINT,
+    UPDATE_POD_TOLERATION,
+    ClusterEvent,
+)
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.plugin import FilterPlugin
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+from proreus.framework.verdicts import Verdicts
+from proreus.objects.node import Node
+from proreus.objects.pod import Pod
+from proreus.objects.taints import NO_SCHEDULE, Taint, tolerated
+
+REASON = "node(s) were unschedulable"
+TAINT = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
+"""What a cordon counts as; the check does not look at the node's real taints."""
+
+
+class NodeUnschedulable(FilterPlugin):
+    """Rejects nodes with ``spec.unschedulable``."""
+
+    row_local = True
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        """Read the tolerations."""
+        return pod.pod.spec.tolerations
+
+    def events_to_register(self) -> Iterable[ClusterEvent]:
+        """Register nodes that open up, and the pod's own tolerations."""
+        return (
+            ClusterEvent(NODE, ADD | UPDATE_NODE_TAINT, hint=_opens_up),
+            ClusterEvent(POD, UPDATE_POD_TOLERATION, hint=_tolerates_now),
+        )
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Judge one node."""
+        if not node.unschedulable or tolerated(pod.pod.spec.tolerations, TAINT):
+            return None
+        return Status.unresolvable(REASON)
+
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
+    ) -> None:
+        """Judge all nodes."""
+        if not tolerated(pod.pod.spec.tolerations, TAINT):
+            verdicts.reject(nodes.unschedulable, REASON, unresolvable=True)
+
+
+def _opens_up(pod: PodInfo, old: Node | None, new: Node | None) -> bool:
+    if new is None or new.spec.unschedulable:
+        return False
+    return old is None or old.spec.unschedulable
+
+
+def _tolerates_now(pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
+    if new is None or new.metadata.uid != pod.uid:
+        return False
+    return tolerated(new.spec.tolerations, TAINT)

@@ -1,0 +1,240 @@
+"""How full nodes are, as scores: what NodeResourcesFit and BalancedAllocation have in common.
+
+A ``Demand`` is what a pod wants of one resource. Of a node it makes a ``Load``, of a table a
+``ColumnLoad``: what is held there, what would come, how much there is. Strategies turn loads into
+scores, per node and over columns, with Go's integer division.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.plugin import MAX_SCORE
+from proreus.framework.verdicts import IntArray
+from proreus.objects.requests import is_scalar_resource
+
+_WITH_DEFAULTS = frozenset({"cpu", "memory"})
+"""Resources that nodes count with defaults too, for pods that do not name them."""
+
+
+class WeightedResource(Protocol):
+    """A resource to be scored, as configured."""
+
+    @property
+    def name(self) -> str:
+        """Name of the resource."""
+        ...
+
+    @property
+    def weight(self) -> int:
+        """How much it counts."""
+        ...
+
+
+class Demand(NamedTuple):
+    """What a pod wants of a resource that is scored."""
+
+    resource: str
+    amount: int
+    weight: int
+    defaults: bool
+    """Whether the pods that are there count with defaults for what they do not name."""
+
+
+Load = tuple[int, int, int, int]
+"""What is held of a resource, what would come, how much there is (not 0), and the weight."""
+
+
+class ColumnLoad(NamedTuple):
+    """The same for each row of a table."""
+
+    held: IntArray
+    wanted: int
+    capacity: IntArray
+    weight: int
+
+
+def demands_of(
+    resources: Iterable[WeightedResource], amounts: Mapping[str, int], defaults: bool
+) -> tuple[Demand, ...]:
+    """Return a pod's demands; vendors' resources that it does not ask for are left out."""
+    return tuple(
+        Demand(r.name, amounts.get(r.name, 0), r.weight, defaults and r.name in _WITH_DEFAULTS)
+        for r in resources
+        if amounts.get(r.name) or not is_scalar_resource(r.name)
+    )
+
+
+def loads_of(demands: Iterable[Demand], node: NodeInfo) -> list[Load]:
+    """Return what demands meet on a node; resources that it does not have are left out."""
+    allocatable, requested, nonzero = node.allocatable, node.requested, node.nonzero_requested
+    loads = []
+    for resource, amount, weight, defaults in demands:
+        capacity = allocatable.get(resource)
+        if capacity:
+            held = (nonzero if defaults else requested).get(resource, 0)
+            loads.append((held, amount, capacity, weight))
+    return loads
+
+
+def score_rows(
+    demands: Iterable[Demand],
+    nodes: NodeTable,
+    score: Callable[[Sequence[ColumnLoad], int], IntArray],
+) -> IntArray:
+    """Score all rows with ``score(loads, rows)``, which sees rows that have each resource.
+
+    Rows are scored together with those that have the same resources: as a rule that is all.
+    """
+    loads = [
+        ColumnLoad(
+            (nodes.nonzero_requested if demand.defaults else nodes.requested)[demand.resource],
+            demand.amount,
+            nodes.allocatable[demand.resource],
+            demand.weight,
+        )
+        for demand in demands
+    ]
+    size = len(nodes)
+    if not size or all(load.capacity.min() > 0 for load in loads):
+        return score(loads, size)
+    scores = np.empty(size, dtype=np.int64)
+    present = np.zeros(size, dtype=np.int64)
+    for bit, load in enumerate(loads):
+        present |= (load.capacity > 0).astype(np.int64) << bit
+    for pattern in np.unique(present).tolist():
+        rows = np.flatnonzero(present == pattern)
+        group = [
+            load._replace(held=load.held[rows], capacity=load.capacity[rows])
+            for bit, load in enumerate(loads)
+            if pattern >> bit & 1
+        ]
+        scores[rows] = score(group, len(rows))
+    return scores
+
+
+class Strategy(ABC):
+    """Turns loads into a score from 0 to 100."""
+
+    @abstractmethod
+    def score(self, loads: Iterable[Load]) -> int:
+        """Score one node; 0 where no resource counts."""
+
+    @abstractmethod
+    def score_all(self, loads: Sequence[ColumnLoad], rows: int) -> IntArray:
+        """Score rows that have every one of the resources."""
+
+
+class LeastAllocated(Strategy):
+    """The emptier, the better: the weighted average of what stays free, in percent."""
+
+    def score(self, loads: Iterable[Load]) -> int:
+        """Score one node."""
+        total = weights = 0
+        for held, wanted, capacity, weight in loads:
+            free = capacity - held - wanted
+            if free > 0:
+                total += free * MAX_SCORE // capacity * weight
+            weights += weight
+        return total // weights if weights else 0
+
+    def score_all(self, loads: Sequence[ColumnLoad], rows: int) -> IntArray:
+        """Score rows."""
+        total = np.zeros(rows, dtype=np.int64)
+        for held, wanted, capacity, weight in loads:
+            free = capacity - held
+            free -= wanted
+            np.maximum(free, 0, out=free)
+            free *= MAX_SCORE
+            free //= capacity
+            total += _times(free, weight)
+        return _divided(total, sum(load.weight for load in loads))
+
+
+class MostAllocated(Strategy):
+    """The fuller, the better: the weighted average of what is taken, in percent."""
+
+    def score(self, loads: Iterable[Load]) -> int:
+        """Score one node."""
+        total = weights = 0
+        for held, wanted, capacity, weight in loads:
+            total += min(held + wanted, capacity) * MAX_SCORE // capacity * weight
+            weights += weight
+        return total // weights if weights else 0
+
+    def score_all(self, loads: Sequence[ColumnLoad], rows: int) -> IntArray:
+        """Score rows."""
+        total = np.zeros(rows, dtype=np.int64)
+        for held, wanted, capacity, weight in loads:
+            total += _times(_percent_taken(held, wanted, capacity), weight)
+        return _divided(total, sum(load.weight for load in loads))
+
+
+class RequestedToCapacityRatio(Strategy):
+    """A function of utilization, given by points; resources that score 0 do not count at all."""
+
+    def __init__(self, shape: Sequence[tuple[int, int]]) -> None:
+        """Take points (utilization in percent ascending, score 0 to 100)."""
+        self._rates = [broken_linear(shape, percent) for percent in range(101)]
+        self._rate_column = np.array(self._rates, dtype=np.int64)
+
+    def score(self, loads: Iterable[Load]) -> int:
+        """Score one node."""
+        total = weights = 0
+        for held, wanted, capacity, weight in loads:
+            rate = self._rates[min(held + wanted, capacity) * 100 // capacity]
+            if rate > 0:
+                total += rate * weight
+                weights += weight
+        return (2 * total + weights) // (2 * weights) if weights else 0
+
+    def score_all(self, loads: Sequence[ColumnLoad], rows: int) -> IntArray:
+        """Score rows."""
+        total = np.zeros(rows, dtype=np.int64)
+        weights = np.zeros(rows, dtype=np.int64)
+        for held, wanted, capacity, weight in loads:
+            rates = self._rate_column[_percent_taken(held, wanted, capacity)]
+            total += _times(rates, weight)
+            weights += (rates > 0) * np.int64(weight)
+        # Rounded half up, which is what math.Round does to what cannot be negative.
+        return (2 * total + weights) // np.maximum(2 * weights, 1)
+
+
+def broken_linear(shape: Sequence[tuple[int, int]], at: int) -> int:
+    """Return the value at a place of the function through points with ascending places.
+
+    Flat before the first and after the last point; in between cut off towards the earlier
+    point's value, as Go's division does.
+    """
+    for index, (place, value) in enumerate(shape):
+        if at <= place:
+            if index == 0:
+                return value
+            before, start = shape[index - 1]
+            rise, run = (value - start) * (at - before), place - before
+            return start + (rise // run if rise >= 0 else -(-rise // run))
+    return shape[-1][1]
+
+
+def _percent_taken(held: IntArray, wanted: int, capacity: IntArray) -> IntArray:
+    taken: IntArray = held + wanted
+    np.minimum(taken, capacity, out=taken)
+    taken *= 100
+    taken //= capacity
+    return taken
+
+
+def _times(rates: IntArray, weight: int) -> IntArray:
+    return rates if weight == 1 else rates * weight
+
+
+def _divided(total: IntArray, weights: int) -> IntArray:
+    if weights > 1:
+        total //= weights
+    return total

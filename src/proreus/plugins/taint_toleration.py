@@ -1,0 +1,120 @@
+"""TaintToleration: hard taints keep pods away, soft ones make nodes less welcome."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import numpy as np
+
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.events import (
+    ADD,
+    NODE,
+    POD,
+    UPDATE_NODE_TAINT,
+    UPDATE_POD_TOLERATION,
+    ClusterEvent,
+)
+from proreus.framework.handle import Handle
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.plugin import FilterPlugin, PreScorePlugin, ScorePlugin
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.scores import default_normalize
+from proreus.framework.status import Status
+from proreus.framework.verdicts import IntArray, Verdicts
+from proreus.objects.node import Node
+from proreus.objects.pod import Pod
+from proreus.objects.taints import (
+    PREFER_NO_SCHEDULE,
+    Taint,
+    Toleration,
+    first_untolerated,
+    tolerated,
+)
+
+REASON = "node(s) had untolerated taint(s)"
+
+
+class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
+    """Rejects nodes with untolerated hard taints; counts untolerated soft ones against a node."""
+
+    row_local = True
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        gates = handle.feature_gates
+        self._compare_numbers = gates.enabled("TaintTolerationComparisonOperators")
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        """Read the tolerations."""
+        return pod.pod.spec.tolerations
+
+    def events_to_register(self) -> Iterable[ClusterEvent]:
+        """Register nodes that become tolerable, and the pod's own tolerations."""
+        return (
+            ClusterEvent(NODE, ADD | UPDATE_NODE_TAINT, hint=self._becomes_tolerable),
+            ClusterEvent(POD, UPDATE_POD_TOLERATION, hint=_is_this_pod),
+        )
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Judge one node."""
+        taints = node.taints
+        if not taints or self._tolerates_hard(pod, taints):
+            return None
+        return Status.unresolvable(REASON)
+
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
+    ) -> None:
+        """Judge all nodes: each distinct set of taints once."""
+        rejected = [not self._tolerates_hard(pod, taints) for taints in nodes.taint_sets.values]
+        if any(rejected):
+            mask = np.array(rejected, dtype=np.bool_)[nodes.taint_set]
+            verdicts.reject(mask, REASON, unresolvable=True)
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
+        """Never skip: without soft taints every node gets the full score."""
+        return None
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Count the soft taints that are not tolerated."""
+        taints = node.taints
+        return self._intolerable(_soft_tolerations(pod), taints) if taints else 0
+
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
+        """Count for all nodes: each distinct set of taints once."""
+        tolerations = _soft_tolerations(pod)
+        counts = [self._intolerable(tolerations, taints) for taints in nodes.taint_sets.values]
+        return np.array(counts, dtype=np.int64)[nodes.taint_set] if any(counts) else 0
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
+        """Fewest is best."""
+        return default_normalize(scores, reverse=True)
+
+    def _tolerates_hard(self, pod: PodInfo, taints: tuple[Taint, ...]) -> bool:
+        tolerations = pod.pod.spec.tolerations
+        hard = first_untolerated(taints, tolerations, compare_numbers=self._compare_numbers)
+        return hard is None
+
+    def _intolerable(self, tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...]) -> int:
+        return sum(
+            taint.effect == PREFER_NO_SCHEDULE
+            and not tolerated(tolerations, taint, self._compare_numbers)
+            for taint in taints
+        )
+
+    def _becomes_tolerable(self, pod: PodInfo, old: Node | None, new: Node | None) -> bool:
+        if new is None or not self._tolerates_hard(pod, new.spec.taints):
+            return False
+        return old is None or not self._tolerates_hard(pod, old.spec.taints)
+
+
+def _soft_tolerations(pod: PodInfo) -> tuple[Toleration, ...]:
+    tolerations = pod.pod.spec.tolerations
+    return tuple(t for t in tolerations if t.effect in ("", PREFER_NO_SCHEDULE))
+
+
+def _is_this_pod(pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
+    return new is not None and new.metadata.uid == pod.uid
