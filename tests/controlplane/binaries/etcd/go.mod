@@ -1,3 +1,4 @@
+// etcd has a module of its own: its requirements would push those of Kubernetes about.
 module proreus.example/controlplane/etcd
 
 go 1.26

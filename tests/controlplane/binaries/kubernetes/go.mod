@@ -1,3 +1,5 @@
+// kube-apiserver, kube-scheduler, kube-controller-manager and kubectl of one version. Kubernetes
+// requires its own staging modules at v0.0.0; outside of its repository they are v0.36.2.
 module proreus.example/controlplane/kubernetes
 
 go 1.26.0

@@ -1,3 +1,4 @@
+// Fake kubelets (kwok), and the tool that starts a whole cluster around them (kwokctl).
 module proreus.example/controlplane/kwok
 
 go 1.26.0

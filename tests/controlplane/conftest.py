@@ -1,0 +1,148 @@
+"""Fixtures of the real thing; what they start, they end.
+
+``pytest tests/controlplane --scheduler kube-scheduler`` runs the same tests with kube-scheduler in
+proreus's place: that proves the tests, where the usual run proves proreus.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# the ground is shared with tests/bench and the Makefile, so it is a package beside the tests
+sys.path.insert(0, str(Path(__file__).parent))
+
+from testground.binaries import PROGRAMS, MissingBinaries, find_or_build
+from testground.children import end_all
+from testground.control_plane import ControlPlane
+from testground.kwok import KwokCluster
+from testground.schedulers import Kind, RunScheduler
+
+MISSING = pytest.StashKey[str]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--scheduler",
+        choices=("proreus", "kube-scheduler"),
+        default="proreus",
+        help="the scheduler under test",
+    )
+
+
+def pytest_configure() -> None:
+    # without this, a run that CI cancels would leave its children to nobody
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    if reason := config.stash.get(MISSING, ""):
+        terminalreporter.write_line(
+            f"NO REAL CONTROL PLANE HERE, ITS TESTS WERE SKIPPED: {reason}", red=True, bold=True
+        )
+
+
+def pytest_unconfigure() -> None:
+    end_all()
+
+
+@pytest.fixture(scope="session")
+def binaries(pytestconfig: pytest.Config) -> dict[str, Path]:
+    """All programs, built when they have to be."""
+    try:
+        return find_or_build(PROGRAMS)
+    except MissingBinaries as missing:
+        pytestconfig.stash[MISSING] = str(missing).splitlines()[0]
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def under_test(pytestconfig: pytest.Config) -> Kind:
+    """Which scheduler is on trial."""
+    kind: Kind = pytestconfig.getoption("--scheduler")
+    return kind
+
+
+@pytest.fixture(scope="session")
+def folder() -> Iterator[Path]:
+    """A folder with a short path for everything that this run writes."""
+    path = Path(tempfile.mkdtemp(prefix="proreus-controlplane-"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def new_control_plane(
+    binaries: dict[str, Path], folder: Path, request: pytest.FixtureRequest
+) -> Iterator[ControlPlane]:
+    """A control plane for one test that may break it."""
+    yield from _control_plane(binaries, folder / request.node.name)
+
+
+@pytest.fixture(scope="module")
+def control_plane(
+    binaries: dict[str, Path], folder: Path, request: pytest.FixtureRequest
+) -> Iterator[ControlPlane]:
+    """A control plane for the tests of one module, who leave it as they found it."""
+    yield from _control_plane(binaries, folder / request.node.name.removesuffix(".py"))
+
+
+def _control_plane(binaries: dict[str, Path], folder: Path) -> Iterator[ControlPlane]:
+    plane = ControlPlane(binaries, folder)
+    try:
+        plane.start()
+        yield plane
+    finally:
+        plane.stop()
+
+
+@pytest.fixture
+def kwok_cluster(
+    binaries: dict[str, Path], folder: Path, request: pytest.FixtureRequest
+) -> Iterator[KwokCluster]:
+    """A whole cluster with fake kubelets; an indirect parameter lists the parts to leave out."""
+    disable = getattr(request, "param", ())
+    cluster = KwokCluster(binaries, folder / "kwok", f"tests-{len(disable)}", disable=disable)
+    try:
+        cluster.create()
+        yield cluster
+    finally:
+        cluster.delete()
+
+
+@pytest.fixture
+def run_scheduler(
+    binaries: dict[str, Path], under_test: Kind, folder: Path, request: pytest.FixtureRequest
+) -> Iterator[RunScheduler]:
+    """Starts the schedulers of one test."""
+    yield from _run_schedulers(binaries, under_test, folder, request)
+
+
+@pytest.fixture(scope="module")
+def run_module_scheduler(
+    binaries: dict[str, Path], under_test: Kind, folder: Path, request: pytest.FixtureRequest
+) -> Iterator[RunScheduler]:
+    """Starts schedulers that the tests of a module share."""
+    yield from _run_schedulers(binaries, under_test, folder, request)
+
+
+def _run_schedulers(
+    binaries: dict[str, Path], under_test: Kind, folder: Path, request: pytest.FixtureRequest
+) -> Iterator[RunScheduler]:
+    logs = folder / f"schedulers-{request.node.name}"
+    logs.mkdir()
+    run = RunScheduler(binaries, under_test, logs)
+    yield run
+    run.end()
+    if isinstance(request.node, pytest.Item):
+        for process in run.started:
+            log = process.log_tail(40)
+            request.node.add_report_section("teardown", f"log of {process.name}", log)

@@ -1,0 +1,176 @@
+"""Processes that a test run starts, and that never outlive it.
+
+Each child leads a process group of its own, so that ending it ends what it started. Whatever still
+runs when the run ends, by whatever way but SIGKILL, is ended then; should the run itself be killed
+that hard, the kernel ends its children.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+CLOCK_TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+_alive: set[Child] = set()
+
+
+class ChildFailed(Exception):
+    """A process ended when it should not have, or did not do in time what it should."""
+
+
+class Child:
+    """One process with its log file. Start it from the main thread only.
+
+    The kernel's parent-death signal follows the thread that forked, hence the rule.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.command = [str(part) for part in command]
+        self.log = log
+        self._environment = dict(environment or {})
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, appending to its log."""
+        with open(self.log, "ab") as log:
+            self._process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=os.environ | self._environment,
+                start_new_session=True,
+                preexec_fn=lambda: _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),
+            )
+        _alive.add(self)
+
+    @property
+    def pid(self) -> int:
+        """Return its process id."""
+        assert self._process is not None, f"{self.name} was not started"
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Tell whether it has been started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process itself."""
+        os.kill(self.pid, number)
+
+    def wait(self, timeout_seconds: float = 30) -> int:
+        """Return the exit code, once it ends by itself."""
+        assert self._process is not None
+        try:
+            code = self._process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            raise ChildFailed(
+                f"{self.name} still runs after {timeout_seconds} s\n{self.log_tail()}"
+            ) from None
+        self._forget()
+        return code
+
+    def terminate(self, timeout_seconds: float = 30) -> int:
+        """Ask it to end, and return its exit code."""
+        self.signal(signal.SIGTERM)
+        return self.wait(timeout_seconds)
+
+    def kill(self) -> None:
+        """End it and everything that it started, at once."""
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._forget()
+
+    def _forget(self) -> None:
+        _alive.discard(self)
+
+    def log_tail(self, lines: int = 60) -> str:
+        """Return the end of its log, under a heading."""
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return "\n".join([f"--- log of {self.name} ---", *text.splitlines()[-lines:]])
+
+    def require(self, seconds: float, what: str, probe: Callable[[], T]) -> T:
+        """Return the first true answer of ``probe``; fail when the process ends or time runs out.
+
+        Errors of the network count as "not yet".
+        """
+        deadline = time.monotonic() + seconds
+        trouble = ""
+        while time.monotonic() < deadline:
+            if not self.running:
+                raise ChildFailed(f"{self.name} ended before {what}\n{self.log_tail()}")
+            try:
+                if answer := probe():
+                    return answer
+            except OSError as error:
+                trouble = f" (last trouble: {error})"
+            time.sleep(0.05)
+        raise ChildFailed(f"{self.name}: no {what} in {seconds} s{trouble}\n{self.log_tail()}")
+
+    def cpu_seconds(self) -> float:
+        """Return the user and system time that it has used so far, with all threads."""
+        # the name in parentheses may hold blanks; the fields after it are plain numbers
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS_A_SECOND
+
+    def peak_rss_bytes(self) -> int:
+        """Return the most memory that it ever held."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+        raise ChildFailed(f"{self.name} has no memory any more")
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of 127.0.0.1 that nobody listens on."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def eventually(seconds: float, what: str, probe: Callable[[], T], every: float = 0.1) -> T:
+    """Return the first true answer of ``probe``; after ``seconds`` say ``what`` is missing."""
+    deadline = time.monotonic() + seconds
+    while True:
+        if answer := probe():
+            return answer
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not in {seconds} s: {what}")
+        time.sleep(every)
+
+
+@atexit.register
+def end_all() -> None:
+    """End every child that still runs."""
+    for child in list(_alive):
+        child.kill()

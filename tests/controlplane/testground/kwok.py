@@ -1,0 +1,170 @@
+"""A whole cluster without a container engine: kwokctl's binary runtime.
+
+etcd, kube-apiserver, kube-controller-manager, kube-scheduler (unless disabled) and kwok, whose fake
+kubelets run what is bound, as plain processes on loopback.
+
+``python -m testground.kwok up|down`` is `make kwok-up` and `make kwok-down`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from testground.binaries import (
+    KUBERNETES_VERSION,
+    MissingBinaries,
+    cache_folder,
+    find_or_build,
+    find_present,
+)
+from testground.kube_client import KubeClient
+
+COMPONENTS = {
+    "etcd": "etcd",
+    "kube-apiserver": "kube-apiserver",
+    "kube-controller-manager": "kube-controller-manager",
+    "kube-scheduler": "kube-scheduler",
+    "kwok-controller": "kwok",
+}
+"""kwokctl's names of them -> ours. What has no binary here, kwokctl fetches itself."""
+
+NEEDED = (*COMPONENTS.values(), "kwokctl")
+
+# kwokctl listens on every interface unless told by file; there is no flag for it
+_CONFIGURATION = """\
+apiVersion: config.kwok.x-k8s.io/v1alpha1
+kind: KwokctlConfiguration
+options:
+  bindAddress: 127.0.0.1
+"""
+
+
+class KwokCluster:
+    """One cluster, all of it in one folder."""
+
+    def __init__(
+        self,
+        binaries: Mapping[str, Path],
+        folder: Path,
+        name: str = "proreus",
+        *,
+        disable: Sequence[str] = (),
+    ) -> None:
+        self.name = name
+        self.folder = folder
+        self.kubeconfig = folder / "kubeconfig"
+        self._binaries = binaries
+        self._disable = disable
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "kwokctl.yaml").write_text(_CONFIGURATION)
+
+    def create(self) -> None:
+        """Bring the cluster up: about three seconds. It is deleted at exit at the latest."""
+        flags = [
+            f"--{component}-binary={self._binaries[program]}"
+            for component, program in COMPONENTS.items()
+            if program in self._binaries
+        ]
+        flags += [f"--disable={component}" for component in self._disable]
+        atexit.register(self.delete)
+        self.kwokctl(
+            *("create", "cluster", "--runtime=binary", *flags),
+            *(f"--kubeconfig={self.kubeconfig}", "--disable-qps-limits", "--wait=60s"),
+        )
+
+    def scale_nodes(self, count: int) -> None:
+        """Let there be ``count`` nodes of kwok's own making: 32 CPUs, 256 Gi, 110 pods."""
+        self.kwokctl("scale", "node", f"--replicas={count}")
+
+    def delete(self) -> None:
+        """End all of its processes and forget its data. Harmless when it is gone already."""
+        atexit.unregister(self.delete)
+        if self.exists():
+            self.kwokctl("delete", "cluster", f"--kubeconfig={self.kubeconfig}")
+        shutil.rmtree(self.folder / "work", ignore_errors=True)
+
+    def exists(self) -> bool:
+        """Tell whether there is such a cluster."""
+        return (self.folder / "work" / "clusters" / self.name / "kwok.yaml").exists()
+
+    def has(self, component: str) -> bool:
+        """Tell whether a component is part of it."""
+        return component not in self._disable
+
+    def kwokctl(self, *arguments: str) -> str:
+        """Run kwokctl on this cluster; what it says is part of the error when it fails."""
+        command = [
+            str(self._binaries["kwokctl"]),
+            *(arguments[:2] if len(arguments) > 1 else arguments),
+            f"--name={self.name}",
+            f"--config={self.folder / 'kwokctl.yaml'}",
+            *arguments[2:],
+        ]
+        environment = os.environ | {
+            "KWOK_WORKDIR": str(self.folder / "work"),
+            "KWOK_KUBE_VERSION": KUBERNETES_VERSION,
+        }
+        result = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=180
+        )
+        if result.returncode != 0:
+            raise RuntimeError(f"{' '.join(command)}\n{result.stdout}{result.stderr}")
+        return result.stdout
+
+    def logs(self) -> str:
+        """Return the ends of its components' logs."""
+        files = sorted((self.folder / "work" / "clusters" / self.name / "logs").glob("*.log"))
+        return "\n".join(
+            f"--- {file.name} ---\n" + "\n".join(file.read_text().splitlines()[-15:])
+            for file in files
+        )
+
+
+def _up(cluster: KwokCluster, nodes: int) -> None:
+    if not cluster.exists():
+        cluster.create()
+        atexit.unregister(cluster.delete)  # this one is to stay
+    cluster.scale_nodes(nodes)
+    kubectl = shutil.which("kubectl") or find_or_build(["kubectl"])["kubectl"]
+    client = KubeClient.from_kubeconfig(cluster.kubeconfig)
+    print(f"a cluster of {client.count('/api/v1/nodes')} nodes is up; now try:")
+    client.close()
+    print(f"  export KUBECONFIG={cluster.kubeconfig}")
+    print("  .venv/bin/proreus run --config examples/kwok/scheduler.yaml --kubeconfig $KUBECONFIG")
+    print(f"  {kubectl} get nodes")
+
+
+def main() -> int:
+    """Bring the cluster of `make kwok-up` up or down."""
+    parser = argparse.ArgumentParser(prog="testground.kwok", description=__doc__)
+    parser.add_argument("what", choices=("up", "down"))
+    parser.add_argument("--nodes", type=int, default=20)
+    options = parser.parse_args()
+    installed = shutil.which("kwokctl")
+    try:
+        binaries = find_present(NEEDED) if installed else find_or_build(NEEDED)
+    except MissingBinaries as missing:
+        print(f"kwok needs Go or an installed kwokctl: {missing}", file=sys.stderr)
+        return 1
+    if installed:
+        # kwokctl and the controller that it starts are of one version: it knows which
+        binaries.pop("kwok", None)
+        binaries["kwokctl"] = Path(installed)
+    cluster = KwokCluster(binaries, cache_folder().parent / "kwok")
+    if options.what == "up":
+        _up(cluster, options.nodes)
+    else:
+        cluster.delete()
+        print("the kwok cluster is gone")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
