@@ -1,0 +1,5 @@
+"""``python -m proreus`` is ``proreus``."""
+
+from proreus.cli import main
+
+main()

@@ -1,0 +1,62 @@
+"""The ``proreus`` command: ``main`` and the group; each subcommand is a module of its own.
+
+Subcommand modules import what they run inside their functions, so that ``proreus --help`` and a
+mistyped flag answer at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+import proreus
+from proreus.errors import ProreusError
+
+_COMMANDS = {
+    "run": "proreus.cli.run",
+    "demo": "proreus.cli.demo",
+    "sandbox": "proreus.cli.sandbox",
+    "evaluate": "proreus.cli.evaluate",
+    "version": "proreus.cli.version",
+}
+"""Name -> the module whose ``command`` it is, in the order of the help text."""
+
+
+class _Group(click.Group):
+    """Imports a subcommand's module when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        module = _COMMANDS.get(cmd_name)
+        if module is None:
+            return None
+        command: click.Command = importlib.import_module(module).command
+        return command
+
+
+@click.group(
+    cls=_Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(proreus.__version__, message="proreus v%(version)s")
+def proreus_command() -> None:
+    """Schedule pods as kube-scheduler does, several times as fast, with plugins in Python."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command and end the process with its exit code."""
+    try:
+        code = proreus_command.main(arguments, prog_name="proreus", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except click.Abort:
+        code = 130
+    except ProreusError as error:
+        click.echo(f"Error: {error}", err=True)
+        code = 1
+    sys.exit(code if isinstance(code, int) else 0)

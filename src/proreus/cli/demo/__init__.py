@@ -1,0 +1,104 @@
+"""``proreus demo``: a cluster, a thousand pods, two profiles, and what became of them.
+
+The cluster lives in this process, the scheduler is ``proreus run`` in a process of its own: what is
+shown is what a real cluster would get, HTTP and all. ``workload`` says what is to be scheduled,
+``progress`` follows it, ``report`` tells the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from proreus.errors import ProreusError
+
+if TYPE_CHECKING:
+    from proreus.cli.demo.progress import Progress
+
+_LIMIT_SECONDS = 120.0
+_STOP_SECONDS = 10.0
+
+
+@click.command("demo")
+@click.option("--nodes", type=click.IntRange(1), default=100, show_default=True)
+@click.option("--pods", type=click.IntRange(20), default=1000, show_default=True)
+@click.option("--zones", type=click.IntRange(1), default=3, show_default=True)
+@click.option("--serve", is_flag=True, help="Keep the cluster up afterwards, to look around.")
+def command(nodes: int, pods: int, zones: int, serve: bool) -> None:
+    """Watch proreus schedule pods on an embedded cluster."""
+    from proreus.cli.sandbox import run_loop
+
+    with contextlib.suppress(KeyboardInterrupt):
+        run_loop(lambda: _demo(nodes, pods, zones, serve))
+
+
+async def _demo(nodes: int, pods: int, zones: int, serve: bool) -> None:
+    from rich.console import Console
+
+    from proreus.cli.demo import report, workload
+    from proreus.cli.demo.progress import Progress
+    from proreus.cli.sandbox import until_signalled
+    from proreus.sandbox import Sandbox
+
+    console = Console()
+    with tempfile.TemporaryDirectory(prefix="proreus-demo-") as folder:
+        async with Sandbox(nodes, zones=zones) as sandbox:
+            kubeconfig = sandbox.write_kubeconfig(Path(folder) / "kubeconfig")
+            console.print(f"a cluster of {nodes} nodes in {zones} zones, at {sandbox.secure_url}")
+            config = workload.write_configuration(Path(folder) / "config.yaml", str(kubeconfig))
+            progress = Progress(sandbox.store)
+            async with _scheduler(config, Path(folder) / "scheduler.log") as process:
+                workload.create_pods(sandbox.store, pods)
+                with progress.shown(console):
+                    await _settled(progress, process, Path(folder) / "scheduler.log")
+                report.print_report(console, progress, sandbox.store)
+                if serve:
+                    console.print(f"\nkubectl --kubeconfig {kubeconfig} get pods -n demo -o wide")
+                    console.print("Ctrl-C ends it.")
+                    await until_signalled()
+
+
+@contextlib.asynccontextmanager
+async def _scheduler(config: Path, log: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run ``proreus run`` beside us; its log is shown only if it fails."""
+    with log.open("wb") as stderr:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "proreus", "run", "--config", str(config)),
+            "--secure-port=0",
+            stdin=asyncio.subprocess.DEVNULL,
+            stderr=stderr,
+        )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                await asyncio.wait_for(process.wait(), _STOP_SECONDS)
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+
+
+async def _settled(progress: Progress, process: asyncio.subprocess.Process, log: Path) -> None:
+    """Wait until every pod of ours has a node or a reason; raise if that cannot come any more."""
+    deadline = time.monotonic() + _LIMIT_SECONDS
+    while not progress.follow():
+        if process.returncode is not None:
+            tail = "\n".join(log.read_text(errors="replace").splitlines()[-5:])  # noqa: ASYNC240
+            raise ProreusError(f"the scheduler ended with code {process.returncode}:\n{tail}")
+        if time.monotonic() > deadline:
+            raise ProreusError(
+                f"{progress.waiting} pods have neither a node nor a reason after "
+                f"{_LIMIT_SECONDS:.0f} seconds"
+            )
+        await asyncio.sleep(0.05)

@@ -1,0 +1,255 @@
+"""Flags as Go programs of Kubernetes parse them, on top of click.
+
+``--x``, ``--x=true`` and ``--x=false`` for booleans (never ``--x false``); ``-v 4``, ``-v=4``,
+``-v4``; underscores as good as dashes; lists repeated or divided by commas. What a mistake is
+called, and exit code 1, are theirs too. A flag is a row of a table: its default is a text and goes
+through the same parser as what a person types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import click
+
+from proreus.errors import ConfigError
+
+Kind = Literal["bool", "int", "float", "duration", "string", "list", "map"]
+
+_TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
+_FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One flag. ``effect`` False: accepted for kube-scheduler's sake, and said so once.
+
+    ``bare`` is the value of the flag when it is given without one; None: it needs one.
+    """
+
+    name: str
+    kind: Kind
+    default: str
+    group: str
+    help: str
+    short: str = ""
+    effect: bool = True
+    bare: str | None = None
+
+    @property
+    def alone(self) -> str | None:
+        """What the flag means without a value, None if it needs one."""
+        return "true" if self.kind == "bool" else self.bare
+
+
+@dataclass(frozen=True)
+class Values:
+    """What was given: raw texts by flag name, in the order of the command line."""
+
+    flags: Mapping[str, Flag]
+    given: Mapping[str, tuple[str, ...]]
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the parsed value of a flag, or of its default."""
+        return _parse(self.flags[name], self.given.get(name))
+
+    @property
+    def explicit(self) -> frozenset[str]:
+        """The flags that were on the command line."""
+        return frozenset(self.given)
+
+    def texts(self) -> dict[str, str]:
+        """Return every flag with its value as text, for /flagz."""
+        return {name: self._text(flag) for name, flag in self.flags.items()}
+
+    def without_effect(self) -> list[str]:
+        """Return the given flags that change nothing."""
+        return [f"--{name}" for name in self.given if not self.flags[name].effect]
+
+    def _text(self, flag: Flag) -> str:
+        given = self.given.get(flag.name)
+        if flag.kind == "list":
+            return "[" + ",".join(_parse(flag, given)) + "]"
+        if flag.kind == "map":
+            return ",".join(f"{key}={value}" for key, value in _parse(flag, given).items())
+        return given[-1] if given else flag.default
+
+
+class FlagError(click.ClickException):
+    """A command line that cannot be used."""
+
+    exit_code = 1
+
+
+class GoCommand(click.Command):
+    """A command whose flags are rows of a table; its function takes one ``Values``."""
+
+    def __init__(
+        self,
+        name: str,
+        flags: Sequence[Flag],
+        callback: Callable[[Values], Any],
+        help_text: str,
+    ) -> None:
+        super().__init__(name, callback=lambda: self._call(), help=help_text)
+        self._run = callback
+        self._flags = {flag.name: flag for flag in flags}
+        self._shorts = {flag.short: flag for flag in flags if flag.short}
+        self._values = Values(self._flags, {})
+
+    def _call(self) -> Any:
+        return self._run(self._values)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the command line; click sees none of it."""
+        given: dict[str, list[str]] = {}
+        rest = list(args)
+        while rest:
+            token = rest.pop(0)
+            if token in ("-h", "--help"):
+                click.echo(self.get_help(ctx))
+                ctx.exit(0)
+            if token == "--":
+                _refuse_positional(ctx, rest)
+                break
+            if token.startswith("--"):
+                flag, value = self._long(token, rest)
+            elif token.startswith("-") and len(token) > 1:
+                flag, value = self._short(token, rest)
+            else:
+                _refuse_positional(ctx, [token])
+            given.setdefault(flag.name, []).append(value)
+        self._values = Values(self._flags, {name: tuple(texts) for name, texts in given.items()})
+        for name in given:
+            self._values[name]  # so that a wrong value is told now
+        return super().parse_args(ctx, [])
+
+    def _long(self, token: str, rest: list[str]) -> tuple[Flag, str]:
+        name, equals, value = token.removeprefix("--").partition("=")
+        flag = self._flags.get(name.replace("_", "-"))
+        if flag is None:
+            raise FlagError(f"unknown flag: --{name}")
+        if equals:
+            return flag, value
+        return flag, _next(f"--{flag.name}", rest) if flag.alone is None else flag.alone
+
+    def _short(self, token: str, rest: list[str]) -> tuple[Flag, str]:
+        flag = self._shorts.get(token[1])
+        if flag is None:
+            raise FlagError(f"unknown shorthand flag: '{token[1]}' in {token}")
+        value = token[2:].removeprefix("=")
+        return flag, value or _next(f"'{token[1]}' in {token}", rest)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the flags by group, as kube-scheduler's help does."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for flag in self._flags.values():
+            dashes = f"-{flag.short}, --{flag.name}" if flag.short else f"--{flag.name}"
+            left = dashes if flag.alone else f"{dashes} {flag.kind}"
+            note = "" if flag.effect else " (accepted, has no effect)"
+            default = f" (default {flag.default})" if flag.default not in ("", "[]") else ""
+            groups.setdefault(flag.group, []).append((left, f"{flag.help}{default}{note}"))
+        for title, rows in groups.items():
+            with formatter.section(f"{title} flags"):
+                formatter.write_dl(rows)
+
+
+def _refuse_positional(ctx: click.Context, tokens: Sequence[str]) -> None:
+    if tokens:
+        listed = " ".join(f'"{token}"' for token in tokens)
+        raise FlagError(f'"{ctx.command_path}" does not take any arguments, got [{listed}]')
+
+
+def _next(flag: str, rest: list[str]) -> str:
+    if not rest:
+        raise FlagError(f"flag needs an argument: {flag}")
+    return rest.pop(0)
+
+
+def _parse(flag: Flag, given: tuple[str, ...] | None) -> Any:
+    texts = given if given is not None else (flag.default,)
+    if flag.kind == "list":
+        return tuple(item for text in texts for item in _items(text))
+    if flag.kind == "map":
+        return dict(_pair(flag, item) for text in texts for item in _pairs_in(text))
+    try:
+        return _PARSERS[flag.kind](texts[-1])
+    except (ValueError, ConfigError) as error:
+        raise FlagError(
+            f'invalid argument "{texts[-1]}" for "--{flag.name}" flag: {error}'
+        ) from error
+
+
+def _items(text: str) -> list[str]:
+    """Split at commas, but not inside quotes; brackets around a default do not count."""
+    if text.startswith("[") and text.endswith("]"):
+        text = text[1:-1]
+    items, quote, start = [], "", 0
+    for position, character in enumerate(text):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
+        elif character == ",":
+            items.append(text[start:position])
+            start = position + 1
+    items.append(text[start:])
+    return [item.strip() for item in items if item.strip()]
+
+
+def _pairs_in(text: str) -> list[str]:
+    """Split at those commas that end a pair: a key may hold one (``metric,label='a,b'``)."""
+    pairs, key = [], ""
+    for item in _items(text):
+        if "=" in item:
+            pairs.append(key + item)
+            key = ""
+        else:
+            key += f"{item},"
+    return [*pairs, key] if key else pairs
+
+
+def _pair(flag: Flag, item: str) -> tuple[str, str]:
+    key, equals, value = item.partition("=")
+    if not equals:
+        raise FlagError(
+            f'invalid argument "{item}" for "--{flag.name}" flag: it must look like key=value'
+        )
+    return key, value.strip("'\"")
+
+
+def _bool(text: str) -> bool:
+    if text not in _TRUE | _FALSE:
+        raise ValueError(f'strconv.ParseBool: parsing "{text}": invalid syntax')
+    return text in _TRUE
+
+
+def _int(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f'strconv.ParseFloat: parsing "{text}": invalid syntax') from None
+
+
+def _duration(text: str) -> float:
+    from proreus.config.durations import parse_duration
+
+    return parse_duration(text)
+
+
+_PARSERS: Mapping[str, Callable[[str], Any]] = {
+    "bool": _bool,
+    "int": _int,
+    "float": _float,
+    "duration": _duration,
+    "string": str,
+}

@@ -1,0 +1,191 @@
+"""``proreus run``: kube-scheduler's flags in, ``app.RunOptions`` out, and then the scheduler."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+import proreus
+from proreus.cli.go_flags import FlagError, GoCommand, Values
+from proreus.cli.run_flags import FLAGS, LEADER_ELECTION
+from proreus.errors import ConfigError
+from proreus.feature_gates import FeatureGates
+from proreus.server.options import (
+    AuthenticationOptions,
+    AuthorizationOptions,
+    RequestHeaderOptions,
+    ServingOptions,
+    SniCertificate,
+)
+
+if TYPE_CHECKING:
+    from proreus.app import RunOptions
+    from proreus.logs import Format
+
+KUBERNETES_VERSION = "1.36"
+
+
+def _run(values: Values) -> int:
+    if values["version"] != "false":
+        click.echo(version_text(raw=values["version"] == "raw"))
+        return 0
+    options = run_options(values)
+
+    import uvloop
+
+    from proreus import app
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(app.run(options))
+
+
+def version_text(*, raw: bool = False) -> str:
+    """Return what ``--version`` prints: whose behaviour this is, and which proreus."""
+    if raw:
+        major, minor = KUBERNETES_VERSION.split(".")
+        return f'{{Major:"{major}", Minor:"{minor}", GitVersion:"{git_version()}"}}'
+    return f"Kubernetes {git_version()}"
+
+
+def git_version() -> str:
+    """Return the version as Kubernetes components write it."""
+    return f"v{KUBERNETES_VERSION}.0+proreus.{proreus.__version__}"
+
+
+def run_options(values: Values) -> RunOptions:
+    """Check the flags against each other and return them as options; raise FlagError."""
+    from proreus.app import RunOptions
+
+    try:
+        gates = FeatureGates.from_list(values["feature-gates"])
+    except ConfigError as error:
+        raise FlagError(f'invalid argument for "--feature-gates" flag: {error}') from error
+    serving = _serving(values)
+    problems = [*serving.problems(), *_log_problems(values)]
+    if problems:
+        raise FlagError("; ".join(problems))
+    explicit = values.explicit
+    return RunOptions(
+        config=values["config"],
+        write_config_to=values["write-config-to"],
+        master=values["master"],
+        kubeconfig=values["kubeconfig"],
+        profiling=values["profiling"],
+        kube_api_qps=values["kube-api-qps"] if "kube-api-qps" in explicit else None,
+        kube_api_burst=values["kube-api-burst"] if "kube-api-burst" in explicit else None,
+        max_unschedulable_seconds=values["pod-max-in-unschedulable-pods-duration"],
+        assumed_pod_expiration_seconds=values["assumed-pod-expiration"] or None,
+        leader_election=_leader_election(values),
+        serving=serving,
+        feature_gates=gates,
+        disabled_metrics=values["disabled-metrics"],
+        allow_metric_labels=_allowed_labels(values),
+        verbosity=values["v"],
+        vmodule=values["vmodule"],
+        logging_format=cast("Format", values["logging-format"]),
+        flags=values.texts(),
+        flags_without_effect=tuple(values.without_effect()),
+        version=git_version().removeprefix("v"),
+    )
+
+
+def _serving(values: Values) -> ServingOptions:
+    return ServingOptions(
+        bind_address=values["bind-address"],
+        secure_port=values["secure-port"],
+        cert_dir=values["cert-dir"],
+        tls_cert_file=values["tls-cert-file"],
+        tls_private_key_file=values["tls-private-key-file"],
+        tls_sni_cert_keys=tuple(map(_sni, values.given.get("tls-sni-cert-key", ()))),
+        tls_cipher_suites=values["tls-cipher-suites"],
+        tls_min_version=values["tls-min-version"],
+        permit_port_sharing=values["permit-port-sharing"],
+        permit_address_sharing=values["permit-address-sharing"],
+        authentication=_authentication(values),
+        authorization=AuthorizationOptions(
+            kubeconfig=values["authorization-kubeconfig"],
+            always_allow_paths=values["authorization-always-allow-paths"],
+            authorized_ttl_seconds=values["authorization-webhook-cache-authorized-ttl"],
+            unauthorized_ttl_seconds=values["authorization-webhook-cache-unauthorized-ttl"],
+        ),
+    )
+
+
+def _authentication(values: Values) -> AuthenticationOptions:
+    return AuthenticationOptions(
+        kubeconfig=values["authentication-kubeconfig"],
+        skip_lookup=values["authentication-skip-lookup"],
+        tolerate_lookup_failure=values["authentication-tolerate-lookup-failure"],
+        token_cache_ttl_seconds=values["authentication-token-webhook-cache-ttl"],
+        client_ca_file=values["client-ca-file"],
+        request_header=RequestHeaderOptions(
+            ca_file=values["requestheader-client-ca-file"],
+            allowed_names=values["requestheader-allowed-names"],
+            username_headers=values["requestheader-username-headers"],
+            uid_headers=values["requestheader-uid-headers"],
+            group_headers=values["requestheader-group-headers"],
+            extra_headers_prefix=values["requestheader-extra-headers-prefix"],
+        ),
+    )
+
+
+def _leader_election(values: Values) -> dict[str, Any]:
+    """Return what was given, by the field names of ``config.types.LeaderElection``."""
+    suffix = {"lease_duration", "renew_deadline", "retry_period"}
+    found = {}
+    for flag in LEADER_ELECTION:
+        if flag in values.explicit:
+            name = flag.removeprefix("leader-elect-").replace("-", "_")
+            found[f"{name}_seconds" if name in suffix else name] = values[flag]
+    return found
+
+
+def _sni(text: str) -> SniCertificate:
+    files, _, names = text.partition(":")
+    certificate, comma, key = files.partition(",")
+    if not comma:
+        raise FlagError(
+            f'invalid argument "{text}" for "--tls-sni-cert-key" flag: '
+            "expected comma separated certificate and key file paths"
+        )
+    return SniCertificate(certificate, key, tuple(filter(None, names.split(","))))
+
+
+def _log_problems(values: Values) -> list[str]:
+    from proreus.logs import parse_vmodule
+
+    found = []
+    if values["logging-format"] not in ("text", "json"):
+        found.append(
+            f'--logging-format: "{values["logging-format"]}" is not supported, '
+            "allowed are text and json"
+        )
+    try:
+        if parse_vmodule(values["vmodule"]) and values["logging-format"] == "json":
+            found.append("--vmodule: only allowed for the text logging format")
+    except ConfigError as error:
+        found.append(str(error))
+    return found
+
+
+def _allowed_labels(values: Values) -> dict[str, tuple[str, ...]]:
+    allowed: dict[str, str] = dict(values["allow-metric-labels"])
+    path = values["allow-metric-labels-manifest"]
+    if path:
+        import yaml
+
+        flag = f"--allow-metric-labels-manifest {path}"
+        try:
+            manifest = yaml.safe_load(Path(path).read_text())
+        except (OSError, yaml.YAMLError) as error:
+            raise FlagError(f"{flag}: {error}") from error
+        if not isinstance(manifest, dict):
+            raise FlagError(f"{flag}: it must be a mapping of metric,label to values")
+        allowed = {**{str(key): str(value) for key, value in manifest.items()}, **allowed}
+    return {key: tuple(item.strip() for item in text.split(",")) for key, text in allowed.items()}
+
+
+command = GoCommand("run", FLAGS, _run, "Schedule pods on a cluster, in kube-scheduler's stead.")

@@ -1,0 +1,204 @@
+"""The flags of ``proreus run``: kube-scheduler 1.36's, and few of our own.
+
+A table; ``run`` turns it into ``RunOptions``. Flags that configure what proreus does not have are
+accepted (so that an existing manifest starts) and marked ``effect=False``.
+"""
+
+from __future__ import annotations
+
+from proreus.cli.go_flags import Flag, Kind
+
+_MISC, _DEPRECATED, _LEASE = "Misc", "Deprecated", "Leader election"
+_SERVING, _AUTHN, _AUTHZ = "Secure serving", "Authentication", "Authorization"
+_GATES, _METRICS, _LOGS, _OURS = "Feature gate", "Metrics", "Logs", "Proreus"
+
+LEADER_ELECTION = (
+    "leader-elect",
+    "leader-elect-lease-duration",
+    "leader-elect-renew-deadline",
+    "leader-elect-retry-period",
+    "leader-elect-resource-lock",
+    "leader-elect-resource-name",
+    "leader-elect-resource-namespace",
+)
+"""The flags that override the configuration file where they are given."""
+
+
+def _flags(group: str, *rows: tuple[str, Kind, str, str]) -> tuple[Flag, ...]:
+    return tuple(Flag(name, kind, default, group, text) for name, kind, default, text in rows)
+
+
+def _ignored(group: str, *rows: tuple[str, Kind, str, str]) -> tuple[Flag, ...]:
+    return tuple(
+        Flag(name, kind, default, group, text, effect=False) for name, kind, default, text in rows
+    )
+
+
+FLAGS: tuple[Flag, ...] = (
+    *_flags(
+        _MISC,
+        ("config", "string", "", "File with a KubeSchedulerConfiguration."),
+        ("write-config-to", "string", "", "Write the completed configuration there and exit."),
+        ("master", "string", "", "Address of the apiserver; overrides the kubeconfig's."),
+    ),
+    Flag(
+        "version",
+        "string",
+        "false",
+        _MISC,
+        "Print the version and exit; raw: more of it.",
+        bare="true",
+    ),
+    *_flags(
+        _DEPRECATED,
+        ("kubeconfig", "string", "", "Kubeconfig file; ignored with --config."),
+        ("profiling", "bool", "true", "Serve /debug pages; ignored with --config."),
+        ("kube-api-qps", "float", "50", "Requests a second; ignored with --config."),
+        ("kube-api-burst", "int", "100", "Requests in one burst; ignored with --config."),
+        (
+            "pod-max-in-unschedulable-pods-duration",
+            "duration",
+            "5m0s",
+            "How long a pod stays unschedulable before it is tried again without any event.",
+        ),
+    ),
+    *_ignored(
+        _DEPRECATED,
+        ("contention-profiling", "bool", "true", "Profiling of locks; there are none."),
+        (
+            "kube-api-content-type",
+            "string",
+            "application/vnd.kubernetes.protobuf",
+            "Content type of requests; proreus speaks JSON.",
+        ),
+    ),
+    *_flags(
+        _LEASE,
+        ("leader-elect", "bool", "true", "Hold a Lease while scheduling."),
+        ("leader-elect-lease-duration", "duration", "15s", "How long others respect the Lease."),
+        ("leader-elect-renew-deadline", "duration", "10s", "How long to try to renew the Lease."),
+        ("leader-elect-retry-period", "duration", "2s", "How long to wait between tries."),
+        ("leader-elect-resource-lock", "string", "leases", "Kind of lock; only leases."),
+        ("leader-elect-resource-name", "string", "kube-scheduler", "Name of the Lease."),
+        ("leader-elect-resource-namespace", "string", "kube-system", "Namespace of the Lease."),
+    ),
+    *_flags(
+        _SERVING,
+        ("bind-address", "string", "0.0.0.0", "Address to listen on."),
+        ("secure-port", "int", "10259", "Port to serve HTTPS on; 0 for not to serve."),
+        ("cert-dir", "string", "", "Folder for a self-signed certificate; in memory if empty."),
+        ("tls-cert-file", "string", "", "File with the serving certificate."),
+        ("tls-private-key-file", "string", "", "File with its key."),
+        (
+            "tls-sni-cert-key",
+            "string",
+            "",
+            "cert,key or cert,key:names for callers that ask for these names; may be repeated.",
+        ),
+        ("tls-cipher-suites", "list", "[]", "Cipher suites up to TLS 1.2."),
+        ("tls-min-version", "string", "", "VersionTLS10 to VersionTLS13; 1.2 if empty."),
+        ("permit-port-sharing", "bool", "false", "Listen with SO_REUSEPORT."),
+        ("permit-address-sharing", "bool", "false", "Listen with SO_REUSEADDR."),
+    ),
+    *_ignored(
+        _SERVING,
+        ("tls-curve-preferences", "list", "[]", "Key exchanges; OpenSSL chooses."),
+        ("http2-max-streams-per-connection", "int", "0", "proreus serves HTTP/1.1."),
+        ("disable-http2-serving", "bool", "false", "proreus serves HTTP/1.1."),
+    ),
+    *_flags(
+        _AUTHN,
+        ("authentication-kubeconfig", "string", "", "Kubeconfig for TokenReviews."),
+        (
+            "authentication-skip-lookup",
+            "bool",
+            "false",
+            "Do not read kube-system/extension-apiserver-authentication.",
+        ),
+        (
+            "authentication-token-webhook-cache-ttl",
+            "duration",
+            "10s",
+            "How long a TokenReview's answer is good.",
+        ),
+        (
+            "authentication-tolerate-lookup-failure",
+            "bool",
+            "true",
+            "Start even if that ConfigMap cannot be read.",
+        ),
+        ("client-ca-file", "string", "", "CA of client certificates."),
+        ("requestheader-client-ca-file", "string", "", "CA of front proxies."),
+        ("requestheader-allowed-names", "list", "[]", "Names of front proxies; any if empty."),
+        ("requestheader-username-headers", "list", "[x-remote-user]", "Headers with the user."),
+        ("requestheader-uid-headers", "list", "[]", "Headers with the user's UID."),
+        ("requestheader-group-headers", "list", "[x-remote-group]", "Headers with groups."),
+        (
+            "requestheader-extra-headers-prefix",
+            "list",
+            "[x-remote-extra-]",
+            "Prefixes of headers with more about the user.",
+        ),
+    ),
+    *_flags(
+        _AUTHZ,
+        ("authorization-kubeconfig", "string", "", "Kubeconfig for SubjectAccessReviews."),
+        (
+            "authorization-always-allow-paths",
+            "list",
+            "[/healthz,/readyz,/livez]",
+            "Paths open to everybody; with * at the end, all below.",
+        ),
+        (
+            "authorization-webhook-cache-authorized-ttl",
+            "duration",
+            "10s",
+            "How long a SubjectAccessReview's yes is good.",
+        ),
+        (
+            "authorization-webhook-cache-unauthorized-ttl",
+            "duration",
+            "10s",
+            "How long a SubjectAccessReview's no is good.",
+        ),
+    ),
+    Flag("feature-gates", "list", "", _GATES, "Gates to set: A=true,B=false."),
+    *_ignored(
+        _GATES,
+        ("emulated-version", "list", "[kube=1.36]", "proreus behaves as 1.36 does."),
+        ("min-compatibility-version", "list", "[kube=1.35]", "proreus behaves as 1.36 does."),
+    ),
+    *_flags(
+        _METRICS,
+        ("disabled-metrics", "list", "[]", "Metrics not to expose."),
+        ("allow-metric-labels", "map", "", "metric,label='v1,v2': other values are unexpected."),
+        ("allow-metric-labels-manifest", "string", "", "File with such a mapping."),
+    ),
+    *_ignored(
+        _METRICS,
+        ("show-hidden-metrics-for-version", "string", "", "proreus hides no metrics."),
+    ),
+    Flag("v", "int", "0", _LOGS, "Verbosity of logs.", short="v"),
+    *_flags(
+        _LOGS,
+        ("vmodule", "string", "", "Verbosity of modules: pattern=N,…; text format only."),
+        ("logging-format", "string", "text", "text or json."),
+    ),
+    *_ignored(
+        _LOGS,
+        ("log-flush-frequency", "duration", "5s", "Logs are written at once."),
+        ("log-text-split-stream", "bool", "false", "All logs go to stderr."),
+        ("log-json-split-stream", "bool", "false", "All logs go to stderr."),
+        ("log-text-info-buffer-size", "string", "0", "Logs are written at once."),
+        ("log-json-info-buffer-size", "string", "0", "Logs are written at once."),
+    ),
+    *_flags(
+        _OURS,
+        (
+            "assumed-pod-expiration",
+            "duration",
+            "0s",
+            "Forget an assumed pod that the apiserver has not confirmed for so long; 0s: never.",
+        ),
+    ),
+)

@@ -1,0 +1,83 @@
+"""``proreus sandbox``: the embedded cluster as a process of its own, to point kubectl at."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from pathlib import Path
+
+import click
+
+from proreus.errors import ProreusError
+
+
+@click.command("sandbox")
+@click.option("--nodes", type=click.IntRange(0), default=10, show_default=True)
+@click.option("--zones", type=click.IntRange(0), default=3, show_default=True)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=int, default=0, help="Port for plain HTTP; 0 for any free one.")
+@click.option("--secure-port", type=int, default=0, help="Port for HTTPS; 0 for any free one.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("sandbox.kubeconfig"),
+    show_default=True,
+    help="Where to write the kubeconfig.",
+)
+@click.option("--token", default="", help="Bearer token to ask for; drawn at random if empty.")
+@click.option("--kubelets/--no-kubelets", default=True, help="Whether nodes run their pods.")
+def command(
+    nodes: int,
+    zones: int,
+    host: str,
+    port: int,
+    secure_port: int,
+    kubeconfig: Path,
+    token: str,
+    kubelets: bool,
+) -> None:
+    """Serve an apiserver with fake nodes until interrupted.
+
+    It keeps everything in memory: when it ends, the cluster is gone.
+    """
+    from proreus.sandbox import KubeletOptions, Sandbox
+
+    async def serve() -> None:
+        sandbox = Sandbox(
+            nodes,
+            zones=zones,
+            host=host,
+            port=port,
+            secure_port=secure_port,
+            token=token,
+            kubelet=KubeletOptions() if kubelets else None,
+        )
+        async with sandbox:
+            path = sandbox.write_kubeconfig(kubeconfig)
+            click.echo(f"serving {nodes} nodes at {sandbox.secure_url} and {sandbox.url}")
+            click.echo(f"look around: kubectl --kubeconfig {path} get nodes,pods -A -o wide")
+            click.echo(f"schedule:    proreus run --kubeconfig {path} --leader-elect=false")
+            await until_signalled()
+
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            run_loop(serve)
+    except OSError as error:
+        raise ProreusError(f"cannot serve on {host}: {error}") from error
+
+
+async def until_signalled() -> None:
+    """Wait for SIGTERM or SIGINT."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await stop.wait()
+
+
+def run_loop(work: object) -> None:
+    """Run an async function of no arguments on uvloop."""
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(work())  # type: ignore[operator]

@@ -1,0 +1,52 @@
+import subprocess
+import sys
+
+import pytest
+
+from proreus.cli import main
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    return ended.value.code
+
+
+def test_help_names_every_command(capsys):
+    assert run("--help") == 0
+    out = capsys.readouterr().out
+    for name in ("run", "demo", "sandbox", "evaluate", "version"):
+        assert f"\n  {name} " in out
+
+
+def test_versions(capsys):
+    assert run("version") == 0
+    assert "behaves as kube-scheduler 1.36" in capsys.readouterr().out
+    assert run("--version") == 0
+    assert capsys.readouterr().out.startswith("proreus v")
+
+
+def test_an_unknown_command_is_an_error(capsys):
+    assert run("bad") == 2
+    assert "No such command" in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there_is_one_sentence(capsys):
+    assert run("evaluate", "/nowhere.jsonl") == 1
+    assert capsys.readouterr().err == (
+        "Error: cannot read /nowhere.jsonl: No such file or directory\n"
+    )
+
+
+def test_help_loads_nothing_heavy():
+    script = (
+        "import sys\n"
+        "from proreus.cli import main\n"
+        "try:\n"
+        "    main(['--help'])\n"
+        "except SystemExit:\n"
+        "    heavy = {'numpy', 'aiohttp', 'kubernetes', 'pydantic', 'rich', 'uvloop', 'msgspec'}\n"
+        "    sys.exit(','.join(heavy & sys.modules.keys()) or 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,201 @@
+import pytest
+
+from proreus import app
+from proreus.cli import main
+from proreus.cli.go_flags import FlagError, Values
+from proreus.cli.run import command, run_options
+from proreus.cli.run_flags import FLAGS
+from proreus.server.options import ServingOptions, SniCertificate
+
+KUBE_SCHEDULER = """
+allow-metric-labels allow-metric-labels-manifest authentication-kubeconfig
+authentication-skip-lookup authentication-token-webhook-cache-ttl
+authentication-tolerate-lookup-failure authorization-always-allow-paths authorization-kubeconfig
+authorization-webhook-cache-authorized-ttl authorization-webhook-cache-unauthorized-ttl
+bind-address cert-dir client-ca-file config contention-profiling disable-http2-serving
+disabled-metrics emulated-version feature-gates http2-max-streams-per-connection kube-api-burst
+kube-api-content-type kube-api-qps kubeconfig leader-elect leader-elect-lease-duration
+leader-elect-renew-deadline leader-elect-resource-lock leader-elect-resource-name
+leader-elect-resource-namespace leader-elect-retry-period log-flush-frequency
+log-json-info-buffer-size log-json-split-stream log-text-info-buffer-size log-text-split-stream
+logging-format master min-compatibility-version permit-address-sharing permit-port-sharing
+pod-max-in-unschedulable-pods-duration profiling requestheader-allowed-names
+requestheader-client-ca-file requestheader-extra-headers-prefix requestheader-group-headers
+requestheader-uid-headers requestheader-username-headers secure-port
+show-hidden-metrics-for-version tls-cert-file tls-cipher-suites tls-curve-preferences
+tls-min-version tls-private-key-file tls-sni-cert-key v version vmodule write-config-to
+"""
+
+
+def parse(*arguments):
+    given = {}
+    for argument in arguments:
+        name, _, value = argument.removeprefix("--").partition("=")
+        given[name] = (*given.get(name, ()), value)
+    return run_options(Values({flag.name: flag for flag in FLAGS}, given))
+
+
+def test_all_flags_of_kube_scheduler_are_known():
+    assert {flag.name for flag in FLAGS} - set(KUBE_SCHEDULER.split()) == {"assumed-pod-expiration"}
+    assert set(KUBE_SCHEDULER.split()) <= {flag.name for flag in FLAGS}
+
+
+def test_without_flags_the_defaults_are_those_of_the_options():
+    options = parse()
+    assert options.serving == ServingOptions()
+    assert (options.kube_api_qps, options.kube_api_burst) == (None, None)
+    assert options.leader_election == {}
+    assert options.max_unschedulable_seconds == 300
+    assert options.assumed_pod_expiration_seconds is None
+    assert options.flags["authorization-always-allow-paths"] == "[/healthz,/readyz,/livez]"
+
+
+def test_only_given_leader_election_flags_override():
+    options = parse(
+        "--leader-elect=false",
+        "--leader-elect-lease-duration=20s",
+        "--leader-elect-resource-name=mine",
+    )
+    assert options.leader_election == {
+        "leader_elect": False,
+        "lease_duration_seconds": 20.0,
+        "resource_name": "mine",
+    }
+
+
+def test_leader_election_fields_are_those_of_the_configuration():
+    from proreus.config.types import LeaderElection
+
+    options = parse(
+        *("--leader-elect=true", "--leader-elect-lease-duration=1s"),
+        *("--leader-elect-renew-deadline=1s", "--leader-elect-retry-period=1s"),
+        *("--leader-elect-resource-lock=leases", "--leader-elect-resource-name=a"),
+        "--leader-elect-resource-namespace=b",
+    )
+    assert options.leader_election.keys() == LeaderElection.model_fields.keys()
+
+
+def test_serving_flags():
+    options = parse(
+        "--bind-address=127.0.0.1",
+        "--secure-port=0",
+        "--tls-sni-cert-key=a.crt,a.key:a.test,*.a.test",
+        "--tls-sni-cert-key=b.crt,b.key",
+        "--tls-min-version=VersionTLS13",
+        "--client-ca-file=/ca",
+        "--requestheader-allowed-names=x,y",
+        "--authentication-skip-lookup=true",
+        "--authorization-always-allow-paths=/healthz,/metrics",
+        "--authorization-webhook-cache-authorized-ttl=1m",
+    )
+    serving = options.serving
+    assert (serving.bind_address, serving.secure_port) == ("127.0.0.1", 0)
+    assert serving.tls_sni_cert_keys == (
+        SniCertificate("a.crt", "a.key", ("a.test", "*.a.test")),
+        SniCertificate("b.crt", "b.key"),
+    )
+    assert serving.authentication.client_ca_file == "/ca"
+    assert serving.authentication.skip_lookup
+    assert serving.authentication.request_header.allowed_names == ("x", "y")
+    assert serving.authorization.always_allow_paths == ("/healthz", "/metrics")
+    assert serving.authorization.authorized_ttl_seconds == 60
+
+
+def test_limits_of_the_client_are_known_only_if_given():
+    options = parse("--kube-api-qps=5000", "--kube-api-burst=6000")
+    assert (options.kube_api_qps, options.kube_api_burst) == (5000.0, 6000)
+
+
+def test_feature_gates():
+    options = parse("--feature-gates=GenericWorkload=true,kube:GangScheduling=true")
+    assert options.feature_gates.enabled("GangScheduling")
+
+
+def test_metric_flags(tmp_path):
+    manifest = tmp_path / "labels.yaml"
+    manifest.write_text("m1,l: a,b\nm2,l: c\n")
+    options = parse(
+        f"--allow-metric-labels-manifest={manifest}",
+        "--allow-metric-labels=m1,l='x'",
+        "--disabled-metrics=m3,m4",
+    )
+    assert options.allow_metric_labels == {"m1,l": ("x",), "m2,l": ("c",)}
+    assert options.disabled_metrics == ("m3", "m4")
+
+
+def test_flags_without_effect_are_told_to_the_process():
+    options = parse("--contention-profiling=true", "--log-flush-frequency=1s")
+    assert options.flags_without_effect == ("--contention-profiling", "--log-flush-frequency")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--feature-gates=Nope=true"],
+            'invalid argument for "--feature-gates" flag: unrecognized feature gate: Nope',
+        ),
+        (
+            ["--secure-port=-1"],
+            "--secure-port -1 must be between 0 and 65535, inclusive. "
+            "0 for turning off secure port",
+        ),
+        (
+            ["--logging-format=xml"],
+            '--logging-format: "xml" is not supported, allowed are text and json',
+        ),
+        (
+            ["--logging-format=json", "--vmodule=a=1"],
+            "--vmodule: only allowed for the text logging format",
+        ),
+        (
+            ["--tls-sni-cert-key=a.crt"],
+            'invalid argument "a.crt" for "--tls-sni-cert-key" flag: '
+            "expected comma separated certificate and key file paths",
+        ),
+    ],
+)
+def test_bad_values(arguments, message):
+    with pytest.raises(FlagError) as caught:
+        parse(*arguments)
+    assert caught.value.message == message
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    seen = []
+
+    async def run(options):
+        seen.append(options)
+        return 3
+
+    monkeypatch.setattr(app, "run", run)
+    return seen
+
+
+def test_the_exit_code_is_the_processs(ran):
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--config", "c.yaml", "-v", "2"])
+    assert ended.value.code == 3
+    (options,) = ran
+    assert (options.config, options.verbosity) == ("c.yaml", 2)
+
+
+def test_a_mistake_is_one_line_and_exit_code_1(ran, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--nope"])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "Error: unknown flag: --nope\n"
+    assert ran == []
+
+
+def test_version(ran, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("Kubernetes v1.36.")
+    assert ran == []
+
+
+def test_the_command_is_called_run():
+    assert command.name == "run"
