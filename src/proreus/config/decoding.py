@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from proreus.config.fields import WRONG_TYPE, ConfigModel, described
+from proreus.config.fields import AS_IS, WRONG_TYPE, ConfigModel, described
 from proreus.config.plugin_args import IN_TREE_ARGS
 from proreus.config.types import API_VERSION, KIND, PluginArgs, SchedulerConfiguration
 from proreus.errors import ConfigError
@@ -22,7 +22,7 @@ M = TypeVar("M", bound=ConfigModel)
 Location = tuple[int | str, ...]
 
 _GROUP = API_VERSION.partition("/")[0]
-_SCHEME = "pkg/scheduler/apis/config/scheme/scheme.go:29"
+_SCHEME = "pkg/runtime/scheme.go:111"
 _ARGS_KINDS = frozenset(f"{name}Args" for name in IN_TREE_ARGS)
 
 
@@ -34,18 +34,20 @@ class StrictError(ConfigError):
         super().__init__("strict decoding error: " + ", ".join(complaints))
 
 
-def decode_configuration(data: object) -> tuple[SchedulerConfiguration, tuple[str, ...]]:
+def decode_configuration(data: object, body: str) -> tuple[SchedulerConfiguration, tuple[str, ...]]:
     """Make a configuration of plain data; return it with complaints about unknown fields.
 
-    Arguments of plugins stay as written. Raises ``ConfigError`` for any other fault.
+    Arguments of plugins stay as written. ``body`` is what to show where nothing says what the
+    data is. Raises ``ConfigError`` for any other fault.
     """
     fields = _fields_of(data)
     version, kind = _version_and_kind(fields)
-    body = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
     if not kind:
         raise ConfigError(f"Object 'Kind' is missing in '{body}'")
     if not version:
         raise ConfigError(f"Object 'apiVersion' is missing in '{body}'")
+    if version.count("/") > 1:
+        raise ConfigError(f"unexpected GroupVersion string: {version}")
     if version == API_VERSION and kind in _ARGS_KINDS:
         raise ConfigError(f"couldn't decode as {KIND}, got {API_VERSION}, Kind={kind}: ")
     if (version, kind) != (API_VERSION, KIND):
@@ -80,6 +82,8 @@ def decode_args(
 
 
 def _fields_of(data: object) -> dict[str, Any]:
+    if data is None:
+        return {}
     if isinstance(data, Mapping):
         return dict(data)
     raise ConfigError(
@@ -114,6 +118,7 @@ def _decode(model: type[M], data: dict[str, Any]) -> tuple[M, tuple[str, ...]]:
         return _parse(model, data), ()
     except ValidationError as error:
         details = error.errors(include_url=False)
+    details.sort(key=lambda detail: _position(data, detail["loc"]))
     unknown = [detail for detail in details if detail["type"] == "extra_forbidden"]
     if len(unknown) < len(details):
         raise ConfigError(
@@ -129,6 +134,19 @@ def _decode(model: type[M], data: dict[str, Any]) -> tuple[M, tuple[str, ...]]:
 def _parse(model: type[M], data: object) -> M:
     """Parse in pydantic's JSON mode, where a list may become a tuple and nothing else may bend."""
     return model.model_validate_json(json.dumps(data), by_alias=True, by_name=False)
+
+
+def _position(data: Any, location: Location) -> tuple[int, ...]:
+    """Return where in the text a location is, as a sort key."""
+    position = []
+    for step in location:
+        if isinstance(data, dict) and step in data:
+            position.append(list(data).index(step))
+            data = data[step]
+        elif isinstance(data, list) and isinstance(step, int):
+            position.append(step)
+            data = data[step]
+    return tuple(position)
 
 
 def _delete(data: Any, location: Location) -> None:
@@ -150,8 +168,8 @@ def _path(location: Location) -> str:
 def _text(model: type[ConfigModel], detail: ErrorDetails) -> str:
     location, context = detail["loc"], detail.get("ctx", {})
     match detail["type"]:
-        case "duration":
-            return str(detail["msg"])
+        case str(kind) if kind == AS_IS:
+            return detail["msg"]
         case "missing":
             return f"{_path(location)}: Required value"
         case str(kind) if kind == WRONG_TYPE:
@@ -161,31 +179,29 @@ def _text(model: type[ConfigModel], detail: ErrorDetails) -> str:
             wanted = _go_type_at(model, location)
         case _:
             return f"{_path(location)}: {detail['msg']}"
-    struct = _struct_at(model, location[:-1]) or model
-    names = ".".join(step for step in location if isinstance(step, str))
+    steps = tuple(step for step in location if isinstance(step, str))
+    struct, names = _struct_at(model, steps[:-1]), ".".join(steps)
     struct_name = (struct.go_type or struct.__name__).rpartition(".")[2]
     return (
         f"json: cannot unmarshal {got} into Go struct field {struct_name}.{names} of type {wanted}"
     )
 
 
-def _struct_at(model: type[ConfigModel], location: Location) -> type[ConfigModel] | None:
-    """Return the innermost model on the way to a location."""
-    found = model
-    for step in location:
-        if isinstance(step, str):
-            inner = _model_in(_annotation(found, step))
-            if inner is None:
-                return found
-            found = inner
-    return found
+def _struct_at(model: type[ConfigModel], steps: tuple[str, ...]) -> type[ConfigModel]:
+    """Return the innermost model on the way down the fields."""
+    for step in steps:
+        inner = _model_in(_annotation(model, step))
+        if inner is None:
+            break
+        model = inner
+    return model
 
 
 def _go_type_at(model: type[ConfigModel], location: Location) -> str:
     names = [step for step in location if isinstance(step, str)]
     if not names:
         return model.go_type or model.__name__
-    struct = _struct_at(model, tuple(names[:-1])) or model
+    struct = _struct_at(model, tuple(names[:-1]))
     annotation = _annotation(struct, names[-1])
     inner = _model_in(annotation)
     element = (inner.go_type or inner.__name__) if inner else "string"

@@ -6,6 +6,8 @@ numbers that do not fit are errors; an explicit null counts as absent, as in Go.
 
 from __future__ import annotations
 
+import base64
+import re
 from typing import Annotated, Any, ClassVar, get_args, get_origin
 
 from pydantic import (
@@ -22,8 +24,14 @@ from pydantic_core import PydanticCustomError
 
 from proreus.config.durations import DurationError, format_duration, parse_duration
 
+AS_IS = "as_is"
+"""The kind of error whose text needs no path and no introduction."""
+
 WRONG_TYPE = "go_type"
 """The kind of error that carries ``got`` and ``wanted`` in Go's words."""
+
+
+_MAX_FLOAT32 = 3.4028235677973366e38
 
 
 class ConfigModel(BaseModel):
@@ -48,21 +56,25 @@ class ConfigModel(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _as_go_reads(cls, data: Any) -> Any:
-        """Take null for absent; and lists for the tuples that frozen values need."""
+        """Take null for absent, and lists for the tuples that frozen values need.
+
+        A null duration is an error: Go's decoder asks the type itself, which wants a text.
+        """
         if data is None:
             return {}
         if not isinstance(data, dict):
             return data
-        tuples = {
-            spelling
-            for name, field in cls.model_fields.items()
-            if _is_tuple(field.annotation)
-            for spelling in (name, field.alias)
-        }
+        tuples: set[str | None] = set()
+        durations: set[str | None] = set()
+        for name, field in cls.model_fields.items():
+            if _is_tuple(field.annotation):
+                tuples.update((name, field.alias))
+            if any(getattr(part, "func", None) is _seconds for part in field.metadata):
+                durations.update((name, field.alias))
         return {
             key: tuple(value) if isinstance(value, list) and key in tuples else value
             for key, value in data.items()
-            if value is not None
+            if value is not None or key in durations
         }
 
 
@@ -131,19 +143,39 @@ def _boolean(value: object) -> object:
 def _number(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise _wrong_type(value, "float32")
+    if abs(value) > _MAX_FLOAT32:
+        raise _wrong_type(value, "float32", f"number {value}")
     return float(value)
 
 
 def _seconds(value: object, info: ValidationInfo) -> object:
-    if isinstance(value, str):
-        try:
-            return parse_duration(value)
-        except DurationError as error:
-            raise PydanticCustomError("duration", "{text}", {"text": str(error)}) from None
-    if info.mode == "json" or not isinstance(value, (int, float)):
-        text = f"json: cannot unmarshal {described(value)} into Go value of type string"
-        raise PydanticCustomError("duration", "{text}", {"text": text})
-    return float(value)
+    if info.mode == "python" and isinstance(value, (int, float)):
+        return float(value)
+    if value is not None and not isinstance(value, str):
+        raise _wrong_type(value, "string")
+    try:
+        return parse_duration(value or "")
+    except DurationError as error:
+        raise PydanticCustomError(AS_IS, "{text}", {"text": str(error)}) from None
+
+
+def _base64(value: object) -> object:
+    if isinstance(value, bytes):
+        return value
+    if not isinstance(value, str):
+        raise _wrong_type(value, "[]uint8")
+    text = value.replace("\r", "").replace("\n", "")
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        match = re.match("[A-Za-z0-9+/]*", text)
+        where = match.end() if match else 0
+        fault = f"illegal base64 data at input byte {where}"
+        raise PydanticCustomError(AS_IS, "{text}", {"text": fault}) from None
+
+
+def _to_base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
 
 
 Int32 = Annotated[int, _integer(32)]
@@ -155,3 +187,5 @@ Seconds = Annotated[
     float, BeforeValidator(_seconds), PlainSerializer(format_duration, return_type=str)
 ]
 """Seconds in Python, a Go duration such as ``1m30s`` in files."""
+Base64 = Annotated[bytes, BeforeValidator(_base64), PlainSerializer(_to_base64, return_type=str)]
+"""Bytes in Python, base64 in files."""

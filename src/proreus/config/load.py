@@ -7,6 +7,7 @@ that found some. What is not here: the command line, which overrides parts of it
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ from proreus.config import validation
 from proreus.config.catalog import PluginCatalog, args_model
 from proreus.config.decoding import StrictError, decode_args, decode_configuration
 from proreus.config.defaults import complete
-from proreus.config.reading import read
+from proreus.config.reading import Document, read
 from proreus.config.types import PluginConfig, ProfileConfiguration, SchedulerConfiguration
 from proreus.config.unimplemented import refusals
 from proreus.errors import ConfigError
@@ -37,8 +38,8 @@ def load(
     line win over the file. Raises ``ConfigError``.
     """
     gates = gates or FeatureGates()
-    data = source if isinstance(source, Mapping) else read(source)
-    written = parse(data, catalog)
+    document = Document(source) if isinstance(source, Mapping) else read(source)
+    written = parse(document, catalog, source)
     config = complete(written, catalog, gates)
     if override is not None:
         config = override(config)
@@ -71,10 +72,15 @@ def default_configuration(
     return complete(SchedulerConfiguration(), catalog, gates or FeatureGates())
 
 
-def parse(data: object, catalog: PluginCatalog) -> SchedulerConfiguration:
-    """Make typed values of plain data, the plugins' arguments included; nothing is filled in yet
-    but constants."""
-    config, complaints = decode_configuration(data)
+def parse(
+    document: Document, catalog: PluginCatalog, body: str | bytes | Mapping[str, Any]
+) -> SchedulerConfiguration:
+    """Make typed values of plain data, the plugins' arguments included.
+
+    Nothing is filled in yet but constants; ``body`` is what the data was made of, for errors.
+    """
+    config, unknown = decode_configuration(document.data, _shown(body))
+    complaints = document.complaints + unknown
     profiles = []
     for index, profile in enumerate(config.profiles):
         decoded, more = _decode_plugin_config(f".profiles[{index}]", profile, catalog)
@@ -83,6 +89,14 @@ def parse(data: object, catalog: PluginCatalog) -> SchedulerConfiguration:
     if complaints:
         raise StrictError(complaints)
     return config.model_copy(update={"profiles": tuple(profiles)})
+
+
+def _shown(body: str | bytes | Mapping[str, Any]) -> str:
+    if isinstance(body, bytes):
+        return body.decode(errors="replace")
+    if isinstance(body, str):
+        return body
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=False, default=str)
 
 
 def _decode_plugin_config(

@@ -2,24 +2,32 @@
 
 A file that begins with ``{`` is JSON, else YAML. YAML is read with the scalars of Go's YAML 1.1
 (``on`` is true; ``1e3``, ``0x10`` and ``010`` are numbers; dates and ``1:30`` are texts), and what
-comes out is what JSON could have said: keys are texts, whole floats are integers. A key that stands
-twice in a mapping is an error.
+comes out is what JSON could have said: keys are texts, whole floats are integers. Keys that
+stand twice in a mapping are complained of.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import yaml
 
+from proreus.config.field_errors import child, item
 from proreus.errors import ConfigError
 
 
-def read(source: str | bytes) -> Any:
-    """Parse JSON or YAML text; raises ``ConfigError`` with the line of the fault."""
+class Document(NamedTuple):
+    """What a text says; ``complaints`` are about keys that stand twice (the last one counts)."""
+
+    data: Any
+    complaints: tuple[str, ...] = ()
+
+
+def read(source: str | bytes) -> Document:
+    """Parse JSON, or the first document of YAML; raises ``ConfigError`` with the fault's place."""
     try:
         text = source.decode() if isinstance(source, bytes) else source
     except UnicodeDecodeError as error:
@@ -27,46 +35,48 @@ def read(source: str | bytes) -> Any:
     return _read_json(text) if text.lstrip().startswith("{") else _read_yaml(text)
 
 
-def _read_json(text: str) -> Any:
-    repeated: list[str] = []
-
-    def as_dict(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-        made: dict[str, Any] = {}
-        for key, value in pairs:
-            if key in made:
-                repeated.append(f'duplicate field "{key}"')
-            made[key] = value
-        return made
-
+def _read_json(text: str) -> Document:
     try:
-        data = json.loads(text, object_pairs_hook=as_dict)
+        data = json.loads(text, object_pairs_hook=_NotingDict)
     except json.JSONDecodeError as error:
         raise ConfigError(f"couldn't get version/kind; json parse error: {error}") from None
-    _refuse(repeated)
-    return data
+    return Document(data, tuple(_repeated_fields(data, "")))
 
 
-def _read_yaml(text: str) -> Any:
+class _NotingDict(dict[str, Any]):
+    """A dict that remembers which keys were given twice."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        seen: set[str] = set()
+        self.repeated = [key for key, _ in pairs if key in seen or seen.add(key)]  # type: ignore[func-returns-value]
+
+
+def _repeated_fields(data: Any, path: str) -> Iterator[str]:
+    if isinstance(data, _NotingDict):
+        for key in data.repeated:
+            yield f'duplicate field "{child(path, key)}"'
+        for key, value in data.items():
+            yield from _repeated_fields(value, child(path, key))
+    elif isinstance(data, list):
+        for index, value in enumerate(data):
+            yield from _repeated_fields(value, item(path, index))
+
+
+def _read_yaml(text: str) -> Document:
     loader = _Loader(text)
     try:
-        data = loader.get_single_data()
+        data = loader.get_data()
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise ConfigError(
-            f"error converting YAML to JSON: yaml: {line}{error.problem or error.context}"
-        ) from None
+        raise ConfigError(f"yaml: {line}{error.problem or error.context}") from None
     except yaml.YAMLError as error:
-        raise ConfigError(f"error converting YAML to JSON: yaml: {error}") from None
+        raise ConfigError(f"yaml: {error}") from None
     finally:
         loader.dispose()
-    if loader.repeated:
-        _refuse(["yaml: unmarshal errors:\n" + "\n".join(loader.repeated)])
-    return data
-
-
-def _refuse(problems: list[str]) -> None:
-    if problems:
-        raise ConfigError("strict decoding error: " + ", ".join(problems))
+    if not loader.repeated:
+        return Document(data)
+    return Document(data, ("yaml: unmarshal errors:\n" + "\n".join(loader.repeated),))
 
 
 class _Loader(yaml.SafeLoader):
@@ -82,10 +92,18 @@ class _Loader(yaml.SafeLoader):
             self.flatten_mapping(node)
         made: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            made[_key(self.construct_object(key_node, deep=True))] = self.construct_object(
-                value_node, deep=True
-            )
-        return made
+            key = _key(self.construct_object(key_node, deep=True))
+            made[key] = self.construct_object(value_node, deep=True)
+        return dict(sorted(made.items()))
+
+    def construct_undefined(self, node: yaml.Node) -> Any:
+        """Pass over tags that are unknown."""
+        if isinstance(node, yaml.SequenceNode):
+            return self.construct_sequence(node, deep=True)
+        if isinstance(node, yaml.MappingNode):
+            return self.construct_mapping(node)
+        assert isinstance(node, yaml.ScalarNode)
+        return self.construct_scalar(node)
 
     def _note_repeated(self, node: yaml.MappingNode) -> None:
         seen: set[str] = set()
@@ -106,18 +124,19 @@ def _key(key: object) -> str:
             return str(key).lower()
         case int() | float():
             return str(key)
-    raise ConfigError(
-        "error converting YAML to JSON: yaml: a mapping key must be a text or a number"
-    )
+    raise ConfigError("yaml: a mapping key must be a text or a number")
 
 
+_BOOLEAN = re.compile(
+    "(?:[yYnN]|yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)$"
+)
 _INTEGER = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|0|[1-9][0-9_]*)$")
 _FLOAT = re.compile(
     r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$|[-+]?\.(?:inf|Inf|INF)$|\.(?:nan|NaN|NAN)$"
 )
 
 
-def _integer(loader: _Loader, node: yaml.ScalarNode) -> int:
+def _integer(loader: _Loader, node: yaml.ScalarNode) -> float | int:
     text = node.value.replace("_", "").lower()
     sign = -1 if text.startswith("-") else 1
     digits = text.lstrip("+-")
@@ -125,23 +144,35 @@ def _integer(loader: _Loader, node: yaml.ScalarNode) -> int:
         if digits.startswith(prefix):
             return sign * int(digits[2:], base)
     octal = len(digits) > 1 and digits.startswith("0")
-    return sign * int(digits, 8 if octal else 10)
+    number = sign * int(digits, 8 if octal else 10)
+    return number if -(2**63) <= number < 2**64 else _whole(float(number))
 
 
 def _float(loader: _Loader, node: yaml.ScalarNode) -> float | int:
     text = node.value.lower()
     if text.lstrip("+-") in (".inf", ".nan"):
-        raise ConfigError(f"error converting YAML to JSON: json: unsupported value: {node.value}")
-    number = float(text)
+        raise ConfigError(f"json: unsupported value: {node.value}")
+    return _whole(float(text))
+
+
+def _whole(number: float) -> float | int:
+    """Return a number as Go writes it into JSON: without a point where it needs none."""
     return int(number) if number.is_integer() and abs(number) < 1e21 else number
 
 
-_KEPT_TAGS = ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:merge", "tag:yaml.org,2002:null")
+def _boolean(loader: _Loader, node: yaml.ScalarNode) -> bool:
+    return node.value.lower() in ("y", "yes", "true", "on")
+
+
+_KEPT_TAGS = ("tag:yaml.org,2002:merge", "tag:yaml.org,2002:null")
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, regexp) for tag, regexp in resolvers if tag in _KEPT_TAGS]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOLEAN, list("yYnNtTfFoO"))
 _Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-+0123456789"))
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
+_Loader.add_constructor("tag:yaml.org,2002:bool", _boolean)
+_Loader.add_constructor(None, _Loader.construct_undefined)
 _Loader.add_constructor("tag:yaml.org,2002:int", _integer)
 _Loader.add_constructor("tag:yaml.org,2002:float", _float)

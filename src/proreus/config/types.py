@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
 from proreus.config.fields import (
+    Base64,
     Boolean,
     ConfigModel,
     Float32,
@@ -164,7 +165,7 @@ class ClientConnection(ConfigModel):
 
 
 class ExtenderTLSConfig(ConfigModel):
-    """TLS towards an extender; the ``*_data`` fields are base64 and win over the files."""
+    """TLS towards an extender; the ``*_data`` fields (base64 in the file) win over files."""
 
     go_type = "v1.ExtenderTLSConfig"
 
@@ -173,9 +174,9 @@ class ExtenderTLSConfig(ConfigModel):
     cert_file: Text = ""
     key_file: Text = ""
     ca_file: Text = ""
-    cert_data: Text = ""
-    key_data: Text = ""
-    ca_data: Text = ""
+    cert_data: Base64 = b""
+    key_data: Base64 = b""
+    ca_data: Base64 = b""
 
 
 class ExtenderManagedResource(ConfigModel):

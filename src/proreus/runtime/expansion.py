@@ -118,6 +118,22 @@ def expand(
     )
 
 
+def in_use(config: SchedulerConfiguration, catalog: PluginCatalog) -> SchedulerConfiguration:
+    """Return a configuration as ``--write-config-to`` and ``/configz`` show it.
+
+    Arguments of plugins that no set enables are left out, the others are sorted by plugin, and
+    extenders have had their say about ignored resources.
+    """
+    profiles = []
+    for configured in config.profiles:
+        profile = with_ignored_resources(configured, config.extenders)
+        needed = profile.plugins.enabled_names() & catalog.names()
+        configs = [config for config in profile.plugin_config if config.name in needed]
+        configs.sort(key=lambda config: config.name)
+        profiles.append(profile.model_copy(update={"plugin_config": tuple(configs)}))
+    return config.model_copy(update={"profiles": tuple(profiles)})
+
+
 def with_ignored_resources(
     profile: ProfileConfiguration, extenders: Iterable[Extender]
 ) -> ProfileConfiguration:
