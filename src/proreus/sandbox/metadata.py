@@ -23,6 +23,8 @@ _SYSTEM_FIELDS = (
     "name",
     "generateName",
 )
+_ABSENT: tuple[Any, ...] = (None, {}, [])
+"""Go leaves out what is empty."""
 
 
 def rfc3339(seconds: float) -> str:
@@ -74,7 +76,7 @@ def check_type(resource: Served, obj: Any) -> JsonObject:
 def prepare_create(resource: Served, obj: JsonObject, namespace: str, now: str) -> JsonObject:
     """Return the metadata of an object that is new."""
     given = obj.get("metadata") or {}
-    metadata = {key: value for key, value in given.items() if value is not None}
+    metadata = {key: value for key, value in given.items() if value not in _ABSENT}
     if metadata.get("resourceVersion"):
         raise bad_request("resourceVersion should not be set on objects to be created")
     name = metadata.get("name")
@@ -112,7 +114,7 @@ def prepare_update(resource: Served, metadata: JsonObject, old: JsonObject) -> J
     kept = {
         key: value
         for key, value in metadata.items()
-        if key not in _SYSTEM_FIELDS and key != "managedFields" and value is not None
+        if key not in _SYSTEM_FIELDS and key != "managedFields" and value not in _ABSENT
     }
     return {**kept, **{key: old[key] for key in _SYSTEM_FIELDS if key in old}}
 

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 import yaml
 
-from proreus.sandbox import discovery, openapi, tables
+from proreus.sandbox import discovery, openapi, protobuf, tables
 from proreus.sandbox.collection import (
     BEFORE_HISTORY,
     Collection,
@@ -377,7 +377,9 @@ def _check_watch_list(served: Served, query: Mapping[str, str], bookmarks: bool)
 
 def _body_of(request: Request, content_type: str = "") -> Any:
     content_type = content_type or request.headers.get("Content-Type", JSON)
-    if "protobuf" in content_type or "cbor" in content_type:
+    if content_type.startswith(protobuf.MEDIA_TYPE):
+        return protobuf.decode(request.body)
+    if "cbor" in content_type:
         raise unsupported_media_type(content_type, f"{JSON}, application/yaml")
     try:
         return decode_json(request.body)
