@@ -18,10 +18,11 @@ from typing import Any
 import msgspec
 
 from proreus import logs
-from proreus.client.session import ApiClient
+from proreus.client.session import ApiClient, RequestHooks
 from proreus.errors import LeaseLost, ProreusError
 from proreus.feature_gates import FeatureGates
 from proreus.logs import Format
+from proreus.metrics import SchedulerMetrics
 from proreus.server.options import ServingOptions
 
 log = logs.logger(__name__)
@@ -121,6 +122,33 @@ class Delegation:
     async def get(self, path: str) -> dict[str, Any]:
         """Return an object."""
         return msgspec.json.decode(await self._client.request("GET", path), type=dict[str, Any])
+
+
+def request_hooks(metrics: SchedulerMetrics) -> RequestHooks:
+    """Return the hooks that let a client's requests be counted as rest_client_*."""
+    requests = metrics.rest_client_requests_total.labels
+    durations = metrics.rest_client_request_duration_seconds.labels
+    sent_sizes = metrics.rest_client_request_size_bytes.labels
+    received_sizes = metrics.rest_client_response_size_bytes.labels
+    throttled = metrics.rest_client_rate_limiter_duration_seconds.labels
+
+    def on_request(
+        code: str, method: str, verb: str, host: str, seconds: float, sent: int, received: int
+    ) -> None:
+        requests(code, method, host).inc()
+        if verb != "WATCH":  # how long a watch lasts says nothing about the apiserver
+            durations(verb, host).observe(seconds)
+            received_sizes(verb, host).observe(received)
+        if sent:
+            sent_sizes(verb, host).observe(sent)
+
+    return RequestHooks(
+        on_request=on_request,
+        on_retry=lambda code, verb, host: metrics.rest_client_request_retries_total.labels(
+            code, verb, host
+        ).inc(),
+        on_throttle=lambda verb, host, seconds: throttled(verb, host).observe(seconds),
+    )
 
 
 @contextlib.contextmanager

@@ -1,0 +1,94 @@
+"""Commands as processes of their own, as a person starts them."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+PROREUS = (sys.executable, "-m", "proreus")
+
+
+@pytest.fixture
+def start():
+    """Return a function that starts a command; whatever still runs at the end is ended."""
+    started = []
+
+    def run(*arguments):
+        process = subprocess.Popen(
+            [*PROREUS, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_sandbox_serves_until_a_signal(start, tmp_path, number):
+    kubeconfig = tmp_path / "kubeconfig"
+    process = start("sandbox", "--nodes", "3", "--kubeconfig", str(kubeconfig), "--token", "t")
+    assert process.stdout.readline().startswith("serving 3 nodes at https://127.0.0.1:")
+    content = yaml.safe_load(kubeconfig.read_text())
+    assert content["users"][0]["user"] == {"token": "t"}
+    assert os.stat(kubeconfig).st_mode & 0o777 == 0o600
+    process.send_signal(number)
+    _, err = process.communicate(timeout=10)
+    assert (process.returncode, err) == (0, "")
+
+
+def test_sandbox_on_a_port_in_use_is_one_sentence(start, tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        path = str(tmp_path / "kubeconfig")
+        process = start("sandbox", "--nodes", "1", "--port", port, "--kubeconfig", path)
+        _, err = process.communicate(timeout=10)
+    assert process.returncode == 1
+    assert err.startswith("Error: cannot serve on 127.0.0.1: ")
+    assert len(err.splitlines()) == 1
+
+
+def test_evaluate_answers_line_by_line(start, tmp_path):
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n"},
+        "status": {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "10"}},
+    }
+    requests = {"cpu": "2"}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "default", "uid": "1"},
+        "spec": {
+            "schedulerName": "default-scheduler",
+            "containers": [{"name": "c", "image": "i", "resources": {"requests": requests}}],
+        },
+    }
+    cases = tmp_path / "cases.jsonl"
+    cases.write_text(json.dumps({"id": "x", "config": None, "objects": [node], "pod": pod}) + "\n")
+    out, _ = start("evaluate", str(cases)).communicate(timeout=20)
+    answer = json.loads(out)
+    assert answer["id"] == "x"
+    assert answer["expect"]["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+
+
+def test_evaluate_refuses_a_bad_configuration_once(start, tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: Nope\n")
+    cases = tmp_path / "cases.jsonl"
+    cases.write_text("")
+    out, err = start("evaluate", "--config", str(config), str(cases)).communicate(timeout=20)
+    assert out == ""
+    assert err.startswith("Error: ")
+    assert len(err.splitlines()) == 1
