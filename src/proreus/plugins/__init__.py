@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from proreus.framework.plugin import Plugin
+from proreus.plugins.default_binder import DefaultBinder
+from proreus.plugins.image_locality import ImageLocality
 from proreus.plugins.node_affinity import NodeAffinity
+from proreus.plugins.node_name import NodeName
+from proreus.plugins.node_ports import NodePorts
+from proreus.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from proreus.plugins.node_resources_fit import NodeResourcesFit
 from proreus.plugins.node_unschedulable import NodeUnschedulable
+from proreus.plugins.priority_sort import PrioritySort
+from proreus.plugins.scheduling_gates import SchedulingGates
 from proreus.plugins.taint_toleration import TaintToleration
 
 IN_TREE: tuple[type[Plugin], ...] = (
+    SchedulingGates,
+    PrioritySort,
     NodeUnschedulable,
+    NodeName,
     TaintToleration,
     NodeAffinity,
+    NodePorts,
     NodeResourcesFit,
+    NodeResourcesBalancedAllocation,
+    ImageLocality,
+    DefaultBinder,
 )
 """Every plugin that comes with proreus, in kube-scheduler's default order."""

@@ -1,0 +1,21 @@
+"""DefaultBinder: tell the apiserver where the pod goes."""
+
+from __future__ import annotations
+
+from proreus.errors import ApiError
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.plugin import BindPlugin
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+
+
+class DefaultBinder(BindPlugin):
+    """Creates the Binding."""
+
+    async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Bind; an error of the apiserver sends the pod back to the queue."""
+        try:
+            await self.handle.api.bind(pod.pod, node_name)
+        except ApiError as error:
+            return Status.error(str(error))
+        return None

@@ -1,0 +1,52 @@
+"""NodeName: a pod that names its node goes there or nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+
+import numpy as np
+
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.events import ADD, NODE, ClusterEvent
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.plugin import FilterPlugin
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+from proreus.framework.verdicts import Verdicts
+
+REASON = "node(s) didn't match the requested node name"
+
+_REJECTED = Status.unresolvable(REASON).of("NodeName")
+
+
+class NodeName(FilterPlugin):
+    """Rejects every node but the one in ``spec.nodeName``, if there is one."""
+
+    row_local = True
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        """Only the name is read."""
+        return pod.pod.spec.node_name
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Judge one node."""
+        wanted = pod.pod.spec.node_name
+        return _REJECTED if wanted and wanted != node.name else None
+
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
+    ) -> None:
+        """Judge all nodes."""
+        wanted = pod.pod.spec.node_name
+        if not wanted:
+            return
+        others = np.ones(len(nodes), dtype=np.bool_)
+        row = nodes.rows.get(wanted)
+        if row is not None:
+            others[row] = False
+        verdicts.reject_with(others, _REJECTED)
+
+    def events_to_register(self) -> Iterable[ClusterEvent]:
+        """A new node may have the name."""
+        return (ClusterEvent(NODE, ADD),)

@@ -1,0 +1,79 @@
+"""NodePorts: two pods cannot have the same port of a node.
+
+Ports are those of containers and sidecars with a hostPort. A port on ``0.0.0.0`` clashes with the
+same port and protocol on any address. Nodes share few distinct sets of used ports: each set is
+judged once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Set
+
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.distinct import once_per_value
+from proreus.framework.events import ADD, DELETE, NODE, POD, ClusterEvent
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
+from proreus.framework.pod_info import HostPort, PodInfo, host_ports_of
+from proreus.framework.status import Status
+from proreus.framework.verdicts import Verdicts
+from proreus.objects.pod import Pod
+
+REASON = "node(s) didn't have free ports for the requested pod ports"
+ANY_ADDRESS = "0.0.0.0"
+
+_REJECTED = Status.unschedulable(REASON).of("NodePorts")
+
+
+class NodePorts(PreFilterPlugin, FilterPlugin):
+    """Rejects nodes where a host port of the pod is taken."""
+
+    row_local = True
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        """Only host ports are read."""
+        return pod.host_ports
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
+        """Skip pods without host ports."""
+        return None if pod.host_ports else Status.skip()
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Judge one node."""
+        used = node.used_ports
+        return _REJECTED if used and clash(pod.host_ports, used) else None
+
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
+    ) -> None:
+        """Judge all nodes."""
+        wanted = pod.host_ports
+        if not wanted:
+            return
+        taken = once_per_value(
+            nodes.port_set, nodes.port_sets.values, lambda used: clash(wanted, used)
+        )
+        if taken is not None:
+            verdicts.reject_with(taken, _REJECTED)
+
+    def events_to_register(self) -> Iterable[ClusterEvent]:
+        """A pod that gave up such a port; a new node."""
+        return (ClusterEvent(POD, DELETE, _frees_port), ClusterEvent(NODE, ADD))
+
+
+def clash(wanted: Iterable[HostPort], used: Set[HostPort]) -> bool:
+    """Tell whether a wanted port is in use: on the same address, or where either is on all."""
+    for port in wanted:
+        if port.ip == ANY_ADDRESS:
+            if any(u.port == port.port and u.protocol == port.protocol for u in used):
+                return True
+        elif port in used or port._replace(ip=ANY_ADDRESS) in used:
+            return True
+    return False
+
+
+def _frees_port(pod: PodInfo, old: Pod, new: Pod | None) -> bool:
+    if not old.spec.node_name and not old.status.nominated_node_name:
+        return False
+    return clash(pod.host_ports, set(host_ports_of(old)))

@@ -1,0 +1,113 @@
+"""NodeResourcesBalancedAllocation: prefer nodes on which the pod evens out what is used.
+
+The score is how much the balance between the resources' used fractions *changes* with the pod: 75
+where it stays. Floating point, in Go's order of operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from math import sqrt
+
+import numpy as np
+import numpy.typing as npt
+
+from proreus.config.plugin_args import NodeResourcesBalancedAllocationArgs
+from proreus.errors import ConfigError
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.handle import Handle
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.plugin import MAX_SCORE, PreScorePlugin, ScorePlugin
+from proreus.framework.pod_info import PodInfo, PodRequests
+from proreus.framework.status import Status
+from proreus.framework.verdicts import IntArray
+from proreus.plugins.resource_scoring import ColumnLoad, Demand, demands_of, loads_of, score_rows
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
+    """Scores by the change in balance; pods that ask for none of the resources are skipped."""
+
+    Args = NodeResourcesBalancedAllocationArgs
+    row_local = True
+
+    def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        problems = tuple(args.problems("", handle.feature_gates))
+        if problems:
+            raise ConfigError(*problems)
+        self._resources = args.resources
+        self._demands_of: PodRequests | None = None
+        self._last_demands: tuple[Demand, ...] = ()
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        """Only requests are read."""
+        return pod.requests.key
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
+        """Skip pods that ask for none of the resources: they change no balance."""
+        amounts = pod.requests.amounts
+        return None if any(amounts.get(r.name) for r in self._resources) else Status.skip()
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Score one node."""
+        before, after = [], []
+        for held, wanted, capacity, _ in loads_of(self._demands(pod.requests), node):
+            before.append(held / capacity)
+            after.append((held + wanted) / capacity)
+        return 50 + (50 + _balance(after) - _balance(before)) // 2
+
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
+        """Score all nodes."""
+        return score_rows(self._demands(pod.requests), nodes, _changes)
+
+    def _demands(self, requests: PodRequests) -> tuple[Demand, ...]:
+        if requests is not self._demands_of:
+            self._last_demands = demands_of(self._resources, requests.amounts, defaults=False)
+            self._demands_of = requests
+        return self._last_demands
+
+
+def _balance(fractions: list[float]) -> int:
+    """Return 100 where all resources are used to the same fraction, less where they differ."""
+    count = len(fractions)
+    if count < 2:
+        return MAX_SCORE
+    fractions = [fraction if fraction < 1.0 else 1.0 for fraction in fractions]
+    if count == 2:
+        deviation = abs((fractions[0] - fractions[1]) / 2)
+    else:
+        mean = sum(fractions) / count
+        deviation = sqrt(sum((f - mean) * (f - mean) for f in fractions) / count)
+    return int((1.0 - deviation) * MAX_SCORE)
+
+
+def _changes(loads: Sequence[ColumnLoad], rows: int) -> IntArray:
+    if len(loads) < 2:
+        return np.full(rows, 75, dtype=np.int64)
+    scores = _balances([(load.held + load.wanted) / load.capacity for load in loads])
+    scores -= _balances([load.held / load.capacity for load in loads])
+    scores += 50
+    scores //= 2
+    scores += 50
+    return scores
+
+
+def _balances(fractions: list[FloatArray]) -> IntArray:
+    """The same as ``_balance`` for every row, operation by operation; overwrites its argument."""
+    for fraction in fractions:
+        np.minimum(fraction, 1.0, out=fraction)
+    if len(fractions) == 2:
+        deviation = fractions[0]
+        deviation -= fractions[1]
+        deviation /= 2
+        np.abs(deviation, out=deviation)
+    else:
+        mean = sum(fractions[1:], start=fractions[0]) / len(fractions)
+        squares = [(fraction - mean) * (fraction - mean) for fraction in fractions]
+        deviation = np.sqrt(sum(squares[1:], start=squares[0]) / len(fractions))
+    np.subtract(1.0, deviation, out=deviation)
+    deviation *= MAX_SCORE
+    return deviation.astype(np.int64)
