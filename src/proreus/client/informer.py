@@ -79,9 +79,12 @@ class Informer(Generic[T]):
             rng=rng,
         )
 
-    def add_handler(self, handler: Handler[T]) -> None:
-        """Tell ``handler`` of what is there now, and of each change from now on."""
-        self._handlers.append(handler)
+    def add_handler(self, handler: Handler[T], *, first: bool = False) -> None:
+        """Tell ``handler`` of what is there now, and of each change from now on.
+
+        ``first``: before the handlers that were there already.
+        """
+        self._handlers.insert(0 if first else len(self._handlers), handler)
         for obj in self.store.values():
             handler.on_add(obj)
 

@@ -116,8 +116,9 @@ class Reflector(Generic[T]):
                 # What the sink has is too old to resume from: all is compared anew, at once unless
                 # that has just been done.
                 logger.info("%s: relisting: %s", self._path, error.message)
-                self._resource_version = ""
-                broken = started - self._listed_at < self._options.relist_seconds
+                if self._resource_version:
+                    self._resource_version = ""
+                    broken = started - self._listed_at < self._options.relist_seconds
             except NotFound as error:
                 if not self._known:
                     self._sink.replace([])

@@ -82,6 +82,7 @@ class ApiClient:
         self._agent = agent or user_agent()
         self._headers: dict[tuple[str, str], Mapping[str, str]] = {}
         self._session: aiohttp.ClientSession | None = None
+        self._closed = False
         self._refreshing: asyncio.Task[bool] | None = None
 
     async def __aenter__(self) -> "ApiClient":
@@ -91,7 +92,8 @@ class ApiClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection; what is asked for afterwards is ``Unreachable``."""
+        self._closed = True
         if self._session is not None:
             session, self._session = self._session, None
             await session.close()
@@ -252,6 +254,8 @@ class ApiClient:
         return headers
 
     def _new_session(self) -> aiohttp.ClientSession:
+        if self._closed:
+            raise Unreachable("the connections to the apiserver are closed already")
         # No limit here: who writes bounds itself (dispatcher), and watches must never wait in line.
         tls = self.credentials.tls_context()
         connector = aiohttp.TCPConnector(

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from proreus.clock import Clock
-from proreus.objects.meta import Resource
+from proreus.objects.meta import ApiObject, Resource
 
 if TYPE_CHECKING:
     from proreus.feature_gates import FeatureGates
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from proreus.metrics import SchedulerMetrics
     from proreus.objects.pod import Pod
 
-T = TypeVar("T")
+T = TypeVar("T", bound=ApiObject)
 
 
 class WaitingPod(Protocol):

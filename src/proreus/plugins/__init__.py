@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from proreus.framework.plugin import Plugin
 from proreus.plugins.default_binder import DefaultBinder
+from proreus.plugins.default_preemption import DefaultPreemption
+from proreus.plugins.dynamic_resources import DynamicResources
 from proreus.plugins.image_locality import ImageLocality
 from proreus.plugins.node_affinity import NodeAffinity
 from proreus.plugins.node_name import NodeName
@@ -24,6 +26,8 @@ IN_TREE: tuple[type[Plugin], ...] = (
     NodeAffinity,
     NodePorts,
     NodeResourcesFit,
+    DynamicResources,
+    DefaultPreemption,
     NodeResourcesBalancedAllocation,
     ImageLocality,
     DefaultBinder,

@@ -20,14 +20,14 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.verdicts import Verdicts
 from proreus.metrics import SchedulerMetrics
-from proreus.objects.meta import Resource
+from proreus.objects.meta import ApiObject, Resource
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.runtime.profile import Profile
 from proreus.runtime.search import NodeSearch, judge_table
 from proreus.runtime.waiting_pods import WaitingPod, WaitingPods
 from proreus.scheduler.binding_cycle import BindingCycle
 
-T = TypeVar("T")
+T = TypeVar("T", bound=ApiObject)
 
 
 class Stores(Protocol):

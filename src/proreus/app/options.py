@@ -1,0 +1,43 @@
+"""What ``proreus run`` was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from proreus.feature_gates import FeatureGates
+from proreus.logs import Format
+from proreus.server.options import ServingOptions
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The flags of ``proreus run``, checked; see ``cli/run_flags.py`` for what each means.
+
+    ``kube_api_qps``, ``kube_api_burst``: None when not given. ``leader_election``: the values that
+    were given on the command line, by field of ``config.types.LeaderElection``; they override the
+    file. ``flags``: every flag as text, for /flagz. ``assumed_pod_expiration_seconds``: None for
+    never. ``version`` is the reported git version without its v.
+    """
+
+    config: str = ""
+    write_config_to: str = ""
+    master: str = ""
+    kubeconfig: str = ""
+    profiling: bool = True
+    kube_api_qps: float | None = None
+    kube_api_burst: int | None = None
+    max_unschedulable_seconds: float = 300.0
+    assumed_pod_expiration_seconds: float | None = None
+    leader_election: Mapping[str, Any] = field(default_factory=dict)
+    serving: ServingOptions = field(default_factory=ServingOptions)
+    feature_gates: FeatureGates = field(default_factory=FeatureGates)
+    disabled_metrics: tuple[str, ...] = ()
+    allow_metric_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    verbosity: int = 0
+    vmodule: str = ""
+    logging_format: Format = "text"
+    flags: Mapping[str, str] = field(default_factory=dict)
+    flags_without_effect: tuple[str, ...] = ()
+    version: str = "1.36.0"

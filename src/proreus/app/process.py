@@ -1,0 +1,237 @@
+"""The parts of a running scheduler, and the order in which they come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+from collections.abc import Awaitable, Coroutine, Iterable
+from time import time
+from typing import Any
+
+from proreus import logs
+from proreus.app.clients import Clients
+from proreus.app.options import RunOptions
+from proreus.client.dispatcher import Dispatcher
+from proreus.client.event_recorder import EventRecorder
+from proreus.client.flow_control import FlowControl
+from proreus.client.informer_stores import InformerStores
+from proreus.client.leader_election import LeaderElector, LeaseOptions, new_identity
+from proreus.clock import RealClock
+from proreus.config.types import ClientConnection, SchedulerConfiguration
+from proreus.config.write import to_data
+from proreus.errors import ApiError, Forbidden, Unauthorized
+from proreus.metrics import SchedulerMetrics
+from proreus.objects.kinds import PODS
+from proreus.objects.meta import Resource
+from proreus.objects.pod import Pod
+from proreus.runtime.registry import Registry
+from proreus.scheduler.assembly import assemble
+from proreus.scheduler.profile_handle import Surroundings
+from proreus.server.health import Check
+from proreus.server.server import Server, Sources
+
+log = logs.logger(__name__)
+
+DEFAULT_QPS = 5000.0
+DEFAULT_BURST = 10000
+"""Where neither file nor flag states a rate. kube-scheduler's 50 would be its bottleneck, and what
+protects the apiserver since is its own priority and fairness."""
+
+_BINDINGS_SECONDS = 20.0
+_EVENTS_SECONDS = 3.0
+
+
+class Process:
+    """One scheduler with everything around it."""
+
+    def __init__(
+        self,
+        options: RunOptions,
+        config: SchedulerConfiguration,
+        registry: Registry,
+        metrics: SchedulerMetrics,
+        clients: Clients,
+    ) -> None:
+        self._options = options
+        self._config = config
+        self._metrics = metrics
+        self._clients = clients
+        self._clock = RealClock()
+        connection = config.client_connection
+        self._dispatcher = Dispatcher(clients.main, flow_control=_rate(connection))
+        self._events = EventRecorder(
+            clients.events,
+            clock=self._clock,
+            quiet=self._dispatcher.wait_for_quiet,
+            flow_control=_rate(connection),
+        )
+        self._stores = InformerStores(clients.main, self._on_informer_error)
+        self._refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._background: set[asyncio.Task[None]] = set()
+        self._synced = self._leads = self._stopping = False
+        self._scheduler = assemble(
+            config,
+            registry,
+            Surroundings(
+                api=self._dispatcher,
+                event_recorder=self._events,
+                stores=self._stores,
+                clock=self._clock,
+                rng=random.Random(),
+                metrics=metrics,
+                feature_gates=options.feature_gates,
+                spawn=self._spawn,
+            ),
+            unschedulable_timeout_seconds=options.max_unschedulable_seconds,
+            assumed_ttl_seconds=options.assumed_pod_expiration_seconds,
+        )
+
+    # ---- coming and going ----------------------------------------------------------------------
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Start everything, wait for ``stopping``, and end everything in reverse.
+
+        Whatever fails meanwhile ends all of it: there is no half-alive state.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            self._running: list[asyncio.Task[None]] = []
+            self._start("events", self._events.run())
+            async with self._server():
+                self._start("scheduling", self._lead_and_schedule())
+                await stopping.wait()
+                await self._wind_down()
+            for task in self._running:
+                task.cancel()
+
+    async def _lead_and_schedule(self) -> None:
+        """Learn what there is, take the lead, and schedule."""
+        elect = self._config.leader_election.leader_elect
+        warm = not (elect and self._config.delay_cache_until_active)
+        if warm:
+            await self._fill_stores()
+        if elect:
+            await self._take_the_lead()
+        if not warm:
+            await self._fill_stores()
+        self._leads = True
+        self._start("ticks", self._tick())
+        await self._scheduler.run()
+
+    async def _fill_stores(self) -> None:
+        """Start the informers and wait until each has its whole state."""
+        self._start("informers", self._stores.group.run())
+        synced = asyncio.ensure_future(self._stores.group.wait_for_sync())
+        try:
+            await asyncio.wait((synced, self._refused), return_when=asyncio.FIRST_COMPLETED)
+            if not synced.done():
+                await self._refused
+        finally:
+            synced.cancel()
+        self._synced = True
+        # What is known now mostly stays: the collector need not look at it again and again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 100)
+        log.info("Caches are synced", nodes=self._scheduler.cache.node_count)
+
+    async def _take_the_lead(self) -> None:
+        leading = asyncio.Event()
+        self._start("leader election", self._elector(leading).run())
+        await leading.wait()
+
+    async def _wind_down(self) -> None:
+        """Pop no more pods; let bindings end and Events be written, within reason."""
+        self._stopping = True
+        self._scheduler.stop()
+        if self._background:
+            await asyncio.wait(self._background, timeout=_BINDINGS_SECONDS)
+        await self._events.flush(_EVENTS_SECONDS)
+
+    async def _tick(self) -> None:
+        """Call the scheduler's clockwork at every whole second."""
+        while True:
+            await asyncio.sleep(1.0 - time() % 1.0)
+            self._scheduler.tick()
+
+    def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self._running.append(self._tasks.create_task(work, name=name))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
+        task = self._tasks.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+    def _on_informer_error(self, resource: Resource[Any], error: ApiError) -> None:
+        """At the start, being refused is the end; later everything is tried again."""
+        log.error("Cannot watch", err=error, resource=resource.plural)
+        refused = isinstance(error, (Forbidden, Unauthorized))
+        if refused and not self._synced and not self._refused.done():
+            self._refused.set_exception(error)
+
+    # ---- the parts -----------------------------------------------------------------------------
+
+    def _elector(self, leading: asyncio.Event) -> LeaderElector:
+        election, metrics = self._config.leader_election, self._metrics
+        status = metrics.leader_election_master_status.labels(election.resource_name)
+        slow_path = metrics.leader_election_slowpath_total.labels(election.resource_name)
+
+        def started() -> None:
+            status.set(1)
+            leading.set()
+
+        return LeaderElector(
+            self._clients.lease,
+            new_identity(),
+            LeaseOptions(
+                namespace=election.resource_namespace,
+                name=election.resource_name,
+                lease_duration_seconds=election.lease_duration_seconds,
+                renew_deadline_seconds=election.renew_deadline_seconds,
+                retry_period_seconds=election.retry_period_seconds,
+            ),
+            on_started_leading=started,
+            on_stopped_leading=lambda: status.set(0),
+            on_renew=lambda slow: slow_path.inc(1.0 if slow else 0.0),
+            recorder=self._events,
+            component=next(iter(self._scheduler.profiles)),
+            clock=self._clock,
+        )
+
+    def _server(self) -> Server:
+        elects = self._config.leader_election.leader_elect
+        election = (Check("leaderElection", lambda: None),) if elects else ()
+        return Server(
+            self._options.serving,
+            Sources(
+                metrics=self._metrics,
+                healthz=election,
+                readyz=(
+                    *election,
+                    Check("shutdown", lambda: "shutting down" if self._stopping else None),
+                    Check("sched-handler-sync", self._why_not_synced),
+                ),
+                configz=lambda: to_data(self._config),
+                flags=self._options.flags,
+                leader_pods=self._leader_pods,
+                profiling=self._config.enable_profiling,
+            ),
+            authentication_api=self._clients.authentication,
+            authorization_api=self._clients.authorization,
+        )
+
+    def _why_not_synced(self) -> str | None:
+        return None if self._synced else "handlers are not fully synchronized"
+
+    def _leader_pods(self) -> Iterable[Pod] | None:
+        return self._stores.store(PODS).values() if self._leads else None
+
+
+def _rate(connection: ClientConnection) -> FlowControl:
+    """Return the client-side rate: what is stated, or a generous default."""
+    stated = connection.model_fields_set
+    qps = connection.qps if "qps" in stated else DEFAULT_QPS
+    burst = connection.burst if "burst" in stated else DEFAULT_BURST
+    return FlowControl(qps, max(burst, 1))

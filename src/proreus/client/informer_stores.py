@@ -1,0 +1,73 @@
+"""The watched objects of a process: an informer for each kind that somebody asks for.
+
+Implements what the scheduler's assembly and the plugins' handles call ``Stores``. Informers are
+made while the scheduler is put together and started later, all at once.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+from proreus.client.informer import Handler, Informer, InformerGroup
+from proreus.client.session import ApiClient
+from proreus.errors import ApiError
+from proreus.objects.kinds import PODS
+from proreus.objects.meta import ApiObject, Resource
+
+T = TypeVar("T", bound=ApiObject)
+
+UNFINISHED_PODS = "status.phase!=Succeeded,status.phase!=Failed"
+"""Finished pods hold nothing; for a scheduler they are gone."""
+
+
+class InformerStores:
+    """Informers by kind, made on first use."""
+
+    def __init__(
+        self, client: ApiClient, on_error: Callable[[Resource[Any], ApiError], None]
+    ) -> None:
+        self.group = InformerGroup()
+        self._client = client
+        self._on_error = on_error
+
+    def store(self, resource: Resource[T]) -> Mapping[str, T]:
+        """Return the objects of a resource by key; the first call begins to watch it."""
+        return self._informer(resource).store
+
+    def on_change(
+        self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
+    ) -> None:
+        """Call ``handler(old, new)`` on each change, before other handlers hear of it."""
+        self._informer(resource).add_handler(_Function(handler), first=True)
+
+    def add_handler(self, resource: Resource[T], handler: Handler[T]) -> None:
+        """Tell a handler of each change."""
+        self._informer(resource).add_handler(handler)
+
+    def _informer(self, resource: Resource[T]) -> Informer[T]:
+        informer = self.group.by_kind.get(resource.kind)
+        if informer is None:
+            selector = UNFINISHED_PODS if resource.kind == PODS.kind else ""
+            informer = Informer(
+                self._client, resource, field_selector=selector, on_error=self._on_error
+            )
+            self.group.add(informer)
+        return informer
+
+
+class _Function(Generic[T]):
+    """A function of (old, new) as an informer handler."""
+
+    def __init__(self, function: Callable[[T | None, T | None], None]) -> None:
+        self._function = function
+
+    def on_add(self, obj: T) -> None:
+        """Hand on an object that appeared."""
+        self._function(None, obj)
+
+    def on_update(self, old: T, new: T) -> None:
+        """Hand on a change."""
+        self._function(old, new)
+
+    def on_delete(self, obj: T, final_state_unknown: bool) -> None:
+        """Hand on the end of an object."""
+        self._function(obj, None)
