@@ -54,7 +54,9 @@ GATES: Mapping[str, Gate] = MappingProxyType(
         "DRAPartitionableDevices": _DRA_BETA,
         "DRAPrioritizedList": Gate(default=True, stage="GA", needs=_DRA),
         "DRAResourceClaimDeviceStatus": _DRA_BETA,
-        "DRAResourceClaimGranularStatusAuthorization": _DRA_BETA,
+        "DRAResourceClaimGranularStatusAuthorization": Gate(
+            default=True, stage="BETA", needs=(*_DRA, "DRAResourceClaimDeviceStatus")
+        ),
         "DRAResourcePoolStatus": _DRA_ALPHA,
         "DRASchedulerFilterTimeout": _DRA_BETA,
         "DRAWorkloadResourceClaims": Gate(
@@ -67,10 +69,14 @@ GATES: Mapping[str, Gate] = MappingProxyType(
             default=True, stage="BETA", needs=("PodLevelResources", "NodeDeclaredFeatures")
         ),
         "InPlacePodVerticalScaling": _LOCKED,
-        "InPlacePodVerticalScalingInitContainers": _BETA,
+        "InPlacePodVerticalScalingInitContainers": Gate(
+            default=True, stage="BETA", needs=("NodeDeclaredFeatures",)
+        ),
         "MatchLabelKeysInPodAffinity": _LOCKED,
         "MatchLabelKeysInPodTopologySpread": _BETA,
-        "MatchLabelKeysInPodTopologySpreadSelectorMerge": _BETA,
+        "MatchLabelKeysInPodTopologySpreadSelectorMerge": Gate(
+            default=True, stage="BETA", needs=("MatchLabelKeysInPodTopologySpread",)
+        ),
         "MutableCSINodeAllocatableCount": _LOCKED,
         "MutablePVNodeAffinity": _ALPHA,
         "NativeHistograms": _ALPHA,
@@ -91,9 +97,56 @@ GATES: Mapping[str, Gate] = MappingProxyType(
         "TopologyAwareWorkloadScheduling": _WORKLOAD_ALPHA,
         "VolumeAttributesClass": _LOCKED,
         "VolumeLimitScaling": _ALPHA,
-        "WorkloadAwarePreemption": _WORKLOAD_ALPHA,
+        "WorkloadAwarePreemption": Gate(default=False, stage="ALPHA", needs=("GangScheduling",)),
     }
 )
+
+_NAMES_ELSEWHERE = """
+    APIResponseCompression APIServerIdentity APIServingWithRoutine AtomicFIFO
+    AuthorizePodWebsocketUpgradeCreatePermission CBORServingAndStorage
+    CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions CRDObservedGenerationTracking
+    CRIListStreaming CSIVolumeHealth ClientsAllowCARotation ClientsAllowCBOR
+    ClientsAllowTLSCacheGC ClientsPreferCBOR
+    CloudControllerManagerWatchBasedRoutesReconciliation CloudControllerManagerWebhook
+    ClusterTrustBundle ClusterTrustBundleProjection ConcurrentWatchObjectDecode
+    ConstrainedImpersonation ContainerCheckpoint ContainerRestartRules ContainerStopSignals
+    ContextualLogging CrossNamespaceVolumeDataSource DeclarativeValidationBeta
+    DeploymentReplicaSetTerminatingReplicas DetectCacheInconsistency EnvFiles EventedPLEG
+    ExtendWebSocketsToKubelet GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority
+    HPAConfigurableTolerance HPAScaleToZero HostnameOverride ImageVolumeWithDigest
+    InOrderInformersBatchProcess InPlacePodVerticalScalingExclusiveCPUs
+    InPlacePodVerticalScalingExclusiveMemory KubeletCrashLoopBackOffMax
+    KubeletEnsureSecretPulledImages KubeletInUserNamespace KubeletSeparateDiskGC
+    KubeletServiceAccountTokenForCredentialProviders ListFromCacheSnapshot
+    LocalStorageCapacityIsolationFSQuotaMonitoring LoggingAlphaOptions LoggingBetaOptions
+    ManifestBasedAdmissionControlConfig MaxUnavailableStatefulSet MemoryQoS
+    MutablePodResourcesForSuspendedJobs MutableSchedulingDirectivesForSuspendedJobs
+    OpenAPIEnums PLEGOnDemandRelist PersistentVolumeClaimUnusedSinceTime
+    PodAndContainerStatsFromCRI PodCertificateRequest PodDeletionCost
+    PodLevelResourceManagers PodLogsQuerySplitStreams PodReadyToStartContainersCondition
+    PodTopologyLabelsAdmission PodsAPI PortForwardWebsockets PreventStaticPodAPIReferences
+    QOSReserved ReduceDefaultCrashLoopBackOffDecay RelaxedServiceNameValidation
+    ReloadKubeletClientCAFile ReloadKubeletServerCertificateFile RemoteRequestHeaderUID
+    ResourceHealthStatus ResourceHealthStatusMessage RestartAllContainersOnContainerExits
+    RotateKubeletServerCertificate RuntimeClassInImageCriApi SELinuxMount
+    ServiceAccountNodeAudienceRestriction ShardedListAndWatch SizeBasedListCostEstimate
+    StaleControllerConsistencyDaemonSet StaleControllerConsistencyJob
+    StaleControllerConsistencyReplicaSet StaleControllerConsistencyStatefulSet
+    StatefulSetSemanticRevisionComparison StorageVersionAPI StorageVersionHash
+    StorageVersionMigrator StrictIPCIDRValidation
+    StructuredAuthenticationConfigurationEgressSelector
+    StructuredAuthenticationConfigurationJWKSMetrics TokenRequestServiceAccountUIDValidation
+    TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions
+    TranslateStreamCloseWebsocketRequests UnauthenticatedHTTP2DOSMitigation
+    UnknownVersionInteroperabilityProxy UnlockWhileProcessingFIFO
+    UserNamespacesHostNetworkSupport WatchCacheInitializationPostStartHook WatchList
+    WatchListClient WindowsCPUAndMemoryAffinity WindowsGracefulNodeShutdown WorkloadWithJob
+"""
+ELSEWHERE = frozenset(_NAMES_ELSEWHERE.split())
+"""Alpha and beta gates of Kubernetes 1.36 that mean nothing to a scheduler: accepted, since one
+list of gates often serves all components of a cluster, and without effect."""
+
+_WHOLE_STAGES: Mapping[str, Stage] = {"AllAlpha": "ALPHA", "AllBeta": "BETA"}
 
 _BOOLS = {
     **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
@@ -118,20 +171,25 @@ class FeatureGates:
 
     @classmethod
     def from_list(cls, settings: Iterable[str]) -> FeatureGates:
-        """Parse settings of the form ``Name=bool``; empty ones are passed over."""
-        values: dict[str, bool] = {}
+        """Parse settings of the form ``Name=bool``; empty ones are passed over.
+
+        ``AllAlpha`` and ``AllBeta`` set the gates of a stage that are not set by name.
+        """
+        given: dict[str, bool] = {}
         problems: list[str] = []
         for setting in settings:
-            name, equals, text = setting.strip().removeprefix("kube:").partition("=")
-            name, text = name.strip(), text.strip()
+            name, equals, text = setting.partition("=")
+            name, text = name.strip().removeprefix("kube:"), text.strip()
             if not name and not equals:
                 continue
             problem = _problem(name, equals, text)
             if problem is None:
-                values[name] = _BOOLS[text]
+                given[name] = _BOOLS[text]
             else:
                 problems.append(problem)
-        gates = cls(MappingProxyType(values))
+        if problems:
+            raise ConfigError(*problems)
+        gates = cls(MappingProxyType(_spread(given)))
         problems.extend(gates._unmet_dependencies())
         if problems:
             raise ConfigError(*problems)
@@ -156,8 +214,18 @@ class FeatureGates:
                     )
 
 
+def _spread(given: Mapping[str, bool]) -> dict[str, bool]:
+    """Return the values of gates, those of whole stages included."""
+    values = {name: on for name, on in given.items() if name in GATES}
+    for whole, stage in _WHOLE_STAGES.items():
+        if whole in given:
+            for name, gate in GATES.items():
+                if gate.stage == stage:
+                    values.setdefault(name, given[whole])
+    return values
+
+
 def _problem(name: str, equals: str, text: str) -> str | None:
-    gate = GATES.get(name)
     if not equals:
         return f"missing bool value for {name}"
     if text not in _BOOLS:
@@ -165,6 +233,12 @@ def _problem(name: str, equals: str, text: str) -> str | None:
             f"invalid value of {name}={text}, err: "
             f'strconv.ParseBool: parsing "{text}": invalid syntax'
         )
+    component, colon, _ = name.rpartition(":")
+    if colon:
+        return f"component not registered: {component}"
+    if name in ELSEWHERE or name in _WHOLE_STAGES:
+        return None
+    gate = GATES.get(name)
     if gate is None:
         return f"unrecognized feature gate: {name}"
     if gate.locked and _BOOLS[text] != gate.default:

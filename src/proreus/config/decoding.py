@@ -59,26 +59,24 @@ def decode_args(
     plugin: str, model: type[PluginArgs], data: object
 ) -> tuple[PluginArgs, tuple[str, ...]]:
     """Make a plugin's arguments; return them with complaints about unknown fields."""
-    fields = _fields_of(data)
-    version, kind = _version_and_kind(fields)
-    wanted = f"{plugin}Args"
-    version, kind = version or API_VERSION, kind or wanted
-    if kind != wanted:
-        if version != API_VERSION or kind not in _ARGS_KINDS:
-            raise ConfigError(
-                f"decoding args for plugin {plugin}: {_not_registered(version, kind)}"
-            )
-        raise ConfigError(
-            f"args for plugin {plugin} were not of type {wanted}.{_GROUP}, got {kind}.{_GROUP}"
-        )
-    if plugin in IN_TREE_ARGS and version != API_VERSION:
-        raise ConfigError(f"decoding args for plugin {plugin}: {_not_registered(version, kind)}")
     try:
-        return _decode(model, fields)
+        fields = _fields_of(data)
+        version, kind = _version_and_kind(fields)
+        version, kind = version or API_VERSION, kind or f"{plugin}Args"
+        if kind != f"{plugin}Args":
+            if version != API_VERSION or kind not in (KIND, *_ARGS_KINDS):
+                raise _not_registered(version, kind)
+        elif plugin in IN_TREE_ARGS and version != API_VERSION:
+            raise _not_registered(version, kind)
+        else:
+            return _decode(model, fields)
     except ConfigError as error:
         raise ConfigError(
             *(f"decoding args for plugin {plugin}: {problem}" for problem in error.problems)
         ) from None
+    raise ConfigError(
+        f"args for plugin {plugin} were not of type {plugin}Args.{_GROUP}, got {kind}.{_GROUP}"
+    )
 
 
 def _fields_of(data: object) -> dict[str, Any]:

@@ -7,7 +7,7 @@ the plugins because a configuration must be checked also where a plugin is not l
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Self
+from typing import Self
 
 from proreus.config.durations import format_duration
 from proreus.config.field_errors import (
@@ -21,7 +21,7 @@ from proreus.config.field_errors import (
 )
 from proreus.config.fields import Boolean, ConfigModel, Int32, Int64, Seconds, Text, spelled
 from proreus.config.names import problems_of_label_key
-from proreus.config.node_affinity import NodeAffinity
+from proreus.config.node_affinity import NodeAffinity, NodeSelectorRequirement
 from proreus.config.types import PluginArgs
 from proreus.feature_gates import FeatureGates
 
@@ -191,6 +191,15 @@ class NodeResourcesBalancedAllocationArgs(PluginArgs):
                 yield invalid(child(where, "weight"), resource.weight, "must be 1")
 
 
+class LabelSelector(ConfigModel):
+    """The shape of metav1.LabelSelector, of which only the absence is allowed here."""
+
+    go_type = "v1.LabelSelector"
+
+    match_labels: dict[str, Text] = {}
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+
+
 class DefaultConstraint(ConfigModel):
     """A TopologySpreadConstraint for pods that bring none of their own.
 
@@ -203,7 +212,7 @@ class DefaultConstraint(ConfigModel):
     max_skew: Int32 = 0
     topology_key: Text = ""
     when_unsatisfiable: Text = ""
-    label_selector: dict[str, Any] | None = None
+    label_selector: LabelSelector | None = None
     min_domains: Int32 | None = None
     node_affinity_policy: Text | None = None
     node_taints_policy: Text | None = None

@@ -105,8 +105,8 @@ def _removed_plugins(path: str, profile: ProfileConfiguration) -> Iterator[str]:
 
 
 def _removed(path: str, plugin: str) -> str:
-    detail = f'was invalid in version "{API_VERSION}" (KubeSchedulerConfiguration is version '
-    return invalid(path, plugin, f'{detail}"{API_VERSION}")')
+    detail = f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{API_VERSION}")'
+    return invalid(path, plugin, detail)
 
 
 def _plugin_config(path: str, profile: ProfileConfiguration, gates: FeatureGates) -> Iterator[str]:

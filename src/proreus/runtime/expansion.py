@@ -83,9 +83,9 @@ def expand_all(
     if not config.profiles:
         raise ConfigError("initializing profiles: at least one profile is required")
     _warn_of_missing(config, catalog)
+    profiles = [with_ignored_resources(profile, config.extenders) for profile in config.profiles]
     expanded: dict[str, ExpandedProfile] = {}
-    for configured in config.profiles:
-        profile = with_ignored_resources(configured, config.extenders)
+    for profile in profiles:
         try:
             one = expand(profile, catalog, gates)
         except ConfigError as error:
@@ -155,7 +155,9 @@ def with_ignored_resources(
             config = config.model_copy(update={"args": args})
         configs.append(config)
     if not found:
-        raise ConfigError("can't find NodeResourcesFitArgs in plugin config")
+        raise ConfigError(
+            "couldn't build extenders: can't find NodeResourcesFitArgs in plugin config"
+        )
     return profile.model_copy(update={"plugin_config": tuple(configs)})
 
 
