@@ -27,8 +27,6 @@ from typing import Literal, TextIO
 
 import msgspec
 
-from proreus.errors import ConfigError
-
 Format = Literal["text", "json"]
 
 _SEVERITY = {
@@ -129,11 +127,11 @@ def configure(
     """Take over the process's logging: ``-v``, ``--logging-format`` and ``--vmodule``.
 
     ``vmodule`` is like ``scheduling_queue=6,client/*=4``: a file's name or path without ``.py``,
-    with wildcards. Raises ConfigError for one that cannot be read.
+    with wildcards. Raises ValueError for one that cannot be read.
     """
     patterns = parse_vmodule(vmodule)
     if patterns and log_format == "json":
-        raise ConfigError("--vmodule is only for the text logging format")
+        raise ValueError("--vmodule is only for the text logging format")
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_JsonFormatter() if log_format == "json" else _KlogFormatter())
     root = logging.getLogger()
@@ -160,12 +158,12 @@ def verbosity() -> int:
 
 
 def parse_vmodule(text: str) -> tuple[tuple[str, int], ...]:
-    """Return the (pattern, level) pairs of a ``--vmodule`` value; raise ConfigError."""
+    """Return the (pattern, level) pairs of a ``--vmodule`` value; raise ValueError."""
     patterns = []
     for item in filter(None, (part.strip() for part in text.split(","))):
         pattern, equals, level = item.rpartition("=")
         if not equals or not pattern or not level.isdigit():
-            raise ConfigError(f"--vmodule: {item!r} must look like pattern=N, N a whole number")
+            raise ValueError(f"--vmodule: {item!r} must look like pattern=N, N a whole number")
         patterns.append((pattern, int(level)))
     return tuple(patterns)
 

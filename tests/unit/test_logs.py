@@ -7,7 +7,6 @@ import time
 import pytest
 
 from proreus import logs
-from proreus.errors import ConfigError
 
 
 @pytest.fixture
@@ -144,12 +143,12 @@ def test_vmodule_raises_single_modules(written, log, vmodule, threshold):
 
 @pytest.mark.parametrize("vmodule", ["queue", "queue=", "=3", "queue=x"])
 def test_a_vmodule_that_cannot_be_read_is_refused(vmodule):
-    with pytest.raises(ConfigError, match="must look like pattern=N"):
+    with pytest.raises(ValueError, match="must look like pattern=N"):
         logs.parse_vmodule(vmodule)
 
 
 def test_vmodule_is_for_text_only():
-    with pytest.raises(ConfigError, match="only for the text logging format"):
+    with pytest.raises(ValueError, match="only for the text logging format"):
         logs.configure(vmodule="a=1", log_format="json")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -38,6 +39,9 @@ def command(config: Path | None, cases: tuple[Path, ...]) -> None:
     from proreus.offline.evaluate import evaluate, read_cases
     from proreus.plugins import IN_TREE
     from proreus.runtime.registry import Registry
+
+    # what is said of each case's configuration is no news: the answers tell
+    logging.getLogger("proreus").setLevel(logging.ERROR)
 
     def all_cases() -> Iterator[JsonObject]:
         for path in cases:

@@ -166,7 +166,7 @@ def _log_problems(values: Values) -> list[str]:
     try:
         if parse_vmodule(values["vmodule"]) and values["logging-format"] == "json":
             found.append("--vmodule: only allowed for the text logging format")
-    except ConfigError as error:
+    except ValueError as error:
         found.append(str(error))
     return found
 

@@ -168,6 +168,12 @@ def test_versions_are_told():
     assert (told["git_version"], told["major"], told["minor"]) == ("v1.36.2", "1", "36")
 
 
+def test_feature_gates_are_told():
+    metrics = SchedulerMetrics()
+    metrics.set_features([("A", "GA", True), ("B", "BETA", False)])
+    assert dict(metrics.kubernetes_feature_enabled.values()) == {("A", ""): 1, ("B", "BETA"): 0}
+
+
 def test_registered_and_disabled_metrics_are_counted():
     metrics = SchedulerMetrics(disabled=["scheduler_goroutines"])
     by_stability = {labels[0]: value for labels, value in metrics.registered_metrics_total.values()}
