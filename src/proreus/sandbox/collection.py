@@ -9,7 +9,7 @@ The history is a list of changes with a moving start; a watch is a position in i
 """
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -84,7 +84,11 @@ class Collection:
     """
 
     def __init__(self, field_paths: tuple[str, ...], history_bytes: int, revision: int) -> None:
-        self._paths = [(tuple(path.split(".")), _DEFAULTS.get(path, "")) for path in field_paths]
+        parts = [path.rpartition(".") for path in field_paths]
+        self._paths = [
+            (parent, key, _DEFAULTS.get(path, ""))
+            for path, (parent, _, key) in zip(field_paths, parts, strict=True)
+        ]
         self._history_bytes = history_bytes
         self._objects: dict[str, dict[str, Version]] = {}
         self._changes: list[Change] = []
@@ -118,6 +122,10 @@ class Collection:
         if selector.everything:
             return found
         return [version for version in found if selector.matches(version.labels, version.fields)]
+
+    def by_namespace(self) -> Iterator[Iterable[Version]]:
+        """Return the objects of each namespace, the first that was created first."""
+        return (objects.values() for objects in self._objects.values())
 
     def _select_name(self, name: str, namespace: str | None, selector: Selector) -> list[Version]:
         namespaces = sorted(self._objects) if namespace is None else [namespace]
@@ -153,12 +161,9 @@ class Collection:
         metadata = obj["metadata"]
         metadata["resourceVersion"] = str(revision)
         fields = [metadata["name"], metadata.get("namespace") or ""]
-        for path, default in self._paths:
-            value: Any = obj
-            for key in path:
-                value = value.get(key) if isinstance(value, dict) else None
-                if value is None:
-                    break
+        for parent, key, default in self._paths:  # no path is longer than these two
+            part: Any = obj.get(parent) if parent else obj
+            value = part.get(key) if part else None
             if value is None:
                 value = default
             elif not isinstance(value, str):

@@ -122,8 +122,8 @@ class Kubelets:
 
     def step(self, now: float) -> bool:
         """See to what has changed and to what is due; tell whether there is more of it."""
-        more = self._read_nodes()
-        more |= self._read_pods(now)
+        self._read_nodes()
+        more = self._read_pods(now)
         for _ in range(_SLICE):
             if not self._later or self._later[0][0] > now:
                 break
@@ -145,19 +145,19 @@ class Kubelets:
             for name in self._leases.due(names, now):
                 heartbeats.renew_lease(self._store, name)
 
-    def _read_nodes(self) -> bool:
+    def _read_nodes(self) -> None:
         try:
             changes = self._nodes.changes_from(self._nodes_seen)
             self._nodes_seen += len(changes)
         except Refusal:  # history was forgotten: all nodes count as new
             changes = [Change(ADDED, version, None) for version in self._nodes.select()]
             self._nodes_seen = self._nodes.end
-            self._accounts.clear()
+            for name in self._accounts.keys() - {change.version.name for change in changes}:
+                self._lose(name)
         for change in changes:
             name = change.version.name
             if change.type == DELETED:
-                self._accounts.pop(name, None)
-                heartbeats.drop_lease(self._store, name)
+                self._lose(name)
                 continue
             node = decoder_for(Node).decode(change.version.data)
             account = self._accounts.get(name)
@@ -165,7 +165,10 @@ class Kubelets:
                 self._adopt(node, change.version)
             else:
                 account.refresh(node)
-        return False
+
+    def _lose(self, name: str) -> None:
+        self._accounts.pop(name, None)
+        heartbeats.drop_lease(self._store, name)
 
     def _adopt(self, node: Node, version: Version) -> None:
         """A node came (back): its pods count, and those that waited for it may start."""
@@ -275,7 +278,7 @@ class Kubelets:
         if action == "admit":
             self._admit(key, known, decoder_for(Pod).decode(version.data), now)
             return
-        if version.fields[_PHASE] in TERMINAL_PHASES:
+        if version.fields[_PHASE] in TERMINAL_PHASES or known.stopping:
             return
         pod = version.object()
         if action == "start":

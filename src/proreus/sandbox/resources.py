@@ -171,6 +171,14 @@ class Resources:
         self._served: dict[tuple[str, str, str], Served] = {}
         for resource in (*_core(), *_groups()):
             self._served[resource.group, resource.version, resource.plural] = resource
+        self._by_name: dict[str, Served] = {}
+        self._name_all()
+
+    def _name_all(self) -> None:
+        """Note which resource a name means; the first version that is served has it."""
+        self._by_name.clear()
+        for resource in self._served.values():
+            self._by_name.setdefault(resource.name, resource)
 
     def __iter__(self) -> Iterator[Served]:
         return iter(self._served.values())
@@ -190,11 +198,9 @@ class Resources:
         if isinstance(resource, Served):
             return resource
         if isinstance(resource, str):
-            plural, _, group = resource.partition(".")
-            for served in self._served.values():
-                if served.plural == plural and served.group == group:
-                    return served
-            raise KeyError(f"no resource {resource!r} is served")
+            if resource not in self._by_name:
+                raise KeyError(f"no resource {resource!r} is served")
+            return self._by_name[resource]
         return self._served[resource.group, resource.version, resource.plural]
 
     def versions(self) -> dict[tuple[str, str], list[Served]]:
@@ -209,6 +215,7 @@ class Resources:
         self.undefine(definition)
         for resource in served_by(definition):
             self._served[resource.group, resource.version, resource.plural] = resource
+        self._name_all()
 
     def undefine(self, definition: JsonObject) -> None:
         """Stop serving what a CustomResourceDefinition names."""
@@ -220,6 +227,7 @@ class Resources:
         ]
         for key in gone:
             del self._served[key]
+        self._name_all()
 
 
 def served_by(definition: JsonObject) -> list[Served]:

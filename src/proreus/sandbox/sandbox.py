@@ -1,5 +1,6 @@
 """The embedded cluster as one object: store, apiserver, fake kubelets, kubeconfig."""
 
+import asyncio
 import base64
 import os
 import secrets
@@ -60,6 +61,7 @@ class Sandbox:
         self._http = HttpServer(self.api, bookmark_seconds)
         self._host, self._port, self._secure_port, self._tls = host, port, secure_port, tls
         self._certificate = b""
+        self._timer: asyncio.TimerHandle | None = None
         self.kubelets = None if kubelet is None else Kubelets(self.store, kubelet)
         for node in make_nodes(nodes, zones=zones) if isinstance(nodes, int) else nodes:
             self.store.create("nodes", node)
@@ -74,6 +76,7 @@ class Sandbox:
             self.secure_url = f"https://{self._host}:{number}"
         if self.kubelets is not None:
             self.kubelets.start()
+        self._expire_events()
         return self
 
     async def __aexit__(
@@ -83,9 +86,15 @@ class Sandbox:
         traceback: TracebackType | None,
     ) -> None:
         """Stop the kubelets, end the watches, stop listening."""
+        if self._timer is not None:
+            self._timer.cancel()
         if self.kubelets is not None:
             await self.kubelets.stop()
         await self._http.close()
+
+    def _expire_events(self) -> None:
+        self.store.expire_events()
+        self._timer = asyncio.get_running_loop().call_later(60.0, self._expire_events)
 
     def compact(self) -> None:
         """Forget history and half-read lists: resuming watches get 410."""

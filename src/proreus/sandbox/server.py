@@ -4,6 +4,7 @@ One sync function takes a request and returns the answer, or the watch that is t
 path is split by hand: a table of hundreds of routes would cost more than most of the verbs.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,6 +41,8 @@ from proreus.sandbox.store import Store
 from proreus.sandbox.watch import Show, Watch, bookmark, error_line, shown_by
 
 JsonObject = dict[str, Any]
+
+logger = logging.getLogger(__name__)
 
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
@@ -108,6 +111,10 @@ class ApiServer:
             if refusal.retry_after_seconds:
                 headers["Retry-After"] = str(refusal.retry_after_seconds)
             return Answer(refusal.code, encode_json(refusal.status()), headers=headers)
+        except Exception as error:  # a server outlives what it does not understand
+            logger.exception("%s %s failed", request.method, request.target)
+            failure = Refusal(500, "InternalError", f"Internal error occurred: {error!r}")
+            return Answer(failure.code, encode_json(failure.status()))
 
     def _answer(self, request: Request) -> Answer | WatchAnswer:
         path, _, query_text = request.target.partition("?")

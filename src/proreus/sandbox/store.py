@@ -34,6 +34,8 @@ AnyResource = Served | NamedResource | str
 logger = logging.getLogger(__name__)
 
 DEFAULT_HISTORY_BYTES = 96 * 1024 * 1024
+EVENT_SECONDS = 3600.0
+"""How long Events are kept, as kube-apiserver's ``--event-ttl`` has it by default."""
 SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
@@ -89,6 +91,20 @@ class Store:
     ) -> list[Version]:
         """Return the objects of a namespace (None: of all), in the order of their keys."""
         return self.collection(resource).select(namespace, selector)
+
+    def expire_events(self) -> int:
+        """Forget Events that were made over an hour ago; return how many."""
+        oldest = rfc3339(self.time.clock.now() - EVENT_SECONDS)
+        stale = []
+        for events in self.collection("events").by_namespace():
+            for version in events:  # in the order in which they were created
+                obj = version.object()
+                if obj["metadata"]["creationTimestamp"] >= oldest:
+                    break
+                stale.append(obj)
+        for obj in stale:
+            self.remove("events", obj)
+        return len(stale)
 
     def compact(self) -> None:
         """Forget all history: a watch that wants to resume from before now gets 410."""

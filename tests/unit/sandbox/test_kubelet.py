@@ -182,3 +182,25 @@ def test_nodes_show_signs_of_life_in_turns() -> None:
     cluster.settle(1.0)
     with pytest.raises(Refusal):
         cluster.store.get("leases.coordination.k8s.io", "n0", "kube-node-lease")
+
+
+def test_a_pod_that_is_deleted_before_it_starts_never_runs(cluster: Cluster) -> None:
+    cluster.place("p", "n1")
+    cluster.settle(0.5)
+    cluster.store.delete("pods", "p", "default")
+    cluster.settle(0.6)
+    assert cluster.pod("p")["status"]["phase"] == "Pending"
+
+
+def test_nodes_that_went_while_history_was_forgotten_are_gone(cluster: Cluster) -> None:
+    cluster.store.create("nodes", make_node("n2"))
+    cluster.settle()
+    cluster.store.delete("nodes", "n1")
+    cluster.store.create("nodes", make_node("n3"))
+    cluster.store.compact()
+    cluster.settle()
+    leases = cluster.store.list("leases.coordination.k8s.io")
+    assert [lease.name for lease in leases] == ["n2", "n3"]
+    cluster.place("p", "n1")
+    cluster.settle(2.0)
+    assert cluster.pod("p")["status"]["phase"] == "Pending"

@@ -218,3 +218,12 @@ def test_history_is_bounded_by_its_bytes() -> None:
     kept = collection.changes_from(collection.position_after(collection.compacted))
     assert 0 < sum(len(change.version.data) for change in kept) <= 20_000
     assert kept[-1].version.name == "m199"
+
+
+def test_events_are_kept_for_an_hour(store: Store, clock: FakeClock) -> None:
+    store.create("events", {"metadata": {"name": "old"}})
+    clock.advance(3000)
+    store.create("events", {"metadata": {"name": "young"}})
+    clock.advance(1000)
+    assert store.expire_events() == 1
+    assert [version.name for version in store.list("events")] == ["young"]
