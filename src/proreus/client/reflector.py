@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 _NO_WATCH_LIST = frozenset((400, 405, 406, 415, 422))
 """Codes by which a server refuses ``sendInitialEvents``."""
+_FORGIVEN_SECONDS = 60.0  # a stream that broke after a good while is the first fault of a new count
 
 
 class Sink(Protocol[T]):
@@ -141,12 +142,13 @@ class Reflector(Generic[T]):
                     "will be tried again",
                 )
             lived_seconds = loop.time() - started
-            if lived_seconds >= self._options.healthy_seconds:
+            # an orderly end after a moment is no end at all; so is a reason to list again
+            healthy = lived_seconds >= self._options.healthy_seconds or not self._resource_version
+            if not broken and healthy:
                 self._backoff.reset()
-                if not broken:
-                    continue
-            elif not broken and self._resource_version == "":
                 continue
+            if lived_seconds >= _FORGIVEN_SECONDS:
+                self._backoff.reset()
             await asyncio.sleep(self._backoff.next())
 
     def _complain(self, error: ApiError, outlook: str) -> None:

@@ -289,11 +289,14 @@ async def test_relist_sees_another_pod_of_the_same_name_as_a_delete_and_an_add(
     assert heard.words == ["+a", "-a?", "+a"]
 
 
-async def test_410_after_each_list_is_not_a_hot_loop(server, client, wire, heard):
+@pytest.mark.parametrize("refused", ["watch", "list"])
+async def test_410_after_each_list_is_not_a_hot_loop(server, client, wire, heard, refused):
     async def watch(call, number):
         await call.refuse(410, "Expired")
 
     server.script = listing_then(wire, watch)
+    if refused == "list":
+        server.script = lambda call: watch(call, 0)
     async with running(client, heard, PAGES):
         await asyncio.sleep(60)
     assert len(server.calls) <= 30

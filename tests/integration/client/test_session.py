@@ -193,3 +193,10 @@ async def test_64_writes_run_side_by_side(server):
         await asyncio.wait_for(
             asyncio.gather(*(api.request("POST", "/x", b"{}") for _ in range(64))), 10
         )
+
+
+async def test_closed_client_opens_no_new_connections(kmock):
+    async with ApiClient(Credentials(str(kmock.url).rstrip("/"))) as api:
+        pass
+    with pytest.raises(Unreachable, match="closed"):
+        await api.request("GET", PODS)
