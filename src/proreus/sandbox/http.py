@@ -13,7 +13,8 @@ from aiohttp import web
 
 from proreus.sandbox.collection import Collection
 from proreus.sandbox.refusals import Refusal
-from proreus.sandbox.server import Answer, ApiServer, Request, WatchAnswer
+from proreus.sandbox.requests import Request
+from proreus.sandbox.server import Answer, ApiServer, WatchAnswer
 
 _MAX_BODY_BYTES = 3 * 1024 * 1024
 

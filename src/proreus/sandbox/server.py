@@ -1,7 +1,6 @@
 """Requests to verbs: the apiserver's paths, without the network.
 
-One sync function takes a request and returns the answer, or the watch that is to be served. The
-path is split by hand: a table of hundreds of routes would cost more than most of the verbs.
+One sync function takes a request and returns the answer, or the watch that is to be served.
 """
 
 import logging
@@ -10,33 +9,35 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-import msgspec
-import yaml
-
-from proreus.sandbox import discovery, openapi, protobuf, tables
+from proreus.sandbox import discovery, openapi, tables
 from proreus.sandbox.collection import (
     BEFORE_HISTORY,
     Collection,
     Version,
-    decode_json,
     encode_json,
-    field_labels,
 )
 from proreus.sandbox.lists import Lists, parse_revision
 from proreus.sandbox.patch import MERGE_PATCH
 from proreus.sandbox.pods import bind, evict
 from proreus.sandbox.refusals import (
     Refusal,
-    bad_request,
     invalid,
     method_not_allowed,
     path_not_found,
     unauthorized,
-    unsupported_media_type,
+)
+from proreus.sandbox.requests import (
+    JSON,
+    Request,
+    Target,
+    body_of,
+    find_target,
+    options_of,
+    selector_of,
 )
 from proreus.sandbox.resources import Served
 from proreus.sandbox.reviews import Users
-from proreus.sandbox.selectors import ALL, Selector, parse_selector
+from proreus.sandbox.selectors import Selector
 from proreus.sandbox.store import Store
 from proreus.sandbox.watch import Show, Watch, bookmark, error_line, shown_by
 
@@ -44,22 +45,11 @@ JsonObject = dict[str, Any]
 
 logger = logging.getLogger(__name__)
 
-JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
 _OPEN_PATHS = frozenset({"healthz", "livez", "readyz", "version"})
 _SUCCESS = encode_json(
     {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 )
-
-
-@dataclass(slots=True)
-class Request:
-    """What came over the network. Header names are as the network layer compares them."""
-
-    method: str
-    target: str
-    headers: Mapping[str, str]
-    body: bytes = b""
 
 
 @dataclass(slots=True)
@@ -83,16 +73,6 @@ class WatchAnswer:
     initial_events_end: bytes = b""
 
 
-@dataclass(slots=True)
-class _Target:
-    """Where a path points."""
-
-    served: Served
-    namespace: str | None
-    name: str = ""
-    subresource: str = ""
-
-
 class ApiServer:
     """Answers requests out of a store."""
 
@@ -100,7 +80,6 @@ class ApiServer:
         self.store = store
         self.lists = Lists(store)
         self._users = users
-        self._authorized: dict[str, bool] = {}
 
     def answer(self, request: Request) -> Answer | WatchAnswer:
         """Answer a request; errors become Status bodies."""
@@ -124,7 +103,7 @@ class ApiServer:
         if parts[0] not in _OPEN_PATHS:
             self._authenticate(request)
         query = dict(parse_qsl(query_text, keep_blank_values=True)) if query_text else {}
-        target = self._find(parts)
+        target = find_target(self.store.resources, parts)
         if target is None:
             return self._answer_about_itself(parts, request)
         if request.method == "GET":
@@ -135,36 +114,10 @@ class ApiServer:
         if self._users.name_of(request.headers.get("Authorization", "")) is None:
             raise unauthorized()
 
-    def _find(self, parts: list[str]) -> _Target | None:
-        """Return what a path names, or None for one that is not below a version of a group."""
-        if parts[0] == "api" and len(parts) > 2 and parts[1] == "v1":
-            group, version, rest = "", "v1", parts[2:]
-        elif parts[0] == "apis" and len(parts) > 3:
-            group, version, rest = parts[1], parts[2], parts[3:]
-        else:
-            return None
-        namespace = None
-        if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
-            namespace, rest = rest[1], rest[2:]
-        served = self.store.resources.at(group, version, rest[0])
-        if len(rest) > 3 or (namespace is not None and not served.namespaced):
-            raise path_not_found()
-        name = rest[1] if len(rest) > 1 else ""
-        if name and served.namespaced and namespace is None:
-            raise path_not_found()
-        subresource = rest[2] if len(rest) > 2 else ""
-        if subresource and not (
-            subresource in served.subresources
-            or (subresource == "status" and served.status)
-            or (subresource == "finalize" and served.plural == "namespaces")
-        ):
-            raise path_not_found()
-        return _Target(served, namespace, name, subresource)
-
     # -- reading ---------------------------------------------------------------------------------
 
     def _read(
-        self, target: _Target, request: Request, query: Mapping[str, str]
+        self, target: Target, request: Request, query: Mapping[str, str]
     ) -> Answer | WatchAnswer:
         served = target.served
         if served.create_only:
@@ -176,7 +129,7 @@ class ApiServer:
                 table = tables.make_table(served, [version], {}, query, self.store.time.clock)
                 return Answer(200, encode_json(table))
             return self._shown(served, version)
-        selector = _selector_of(served, query)
+        selector = selector_of(served, query)
         if query.get("watch") in ("true", "1"):
             return self._watch(target, selector, query, as_table)
         page = self.lists.read(served, target.namespace, selector, query)
@@ -188,7 +141,7 @@ class ApiServer:
         return Answer(200, page.body(served, shown_by(served)))
 
     def _watch(
-        self, target: _Target, selector: Selector, query: Mapping[str, str], as_table: bool
+        self, target: Target, selector: Selector, query: Mapping[str, str], as_table: bool
     ) -> WatchAnswer:
         served, store = target.served, self.store
         if target.namespace is not None:
@@ -229,17 +182,17 @@ class ApiServer:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def _write(self, target: _Target, request: Request, query: Mapping[str, str]) -> Answer:
+    def _write(self, target: Target, request: Request, query: Mapping[str, str]) -> Answer:
         served, store = target.served, self.store
         namespace, name, subresource = target.namespace or "", target.name, target.subresource
         dry_run = query.get("dryRun") == "All"
         match request.method:
             case "POST":
-                return self._post(target, _body_of(request), dry_run)
+                return self._post(target, body_of(request), dry_run)
             case "PUT" if name:
                 version = store.update(
                     served,
-                    _body_of(request),
+                    body_of(request),
                     namespace,
                     name=name,
                     subresource=subresource,
@@ -252,7 +205,7 @@ class ApiServer:
                 version = store.patch(
                     served,
                     name,
-                    _body_of(request, type_),
+                    body_of(request, type_),
                     namespace,
                     content_type=type_,
                     subresource=subresource,
@@ -262,14 +215,14 @@ class ApiServer:
                 created = applied and _is_new(version, before)
                 return self._shown(served, version, 201 if created else 200)
             case "DELETE" if name and not subresource:
-                return self._delete(target, _options_of(request, query), dry_run)
+                return self._delete(target, options_of(request, query), dry_run)
             case "DELETE" if not subresource:
-                options = _options_of(request, query)
-                selector = _selector_of(served, query)
+                options = options_of(request, query)
+                selector = selector_of(served, query)
                 return self._delete_all(target, selector, options, dry_run)
         raise method_not_allowed()
 
-    def _post(self, target: _Target, body: Any, dry_run: bool) -> Answer:
+    def _post(self, target: Target, body: Any, dry_run: bool) -> Answer:
         served, store = target.served, self.store
         namespace, name = target.namespace or "", target.name
         if target.subresource == "binding":
@@ -290,7 +243,7 @@ class ApiServer:
             raise method_not_allowed()
         return self._shown(served, store.create(served, body, namespace, dry_run=dry_run), 201)
 
-    def _delete(self, target: _Target, options: JsonObject, dry_run: bool) -> Answer:
+    def _delete(self, target: Target, options: JsonObject, dry_run: bool) -> Answer:
         served = target.served
         version, gone = self.store.delete(
             served,
@@ -323,7 +276,7 @@ class ApiServer:
         )
 
     def _delete_all(
-        self, target: _Target, selector: Selector, options: JsonObject, dry_run: bool
+        self, target: Target, selector: Selector, options: JsonObject, dry_run: bool
     ) -> Answer:
         served = target.served
         page = self.lists.read(served, target.namespace, selector, {})
@@ -355,13 +308,6 @@ class ApiServer:
         return Answer(200, encode_json(found))
 
 
-def _selector_of(served: Served, query: Mapping[str, str]) -> Selector:
-    labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
-    if not labels and not fields:
-        return ALL
-    return parse_selector(labels, fields, field_labels(served.fields))
-
-
 def _start_of(collection: Collection, revision: int) -> int:
     """Return where a watch begins; one that begins too early is told so in its stream."""
     try:
@@ -380,31 +326,6 @@ def _check_watch_list(served: Served, query: Mapping[str, str], bookmarks: bool)
         text = "Forbidden: sendInitialEvents is forbidden for watch without allowWatchBookmarks"
         cause = ("sendInitialEvents", "FieldValueForbidden", text)
         raise invalid("meta.k8s.io", "ListOptions", "", cause)
-
-
-def _body_of(request: Request, content_type: str = "") -> Any:
-    content_type = content_type or request.headers.get("Content-Type", JSON)
-    if content_type.startswith(protobuf.MEDIA_TYPE):
-        return protobuf.decode(request.body)
-    if "cbor" in content_type:
-        raise unsupported_media_type(content_type, f"{JSON}, application/yaml")
-    try:
-        return decode_json(request.body)
-    except msgspec.DecodeError as error:
-        if "yaml" not in content_type:
-            raise bad_request(f"the body of the request is not JSON: {error}") from None
-    try:
-        return yaml.safe_load(request.body)
-    except yaml.YAMLError as error:
-        raise bad_request(f"the body of the request is not YAML: {error}") from None
-
-
-def _options_of(request: Request, query: Mapping[str, str]) -> JsonObject:
-    options = _body_of(request) if request.body else {}
-    if not isinstance(options, dict):
-        raise bad_request("the body of the request is not a DeleteOptions")
-    grace = query.get("gracePeriodSeconds")
-    return options if grace is None else options | {"gracePeriodSeconds": parse_revision(grace)}
 
 
 def _is_new(version: Version, before: int) -> bool:

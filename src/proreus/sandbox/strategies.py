@@ -18,6 +18,24 @@ if TYPE_CHECKING:
 JsonObject = dict[str, Any]
 
 
+_NO_INFO = dict.fromkeys(
+    (
+        "machineID",
+        "systemUUID",
+        "bootID",
+        "kernelVersion",
+        "osImage",
+        "containerRuntimeVersion",
+        "kubeletVersion",
+        "kubeProxyVersion",
+        "operatingSystem",
+        "architecture",
+    ),
+    "",
+)
+"""Fields that strict clients take for granted."""
+
+
 class NodeStrategy(Strategy):
     """Nodes come with the status that they report; allocatable defaults to capacity."""
 
@@ -29,6 +47,7 @@ class NodeStrategy(Strategy):
         status = obj.setdefault("status", {})
         if "capacity" in status:
             status.setdefault("allocatable", dict(status["capacity"]))
+        status["nodeInfo"] = _NO_INFO | status.get("nodeInfo", {})
 
     def prepare_update(
         self, store: "Store", served: Served, new: JsonObject, old: JsonObject, subresource: str

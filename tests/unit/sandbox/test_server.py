@@ -4,8 +4,9 @@ from typing import Any
 import pytest
 
 from proreus.sandbox.cluster import make_node
+from proreus.sandbox.requests import Request
 from proreus.sandbox.reviews import Users
-from proreus.sandbox.server import Answer, ApiServer, Request
+from proreus.sandbox.server import Answer, ApiServer
 from proreus.sandbox.store import Store
 
 HEADERS = {"Authorization": "Bearer secret", "Content-Type": "application/json"}

@@ -1,0 +1,107 @@
+"""What a request says: which object its path names, its body, its selectors and options.
+
+The path is split by hand: a table of hundreds of routes would cost more than most of the verbs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import yaml
+
+from proreus.sandbox import protobuf
+from proreus.sandbox.collection import decode_json, field_labels
+from proreus.sandbox.lists import parse_revision
+from proreus.sandbox.refusals import bad_request, path_not_found, unsupported_media_type
+from proreus.sandbox.resources import Resources, Served
+from proreus.sandbox.selectors import ALL, Selector, parse_selector
+
+JsonObject = dict[str, Any]
+
+JSON = "application/json"
+
+
+@dataclass(slots=True)
+class Request:
+    """What came over the network. Header names are as the network layer compares them."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+@dataclass(slots=True)
+class Target:
+    """Where a path points."""
+
+    served: Served
+    namespace: str | None
+    name: str = ""
+    subresource: str = ""
+
+
+def find_target(resources: Resources, parts: list[str]) -> Target | None:
+    """Return what a path names, or None for one that is not below a version of a group.
+
+    Raises ``Refusal`` 404.
+    """
+    if parts[0] == "api" and len(parts) > 2 and parts[1] == "v1":
+        group, version, rest = "", "v1", parts[2:]
+    elif parts[0] == "apis" and len(parts) > 3:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    namespace = None
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
+        namespace, rest = rest[1], rest[2:]
+    served = resources.at(group, version, rest[0])
+    if len(rest) > 3 or (namespace is not None and not served.namespaced):
+        raise path_not_found()
+    name = rest[1] if len(rest) > 1 else ""
+    if name and served.namespaced and namespace is None:
+        raise path_not_found()
+    subresource = rest[2] if len(rest) > 2 else ""
+    if subresource and not (
+        subresource in served.subresources
+        or (subresource == "status" and served.status)
+        or (subresource == "finalize" and served.plural == "namespaces")
+    ):
+        raise path_not_found()
+    return Target(served, namespace, name, subresource)
+
+
+def selector_of(served: Served, query: Mapping[str, str]) -> Selector:
+    """Return the selectors of a query; raises ``Refusal`` 400."""
+    labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
+    if not labels and not fields:
+        return ALL
+    return parse_selector(labels, fields, field_labels(served.fields))
+
+
+def body_of(request: Request, content_type: str = "") -> Any:
+    """Decode the body: JSON, YAML, or some protobuf; raises ``Refusal`` 400 or 415."""
+    content_type = content_type or request.headers.get("Content-Type", JSON)
+    if content_type.startswith(protobuf.MEDIA_TYPE):
+        return protobuf.decode(request.body)
+    if "cbor" in content_type:
+        raise unsupported_media_type(content_type, f"{JSON}, application/yaml")
+    try:
+        return decode_json(request.body)
+    except msgspec.DecodeError as error:
+        if "yaml" not in content_type:
+            raise bad_request(f"the body of the request is not JSON: {error}") from None
+    try:
+        return yaml.safe_load(request.body)
+    except yaml.YAMLError as error:
+        raise bad_request(f"the body of the request is not YAML: {error}") from None
+
+
+def options_of(request: Request, query: Mapping[str, str]) -> JsonObject:
+    """Return DeleteOptions, of the body or the query; raises ``Refusal`` 400."""
+    options = body_of(request) if request.body else {}
+    if not isinstance(options, dict):
+        raise bad_request("the body of the request is not a DeleteOptions")
+    grace = query.get("gracePeriodSeconds")
+    return options if grace is None else options | {"gracePeriodSeconds": parse_revision(grace)}
