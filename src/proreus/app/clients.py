@@ -36,7 +36,7 @@ async def make_clients(
 ) -> Clients:
     """Make all connection pools; ``stack`` closes them. Raises ``ConfigError``."""
     credentials = await load_credentials(config.client_connection.kubeconfig, options.master)
-    hooks = _request_hooks(metrics)
+    hooks = request_hooks(metrics)
 
     async def client(component: str, of: Credentials = credentials) -> ApiClient:
         made = ApiClient(of, agent=user_agent(component), hooks=hooks)
@@ -59,28 +59,6 @@ async def make_clients(
         authentication=await delegate(serving.authentication.kubeconfig),
         authorization=await delegate(serving.authorization.kubeconfig),
     )
-
-
-def _request_hooks(metrics: SchedulerMetrics) -> RequestHooks:
-    """Count requests under client-go's names."""
-
-    def on_request(
-        code: str, method: str, verb: str, host: str, seconds: float, sent: int, received: int
-    ) -> None:
-        metrics.rest_client_requests_total.labels(code, method, host).inc()
-        if verb != "WATCH":
-            metrics.rest_client_request_duration_seconds.labels(verb, host).observe(seconds)
-        if sent:
-            metrics.rest_client_request_size_bytes.labels(verb, host).observe(sent)
-        metrics.rest_client_response_size_bytes.labels(verb, host).observe(received)
-
-    def on_retry(code: str, verb: str, host: str) -> None:
-        metrics.rest_client_request_retries_total.labels(code, verb, host).inc()
-
-    def on_throttle(verb: str, host: str, seconds: float) -> None:
-        metrics.rest_client_rate_limiter_duration_seconds.labels(verb, host).observe(seconds)
-
-    return RequestHooks(on_request, on_retry, on_throttle)
 
 
 class Delegation:

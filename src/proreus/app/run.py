@@ -24,6 +24,7 @@ from proreus.config.load import default_configuration, load_file
 from proreus.config.types import ClientConnection, SchedulerConfiguration
 from proreus.config.write import to_yaml
 from proreus.errors import ConfigError, Forbidden, LeaseLost, ProreusError
+from proreus.feature_gates import GATES
 from proreus.metrics import SchedulerMetrics
 from proreus.plugins import IN_TREE
 from proreus.runtime.registry import Registry
@@ -106,6 +107,8 @@ def _connection(options: RunOptions, config: SchedulerConfiguration) -> ClientCo
 def _metrics(options: RunOptions) -> SchedulerMetrics:
     metrics = SchedulerMetrics(options.disabled_metrics, options.allow_metric_labels)
     metrics.set_versions(options.version, EMULATED_VERSION, MIN_COMPATIBILITY_VERSION)
+    gates = options.feature_gates
+    metrics.set_features((name, gate.stage, gates.enabled(name)) for name, gate in GATES.items())
     return metrics
 
 

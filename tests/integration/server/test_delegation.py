@@ -6,7 +6,7 @@ import ssl
 import aiohttp
 import pytest
 
-from proreus.app import Delegation
+from proreus.app.clients import Delegation
 from proreus.client import credentials
 from proreus.client.session import ApiClient
 from proreus.metrics import SchedulerMetrics

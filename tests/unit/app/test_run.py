@@ -10,7 +10,9 @@ import pytest
 from proreus import app, logs
 from proreus.app import RunOptions
 from proreus.errors import ConfigError, LeaseLost
-from proreus.metrics import SchedulerMetrics
+
+# the package's own "run" is the function
+run_module = sys.modules["proreus.app.run"]
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +32,7 @@ def body(monkeypatch):
     """Let a function stand in for what a process does between start and end."""
 
     def use(work):
-        monkeypatch.setattr(app, "_run_until", work)
+        monkeypatch.setattr(run_module, "_run_until", work)
 
     return use
 
@@ -91,7 +93,7 @@ async def test_flags_without_effect_are_said_once(body, capsys):
 
 def test_a_second_signal_ends_at_once_with_1():
     script = """
-import asyncio, os, signal
+import asyncio, os, signal, sys
 from proreus import app
 
 async def work(stopping, options):
@@ -100,34 +102,9 @@ async def work(stopping, options):
     os.kill(os.getpid(), signal.SIGINT)
     await asyncio.sleep(30)
 
-app._run_until = work
+sys.modules["proreus.app.run"]._run_until = work
 raise SystemExit(asyncio.run(app.run(app.RunOptions())))
 """
     done = subprocess.run([sys.executable, "-c", script], timeout=20, capture_output=True)
     assert done.returncode == 1
     assert b"Traceback" not in done.stderr
-
-
-def test_requests_are_counted():
-    metrics = SchedulerMetrics()
-    hooks = app.request_hooks(metrics)
-    hooks.on_request("201", "POST", "POST", "h:1", 0.01, 300, 200)
-    hooks.on_request("200", "GET", "WATCH", "h:1", 60.0, 0, 0)
-    hooks.on_request("<error>", "GET", "GET", "h:1", 1.0, 0, 0)
-    hooks.on_retry("429", "POST", "h:1")
-    hooks.on_throttle("POST", "h:1", 0.5)
-    assert dict(metrics.rest_client_requests_total.values()) == {
-        ("201", "POST", "h:1"): 1,
-        ("200", "GET", "h:1"): 1,
-        ("<error>", "GET", "h:1"): 1,
-    }
-    durations = dict(metrics.rest_client_request_duration_seconds.histograms())
-    assert {labels: child.sum for labels, child in durations.items()} == {
-        ("POST", "h:1"): 0.01,
-        ("GET", "h:1"): 1.0,
-    }
-    sizes = dict(metrics.rest_client_request_size_bytes.histograms())
-    assert sizes.keys() == {("POST", "h:1")}
-    assert dict(metrics.rest_client_request_retries_total.values()) == {("429", "POST", "h:1"): 1}
-    ((_, waits),) = metrics.rest_client_rate_limiter_duration_seconds.histograms()
-    assert waits.sum == 0.5
