@@ -5,8 +5,8 @@ Columns have spare capacity; what readers get is cut to the number of rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Hashable, Sequence
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from proreus.objects.node import Node
 
 MAX_INT64 = 2**63 - 1
 
-ImageSet = frozenset[str]
+H = TypeVar("H", bound=Hashable)
 
 
 class Sized(Protocol):
@@ -27,39 +27,48 @@ class Sized(Protocol):
     capacity: int
 
 
-class Images:
-    """Which nodes have which images.
+class ImageSet(dict[str, int]):
+    """The images of a node: bytes by name, under all their names.
 
-    ``nodes_with[name]`` counts nodes; ``size_bytes[name]`` is the size that the first node
-    reported, kept until no node has the image, as in kube-scheduler's cache. ``version`` moves
-    with every change.
+    Hashable, hence not to be changed. Where a node lists a name twice, the last entry counts.
     """
 
-    __slots__ = ("nodes_with", "size_bytes", "version")
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+
+NO_IMAGES = ImageSet()
+
+
+class Images:
+    """Which images there are: ``nodes_with[name]`` counts nodes.
+
+    ``version`` moves with every change.
+    """
+
+    __slots__ = ("nodes_with", "version")
 
     def __init__(self) -> None:
         self.nodes_with: dict[str, int] = {}
-        self.size_bytes: dict[str, int] = {}
         self.version = 0
 
     def replace(self, old: ImageSet, node: Node | None) -> ImageSet:
-        """Count a node's images in place of those that it had; return the new set of names."""
-        sizes = {
-            name: image.size_bytes
+        """Count a node's images in place of those that it had; return the new ones."""
+        new = ImageSet(
+            (name, image.size_bytes)
             for image in (node.status.images if node is not None else ())
             for name in image.names
-        }
-        new = frozenset(sizes)
+        )
         if new == old:
             return old
         self.version += 1
-        for name in old - new:
-            self.nodes_with[name] -= 1
-            if not self.nodes_with[name]:
-                del self.nodes_with[name], self.size_bytes[name]
-        for name in new - old:
-            self.nodes_with[name] = self.nodes_with.get(name, 0) + 1
-            self.size_bytes.setdefault(name, sizes[name])
+        counts = self.nodes_with
+        for name in old.keys() - new.keys():
+            counts[name] -= 1
+            if not counts[name]:
+                del counts[name]
+        for name in new.keys() - old.keys():
+            counts[name] = counts.get(name, 0) + 1
         return new
 
 
@@ -129,3 +138,15 @@ def grown(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:
     wider = np.zeros(capacity, dtype=array.dtype)
     wider[: len(array)] = array
     return wider
+
+
+def compacted(codes: CodeArray, interner: Interner[H]) -> Interner[H]:
+    """Return an interner that knows only values that have a row; ``codes`` are rewritten to it.
+
+    The first value keeps its code 0. Who holds the old interner holds copies of the old codes.
+    """
+    fresh = Interner(interner.values[0])
+    present, where = np.unique(codes, return_inverse=True)
+    renamed = [fresh.code(interner.values[code]) for code in present.tolist()]
+    codes[:] = np.array(renamed, dtype=codes.dtype)[where]
+    return fresh

@@ -16,10 +16,12 @@ import numpy as np
 
 from proreus.framework.columns import (
     MAX_INT64,
+    NO_IMAGES,
     Images,
     ImageSet,
     LabelColumn,
     ResourceColumns,
+    compacted,
     grown,
 )
 from proreus.framework.interning import ABSENT, Interner
@@ -30,6 +32,7 @@ from proreus.objects.selectors import Requirement, Selector
 from proreus.objects.taints import Taint
 
 _FIRST_CAPACITY = 64
+_SPARE_SETS = 1024
 
 
 class NodeTable:
@@ -56,7 +59,7 @@ class NodeTable:
         self._image_set = np.zeros(self.capacity, dtype=np.int32)
         self.taint_sets: Interner[tuple[Taint, ...]] = Interner(())
         self.port_sets: Interner[frozenset[HostPort]] = Interner(frozenset())
-        self.image_sets: Interner[ImageSet] = Interner(frozenset())
+        self.image_sets: Interner[ImageSet] = Interner(NO_IMAGES)
         self._labels: dict[str, LabelColumn] = {}
         self._changed: list[int] = []
         self._changed_before = 0
@@ -104,7 +107,7 @@ class NodeTable:
 
     @property
     def image_set(self) -> CodeArray:
-        """Code of the names of a node's images in ``image_sets``; 0 = none."""
+        """Code of a node's images, with their sizes, in ``image_sets``; 0 = none."""
         return self._image_set[: self.size]
 
     def label(self, key: str) -> CodeArray:
@@ -233,6 +236,8 @@ class NodeTable:
         self._pod_count[row] = len(info.pods)
         if pod.host_ports:
             self._port_set[row] = self.port_sets.code(frozenset(info.used_ports))
+            if len(self.port_sets) > self._most_sets:
+                self.port_sets = compacted(self.port_set, self.port_sets)
         self._note(row)
 
     def _put_pods(self, row: int) -> None:
@@ -252,12 +257,22 @@ class NodeTable:
         self._taint_set[row] = self.taint_sets.code(info.taints)
         old = self.image_sets.values[self._image_set[row]]
         self._image_set[row] = self.image_sets.code(self.images.replace(old, info.node))
+        if len(self.image_sets) > self._most_sets:
+            self.image_sets = compacted(self.image_set, self.image_sets)
         labels = info.labels
         for key, column in self._labels.items():
             value = labels.get(key)
             column.codes[row] = ABSENT if value is None else column.values.code(value)
         self.structure += 1
         self._note(row)
+
+    @property
+    def _most_sets(self) -> int:
+        """How many sets of ports or images may be known before those that are gone are dropped.
+
+        Nodes pull and delete images, and pods with ports come and go, for months.
+        """
+        return _SPARE_SETS + 2 * self.size
 
     def _label_column(self, key: str) -> LabelColumn:
         column = self._labels.get(key)
@@ -311,6 +326,9 @@ class NodeTable:
             assert self._unschedulable[row] == info.unschedulable, info
             assert self.taint_sets.values[self._taint_set[row]] == info.taints, info
             assert self.port_sets.values[self._port_set[row]] == info.used_ports, info
+            assert info.node is not None
+            images = self.image_sets.values[self._image_set[row]]
+            assert images == Images().replace(NO_IMAGES, info.node), info
             for columns, amounts in (
                 (self.allocatable, info.allocatable),
                 (self.requested, info.requested),

@@ -1,8 +1,8 @@
 """ImageLocality: prefer nodes that have the pod's images already.
 
-An image counts with its size, scaled by the share of nodes that have it, so that pods do not flock
-to the few nodes with a popular image. What an image is worth is the same on every node that has
-it; it is made part of the signature, so that answers hold while it does.
+An image counts with its size on the node, scaled by the share of all nodes that have it, so that
+pods do not flock to the few nodes with a popular image. That share is the same for every node; it
+is made part of the signature, so that answers hold while it does.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from functools import lru_cache
 
-from proreus.framework.columns import ImageSet
+from proreus.framework.columns import NO_IMAGES, Images, ImageSet
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.distinct import once_per_value
 from proreus.framework.node_info import NodeInfo
@@ -24,10 +24,10 @@ MEBIBYTE = 1024 * 1024
 MIN_BYTES = 23 * MEBIBYTE
 MAX_BYTES_A_CONTAINER = 1000 * MEBIBYTE
 
-Worth = tuple[int, tuple[tuple[str, int], ...]]
-"""The number of containers, and (image, scaled bytes) of those images that some node has."""
+Wish = tuple[int, tuple[tuple[str, float], ...]]
+"""The number of containers, and (image, share of nodes) of those images that some node has."""
 
-_NOTHING: Worth = (0, ())
+_NOTHING: Wish = (0, ())
 
 
 class ImageLocality(ScorePlugin):
@@ -36,45 +36,39 @@ class ImageLocality(ScorePlugin):
     row_local = True
 
     def sign(self, pod: PodInfo) -> Hashable:
-        """What each image is worth now; most pods' images are new to all nodes."""
-        return self._worth(pod.pod)
+        """The images that some node has, and how many nodes that is."""
+        return self._wish(pod.pod)
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score one node."""
-        worth = self._worth(pod.pod)
-        if worth is _NOTHING:
+        wish = self._wish(pod.pod)
+        if wish is _NOTHING:
             return 0
         table = self.handle.nodes
         row = table.rows.get(node.name)
         if row is not None:
-            return _score(worth, table.image_sets.values[table.image_set[row]])
-        images = node.node.status.images if node.node is not None else ()
-        return _score(worth, frozenset(name for image in images for name in image.names))
+            return _score(wish, table.image_sets.values[table.image_set[row]])
+        return _score(wish, Images().replace(NO_IMAGES, node.node))
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
         """Score all nodes."""
-        worth = self._worth(pod.pod)
-        if worth is _NOTHING:
+        wish = self._wish(pod.pod)
+        if wish is _NOTHING:
             return 0
         scores = once_per_value(
-            nodes.image_set, nodes.image_sets.values, lambda images: _score(worth, images)
+            nodes.image_set, nodes.image_sets.values, lambda images: _score(wish, images)
         )
         return 0 if scores is None else scores
 
-    def _worth(self, pod: Pod) -> Worth:
+    def _wish(self, pod: Pod) -> Wish:
         table, spec = self.handle.nodes, pod.spec
-        images, total = table.images, len(table)
+        known, total = table.images.nodes_with, len(table)
         containers = spec.init_containers + spec.containers
         names = [normalized_image_name(container.image) for container in containers]
         for volume in spec.volumes:
             if volume.image is not None:
                 names.append(normalized_image_name(volume.image.reference))
-        known = images.nodes_with
-        found = tuple(
-            (name, int(images.size_bytes[name] * (known[name] / total)))
-            for name in names
-            if name in known
-        )
+        found = tuple((name, known[name] / total) for name in names if name in known)
         return (len(containers), found) if found else _NOTHING
 
 
@@ -84,9 +78,9 @@ def normalized_image_name(name: str) -> str:
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
 
 
-def _score(worth: Worth, images: ImageSet) -> int:
-    containers, found = worth
-    total = sum(size for name, size in found if name in images)
+def _score(wish: Wish, images: ImageSet) -> int:
+    containers, found = wish
+    total = sum(int(images[name] * share) for name, share in found if name in images)
     if total <= MIN_BYTES:
         return 0
     most = MAX_BYTES_A_CONTAINER * containers
