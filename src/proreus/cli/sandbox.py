@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -58,26 +60,30 @@ def command(
             click.echo(f"serving {nodes} nodes at {sandbox.secure_url} and {sandbox.url}")
             click.echo(f"look around: kubectl --kubeconfig {path} get nodes,pods -A -o wide")
             click.echo(f"schedule:    proreus run --kubeconfig {path} --leader-elect=false")
-            await until_signalled()
+            await forever()
 
     try:
-        with contextlib.suppress(KeyboardInterrupt):
-            run_loop(serve)
+        run_until_signalled(serve)
     except OSError as error:
         raise ProreusError(f"cannot serve on {host}: {error}") from error
 
 
-async def until_signalled() -> None:
-    """Wait for SIGTERM or SIGINT."""
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    await stop.wait()
+async def forever() -> None:
+    """Wait until cancelled, which is what a signal does in ``run_until_signalled``."""
+    await asyncio.Event().wait()
 
 
-def run_loop(work: object) -> None:
-    """Run an async function of no arguments on uvloop."""
+def run_until_signalled(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run an async function on uvloop; SIGTERM and SIGINT end it in good order."""
     import uvloop
 
+    async def guarded() -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, task.cancel)
+        with contextlib.suppress(asyncio.CancelledError):
+            await work()
+
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(work())  # type: ignore[operator]
+        runner.run(guarded())

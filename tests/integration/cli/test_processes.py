@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -56,6 +57,28 @@ def test_sandbox_on_a_port_in_use_is_one_sentence(start, tmp_path):
     assert process.returncode == 1
     assert err.startswith("Error: cannot serve on 127.0.0.1: ")
     assert len(err.splitlines()) == 1
+
+
+def test_demo_places_what_fits_and_tells_why_the_rest_does_not(start):
+    process = start("demo", "--nodes", "12", "--pods", "200")
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    words = out.split()
+    assert "placements" in words
+    assert "8 of 8 pods for default-scheduler left untouched" in out
+    assert "Insufficient" in words
+
+
+def test_demo_ends_with_its_scheduler(start):
+    process = start("demo", "--nodes", "2", "--pods", "20", "--serve")
+    while "Ctrl-C ends it." not in process.stdout.readline():
+        assert process.poll() is None
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(children) == 1
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (0, "")
+    assert not Path(f"/proc/{children[0]}").exists()
 
 
 def test_evaluate_answers_line_by_line(start, tmp_path):

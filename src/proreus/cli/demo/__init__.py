@@ -13,7 +13,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,18 +35,22 @@ _STOP_SECONDS = 10.0
 @click.option("--serve", is_flag=True, help="Keep the cluster up afterwards, to look around.")
 def command(nodes: int, pods: int, zones: int, serve: bool) -> None:
     """Watch proreus schedule pods on an embedded cluster."""
-    from proreus.cli.sandbox import run_loop
+    from proreus.cli.sandbox import run_until_signalled
 
-    with contextlib.suppress(KeyboardInterrupt):
-        run_loop(lambda: _demo(nodes, pods, zones, serve))
+    done: list[str] = []
+    run_until_signalled(lambda: _demo(nodes, pods, zones, serve, done.append))
+    if not done:
+        raise click.Abort
 
 
-async def _demo(nodes: int, pods: int, zones: int, serve: bool) -> None:
+async def _demo(
+    nodes: int, pods: int, zones: int, serve: bool, on_report: Callable[[str], None]
+) -> None:
     from rich.console import Console
 
     from proreus.cli.demo import report, workload
     from proreus.cli.demo.progress import Progress
-    from proreus.cli.sandbox import until_signalled
+    from proreus.cli.sandbox import forever
     from proreus.sandbox import Sandbox
 
     console = Console()
@@ -61,10 +65,11 @@ async def _demo(nodes: int, pods: int, zones: int, serve: bool) -> None:
                 with progress.shown(console):
                     await _settled(progress, process, Path(folder) / "scheduler.log")
                 report.print_report(console, progress, sandbox.store)
+                on_report("printed")
                 if serve:
                     console.print(f"\nkubectl --kubeconfig {kubeconfig} get pods -n demo -o wide")
                     console.print("Ctrl-C ends it.")
-                    await until_signalled()
+                    await forever()
 
 
 @contextlib.asynccontextmanager
@@ -101,4 +106,4 @@ async def _settled(progress: Progress, process: asyncio.subprocess.Process, log:
                 f"{progress.waiting} pods have neither a node nor a reason after "
                 f"{_LIMIT_SECONDS:.0f} seconds"
             )
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.01)

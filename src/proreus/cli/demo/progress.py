@@ -17,7 +17,11 @@ from proreus.sandbox.store import Store
 
 
 class Progress:
-    """What is known of each pod: its node, or why it has none. Times are monotonic seconds."""
+    """What is known of each pod: its node, or why it has none.
+
+    ``idle_until``: the last look at which nothing was bound yet; ``last_bound``: the look at which
+    the last pod had become bound. Both in monotonic seconds.
+    """
 
     def __init__(self, store: Store) -> None:
         self._pods = store.collection("pods")
@@ -27,7 +31,8 @@ class Progress:
         self.scheduler_of: dict[str, str] = {}
         self.node_of: dict[str, str] = {}
         self.reason_of: dict[str, str] = {}
-        self.first_bound = self.last_bound = 0.0
+        self.idle_until = self._looked_at = time.monotonic()
+        self.last_bound = 0.0
 
     @property
     def waiting(self) -> int:
@@ -38,6 +43,9 @@ class Progress:
 
     def follow(self) -> bool:
         """Take in what has happened since the last time; tell whether all has come to rest."""
+        if not self.node_of:
+            self.idle_until = self._looked_at
+        self._looked_at = time.monotonic()
         changes = self._pods.changes_from(self._position)
         self._position += len(changes)
         for change in changes:
@@ -73,8 +81,7 @@ class Progress:
         if node and name not in self.node_of:
             self.node_of[name] = node
             self.reason_of.pop(name, None)
-            self.last_bound = time.monotonic()
-            self.first_bound = self.first_bound or self.last_bound
+            self.last_bound = self._looked_at
         elif not node:
             for condition in pod.get("status", {}).get("conditions", ()):
                 if condition["type"] == "PodScheduled" and condition["status"] == "False":

@@ -22,7 +22,7 @@ def print_report(console: Console, progress: Progress, store: Store) -> None:
     }
     console.print(_placements(progress, zone_of))
     bound = sum(map(progress.bound, OURS))
-    seconds = progress.last_bound - progress.first_bound
+    seconds = progress.last_bound - progress.idle_until
     if seconds > 0:
         console.print(
             f"{bound} pods placed in {seconds:.2f} s: {bound / seconds:.0f} pods/s "
