@@ -27,10 +27,12 @@ _FINISHED = ("Succeeded", "Failed")
 class InMemoryApi:
     """All objects of an offline cluster.
 
-    ``deleted``: keys of the pods that were deleted through ``delete_pod``, in order.
+    ``hide_finished``: pods that have finished are out of sight, as the field selector of the real
+    watch has it. ``deleted``: keys of the pods deleted through ``delete_pod``, in order.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, hide_finished: bool = True) -> None:
+        self._hide_finished = hide_finished
         self._stores: dict[str, dict[str, Any]] = {}
         self._handlers: dict[str, list[Any]] = {}
         self._version = 0
@@ -48,8 +50,7 @@ class InMemoryApi:
         key = key_of(obj)
         store = self._stores.setdefault(resource.kind, {})
         old = store.get(key)
-        if isinstance(obj, Pod) and obj.status.phase in _FINISHED:
-            # The watch's field selector leaves finished pods out: they are gone from sight.
+        if self._hide_finished and isinstance(obj, Pod) and obj.status.phase in _FINISHED:
             if old is not None:
                 self._remove(resource.kind, key)
             return

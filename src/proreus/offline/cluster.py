@@ -16,6 +16,7 @@ from proreus.offline.api import InMemoryApi, JsonObject, SilentRecorder
 from proreus.runtime.registry import Registry
 from proreus.scheduler.assembly import assemble
 from proreus.scheduler.profile_handle import Surroundings
+from proreus.scheduler.select_host import top_of_heap
 
 _START = 1_700_000_000.0
 _ROUNDS_TO_REST = 50
@@ -34,11 +35,13 @@ class OfflineCluster:
         registry: Registry,
         feature_gates: FeatureGates,
         objects: Iterable[JsonObject] = (),
+        *,
         seed: int = 0,
+        hide_finished: bool = True,
     ) -> None:
         self.clock = FakeClock(_START)
         self._milliseconds = 0
-        self.api = InMemoryApi()
+        self.api = InMemoryApi(hide_finished)
         self.events = SilentRecorder()
         self.metrics = SchedulerMetrics()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -55,6 +58,7 @@ class OfflineCluster:
                 feature_gates=feature_gates,
                 spawn=self._spawn,
             ),
+            select_host=top_of_heap,
         )
         for obj in objects:
             self.api.add(obj)

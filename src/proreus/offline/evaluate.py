@@ -42,13 +42,15 @@ async def _answer(case: JsonObject, registry: Registry, configuration: Any) -> J
     try:
         chosen = case.get("config") or configuration
         loaded = load(chosen, registry, gates) if chosen else default_configuration(registry, gates)
-        cluster = OfflineCluster(loaded, registry, gates)
+        # A single decision takes the cluster as it is told; a script is seen through a watch.
+        script = "steps" in case
+        cluster = OfflineCluster(loaded, registry, gates, hide_finished=script)
     except ConfigError as error:
         return {"configError": str(error)}
     for obj in case["objects"]:
         cluster.api.add(obj)
     await cluster.settle()
-    if "steps" in case:
+    if script:
         return await play(cluster, case["steps"])
     return await decide(cluster, case["pod"])
 

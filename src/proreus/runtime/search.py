@@ -75,6 +75,10 @@ class NodeSearch:
         self._percentage = percentage_of_nodes_to_score
         self.next_start = 0
 
+    def order(self) -> Rows:
+        """Return all rows in the order in which kube-scheduler would look at them now."""
+        return np.roll(self._order(), -self.next_start)
+
     def find(
         self, profile: Profile, state: CycleState, pod: PodInfo, names: frozenset[str] | None
     ) -> Found:

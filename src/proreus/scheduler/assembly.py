@@ -35,6 +35,7 @@ from proreus.scheduler.failure import FailureHandler
 from proreus.scheduler.profile_handle import Core, ProfileHandle, Surroundings
 from proreus.scheduler.scheduler import Scheduler
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
+from proreus.scheduler.select_host import SelectHost, at_random
 
 _ASKED_FOR_EVENTS = (
     PreEnqueuePlugin,
@@ -67,6 +68,7 @@ def assemble(
     *,
     unschedulable_timeout_seconds: float = 300,
     assumed_ttl_seconds: float | None = None,
+    select_host: SelectHost | None = None,
 ) -> Scheduler:
     """Build a scheduler and connect it to the watched objects; raises ``ConfigError``."""
     gates = around.feature_gates
@@ -123,7 +125,7 @@ def assemble(
             nominator=queue.nominator,
             search=core.search,
             waiting_pods=core.waiting_pods,
-            rng=around.rng,
+            select_host=select_host or at_random(around.rng),
             metrics=around.metrics,
         ),
         binding_cycle=core.binding_cycle,

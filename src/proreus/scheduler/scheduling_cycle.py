@@ -7,7 +7,6 @@ kube-scheduler's ``schedulingCycle`` and ``schedulePod``.
 
 from __future__ import annotations
 
-import random
 from time import perf_counter
 
 import numpy as np
@@ -35,6 +34,7 @@ from proreus.runtime.scheduling_points import (
 from proreus.runtime.search import Found, NodeSearch
 from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.attempt import Attempt, Decision, Failure, error_failure
+from proreus.scheduler.select_host import SelectHost
 
 NO_NODES = "no nodes available to schedule pods"
 
@@ -49,14 +49,14 @@ class SchedulingCycle:
         nominator: Nominator,
         search: NodeSearch,
         waiting_pods: WaitingPods,
-        rng: random.Random,
+        select_host: SelectHost,
         metrics: SchedulerMetrics,
     ) -> None:
         self._cache = cache
         self._nominator = nominator
         self._search = search
         self._waiting_pods = waiting_pods
-        self._rng = rng
+        self._select = select_host
         self._metrics = metrics
 
     async def run(self, attempt: Attempt) -> Decision | Failure:
@@ -131,10 +131,8 @@ class SchedulingCycle:
         return ranking
 
     def _select_host(self, ranking: IntArray) -> str:
-        """Return the best node; among equals, any."""
-        best = np.flatnonzero(ranking == ranking.max())
-        row = best[0] if len(best) == 1 else best[self._rng.randrange(len(best))]
-        return self._cache.table[int(row)].name
+        """Return the best node."""
+        return self._cache.table[self._select(ranking, self._search.order)].name
 
     # ---- no node -------------------------------------------------------------------------------
 

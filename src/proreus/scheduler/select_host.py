@@ -1,0 +1,51 @@
+"""Which of the best nodes is taken.
+
+A scheduler takes any, at random, so that load spreads over equals. Recorded answers were made by
+kube-scheduler, whose choice is what a heap over the nodes happens to have on top; offline scripts
+make it the same way.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+
+from proreus.framework.verdicts import IntArray, Rows
+
+SelectHost = Callable[[IntArray, Callable[[], Rows]], int]
+"""``select(ranking, order)``: the row to take. ``ranking`` is by row, negative where a node cannot
+take the pod; ``order()`` returns all rows in the order in which kube-scheduler looks at them."""
+
+
+def at_random(rng: random.Random) -> SelectHost:
+    """Return the choice of any of the best, by a source of chance that can be seeded."""
+
+    def select(ranking: IntArray, order: Callable[[], Rows]) -> int:
+        best = np.flatnonzero(ranking == ranking.max())
+        return int(best[0] if len(best) == 1 else best[rng.randrange(len(best))])
+
+    return select
+
+
+def top_of_heap(ranking: IntArray, order: Callable[[], Rows]) -> int:
+    """Return the root of the heap that kube-scheduler builds over feasible nodes in order."""
+    heap = [(int(ranking[row]), row) for row in order().tolist() if ranking[row] >= 0]
+    for parent in range(len(heap) // 2 - 1, -1, -1):
+        _sift_down(heap, parent)
+    return heap[0][1]
+
+
+def _sift_down(heap: list[tuple[int, int]], parent: int) -> None:
+    """Let an entry sink below better ones; equals stay where they are, as in Go's heap."""
+    while True:
+        child = 2 * parent + 1
+        if child >= len(heap):
+            return
+        if child + 1 < len(heap) and heap[child + 1][0] > heap[child][0]:
+            child += 1
+        if heap[child][0] <= heap[parent][0]:
+            return
+        heap[parent], heap[child] = heap[child], heap[parent]
+        parent = child
