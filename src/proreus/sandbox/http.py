@@ -34,7 +34,12 @@ class HttpServer:
     ) -> int:
         """Listen on one more port (0: a free one); return its number."""
         if self._server is None:
-            self._server = web.Server(self._handle, access_log=None, handler_cancellation=True)
+            self._server = web.Server(
+                self._handle,
+                request_factory=_make_request,
+                access_log=None,
+                handler_cancellation=True,
+            )
         loop = asyncio.get_running_loop()
         listener = await loop.create_server(self._server, host, port, ssl=tls, backlog=1024)
         self._listeners.append(listener)
@@ -53,7 +58,12 @@ class HttpServer:
         self._server = None
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        body = await request.read() if request.body_exists else b""
+        try:
+            body = await request.read() if request.body_exists else b""
+        except web.HTTPRequestEntityTooLarge:
+            text = f"Request entity too large: limit is {_MAX_BODY_BYTES}"
+            refusal = Refusal(413, "RequestEntityTooLarge", text)
+            return web.json_response(refusal.status(), status=refusal.code)
         answer = self._api.answer(Request(request.method, request.raw_path, request.headers, body))
         if isinstance(answer, Answer):
             headers: dict[str, str] = {"Content-Type": answer.content_type, **answer.headers}
@@ -105,6 +115,14 @@ class HttpServer:
         except Refusal as refusal:
             await write(self._api.error(refusal))
         await response.write_eof()
+
+
+def _make_request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> Any:
+    """Make aiohttp's request with the apiserver's limit for bodies instead of aiohttp's."""
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(
+        message, payload, protocol, writer, task, loop, client_max_size=_MAX_BODY_BYTES
+    )
 
 
 class _Waker:

@@ -1,4 +1,5 @@
 import asyncio
+import io
 import json
 from typing import Any
 
@@ -188,3 +189,25 @@ async def test_what_cannot_be_answered_is_a_status(
     async with http.request(method, path, json=make_pod("p")) as answer:
         body = await answer.json()
         assert (answer.status, body["code"], body["kind"]) == (code, code, "Status")
+
+
+@pytest.mark.parametrize(("megabytes", "code"), [(2, 201), (4, 413)])
+async def test_bodies_may_be_large_but_not_huge(
+    http: aiohttp.ClientSession, megabytes: int, code: int
+) -> None:
+    big = {"metadata": {"name": "big"}, "data": {"x": "y" * (megabytes << 20)}}
+    body = io.BytesIO(json.dumps(big).encode())
+    async with http.post("/api/v1/namespaces/default/configmaps", data=body) as answer:
+        assert answer.status == code
+        assert (await answer.json())["kind"] == ("ConfigMap" if code == 201 else "Status")
+
+
+async def test_a_watcher_that_goes_leaves_nothing_behind(
+    sandbox: Sandbox, http: aiohttp.ClientSession
+) -> None:
+    listeners = sandbox.store.collection("pods").listeners
+    async with Watcher(http, "/api/v1/pods"):
+        assert len(listeners) == 1
+    async with asyncio.timeout(5):
+        while listeners:  # noqa: ASYNC110 - it only takes turns of the loop
+            await asyncio.sleep(0)
