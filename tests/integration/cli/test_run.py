@@ -1,0 +1,221 @@
+"""``proreus run`` as a process, on an embedded cluster: how it starts, serves and ends."""
+
+import asyncio
+import json
+import signal
+import socket
+import ssl
+import sys
+
+import aiohttp
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from proreus.sandbox import Sandbox
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture
+async def sandbox():
+    async with Sandbox(nodes=3) as made:
+        yield made
+
+
+@pytest.fixture
+def kubeconfig(sandbox, tmp_path):
+    return str(sandbox.write_kubeconfig(tmp_path / "kubeconfig"))
+
+
+@pytest.fixture
+def stranger(sandbox, tmp_path):
+    """A kubeconfig with a token that the cluster does not know."""
+    content = sandbox.kubeconfig()
+    content["users"][0]["user"]["token"] = "wrong"
+    path = tmp_path / "stranger"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+@pytest.fixture
+async def start():
+    """Return a function that starts ``proreus run``; whatever still runs at the end is ended."""
+    started = []
+
+    async def run(*flags):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "proreus", "run", *flags),
+            stderr=asyncio.subprocess.PIPE,
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def ended(process):
+    """Return exit code and stderr."""
+    _, err = await asyncio.wait_for(process.communicate(), 30)
+    return process.returncode, err.decode()
+
+
+class Pages:
+    """The process's HTTPS pages."""
+
+    def __init__(self, port, token):
+        self._base, self._token = f"https://127.0.0.1:{port}", token
+
+    async def get(self, path, *, anonymous=False):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        headers = {} if anonymous else {"Authorization": f"Bearer {self._token}"}
+        connector = aiohttp.TCPConnector(ssl=context, force_close=True)
+        async with (
+            aiohttp.ClientSession(connector=connector) as session,
+            session.get(self._base + path, headers=headers) as answer,
+        ):
+            return answer.status, await answer.text()
+
+    async def ready(self):
+        """Wait until the process says that it is."""
+        async with asyncio.timeout(20):
+            while True:
+                try:
+                    if (await self.get("/readyz", anonymous=True))[0] == 200:
+                        return
+                except aiohttp.ClientError:
+                    pass
+                await asyncio.sleep(0.05)
+
+
+async def test_it_serves_schedules_and_ends_with_0(start, sandbox, kubeconfig):
+    port = free_port()
+    flags = (
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+    )
+    process = await start(
+        *(f"--kubeconfig={kubeconfig}", f"--secure-port={port}", "--bind-address=127.0.0.1"),
+        *(*flags, "--leader-elect=false", "--contention-profiling"),
+    )
+    pages = Pages(port, sandbox.token)
+    await pages.ready()
+    sandbox.store.create("pods", pod("a"))
+    await until(lambda: sandbox.store.get("pods", "a", "default").object()["spec"].get("nodeName"))
+
+    assert (await pages.get("/metrics", anonymous=True))[0] == 403
+    status, body = await pages.get("/metrics")
+    assert status == 200
+    values = {
+        (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in parse_text(body)
+        for sample in family.samples
+    }
+    assert values["scheduler_schedule_attempts_total", "default-scheduler", "scheduled"] == 1
+    assert values["scheduler_pending_pods", "active"] == 0
+    assert values["kubernetes_feature_enabled", "SchedulerQueueingHints", ""] == 1
+    assert any(name == "rest_client_requests_total" for name, *_ in values)
+
+    _, body = await pages.get("/configz")
+    configuration = json.loads(body)["componentconfig"]
+    assert configuration["kind"] == "KubeSchedulerConfiguration"
+    assert configuration["leaderElection"]["leaderElect"] is False
+    _, body = await pages.get("/metrics/resources")
+    assert 'kube_pod_resource_request{namespace="default",' in body
+    _, body = await pages.get("/flagz")
+    assert "contention-profiling" in body
+
+    process.send_signal(signal.SIGTERM)
+    code, err = await ended(process)
+    assert (code, "Traceback" in err) == (0, False)
+    assert "--contention-profiling" in err
+    assert err.splitlines()[-1].endswith('] "Requested to terminate, exiting"')
+
+
+async def until(true):
+    """Look again and again: another process is at work."""
+    async with asyncio.timeout(20):
+        while not true():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+def pod(name):
+    requests = {"cpu": "100m"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": requests}}]},
+    }
+
+
+async def test_a_second_instance_takes_over(start, sandbox, kubeconfig):
+    flags = (f"--kubeconfig={kubeconfig}", "--secure-port=0")
+    first = await start(*flags)
+    await holder_other_than(sandbox, "")
+    second = await start(*flags)
+    before = holder(sandbox)
+    first.send_signal(signal.SIGTERM)
+    assert (await ended(first))[0] == 0
+    await holder_other_than(sandbox, before)
+    second.send_signal(signal.SIGINT)
+    assert (await ended(second))[0] == 0
+    assert holder(sandbox) == ""
+
+
+def holder(sandbox):
+    leases = sandbox.store.list("leases.coordination.k8s.io", "kube-system")
+    specs = [version.object()["spec"] for version in leases]
+    return next((spec.get("holderIdentity") or "" for spec in specs), "")
+
+
+async def holder_other_than(sandbox, before):
+    await until(lambda: holder(sandbox) not in ("", before))
+
+
+async def failure(process):
+    """Return what a process that could not start said, which must be one line."""
+    code, err = await ended(process)
+    assert code == 1
+    lines = [line for line in err.splitlines() if line.startswith("E")]
+    assert len(lines) == 1
+    assert "Traceback" not in err
+    return lines[0].partition("] ")[2]
+
+
+async def test_no_configuration_file(start):
+    process = await start("--config=/nowhere.yaml")
+    expected = '"command failed" err="open /nowhere.yaml: no such file or directory"'
+    assert await failure(process) == expected
+
+
+async def test_a_bad_configuration_file(start, tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: [\n")
+    assert (await failure(await start(f"--config={path}"))).startswith('"command failed" err=')
+
+
+async def test_no_kubeconfig(start):
+    text = await failure(await start("--kubeconfig=/nowhere"))
+    assert "/nowhere" in text
+
+
+async def test_an_unreachable_apiserver(start):
+    port = free_port()
+    text = await failure(await start(f"--master=http://127.0.0.1:{port}", "--secure-port=0"))
+    assert f"127.0.0.1:{port}" in text
+
+
+async def test_a_token_that_is_refused(start, stranger):
+    text = await failure(await start(f"--kubeconfig={stranger}", "--secure-port=0"))
+    assert text.startswith('"command failed" err="')
+    assert "Unauthorized" in text
