@@ -122,11 +122,15 @@ def _decode(model: type[M], data: dict[str, Any]) -> tuple[M, tuple[str, ...]]:
         raise ConfigError(
             *(_text(model, detail) for detail in details if detail["type"] != "extra_forbidden")
         )
-    known = json.loads(json.dumps(data))
-    for detail in unknown:
-        _delete(known, detail["loc"])
     complaints = tuple(f'unknown field "{_path(detail["loc"])}"' for detail in unknown)
-    return _parse(model, known), complaints
+    known = json.loads(json.dumps(data))
+    try:
+        for detail in unknown:
+            _delete(known, detail["loc"])
+        return _parse(model, known), complaints
+    except (LookupError, TypeError, ValidationError):
+        # a plugin's own model may be of a kind (a union) where a location is no path of the data
+        raise StrictError(complaints) from None
 
 
 def _parse(model: type[M], data: object) -> M:

@@ -169,10 +169,16 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, regexp) for tag, regexp in resolvers if tag in _KEPT_TAGS]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOLEAN, list("yYnNtTfFoO"))
-_Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-+0123456789"))
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
+SCALARS = (
+    ("tag:yaml.org,2002:bool", _BOOLEAN, list("yYnNtTfFoO")),
+    ("tag:yaml.org,2002:int", _INTEGER, list("-+0123456789")),
+    ("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789")),
+)
+"""Which plain scalars are no texts: tag, form, first characters."""
+
+for _scalar in SCALARS:
+    _Loader.add_implicit_resolver(*_scalar)
 _Loader.add_constructor("tag:yaml.org,2002:bool", _boolean)
-_Loader.add_constructor(None, _Loader.construct_undefined)
 _Loader.add_constructor("tag:yaml.org,2002:int", _integer)
 _Loader.add_constructor("tag:yaml.org,2002:float", _float)
+_Loader.add_constructor(None, _Loader.construct_undefined)

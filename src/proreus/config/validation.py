@@ -54,7 +54,7 @@ def _client_connection(client: ClientConnection) -> Iterator[str]:
 
 
 def _leader_election(election: LeaderElection) -> Iterator[str]:
-    """Only what can still be wrong after empty texts and zeros were replaced by defaults."""
+    """Empty texts and zeros were replaced by defaults, and may come back by flags."""
     if not election.leader_elect:
         return
     for name, seconds in (
@@ -69,6 +69,13 @@ def _leader_election(election: LeaderElection) -> Iterator[str]:
         # kube-scheduler shows the deadline where it means the duration
         shown = format_duration(election.renew_deadline_seconds)
         yield invalid("leaderElection.leaseDuration", shown, "must be greater than `RenewDeadline`")
+    for name, text in (
+        ("resourceLock", election.resource_lock),
+        ("resourceNamespace", election.resource_namespace),
+        ("resourceName", election.resource_name),
+    ):
+        if not text:
+            yield required(child("leaderElection", name))
     if election.resource_lock != "leases":
         detail = 'resourceLock value must be "leases"'
         yield invalid("leaderElection.resourceLock", election.resource_lock, detail)

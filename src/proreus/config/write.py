@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from proreus.config.fields import ConfigModel
+from proreus.config.reading import SCALARS
 from proreus.config.types import (
     API_VERSION,
     KIND,
@@ -32,8 +33,18 @@ def to_data(config: SchedulerConfiguration) -> dict[str, Any]:
 
 def to_yaml(config: SchedulerConfiguration) -> str:
     """Return the configuration as YAML, keys sorted."""
-    text: str = yaml.safe_dump(to_data(config), default_flow_style=False, allow_unicode=True)
+    text: str = yaml.dump(
+        to_data(config), Dumper=_Dumper, default_flow_style=False, allow_unicode=True
+    )
     return text
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes also those texts that only Go would take for something else, such as ``y``."""
+
+
+for _scalar in SCALARS:
+    _Dumper.add_implicit_resolver(*_scalar)
 
 
 def _fields(model: ConfigModel) -> dict[str, Any]:

@@ -1,0 +1,75 @@
+"""A catalog that knows kube-scheduler's plugins by name, so that no plugin is needed here."""
+
+from __future__ import annotations
+
+import pytest
+
+from proreus.config.default_plugins import IN_TREE
+from proreus.config.plugin_args import IN_TREE_ARGS
+from proreus.config.types import API_VERSION, KIND, PluginArgs
+
+# kube-scheduler 1.36: which plugin has which extension points
+POINTS = {
+    "preEnqueue": "SchedulingGates DynamicResources DefaultPreemption GangScheduling",
+    "queueSort": "PrioritySort",
+    "preFilter": "NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions NodeVolumeLimits "
+    "VolumeBinding VolumeZone PodTopologySpread InterPodAffinity DynamicResources "
+    "NodeDeclaredFeatures",
+    "filter": "NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts NodeResourcesFit "
+    "VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread "
+    "InterPodAffinity DynamicResources NodeDeclaredFeatures",
+    "postFilter": "DynamicResources DefaultPreemption",
+    "preScore": "TaintToleration NodeAffinity NodeResourcesFit VolumeBinding PodTopologySpread "
+    "InterPodAffinity NodeResourcesBalancedAllocation",
+    "score": "TaintToleration NodeAffinity NodeResourcesFit VolumeBinding PodTopologySpread "
+    "InterPodAffinity DynamicResources NodeResourcesBalancedAllocation ImageLocality",
+    "reserve": "VolumeBinding DynamicResources",
+    "permit": "GangScheduling",
+    "preBind": "VolumeBinding DynamicResources",
+    "bind": "DefaultBinder",
+    "placementGenerate": "TopologyPlacementGenerator",
+    "placementScore": "NodeResourcesFit PodGroupPodsCount",
+}
+
+
+class FakeCatalog:
+    """All of kube-scheduler's plugins but ``without``, and ``extra`` ones with their args."""
+
+    def __init__(
+        self,
+        without: frozenset[str] = frozenset(),
+        extra: dict[str, type[PluginArgs] | None] | None = None,
+    ) -> None:
+        self.extra = extra or {}
+        self._names = (IN_TREE - without) | set(self.extra)
+
+    def names(self) -> frozenset[str]:
+        return frozenset(self._names)
+
+    def args_model(self, name: str) -> type[PluginArgs] | None:
+        return self.extra.get(name) or IN_TREE_ARGS.get(name)
+
+    def points(self, name: str) -> frozenset[str]:
+        if name in self.extra:
+            return frozenset({"filter", "score"})
+        return frozenset(point for point, names in POINTS.items() if name in names.split())
+
+
+def document(**fields: object) -> dict[str, object]:
+    """Return a configuration as plain data."""
+    return {"apiVersion": API_VERSION, "kind": KIND, **fields}
+
+
+@pytest.fixture
+def catalog() -> FakeCatalog:
+    return FakeCatalog()
+
+
+@pytest.fixture
+def catalog_type() -> type[FakeCatalog]:
+    return FakeCatalog
+
+
+@pytest.fixture
+def with_document():
+    return document

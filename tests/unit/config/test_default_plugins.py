@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import pytest
+
+from proreus.config.default_plugins import IN_TREE, default_plugins, merge
+from proreus.config.load import default_configuration
+from proreus.config.types import PluginRef, Plugins, PluginSet
+from proreus.feature_gates import FeatureGates
+from proreus.runtime.expansion import expand_all
+
+
+def names(gates: str = "") -> list[str]:
+    return [ref.name for ref in default_plugins(FeatureGates.parse(gates))]
+
+
+def ref(text: str) -> PluginRef:
+    name, _, weight = text.partition("=")
+    return PluginRef(name=name, weight=int(weight or 0))
+
+
+def plugin_set(enabled: str = "", disabled: str = "") -> PluginSet:
+    return PluginSet(
+        enabled=tuple(map(ref, enabled.split())), disabled=tuple(map(ref, disabled.split()))
+    )
+
+
+def test_dynamic_resources_stands_before_preemption():
+    order = names()
+    assert order.index("DynamicResources") + 1 == order.index("DefaultPreemption")
+    assert order[-1] == "NodeDeclaredFeatures"
+    assert len(order) == 20
+
+
+def test_gates_append():
+    gates = "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
+    assert names(gates)[-4:] == [
+        "NodeDeclaredFeatures",
+        "GangScheduling",
+        "TopologyPlacementGenerator",
+        "PodGroupPodsCount",
+    ]
+    assert set(names(gates)) == IN_TREE
+    assert len(IN_TREE) == 23
+
+
+@pytest.mark.parametrize(
+    ("enabled", "disabled", "merged"),
+    [
+        ("", "", "A B=2 C"),
+        ("B=7", "", "A B=7 C"),
+        ("D B=7", "", "A B=7 C D"),
+        ("B=1 B=2", "", "A B=2 C B=1"),
+        ("", "B", "A C"),
+        ("B=5", "B", "A C B=5"),
+        ("", "*", ""),
+        ("B", "*", "B"),
+        ("X", "X", "A B=2 C X"),
+    ],
+)
+def test_merge(enabled, disabled, merged):
+    own = Plugins(multi_point=plugin_set(enabled, disabled))
+    result = merge(plugin_set("A B=2 C").enabled, own).multi_point
+    assert result.enabled == plugin_set(merged).enabled
+    assert result.disabled == plugin_set("", disabled).disabled
+
+
+def test_weights_of_disabled_plugins_mean_nothing():
+    own = Plugins(score=PluginSet(disabled=(PluginRef(name="A", weight=5),)))
+    assert merge((), own).score.disabled == (PluginRef(name="A"),)
+
+
+def test_the_default_profile_expanded(catalog):
+    profile = expand_all(default_configuration(catalog), catalog, FeatureGates())
+    points = profile["default-scheduler"].points
+    assert points["filter"] == (
+        "NodeUnschedulable",
+        "NodeName",
+        "TaintToleration",
+        "NodeAffinity",
+        "NodePorts",
+        "NodeResourcesFit",
+        "VolumeRestrictions",
+        "NodeVolumeLimits",
+        "VolumeBinding",
+        "VolumeZone",
+        "PodTopologySpread",
+        "InterPodAffinity",
+        "DynamicResources",
+        "NodeDeclaredFeatures",
+    )
+    assert points["postFilter"] == ("DynamicResources", "DefaultPreemption")
+    assert points["permit"] == ()
+    assert profile["default-scheduler"].weights == {
+        "TaintToleration": 3,
+        "NodeAffinity": 2,
+        "NodeResourcesFit": 1,
+        "VolumeBinding": 1,
+        "PodTopologySpread": 2,
+        "InterPodAffinity": 2,
+        "DynamicResources": 2,
+        "NodeResourcesBalancedAllocation": 1,
+        "ImageLocality": 1,
+    }

@@ -1,0 +1,287 @@
+"""Decoding, defaulting and the load as a whole; the texts were compared with kube-scheduler's."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from proreus.config.load import default_configuration, load, load_file
+from proreus.config.plugin_args import InterPodAffinityArgs, NodeResourcesFitArgs
+from proreus.config.types import Extender, LeaderElection, PluginArgs
+from proreus.errors import ConfigError
+from proreus.feature_gates import FeatureGates
+
+HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+def refusal(source, catalog, gates=None) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(source, catalog, gates)
+    return str(caught.value)
+
+
+def test_an_empty_file_means_the_default_configuration(catalog):
+    config = load(HEAD, catalog)
+    assert config == default_configuration(catalog)
+    assert config.parallelism == 16
+    assert config.leader_election.lease_duration_seconds == 15.0
+    assert config.client_connection.qps == 50.0
+    (profile,) = config.profiles
+    assert profile.name == "default-scheduler"
+    first = [ref.name for ref in profile.plugins.multi_point.enabled][:3]
+    assert first == ["SchedulingGates", "PrioritySort", "NodeUnschedulable"]
+    assert list(profile.args()) == sorted(profile.args())
+    assert profile.args()["InterPodAffinity"] == InterPodAffinityArgs()
+    fit = profile.args()["NodeResourcesFit"].scoring_strategy
+    assert [(r.name, r.weight) for r in fit.resources] == [("cpu", 1), ("memory", 1)]
+
+
+def test_configuration_is_frozen(catalog):
+    with pytest.raises(ValidationError):
+        default_configuration(catalog).parallelism = 3
+
+
+def test_bytes_text_and_data_are_the_same(catalog, with_document):
+    from_text = load(HEAD + "parallelism: 3\n", catalog)
+    assert from_text == load((HEAD + "parallelism: 3\n").encode(), catalog)
+    assert from_text == load(with_document(parallelism=3), catalog)
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "value"),
+    [
+        ("enableProfiling: false", "enable_contention_profiling", False),
+        ("enableContentionProfiling: false", "enable_contention_profiling", False),
+        ("parallelism: null", "parallelism", 16),
+        ("podInitialBackoffSeconds: 2", "pod_initial_backoff_seconds", 2),
+        ("delayCacheUntilActive: true", "delay_cache_until_active", True),
+    ],
+)
+def test_top_level_values(body, field, value, catalog):
+    assert getattr(load(HEAD + body, catalog), field) == value
+
+
+def test_zeros_and_empty_texts_are_replaced(catalog):
+    config = load(
+        HEAD
+        + "leaderElection: {leaseDuration: 0s, resourceName: ''}\n"
+        + "clientConnection: {qps: 0, burst: 0, contentType: ''}\n"
+        + "extenders: [{urlPrefix: x}]\n",
+        catalog,
+    )
+    assert config.leader_election == LeaderElection()
+    assert (config.client_connection.qps, config.client_connection.burst) == (50.0, 100)
+    assert config.extenders == (Extender(url_prefix="x", http_timeout_seconds=5.0),)
+
+
+def test_a_name_is_given_to_a_single_profile_only(catalog):
+    assert load(HEAD + "profiles: [{}]", catalog).profiles[0].name == "default-scheduler"
+    assert refusal(HEAD + "profiles: [{}, {schedulerName: a}]", catalog) == (
+        "profiles[0].schedulerName: Required value"
+    )
+    assert refusal(HEAD + "profiles: [{schedulerName: ''}]", catalog) == (
+        "profiles[0].schedulerName: Required value"
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        ("kind: X\n", "Object 'apiVersion' is missing in 'kind: X\n'"),
+        ("", "Object 'Kind' is missing in ''"),
+        (
+            "apiVersion: v1\nkind: Pod\n",
+            'no kind "Pod" is registered for version "v1" in scheme "pkg/runtime/scheme.go:111"',
+        ),
+        ("apiVersion: a/b/c\nkind: X\n", "unexpected GroupVersion string: a/b/c"),
+        (
+            HEAD.replace("KubeSchedulerConfiguration", "DefaultPreemptionArgs"),
+            "couldn't decode as KubeSchedulerConfiguration, got kubescheduler.config.k8s.io/v1, "
+            "Kind=DefaultPreemptionArgs: ",
+        ),
+        (
+            HEAD + "parallelism: 3000000000",
+            "json: cannot unmarshal number 3000000000 into Go struct field "
+            "KubeSchedulerConfiguration.parallelism of type int32",
+        ),
+        (
+            HEAD + "profiles: x",
+            "json: cannot unmarshal string into Go struct field "
+            "KubeSchedulerConfiguration.profiles of type []v1.KubeSchedulerProfile",
+        ),
+        (
+            HEAD + "profiles: [1]",
+            "json: cannot unmarshal number into Go struct field "
+            "KubeSchedulerConfiguration.profiles of type v1.KubeSchedulerProfile",
+        ),
+        (
+            HEAD + "profiles: [{schedulerName: 5}]",
+            "json: cannot unmarshal number into Go struct field "
+            "KubeSchedulerProfile.profiles.schedulerName of type string",
+        ),
+        (
+            HEAD + "leaderElection: {leaseDuration: 15}",
+            "json: cannot unmarshal number into Go struct field "
+            "LeaderElectionConfiguration.leaderElection.leaseDuration of type string",
+        ),
+        (HEAD + "leaderElection: {leaseDuration: null}", 'time: invalid duration ""'),
+        (
+            HEAD + "clientConnection: {qps: 1e39}",
+            "json: cannot unmarshal number 1e+39 into Go struct field "
+            "ClientConnectionConfiguration.clientConnection.qps of type float32",
+        ),
+        (
+            HEAD + "extenders: [{tlsConfig: {caData: '***'}}]",
+            "illegal base64 data at input byte 0",
+        ),
+        (
+            HEAD + "foo: 1\nprofiles: [{x: 1, plugins: {score: {enabled: [{q: 1}]}}}]",
+            'strict decoding error: unknown field "foo", '
+            'unknown field "profiles[0].plugins.score.enabled[0].q", '
+            'unknown field "profiles[0].x"',
+        ),
+        (
+            HEAD + "foo: 1\nprofiles: [{pluginConfig: [{name: InterPodAffinity, args: {bar: 1}}]}]",
+            'strict decoding error: unknown field "foo", decoding .profiles[0].pluginConfig[0]: '
+            "strict decoding error: decoding args for plugin InterPodAffinity: "
+            'strict decoding error: unknown field "bar"',
+        ),
+        (
+            HEAD + "leaderElection:\n  leaderElect: true\n  leaderElect: true\nfoo: 1",
+            "strict decoding error: yaml: unmarshal errors:\n"
+            '  line 5: key "leaderElect" already set in map, unknown field "foo"',
+        ),
+    ],
+)
+def test_decoding_errors(source, error, catalog):
+    assert refusal(source, catalog) == error
+
+
+def test_python_names_are_no_field_names_in_files(catalog):
+    assert refusal(HEAD + "leader_election: {}", catalog) == (
+        'strict decoding error: unknown field "leader_election"'
+    )
+
+
+def args_document(with_document, name, args):
+    return with_document(profiles=[{"pluginConfig": [{"name": name, "args": args}]}])
+
+
+@pytest.mark.parametrize(
+    ("args", "error"),
+    [
+        (
+            {"kind": "InterPodAffinityArgs"},
+            "args for plugin NodeResourcesFit were not of type "
+            "NodeResourcesFitArgs.kubescheduler.config.k8s.io, "
+            "got InterPodAffinityArgs.kubescheduler.config.k8s.io",
+        ),
+        (
+            {"apiVersion": "v1"},
+            "decoding args for plugin NodeResourcesFit: no kind "
+            '"NodeResourcesFitArgs" is registered for version "v1" '
+            'in scheme "pkg/runtime/scheme.go:111"',
+        ),
+        (
+            {"ignoredResources": "x"},
+            "decoding args for plugin NodeResourcesFit: json: cannot unmarshal string into "
+            "Go struct field NodeResourcesFitArgs.ignoredResources of type []string",
+        ),
+    ],
+)
+def test_args_of_the_wrong_kind(args, error, catalog, with_document):
+    source = args_document(with_document, "NodeResourcesFit", args)
+    assert refusal(source, catalog) == f"decoding .profiles[0].pluginConfig[0]: {error}"
+
+
+def test_args_may_carry_their_kind(catalog, with_document):
+    args = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "NodeResourcesFitArgs",
+        "ignoredResources": ["a.b/c"],
+    }
+    config = load(args_document(with_document, "NodeResourcesFit", args), catalog)
+    fit = config.profiles[0].args()["NodeResourcesFit"]
+    assert isinstance(fit, NodeResourcesFitArgs)
+    assert fit.ignored_resources == ("a.b/c",)
+
+
+def test_args_of_an_unknown_plugin_stay_as_written(catalog, with_document):
+    config = load(args_document(with_document, "Mine", {"a": [1]}), catalog)
+    assert config.profiles[0].args()["Mine"] == {"a": [1]}
+
+
+class MineArgs(PluginArgs):
+    size: int
+    names: tuple[str, ...] = ()
+
+    def problems(self, path, gates):
+        if self.size < 1:
+            yield f"{path}.size: too small"
+
+
+def test_a_plugins_own_args_are_decoded_and_checked(catalog_type, with_document):
+    catalog = catalog_type(extra={"Mine": MineArgs})
+    config = load(args_document(with_document, "Mine", {"size": 2, "names": ["a"]}), catalog)
+    assert config.profiles[0].args()["Mine"] == MineArgs(size=2, names=("a",))
+    where = "decoding .profiles[0].pluginConfig[0]: decoding args for plugin Mine"
+    for args, error in (
+        ({"size": 0}, "profiles[0].pluginConfig[0].args.size: too small"),
+        ({}, f"{where}: size: Required value"),
+        ({"size": "2"}, f"{where}: size: Input should be a valid integer"),
+        ({"size": 2.0}, f"{where}: size: Input should be a valid integer"),
+        (
+            {"size": 2, "names": "a"},
+            f"{where}: json: cannot unmarshal string into Go struct field "
+            "MineArgs.names of type []string",
+        ),
+    ):
+        assert refusal(args_document(with_document, "Mine", args), catalog) == error
+
+
+def test_a_plugin_that_is_enabled_needs_its_required_args(catalog_type, with_document):
+    catalog = catalog_type(extra={"Mine": MineArgs})
+    plugins = {"multiPoint": {"enabled": [{"name": "Mine"}]}}
+    source = with_document(profiles=[{"plugins": plugins}])
+    assert refusal(source, catalog) == "decoding args for plugin Mine: size: Required value"
+
+
+def test_defaults_follow_gates(catalog):
+    gates = FeatureGates.parse("StorageCapacityScoring=true,DRASchedulerFilterTimeout=false")
+    args = load(HEAD, catalog, gates).profiles[0].args()
+    assert [(p.utilization, p.score) for p in args["VolumeBinding"].shape] == [(0, 10), (100, 0)]
+    assert args["DynamicResources"].filter_timeout_seconds is None
+    assert args["DynamicResources"].binding_timeout_seconds == 600.0
+
+
+def test_flags_win_before_validation(catalog):
+    def override(config):
+        election = config.leader_election.model_copy(update={"resource_lock": "leases"})
+        return config.model_copy(update={"leader_election": election})
+
+    source = HEAD + "leaderElection: {resourceLock: endpoints}"
+    assert load(source, catalog, override=override).leader_election.resource_lock == "leases"
+    assert "must be" in refusal(source, catalog)
+
+
+def test_files(tmp_path, catalog):
+    path = tmp_path / "config.yaml"
+    path.write_text(HEAD + "parallelism: 4\n")
+    assert load_file(str(path), catalog).parallelism == 4
+    with pytest.raises(ConfigError) as caught:
+        load_file("/nope/x", catalog)
+    assert str(caught.value) == "open /nope/x: no such file or directory"
+
+
+def test_naming_a_plugin_that_is_not_there_yet_is_refused(catalog_type, with_document):
+    catalog = catalog_type(without=frozenset({"VolumeBinding", "VolumeZone"}))
+    load(HEAD, catalog)
+    plugins = {"filter": {"enabled": [{"name": "VolumeZone"}]}}
+    configs = [{"name": "VolumeBinding", "args": {}}]
+    source = with_document(profiles=[{"plugins": plugins, "pluginConfig": configs}])
+    assert refusal(source, catalog) == (
+        "[plugin VolumeBinding of kube-scheduler is not implemented in proreus yet, "
+        "plugin VolumeZone of kube-scheduler is not implemented in proreus yet]"
+    )
+    disabled = {"multiPoint": {"disabled": [{"name": "VolumeZone"}]}}
+    load(with_document(profiles=[{"plugins": disabled}]), catalog)

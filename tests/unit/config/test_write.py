@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from proreus.config.load import default_configuration, load
+from proreus.config.write import to_data, to_yaml
+from proreus.feature_gates import FeatureGates
+from proreus.runtime.expansion import in_use
+
+
+def test_the_default_configuration_as_kube_scheduler_writes_it(catalog):
+    written = to_data(default_configuration(catalog))
+    (profile,) = written.pop("profiles")
+    assert written == {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {
+            "acceptContentTypes": "",
+            "burst": 100,
+            "contentType": "application/vnd.kubernetes.protobuf",
+            "kubeconfig": "",
+            "qps": 50,
+        },
+        "enableContentionProfiling": True,
+        "enableProfiling": True,
+        "leaderElection": {
+            "leaderElect": True,
+            "leaseDuration": "15s",
+            "renewDeadline": "10s",
+            "resourceLock": "leases",
+            "resourceName": "kube-scheduler",
+            "resourceNamespace": "kube-system",
+            "retryPeriod": "2s",
+        },
+        "parallelism": 16,
+        "percentageOfNodesToScore": 0,
+        "podInitialBackoffSeconds": 1,
+        "podMaxBackoffSeconds": 10,
+    }
+    assert profile["schedulerName"] == "default-scheduler"
+    assert "percentageOfNodesToScore" not in profile
+    plugins = profile["plugins"]
+    assert plugins.pop("multiPoint")["enabled"][4] == {"name": "TaintToleration", "weight": 3}
+    assert len(plugins) == 14
+    assert set(map(str, plugins.values())) == {"{}"}
+    assert profile["pluginConfig"][1] == {
+        "name": "DynamicResources",
+        "args": {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "DynamicResourcesArgs",
+            "filterTimeout": "10s",
+            "bindingTimeout": "10m0s",
+        },
+    }
+
+
+def test_extenders_are_written_without_zeros(catalog, with_document):
+    extender = {
+        "urlPrefix": "",
+        "weight": 5,
+        "prioritizeVerb": "p",
+        "enableHTTPS": True,
+        "tlsConfig": {"caData": "YWJj"},
+        "managedResources": [{"name": "a.b/c", "ignoredByScheduler": True}, {"name": "a.b/d"}],
+    }
+    source = with_document(extenders=[extender], delayCacheUntilActive=True)
+    written = to_data(load(source, catalog))
+    assert written["extenders"] == [{**extender, "httpTimeout": "5s"}]
+    assert written["delayCacheUntilActive"] is True
+
+
+def test_what_is_written_loads_again(catalog, with_document):
+    gates = FeatureGates.parse("StorageCapacityScoring=true")
+    constraint = {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway"}
+    term = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
+    profile = {
+        "schedulerName": "a",
+        "percentageOfNodesToScore": 5,
+        "plugins": {"score": {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeAffinity"}]}},
+        "pluginConfig": [
+            {
+                "name": "PodTopologySpread",
+                "args": {"defaultingType": "List", "defaultConstraints": [constraint]},
+            },
+            {
+                "name": "NodeAffinity",
+                "args": {
+                    "addedAffinity": {
+                        "preferredDuringSchedulingIgnoredDuringExecution": [
+                            {"weight": 1, "preference": term}
+                        ]
+                    }
+                },
+            },
+            {
+                "name": "NodeResourcesFit",
+                "args": {
+                    "scoringStrategy": {
+                        "type": "RequestedToCapacityRatio",
+                        "requestedToCapacityRatio": {"shape": [{"utilization": 0, "score": 0}]},
+                    }
+                },
+            },
+        ],
+    }
+    config = in_use(load(with_document(profiles=[profile]), catalog, gates), catalog)
+    text = to_yaml(config)
+    again = load(text, catalog, gates)
+    # defaults are merged once more, which changes nothing but what "all disabled" had removed
+    assert in_use(again, catalog) == config
+    assert yaml.safe_load(text) == to_data(config)
+
+
+@pytest.mark.parametrize("name", ["y", "on", "1e3", "010", "0o7", "1_0", "2020-01-01", "null", ""])
+def test_texts_stay_texts(name, catalog, with_document):
+    config = load(with_document(leaderElection={"resourceNamespace": f"{name}"}), catalog)
+    text = to_yaml(config)
+    assert load(text, catalog).leader_election == config.leader_election
+    assert yaml.safe_load(text)["leaderElection"]["resourceNamespace"] == (name or "kube-system")
+
+
+def test_args_of_plugins_that_nobody_enables_are_left_out(catalog, with_document):
+    profile = {
+        "plugins": {"multiPoint": {"disabled": [{"name": "NodeResourcesFit"}]}},
+        "pluginConfig": [
+            {"name": "NodeResourcesFit", "args": {}},
+            {"name": "Mine", "args": {"a": 1}},
+        ],
+    }
+    config = in_use(load(with_document(profiles=[profile]), catalog), catalog)
+    names = [entry["name"] for entry in to_data(config)["profiles"][0]["pluginConfig"]]
+    assert "NodeResourcesFit" not in names
+    assert "Mine" not in names
+    assert names == sorted(names)
