@@ -40,6 +40,9 @@ class AssumeCache(Generic[T]):
         assumed = self._assumed.get(key)
         return self._watched.get(key) if assumed is None else assumed
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._watched
+
     def __iter__(self) -> Iterator[T]:
         for key, obj in self._watched.items():
             yield self._assumed.get(key, obj)

@@ -82,6 +82,10 @@ class ApiWriter(Protocol):
         """Delete a pod with its own grace period."""
         ...
 
+    async def get(self, resource: Resource[T], namespace: str, name: str) -> T:
+        """Read one object anew, after a conflict."""
+        ...
+
     async def create(
         self, resource: Resource[Any], obj: dict[str, Any], subresource: str = ""
     ) -> dict[str, Any]:

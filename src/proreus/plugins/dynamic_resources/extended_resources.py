@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterable, Mapping
 from proreus.objects.devices import (
     DEVICE_CLASS_RESOURCE_PREFIX,
     EXACT_COUNT,
+    EXTENDED_RESOURCE_CLAIM_ANNOTATION,
     DeviceClass,
     DeviceRequest,
     ExactDeviceRequest,
+    ResourceClaim,
 )
+from proreus.objects.meta import ObjectMeta, OwnerReference
 from proreus.objects.pod import Container, Pod, PodExtendedResourceRequest
 from proreus.objects.quantity import parse_amount
 from proreus.objects.requests import is_extended_resource
@@ -74,6 +77,24 @@ def _newest_last(cls: DeviceClass) -> tuple[float, tuple[int, ...]]:
     # Names descend, so that the one that comes first is the last to be put.
     descending = (*(-ord(letter) for letter in cls.metadata.name), 1)
     return (created.timestamp() if created is not None else float("-inf"), descending)
+
+
+def new_extended_claim(pod: Pod) -> ResourceClaim:
+    """Return the claim as it is before it is written: in memory, without requests."""
+    meta = pod.metadata
+    owner = OwnerReference(
+        api_version="v1", kind="Pod", name=meta.name, uid=meta.uid, controller=True
+    )
+    return ResourceClaim(
+        metadata=ObjectMeta(
+            name=SPECIAL_CLAIM_NAME,
+            namespace=meta.namespace,
+            uid=f"{SPECIAL_CLAIM_NAME}/{meta.uid}",
+            generate_name=f"{meta.name}-extended-resources-",
+            annotations={EXTENDED_RESOURCE_CLAIM_ANNOTATION: "true"},
+            owner_references=(owner,),
+        )
+    )
 
 
 # ---- the claim that nobody wrote ---------------------------------------------------------------

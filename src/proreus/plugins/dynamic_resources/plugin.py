@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
+import asyncio
+from collections.abc import Callable, Hashable, Iterable, Sequence
+
+import msgspec
+import numpy as np
 
 from proreus.config.plugin_args import DynamicResourcesArgs
-from proreus.framework.assume_cache import AssumeCache
+from proreus.errors import ApiError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
 from proreus.framework.handle import Handle
@@ -24,17 +27,39 @@ from proreus.framework.plugin import (
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Verdicts
-from proreus.objects.devices import RESOURCE_CLAIMS, ResourceClaim
+from proreus.objects.devices import AllocationResult, ResourceClaim
+from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
-from proreus.plugins.dynamic_resources.claims import ClaimError, claims_of
+from proreus.objects.selectors import parse_node_selector
+from proreus.plugins.dynamic_resources.allocator import Solution
+from proreus.plugins.dynamic_resources.binding_conditions import (
+    Readiness,
+    needs_conditions,
+    readiness,
+)
+from proreus.plugins.dynamic_resources.claim_writes import ClaimWriteError, ClaimWriter
+from proreus.plugins.dynamic_resources.claims import (
+    ClaimError,
+    check_requests,
+    claims_of,
+    is_extended_resource_claim,
+    is_reserved_for,
+    pod_reference,
+)
+from proreus.plugins.dynamic_resources.extended_resources import may_be_devices, new_extended_claim
+from proreus.plugins.dynamic_resources.features import Features
+from proreus.plugins.dynamic_resources.filtering import (
+    LEFT_OVER,
+    NOT_AVAILABLE,
+    Judgement,
+    Notes,
+)
 from proreus.plugins.dynamic_resources.hints import events
+from proreus.plugins.dynamic_resources.manager import DeviceManager
+from proreus.plugins.dynamic_resources.results import allocations
+from proreus.plugins.dynamic_resources.scoring import allocated_score, normalized
 
-
-@dataclass(slots=True)
-class Notes:
-    """What PreFilter found out about a pod."""
-
-    claims: tuple[ResourceClaim, ...] = field(default=())
+_SECONDS_BETWEEN_LOOKS = 5.0
 
 
 class DynamicResources(
@@ -46,7 +71,7 @@ class DynamicResources(
     ReservePlugin,
     PreBindPlugin,
 ):
-    """Finds, keeps and gives devices for the ResourceClaims of pods.
+    """Finds, keeps and gives devices for the ResourceClaims of pods (KEP-4381).
 
     Pods without claims cost it nothing: its Filter is skipped and its score is 0 everywhere.
     """
@@ -59,10 +84,9 @@ class DynamicResources(
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._claims = AssumeCache(handle, RESOURCE_CLAIMS)
-
-    def _claims_of(self, pod: Pod) -> tuple[ResourceClaim, ...]:
-        return claims_of(pod, self._claims.get)
+        self.features = Features.of(handle.feature_gates)
+        self.manager = DeviceManager.of(handle, self.features)
+        self._writer = ClaimWriter(handle, self.features.binding_conditions)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Return what may help: see ``hints``."""
@@ -70,7 +94,33 @@ class DynamicResources(
 
     def sign(self, pod: PodInfo) -> Hashable | None:
         """Pods without claims all look the same; devices of claims are looked for anew."""
-        return None if pod.pod.spec.resource_claims else ()
+        if pod.pod.spec.resource_claims or self._backed(pod):
+            return None
+        return ()
+
+    def _claims_of(self, pod: Pod) -> tuple[ResourceClaim, ...]:
+        return claims_of(pod, self.manager.claims.get, self.features.workload_claims)
+
+    def _backed(self, pod: PodInfo) -> tuple[str, ...]:
+        """Return the extended resources of a pod that devices may stand for."""
+        if not self.features.extended_resources:
+            return ()
+        found = self.manager.extended.backed(pod.requests.amounts)
+        return tuple(sorted(filter(may_be_devices, found))) if found else ()
+
+    def _judgement(self, notes: Notes, pod: PodInfo) -> Judgement:
+        return Judgement(self.manager, notes, pod, self.handle.nodes, self._deadline)
+
+    def _deadline(self) -> Callable[[], bool]:
+        """Return a function that says whether the time for one node is over."""
+        timeout_seconds = self.args.filter_timeout_seconds
+        if not self.features.filter_timeout or not timeout_seconds:
+            return _never
+        now = self.handle.clock.now
+        end = now() + timeout_seconds
+        return lambda: now() > end
+
+    # ---- before the search ---------------------------------------------------------------------
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """Keep the pod out until all its claims are there."""
@@ -86,39 +136,284 @@ class DynamicResources(
         """Look at the pod's claims; Skip where there are none."""
         notes = Notes()
         state.write(self.name, notes)
-        if not pod.pod.spec.resource_claims:
-            return Status.skip()
         try:
-            notes.claims = self._claims_of(pod.pod)
+            claims = self._claims_of(pod.pod) if pod.pod.spec.resource_claims else ()
+            backed = self._backed(pod)
+            if not claims and not backed:
+                return Status.skip()
+            found = Notes(claims=claims, backed=backed)
+            if backed:
+                found.extended = self._extended_claim_of(pod.pod)
+            self._look_at(found)
         except ClaimError as error:
             return Status.unresolvable(str(error))
-        return None if notes.claims else Status.skip()
+        state.write(self.name, found)
+        return None
+
+    def _extended_claim_of(self, pod: Pod) -> ResourceClaim:
+        """Return the claim that an earlier attempt left, or one in memory."""
+        key = self.manager.extended_claims.get(pod.metadata.uid)
+        left = None if key is None else self.manager.claims.get(key)
+        return new_extended_claim(pod) if left is None else left
+
+    def _look_at(self, notes: Notes) -> None:
+        """Sort the pod's claims into those that are allocated and those that can be."""
+        unusable = set()
+        for place, claim in enumerate(notes.claims):
+            allocation = claim.status.allocation
+            if allocation is None:
+                if claim.metadata.uid in self.manager.allocated.in_flight:
+                    raise ClaimError(
+                        f"resource claim {key_of(claim)} is in the process of being allocated"
+                    )
+                check_requests(
+                    claim, self.manager.classes.__contains__, self.features.prioritized_list
+                )
+                continue
+            selector = allocation.node_selector
+            parsed = None if selector is None else parse_node_selector(selector)
+            error = None if parsed is None else parsed.error()
+            if error is not None:
+                raise ValueError(f"claim {key_of(claim)}: {error}")
+            notes.usable[place] = parsed
+            if self.features.binding_conditions:
+                ready, _ = self._readiness(claim)
+                if ready in (Readiness.FAILED, Readiness.TIMED_OUT):
+                    unusable.add(place)
+            if self.features.prioritized_list:
+                notes.score += allocated_score(claim)
+        notes.unusable = frozenset(unusable)
+
+    # ---- nodes ---------------------------------------------------------------------------------
 
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
         """Reject nodes whose devices cannot satisfy the claims."""
+        notes: Notes = state.read(self.name)
+        if not notes.empty:
+            self._judgement(notes, pod).run(nodes, verdicts)
 
     async def post_filter(
         self, state: CycleState, pod: PodInfo, verdicts: Verdicts
     ) -> PostFilterResult:
-        """Give up an allocation that turned out to be of no use."""
+        """Take back an allocation that is of no use where the pod could go."""
         notes: Notes | None = state.get(self.name)
         if notes is None:
             return PostFilterResult(Status.error("not found"))
-        if not notes.claims:
+        if notes.empty:
             return PostFilterResult(Status.unschedulable("no new claims to deallocate"))
-        return PostFilterResult(Status.unschedulable("still not schedulable"))
+        try:
+            text = await self._make_room(notes, pod, verdicts)
+        except (ClaimWriteError, ApiError) as error:
+            return PostFilterResult(Status.error(str(error)))
+        return PostFilterResult(Status.unschedulable(text))
+
+    async def _make_room(self, notes: Notes, pod: PodInfo, verdicts: Verdicts) -> str:
+        rejected = {
+            reason: np.array(
+                [s is not None and s.plugin == self.name and reason in s.reasons for s in known]
+            )[verdicts.ids]
+            for known in (verdicts.statuses,)
+            for reason in (NOT_AVAILABLE, LEFT_OVER)
+            if verdicts.ids is not None
+        }
+        if not rejected:
+            return "still not schedulable"
+        masks = self._judgement(notes, pod).unavailable(self.handle.nodes)
+        places = [p for p, mask in masks.items() if (mask & rejected[NOT_AVAILABLE]).any()]
+        self.handle.rng.shuffle(places)
+        for place in places:
+            claim = notes.claims[place]
+            users = claim.status.reserved_for
+            if not users or (len(users) == 1 and users[0].uid == pod.uid):
+                self.manager.claims.assume(await self._writer.deallocate(claim))
+                return "deallocation of ResourceClaim completed"
+        if notes.extended is not None and rejected[LEFT_OVER].any():
+            await self._writer.delete(notes.extended)
+            return "deletion of ResourceClaim completed"
+        return "still not schedulable"
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
-        """Prefer nodes that can give what stands first in lists of alternatives."""
-        return 0
+        """Prefer nodes that can give what stands first in lists of alternatives (KEP-4816)."""
+        notes: Notes | None = state.get(self.name)
+        if notes is None or notes.empty or not self.features.prioritized_list:
+            return 0
+        return self._judgement(notes, pod).scores(nodes)
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
+        """Bring the best score to 100."""
+        return normalized(scores)
+
+    # ---- one node ------------------------------------------------------------------------------
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Note the devices as taken, before anything is written."""
+        notes: Notes = state.read(self.name)
+        if notes.empty:
+            return None
+        judgement = self._judgement(notes, pod)
+        variant, answer = judgement.answer_at(node_name)
+        if not variant.claims:
+            return None
+        if not isinstance(answer, Solution) or variant.outlook is None:
+            return Status.error("claim allocation not found for node")
+        given = allocations(
+            variant.outlook.plan,
+            answer,
+            variant.claims,
+            self.manager.situations.views_of(self.handle.nodes, node_name),
+            node_name,
+            self.features,
+            self.handle.rng,
+        )
+        notes.reserved = tuple(zip(variant.claims, given, strict=True))
+        for claim, allocation in notes.reserved:
+            self.manager.allocated.begin(claim, allocation)
+        return None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Give the devices back, and take back in the background what was written."""
+        notes: Notes | None = state.get(self.name)
+        if notes is None or notes.empty:
+            return
+        for claim, _ in notes.reserved:
+            self.manager.allocated.end(claim.metadata.uid)
+        notes.reserved = ()
+        for claim in notes.written:
+            self.manager.claims.restore(key_of(claim))
+        if notes.created is not None:
+            self.manager.allocated.end(notes.created.metadata.uid)
+        # Reserved before this attempt counts too: the pod has no claim to it where it does not run.
+        written = {claim.metadata.uid: claim for claim in (*notes.claims, *notes.written)}
+        if notes.created is not None:
+            written.pop(notes.created.metadata.uid, None)
+        held = [c for c in written.values() if is_reserved_for(c, pod.uid)]
+        if held or notes.created is not None:
+            self.handle.spawn(self._take_back(held, notes.created, pod.uid))
+        notes.written = []
+        notes.created = None
+
+    async def _take_back(
+        self, held: Sequence[ResourceClaim], created: ResourceClaim | None, uid: str
+    ) -> None:
+        for claim in held:
+            try:
+                await self._writer.drop_reservation(claim, uid)
+            except (ClaimWriteError, ApiError):
+                continue  # the resource claim controller takes off pods that are gone
+        if created is not None:
+            try:
+                await self._writer.delete(created)
+            except ClaimWriteError:
+                return  # it has the pod as owner and goes with it; the next attempt finds it
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Skip pods without claims."""
         notes: Notes | None = state.get(self.name)
-        return None if notes is not None and notes.claims else Status.skip()
+        return Status.skip() if notes is None or notes.empty else None
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Write allocations and reservations."""
+        """Write allocations and reservations, then wait until the devices are ready."""
+        notes: Notes = state.read(self.name)
+        given = {claim.metadata.uid: allocation for claim, allocation in notes.reserved}
+        try:
+            claims = [
+                await self._bind_claim(notes, pod.pod, claim, given.get(claim.metadata.uid))
+                for claim in notes.claims
+            ]
+            extended = next((c for c, _ in notes.reserved if is_extended_resource_claim(c)), None)
+            if extended is not None:
+                claims.append(await self._bind_extended(notes, pod, extended, node_name))
+        except (ClaimWriteError, ApiError) as error:
+            return Status.error(str(error))
+        if self.features.binding_conditions and any(map(needs_conditions, claims)):
+            return await self._wait_until_ready(pod, claims, node_name)
         return None
+
+    async def _bind_claim(
+        self,
+        notes: Notes,
+        pod: Pod,
+        claim: ResourceClaim,
+        allocation: AllocationResult | None,
+    ) -> ResourceClaim:
+        """Write one claim, unless the pod has it already; return it as it is then."""
+        uid, key = claim.metadata.uid, key_of(claim)
+        if allocation is None and is_reserved_for(claim, pod.metadata.uid):
+            return claim
+        latest = self.manager.claims.get(key)
+        current = claim if latest is None or latest.metadata.uid != uid else latest
+        written = await self._writer.reserve(current, pod_reference(pod), allocation)
+        notes.written.append(written)
+        known = self.manager.claims.assume(written)
+        if allocation is not None and (known or key in self.manager.claims):
+            self.manager.allocated.end(uid)
+        return written
+
+    async def _bind_extended(
+        self, notes: Notes, pod: PodInfo, claim: ResourceClaim, node_name: str
+    ) -> ResourceClaim:
+        """Create the claim for extended resources and allocate it."""
+        allocated = self.manager.allocated
+        allocation = allocated.in_flight[claim.metadata.uid].allocation
+        variant = self._judgement(notes, pod).variant_at(node_name)
+        created = await self._writer.create_extended(pod.pod, variant.requests)
+        # From now on the devices belong to the claim that exists; it stays in flight until the
+        # watch delivers it.
+        allocated.begin(created, allocation)
+        allocated.end(claim.metadata.uid)
+        notes.reserved = tuple(r for r in notes.reserved if r[0] is not claim)
+        notes.created = created
+        written = await self._bind_claim(notes, pod.pod, created, allocation)
+        notes.created = written
+        status = {
+            "extendedResourceClaimStatus": {
+                "requestMappings": msgspec.to_builtins(variant.mappings),
+                "resourceClaimName": written.metadata.name,
+            }
+        }
+        await self.handle.api.patch_pod_status(pod.pod, {"status": status})
+        return written
+
+    # ---- devices that must be made ready -------------------------------------------------------
+
+    def _readiness(self, claim: ResourceClaim) -> tuple[Readiness, str]:
+        timeout_seconds = self.args.binding_timeout_seconds
+        return readiness(
+            claim,
+            self.handle.clock.now(),
+            float("inf") if timeout_seconds is None else timeout_seconds,
+        )
+
+    async def _wait_until_ready(
+        self, pod: PodInfo, claims: Sequence[ResourceClaim], node_name: str
+    ) -> Status | None:
+        self.handle.event_recorder.event(
+            pod.pod,
+            "Normal",
+            "BindingConditionsPending",
+            "Scheduling",
+            f"waiting for binding conditions for device on node {node_name}",
+            self.handle.profile_name,
+        )
+        waiting = list(claims)
+        while True:
+            left = []
+            for claim in waiting:
+                current = self.manager.claims.get(key_of(claim))
+                if current is None or current.metadata.uid != claim.metadata.uid:
+                    return Status.error(f"claim {key_of(claim)} got deleted in the meantime")
+                state, words = self._readiness(current)
+                if state in (Readiness.FAILED, Readiness.TIMED_OUT):
+                    return Status.error(words)
+                if state is Readiness.WAITING:
+                    left.append(claim)
+            if not left:
+                return None
+            waiting = left
+            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+
+
+def _never() -> bool:
+    return False

@@ -1,0 +1,385 @@
+"""The search: depth first, the first complete solution wins (KEP-4381, structured parameters).
+
+It works on one situation (pools and what is taken of them) and one plan (what is asked for). What
+it finds are positions, not names: it holds on every node of the situation. Two things that look
+like mistakes are kube-scheduler 1.36's own and decide who gets which device; they are marked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from proreus.objects.devices import ALLOCATION_RESULTS_MAX_SIZE
+from proreus.plugins.dynamic_resources.allocated import Consumed
+from proreus.plugins.dynamic_resources.capacity import fits
+from proreus.plugins.dynamic_resources.devices import DeviceKind
+from proreus.plugins.dynamic_resources.features import Features
+from proreus.plugins.dynamic_resources.plans import AllocationFault, Alternative, Plan
+from proreus.plugins.dynamic_resources.pools import DeviceOnNode
+from proreus.plugins.dynamic_resources.scoring import BEST_PRIORITY
+from proreus.plugins.dynamic_resources.situations import Situation
+
+_STEPS_BETWEEN_LOOKS_AT_THE_CLOCK = 256
+
+
+class TimedOut(Exception):
+    """The search took longer than it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A device for a request, by positions of pool and device; ``consumed`` if it is shared."""
+
+    alternative: Alternative
+    pool: int
+    device: int
+    consumed: Mapping[str, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """Devices for each claim, in the order in which they were placed; ``choices`` by claim and
+    request: the alternative that was taken."""
+
+    placements: tuple[tuple[Placement, ...], ...]
+    choices: tuple[tuple[int, ...], ...]
+    score: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """There is no solution; ``invalid_pools`` may be why."""
+
+    invalid_pools: bool
+
+
+Answer = Solution | Refusal | AllocationFault
+
+
+class _Step(Enum):
+    DONE = 1
+    FAILED = 2
+    TOO_MANY = 3
+    """More devices than a claim can be given: other devices for earlier requests do not help."""
+
+
+_Device = tuple[int, int]
+"""Position of a pool, and of a device in it."""
+
+
+def allocate(
+    plan: Plan, situation: Situation, features: Features, out_of_time: Callable[[], bool]
+) -> Answer:
+    """Look for devices; raises ``TimedOut``."""
+    if plan.fault is not None:
+        return plan.fault
+    try:
+        return _Search(plan, situation, features, out_of_time).run()
+    except AllocationFault as fault:
+        return fault
+
+
+class _Search:
+    """One search, and what it has placed so far."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        situation: Situation,
+        features: Features,
+        out_of_time: Callable[[], bool],
+    ) -> None:
+        self._plan = plan
+        self._views = situation.views
+        self._taken = [state.taken for state in situation.states]
+        self._consumed_before: dict[_Device, Consumed] = {
+            (pool, device): consumed
+            for pool, state in enumerate(situation.states)
+            for device, consumed in state.consumed
+        }
+        self._states = situation.states
+        self._features = features
+        self._out_of_time = out_of_time
+        self._steps = 0
+        self._constraints = [claim.fresh_constraints() for claim in plan.claims]
+        self._all_devices: dict[int, list[_Device]] = {}
+        self._placed: dict[_Device, set[int]] = {}
+        self._placements: list[list[Placement]] = [[] for _ in plan.claims]
+        self._choices = [[0] * len(claim.requests) for claim in plan.claims]
+        self._consumed_now: dict[_Device, dict[str, int]] = {}
+        self._available: dict[str, Mapping[str, Mapping[str, int]]] = {}
+        self._drawn: dict[str, dict[str, dict[str, int]]] = {}
+
+    def run(self) -> Answer:
+        self._collect()
+        if self._claim(0) is _Step.DONE:
+            self._check_node_selectors()
+            return Solution(
+                tuple(map(tuple, self._placements)),
+                tuple(map(tuple, self._choices)),
+                self._score(),
+            )
+        return Refusal(any(view.invalid for view in self._views))
+
+    def _check_node_selectors(self) -> None:
+        for placements in self._placements:
+            found = [self._views[p.pool].devices[p.device] for p in placements]
+            if any(device.local for device in found):
+                continue
+            for device in found:
+                terms = device.selector.node_selector_terms if device.selector is not None else ()
+                if len(terms) > 1:
+                    raise AllocationFault(
+                        f"unsupported ResourceSlice.NodeSelector with {len(terms)} terms"
+                    )
+
+    def _score(self) -> int:
+        return sum(
+            BEST_PRIORITY - choice
+            for claim, choices in zip(self._plan.claims, self._choices, strict=True)
+            for prioritized, choice in zip(claim.prioritized, choices, strict=True)
+            if prioritized
+        )
+
+    # ---- before the search ---------------------------------------------------------------------
+
+    def _collect(self) -> None:
+        """Find the devices of requests for all of them, and check how many a claim needs."""
+        for place, claim in enumerate(self._plan.claims):
+            least = 0
+            for request in claim.requests:
+                counts = []
+                for one in request:
+                    if one.all_devices:
+                        self._all_devices[id(one)] = self._all_of(one)
+                    counts.append(self._count(one))
+                least += min(counts, default=0)
+            if least > ALLOCATION_RESULTS_MAX_SIZE:
+                raise AllocationFault(
+                    f"claim {{claim}}: number of requested devices {least} exceeds the claim "
+                    f"limit of {ALLOCATION_RESULTS_MAX_SIZE}",
+                    place,
+                )
+
+    def _all_of(self, one: Alternative) -> list[_Device]:
+        found = []
+        name = one.name.replace("{", "{{").replace("}", "}}")
+        for pool, view in enumerate(self._views):
+            if view.incomplete or view.invalid:
+                state = "being updated" if view.incomplete else "invalid"
+                raise AllocationFault(
+                    f"claim {{claim}}, request {name}: asks for all devices, but resource pool "
+                    f"{{pool}} is currently {state}",
+                    one.claim,
+                    pool,
+                )
+            for place, device in enumerate(view.devices):
+                if (
+                    device.reachable
+                    and one.selects(device.kind)
+                    and self._has_room(one, (pool, place), device.kind)
+                ):
+                    found.append((pool, place))
+        return found
+
+    def _count(self, one: Alternative) -> int:
+        return len(self._all_devices[id(one)]) if one.all_devices else one.count
+
+    # ---- the search ----------------------------------------------------------------------------
+
+    def _claim(self, claim: int) -> _Step:
+        if claim == len(self._plan.claims):
+            return _Step.DONE
+        return self._request(claim, 0)
+
+    def _request(self, claim: int, request: int) -> _Step:
+        requests = self._plan.claims[claim].requests
+        if request == len(requests):
+            step = self._claim(claim + 1)
+            return _Step.FAILED if step is _Step.TOO_MANY else step
+        if not self._plan.claims[claim].prioritized[request]:
+            return self._devices(claim, request, requests[request][0], 0, (0, 0))
+        too_many = True
+        for choice, one in enumerate(requests[request]):
+            self._choices[claim][request] = choice
+            step = self._devices(claim, request, one, 0, (0, 0))
+            if step is _Step.DONE:
+                return step
+            too_many = too_many and step is _Step.TOO_MANY
+        return _Step.TOO_MANY if too_many else _Step.FAILED
+
+    def _devices(
+        self, claim: int, request: int, one: Alternative, number: int, start: _Device
+    ) -> _Step:
+        """Place the devices of a request from its ``number``-th on, looking from ``start`` on."""
+        count = self._count(one)
+        if one.all_devices and not count:
+            return _Step.FAILED
+        if number >= count:
+            return self._request(claim, request + 1)
+        if len(self._placements[claim]) + count - number > ALLOCATION_RESULTS_MAX_SIZE:
+            return _Step.TOO_MANY
+        if one.all_devices:
+            device = self._all_devices[id(one)][number]
+            if not self._place(claim, one, device):
+                return _Step.FAILED
+            step = self._devices(claim, request, one, number + 1, start)
+            if step is not _Step.DONE:
+                self._take_back(claim, one, device)
+            return step
+        return self._scan(claim, request, one, number, start)
+
+    def _scan(
+        self, claim: int, request: int, one: Alternative, number: int, start: _Device
+    ) -> _Step:
+        first_pool, first_device = start
+        for pool in range(first_pool, len(self._views)):
+            view = self._views[pool]
+            if view.incomplete or view.invalid:
+                continue
+            devices = view.devices
+            for place in range(first_device if pool == first_pool else 0, len(devices)):
+                device = pool, place
+                if not self._can_have(claim, one, device, devices[place]):
+                    continue
+                if not self._place(claim, one, device):
+                    continue
+                step = self._devices(claim, request, one, number + 1, (pool, place + 1))
+                if step is _Step.DONE:
+                    return step
+                self._take_back(claim, one, device)
+                if step is _Step.TOO_MANY:
+                    return step
+        return _Step.FAILED
+
+    def _can_have(self, claim: int, one: Alternative, device: _Device, found: DeviceOnNode) -> bool:
+        self._steps += 1
+        if self._steps % _STEPS_BETWEEN_LOOKS_AT_THE_CLOCK == 0 and self._out_of_time():
+            raise TimedOut
+        return (
+            not self._in_use(claim, one, device)
+            and found.reachable
+            and one.selects(found.kind)
+            and self._has_room(one, device, found.kind)
+        )
+
+    # ---- placing a device ----------------------------------------------------------------------
+
+    def _place(self, claim: int, one: Alternative, device: _Device) -> bool:
+        pool, place = device
+        kind = self._views[pool].devices[place].kind
+        if self._in_use(claim, one, device) or not self._draw(device, kind):
+            return False
+        # What was drawn from counters is not given back when one of the next checks refuses the
+        # device, so it is missing for the rest of the search. kube-scheduler's behaviour.
+        if not one.tolerates(kind) or not self._constrain(claim, one, device, kind):
+            return False
+        if not self._has_room(one, device, kind):
+            self._relax(claim, one)
+            return False
+        consumed: Mapping[str, int] | None = None
+        if kind.shared:
+            consumed = one.amounts(kind) or {}
+            now = self._consumed_now.setdefault(device, {})
+            for name, amount in consumed.items():
+                now[name] = now.get(name, 0) + amount
+        else:
+            self._placed.setdefault(device, set()).add(claim)
+        self._placements[claim].append(Placement(one, pool, place, consumed))
+        return True
+
+    def _take_back(self, claim: int, one: Alternative, device: _Device) -> None:
+        placement = self._placements[claim].pop()
+        kind = self._views[device[0]].devices[device[1]].kind
+        self._relax(claim, one)
+        if placement.consumed is not None:
+            # Counters that a shared device drew on are not given back. kube-scheduler's behaviour.
+            now = self._consumed_now[device]
+            for name, amount in placement.consumed.items():
+                now[name] -= amount
+            if not any(now.values()):
+                del self._consumed_now[device]
+            return
+        holders = self._placed[device]
+        holders.discard(claim)
+        if not holders:
+            del self._placed[device]
+        self._count_drawn(device, kind, -1)
+
+    def _in_use(self, claim: int, one: Alternative, device: _Device) -> bool:
+        holders = self._placed.get(device)
+        if one.admin_access:
+            return holders is not None and claim in holders
+        return holders is not None or device[1] in self._taken[device[0]]
+
+    def _has_room(self, one: Alternative, device: _Device, kind: DeviceKind) -> bool:
+        """Check consumable capacity."""
+        if not self._features.consumable_capacity:
+            return True
+        amounts = one.amounts(kind)
+        if amounts is None:
+            return False
+        if not kind.shared:
+            return fits(kind, amounts, {}, {})
+        before = dict(self._consumed_before.get(device, ()))
+        return fits(kind, amounts, before, self._consumed_now.get(device, {}))
+
+    def _constrain(self, claim: int, one: Alternative, device: _Device, kind: DeviceKind) -> bool:
+        constraints = self._constraints[claim]
+        for place, constraint in enumerate(constraints):
+            if constraint.add(one.request, one.subrequest, kind):
+                continue
+            for earlier in constraints[:place]:
+                earlier.remove(one.request, one.subrequest)
+            if one.all_devices:
+                name = one.name.replace("{", "{{").replace("}", "}}")
+                raise AllocationFault(
+                    f"claim {{claim}}, request {name}: cannot add device {{device}} because a "
+                    "claim constraint would not be satisfied",
+                    claim,
+                    *device,
+                )
+            return False
+        return True
+
+    def _relax(self, claim: int, one: Alternative) -> None:
+        for constraint in self._constraints[claim]:
+            constraint.remove(one.request, one.subrequest)
+
+    # ---- counters ------------------------------------------------------------------------------
+
+    def _draw(self, device: _Device, kind: DeviceKind) -> bool:
+        """Draw what a device consumes from its pool's counters, if there is enough."""
+        if not kind.consumes:
+            return True
+        if not self._features.partitionable_devices:
+            return False
+        if kind.shared and (device in self._consumed_before or device in self._consumed_now):
+            return True
+        # Pools of one name share counters, whatever their drivers: kube-scheduler's behaviour.
+        pool = self._views[device[0]].key[1]
+        available = self._available.get(pool)
+        if available is None:
+            state = self._states[device[0]]
+            available = self._available[pool] = {
+                name: dict(amounts) for name, amounts in state.available
+            }
+        self._count_drawn(device, kind, 1)
+        drawn = self._drawn[pool]
+        for name, left in available.items():
+            for counter, amount in left.items():
+                if drawn.get(name, {}).get(counter, 0) > amount:
+                    self._count_drawn(device, kind, -1)
+                    return False
+        return True
+
+    def _count_drawn(self, device: _Device, kind: DeviceKind, step: int) -> None:
+        if not kind.consumes:
+            return
+        drawn = self._drawn.setdefault(self._views[device[0]].key[1], {})
+        for name, amounts in kind.consumes.items():
+            counters = drawn.setdefault(name, {})
+            for counter, amount in amounts.items():
+                counters[counter] = counters.get(counter, 0) + step * amount

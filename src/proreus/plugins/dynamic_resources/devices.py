@@ -1,0 +1,185 @@
+"""What devices are, apart from their names: equal devices are one object.
+
+Whether a request may have a device is asked of thousands of devices that differ in nothing but
+name. So what a driver publishes of a device is kept once, with its answers to selectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from proreus.objects.devices import (
+    CapacityRequestPolicy,
+    Device,
+    DeviceAttribute,
+    DeviceTaint,
+    QuantityText,
+)
+from proreus.objects.quantity import parse_quantity
+from proreus.plugins.dynamic_resources.cel import (
+    Attribute,
+    CelError,
+    DeviceView,
+    Domains,
+    compile_selector,
+)
+from proreus.plugins.dynamic_resources.cel_values import quantity_value, semver
+from proreus.plugins.dynamic_resources.features import Features
+
+_MOST_ANSWERS = 256
+
+Counters = dict[str, dict[str, int]]
+"""Amounts in nano-units by counter set and counter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What a device has of something, in nano-units, and which parts of it may be had."""
+
+    value: int
+    text: QuantityText
+    policy: CapacityRequestPolicy | None
+
+
+class DeviceKind:
+    """All that counts of a device but its name and place.
+
+    ``taints``: those that can keep claims away. ``shared``: several claims may have the device at
+    the same time (KEP-5075).
+    """
+
+    def __init__(self, number: int, driver: str, device: Device, features: Features) -> None:
+        self.number = number
+        self.driver = driver
+        self.device = device
+        self.shared = features.consumable_capacity and bool(device.allow_multiple_allocations)
+        self.taints: tuple[DeviceTaint, ...] = device.taints if features.device_taints else ()
+        self.consumes: Counters = {
+            part.counter_set: {
+                name: parse_quantity(counter.value) for name, counter in part.counters.items()
+            }
+            for part in device.consumes_counters
+        }
+        self.capacity = {
+            name: Capacity(parse_quantity(capacity.value), capacity.value, capacity.request_policy)
+            for name, capacity in device.capacity.items()
+        }
+        self.needs_binding_conditions = bool(
+            device.binding_conditions or device.binding_failure_conditions
+        )
+        self._features = features
+        self._view: DeviceView | None = None
+        self._answers: dict[str, bool | CelError] = {}
+
+    def matches(self, expression: str) -> bool:
+        """Tell whether a CEL selector selects the device; raises ``CelError``."""
+        answer = self._answers.get(expression)
+        if answer is None:
+            if len(self._answers) >= _MOST_ANSWERS:
+                self._answers.clear()
+            answer = self._answers[expression] = self._ask(expression)
+        if isinstance(answer, CelError):
+            raise answer
+        return answer
+
+    def _ask(self, expression: str) -> bool | CelError:
+        selector = compile_selector(expression, self._features.consumable_capacity)
+        if selector.error:
+            return CelError(f"CEL compile error: {selector.error}")
+        try:
+            if self._view is None:
+                self._view = self._seen_by_cel()
+            return selector.matches(self._view)
+        except CelError as error:
+            return CelError(f"CEL runtime error: {error}")
+
+    def _seen_by_cel(self) -> DeviceView:
+        attributes: Domains = {}
+        for name, attribute in self.device.attributes.items():
+            domain, _, identifier = name.rpartition("/")
+            value = _value(name, attribute, self._features.list_attributes)
+            attributes.setdefault(domain or self.driver, {})[identifier] = value
+        capacity: Domains = {}
+        for name, amount in self.capacity.items():
+            domain, _, identifier = name.rpartition("/")
+            capacity.setdefault(domain or self.driver, {})[identifier] = quantity_value(
+                amount.value
+            )
+        return DeviceView(
+            self.driver, attributes, capacity, bool(self.device.allow_multiple_allocations)
+        )
+
+    def attribute(self, name: str) -> tuple[str, object] | None:
+        """Return type and value of an attribute by its full name, as constraints compare them.
+
+        Of the driver's own attributes the domain may have been left out by the driver.
+        """
+        found = self.device.attributes.get(name)
+        if found is None:
+            domain, _, identifier = name.rpartition("/")
+            if domain != self.driver:
+                return None
+            found = self.device.attributes.get(identifier)
+            if found is None:
+                return None
+        if found.string_value is not None:
+            return "string", found.string_value
+        if found.int_value is not None:
+            return "int", found.int_value
+        if found.bool_value is not None:
+            return "bool", found.bool_value
+        if found.version_value is not None:
+            return "version", found.version_value
+        return None
+
+
+def _value(name: str, attribute: DeviceAttribute, lists: bool) -> Attribute:
+    if attribute.int_value is not None:
+        return attribute.int_value
+    if attribute.bool_value is not None:
+        return attribute.bool_value
+    if attribute.string_value is not None:
+        return attribute.string_value
+    if attribute.version_value is not None:
+        try:
+            return semver(attribute.version_value)
+        except ValueError as error:
+            raise CelError(f"attribute {name}: {error}") from None
+    if lists:
+        for values in (attribute.int_values, attribute.bool_values, attribute.string_values):
+            if values is not None:
+                return list(values)
+        if attribute.version_values is not None:
+            return [semver(text) for text in attribute.version_values]
+    raise CelError(f"attribute {name}: unsupported attribute value")
+
+
+@dataclass(slots=True)
+class DeviceKinds:
+    """Interns devices: equal ones, apart from their names, get the same kind."""
+
+    features: Features
+    _known: dict[tuple[str, bytes], DeviceKind] = field(default_factory=dict)
+    _numbers: int = 0
+
+    def kind_of(
+        self, driver: str, device: Device, more_taints: Iterable[DeviceTaint] = ()
+    ) -> DeviceKind:
+        """Return what a device is; ``more_taints`` come from DeviceTaintRules."""
+        nameless = msgspec.structs.replace(device, name="", taints=(*device.taints, *more_taints))
+        key = driver, msgspec.json.encode(nameless)
+        kind = self._known.get(key)
+        if kind is None:
+            self._numbers += 1
+            kind = self._known[key] = DeviceKind(self._numbers, driver, nameless, self.features)
+        return kind
+
+    def keep_only(self, used: set[int]) -> None:
+        """Forget kinds that no slice has any more."""
+        self._known = {key: kind for key, kind in self._known.items() if kind.number in used}
+
+    def __len__(self) -> int:
+        return len(self._known)

@@ -1,0 +1,50 @@
+"""The feature gates that DynamicResources looks at, read once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proreus.feature_gates import FeatureGates
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """One attribute a gate; see ``docs/plugins/dynamic-resources.md`` for what each adds."""
+
+    admin_access: bool = True
+    binding_conditions: bool = True
+    consumable_capacity: bool = True
+    device_taint_rules: bool = False
+    device_taints: bool = True
+    extended_resources: bool = True
+    filter_timeout: bool = True
+    list_attributes: bool = False
+    node_allocatable_resources: bool = False
+    partitionable_devices: bool = True
+    prioritized_list: bool = True
+    workload_claims: bool = False
+
+    @classmethod
+    def of(cls, gates: FeatureGates) -> Features:
+        """Read the gates."""
+        on = gates.enabled
+        return cls(
+            admin_access=on("DRAAdminAccess"),
+            binding_conditions=on("DRADeviceBindingConditions")
+            and on("DRAResourceClaimDeviceStatus"),
+            consumable_capacity=on("DRAConsumableCapacity"),
+            device_taint_rules=on("DRADeviceTaintRules") and on("DRADeviceTaints"),
+            device_taints=on("DRADeviceTaints"),
+            extended_resources=on("DRAExtendedResource"),
+            filter_timeout=on("DRASchedulerFilterTimeout"),
+            list_attributes=on("DRAListTypeAttributes"),
+            node_allocatable_resources=on("DRANodeAllocatableResources"),
+            partitionable_devices=on("DRAPartitionableDevices"),
+            prioritized_list=on("DRAPrioritizedList"),
+            workload_claims=on("DRAWorkloadResourceClaims"),
+        )
+
+    @property
+    def stable_allocator(self) -> bool:
+        """Whether kube-scheduler would use its older, smaller allocator."""
+        return not (self.consumable_capacity or self.binding_conditions)

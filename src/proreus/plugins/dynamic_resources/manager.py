@@ -1,0 +1,224 @@
+"""What all profiles of a scheduler know of claims and devices together.
+
+Two profiles that gave devices away without knowing of each other would give the same ones. So there
+is one manager a cluster view: it follows claims, classes, slices and taint rules, and remembers
+what the search found out.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from proreus.framework.assume_cache import AssumeCache
+from proreus.framework.handle import Handle
+from proreus.framework.node_table import NodeTable
+from proreus.framework.verdicts import IntArray
+from proreus.objects.devices import (
+    DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    DeviceClass,
+    DeviceTaint,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
+from proreus.objects.meta import key_of
+from proreus.plugins.dynamic_resources.allocated import AllocatedDevices
+from proreus.plugins.dynamic_resources.allocator import Answer, Refusal, Solution, allocate
+from proreus.plugins.dynamic_resources.claims import is_extended_resource_claim
+from proreus.plugins.dynamic_resources.extended_resources import ExtendedResourceClasses
+from proreus.plugins.dynamic_resources.features import Features
+from proreus.plugins.dynamic_resources.plans import Plan, make_plan, plan_key
+from proreus.plugins.dynamic_resources.pools import Pools
+from proreus.plugins.dynamic_resources.situations import Situation, Situations
+
+_MOST_PLANS = 64
+
+UNKNOWN, FITS, NO_FIT, INVALID_POOLS, FAULT = -1, 0, 1, 2, 3
+"""What the search found for a situation, as ``Outlook.outcome`` has it."""
+
+
+class Outlook:
+    """What the search found for one plan, situation by situation.
+
+    ``outcome`` and ``score`` are indexed by situation number.
+    """
+
+    __slots__ = ("answers", "epoch", "outcome", "plan", "score")
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.begin(-1)
+
+    def begin(self, epoch: int) -> None:
+        """Forget everything: situations are numbered anew."""
+        self.epoch = epoch
+        self.answers: dict[int, Answer] = {}
+        self.outcome: IntArray = np.full(64, UNKNOWN, dtype=np.int64)
+        self.score: IntArray = np.zeros(64, dtype=np.int64)
+
+    def make_room(self, count: int) -> None:
+        """Have room for ``count`` situations."""
+        size = len(self.outcome)
+        if count > size:
+            more = max(count, 2 * size) - size
+            self.outcome = np.concatenate((self.outcome, np.full(more, UNKNOWN, dtype=np.int64)))
+            self.score = np.concatenate((self.score, np.zeros(more, dtype=np.int64)))
+
+    def put(self, number: int, answer: Answer) -> None:
+        """Keep an answer."""
+        self.answers[number] = answer
+        match answer:
+            case Solution():
+                self.outcome[number] = FITS
+                self.score[number] = answer.score
+            case Refusal():
+                self.outcome[number] = INVALID_POOLS if answer.invalid_pools else NO_FIT
+            case _:
+                self.outcome[number] = FAULT
+
+
+class DeviceManager:
+    """Claims, classes, pools, what is taken of them, and what searches found."""
+
+    def __init__(self, handle: Handle, features: Features) -> None:
+        self.features = features
+        self.pools = Pools(features)
+        self.allocated = AllocatedDevices(features, self._pool_changed)
+        self.situations = Situations(self.pools, self.allocated)
+        self.classes: Mapping[str, DeviceClass] = handle.store(DEVICE_CLASSES)
+        self.extended = ExtendedResourceClasses()
+        self.extended_claims: dict[str, str] = {}
+        """Key of the claim for extended resources, by the uid of its pod."""
+        self.claims: AssumeCache[ResourceClaim] = AssumeCache(handle, RESOURCE_CLAIMS)
+        self._outlooks: OrderedDict[bytes, Outlook] = OrderedDict()
+        self._rules: dict[str, DeviceTaintRule] = {}
+
+        if features.device_taint_rules:
+            self.pools.taints_of = self._taints_of
+            for rule in handle.store(DEVICE_TAINT_RULES).values():
+                self._rules[rule.metadata.name] = rule
+            handle.on_change(DEVICE_TAINT_RULES, self._rule_changed)
+        for cls in self.classes.values():
+            self._class_changed(None, cls)
+        handle.on_change(DEVICE_CLASSES, self._class_changed)
+        for one in handle.store(RESOURCE_SLICES).values():
+            self._slice_changed(None, one)
+        handle.on_change(RESOURCE_SLICES, self._slice_changed)
+        self.claims.subscribe(self._claim_changed)
+
+    @staticmethod
+    def of(handle: Handle, features: Features) -> DeviceManager:
+        """Return the manager that belongs to a handle's nodes."""
+        manager = _managers.get(handle.nodes)
+        if manager is None or manager.features != features:
+            manager = _managers[handle.nodes] = DeviceManager(handle, features)
+        return manager
+
+    # ---- what changes --------------------------------------------------------------------------
+
+    def _pool_changed(self, key: tuple[str, str]) -> None:
+        self.situations.pool_changed(key)
+
+    def _class_changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
+        self.extended.put(old, new)
+        self._outlooks.clear()
+
+    def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
+        if old is not None and new is not None and old.spec == new.spec:
+            return
+        pools = self.pools
+        keys = {(o.spec.driver, o.spec.pool.name) for o in (old, new) if o is not None}
+        before = {node for key in keys for node in pools.nodes_of.get(key, ())}
+        unbound = any(key in pools.unbound or key in pools.troubled for key in keys)
+        pools.put(old, new)
+        self.situations.slices_changed(before, keys, unbound)
+
+    def _rule_changed(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> None:
+        if old is not None:
+            self._rules.pop(old.metadata.name, None)
+        if new is not None:
+            self._rules[new.metadata.name] = new
+        keys = self.pools.refresh_kinds()
+        self.situations.slices_changed(set(), keys, True)
+
+    def _taints_of(self, driver: str, pool: str, device: str) -> tuple[DeviceTaint, ...]:
+        found = []
+        for rule in self._rules.values():
+            wanted = rule.spec.device_selector
+            if wanted is None or (
+                wanted.driver in (None, driver)
+                and wanted.pool in (None, pool)
+                and wanted.device in (None, device)
+            ):
+                found.append(rule.spec.taint)
+        return tuple(found)
+
+    def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        self.allocated.put_claim(old, new)
+        for claim, there in ((old, False), (new, True)):
+            if claim is None or not is_extended_resource_claim(claim):
+                continue
+            for owner in claim.metadata.owner_references:
+                if not owner.controller:
+                    continue
+                if there:
+                    self.extended_claims[owner.uid] = key_of(claim)
+                elif self.extended_claims.get(owner.uid) == key_of(claim):
+                    del self.extended_claims[owner.uid]
+
+    # ---- answers -------------------------------------------------------------------------------
+
+    def outlook(self, claims: Sequence[ResourceClaim]) -> Outlook:
+        """Return what is known of the chances of claims, shared by all that ask for the same."""
+        key = plan_key(claims)
+        known = self._outlooks.get(key)
+        if known is None:
+            plan = make_plan(claims, self.classes.get, self.features)
+            known = self._outlooks[key] = Outlook(plan)
+            if len(self._outlooks) > _MOST_PLANS:
+                self._outlooks.popitem(last=False)
+        else:
+            self._outlooks.move_to_end(key)
+        return known
+
+    def consider(
+        self, outlook: Outlook, numbers: IntArray, out_of_time: Callable[[], bool]
+    ) -> IntArray:
+        """Return the outcome for each of some situations, working out those that are new.
+
+        Raises ``TimedOut``.
+        """
+        self._bring_up_to_date(outlook)
+        outcome: IntArray = outlook.outcome[numbers]
+        new = numbers[outcome == UNKNOWN]
+        if len(new):
+            for number in np.unique(new).tolist():
+                self.answer(outlook, self.situations.all[number], out_of_time)
+            outcome = outlook.outcome[numbers]
+        return outcome
+
+    def answer(
+        self, outlook: Outlook, situation: Situation, out_of_time: Callable[[], bool]
+    ) -> Answer:
+        """Return what the search finds in one situation; raises ``TimedOut``."""
+        self._bring_up_to_date(outlook)
+        answer = outlook.answers.get(situation.number)
+        if answer is None:
+            answer = allocate(outlook.plan, situation, self.features, out_of_time)
+            outlook.put(situation.number, answer)
+        return answer
+
+    def _bring_up_to_date(self, outlook: Outlook) -> None:
+        if outlook.epoch != self.situations.epoch:
+            outlook.begin(self.situations.epoch)
+        outlook.make_room(len(self.situations.all))
+
+
+_managers: WeakKeyDictionary[NodeTable, DeviceManager] = WeakKeyDictionary()

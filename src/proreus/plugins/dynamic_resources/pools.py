@@ -1,0 +1,356 @@
+"""What drivers publish, by pool and by node.
+
+A pool is what one driver lists under one name, in one or more slices; a newer generation replaces
+the older. Most pools belong to one node (*local*); others can be reached from many nodes. Nodes
+that reach the same part of the latter form a *group*.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import msgspec
+
+from proreus.errors import ProreusError
+from proreus.objects.devices import Device, DeviceTaint, ResourceSlice
+from proreus.objects.quantity import parse_quantity
+from proreus.objects.selectors import NodeSelector, ParsedNodeSelector, parse_node_selector
+from proreus.plugins.dynamic_resources.devices import Counters, DeviceKind, DeviceKinds
+from proreus.plugins.dynamic_resources.features import Features
+
+PoolKey = tuple[str, str]
+"""Driver and name of a pool."""
+
+Labels = Mapping[str, str]
+
+
+class PoolError(ProreusError):
+    """A slice that cannot be understood; it fails the scheduling attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceOnNode:
+    """A device as one node sees it.
+
+    ``reachable`` is False for one that chooses its nodes itself and not this one. ``local``: an
+    allocation of it is of use on this node only. ``selector``: where it is of use otherwise.
+    """
+
+    name: str
+    kind: DeviceKind
+    reachable: bool
+    local: bool
+    selector: NodeSelector | None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolView:
+    """A pool as one node sees it, devices in the order in which they are tried.
+
+    ``shape`` is equal for pools that differ in names only. ``consumers``: what each device of the
+    pool, wherever it is, draws from counters.
+    """
+
+    key: PoolKey
+    incomplete: bool
+    invalid: bool
+    comes_last: bool
+    devices: tuple[DeviceOnNode, ...]
+    counters: Counters
+    consumers: Mapping[str, Counters]
+    index: Mapping[str, int]
+    shape: int
+
+    @property
+    def order(self) -> tuple[bool, PoolKey]:
+        """Pools are tried in this order: those whose devices need binding conditions last."""
+        return self.comes_last, self.key
+
+
+@dataclass(slots=True)
+class _Pool:
+    """All slices of a pool, by name, old generations included."""
+
+    slices: dict[str, ResourceSlice] = field(default_factory=dict)
+    kinds: dict[str, tuple[DeviceKind, ...]] = field(default_factory=dict)
+
+
+NO_TAINTS: Callable[[str, str, str], tuple[DeviceTaint, ...]] = lambda *_: ()  # noqa: E731
+
+
+class Pools:
+    """All pools of the cluster, kept up to date slice by slice.
+
+    ``local[node]``: pools that have a slice for that node. ``unbound``: pools with slices for
+    nodes to be worked out. ``troubled``: pools with nothing but counters to show to other nodes,
+    which are incomplete or invalid and let those know.
+    """
+
+    def __init__(self, features: Features) -> None:
+        self._features = features
+        self.kinds = DeviceKinds(features)
+        self._pools: dict[PoolKey, _Pool] = {}
+        self.local: dict[str, set[PoolKey]] = defaultdict(set)
+        self.nodes_of: dict[PoolKey, set[str]] = defaultdict(set)
+        self.unbound: set[PoolKey] = set()
+        self.troubled: dict[PoolKey, PoolView] = {}
+        self.taints_of = NO_TAINTS
+        """Taints that rules put on ``(driver, pool, device)``."""
+        self._shapes: dict[object, int] = {}
+
+    def put(self, old: ResourceSlice | None, new: ResourceSlice | None) -> set[PoolKey]:
+        """Take note of a change of a slice; return the pools that it concerns."""
+        concerned = set()
+        for one, there in ((old, False), (new, True)):
+            if one is None:
+                continue
+            spec, name = one.spec, one.metadata.name
+            key = spec.driver, spec.pool.name
+            pool = self._pools.setdefault(key, _Pool())
+            if there:
+                pool.slices[name] = one
+                pool.kinds[name] = tuple(self._kind(key, device) for device in spec.devices)
+            else:
+                pool.slices.pop(name, None)
+                pool.kinds.pop(name, None)
+            concerned.add(key)
+        for key in concerned:
+            self._index(key)
+        return concerned
+
+    def refresh_kinds(self) -> set[PoolKey]:
+        """Work out anew what devices are, after taint rules changed; return all pools."""
+        for key, pool in self._pools.items():
+            for name, one in pool.slices.items():
+                pool.kinds[name] = tuple(self._kind(key, device) for device in one.spec.devices)
+            self._index(key)
+        return set(self._pools)
+
+    def _kind(self, key: PoolKey, device: Device) -> DeviceKind:
+        driver, pool = key
+        return self.kinds.kind_of(driver, device, self.taints_of(driver, pool, device.name))
+
+    def _index(self, key: PoolKey) -> None:
+        for node in self.nodes_of.pop(key, ()):
+            self.local[node].discard(key)
+            if not self.local[node]:
+                del self.local[node]
+        self.unbound.discard(key)
+        self.troubled.pop(key, None)
+        slices = self._pools[key].slices
+        if not slices:
+            del self._pools[key]
+            return
+        counters = []
+        for one in slices.values():
+            if self._passed_over(one):
+                continue
+            if one.spec.shared_counters:
+                counters.append(one)
+            elif one.spec.node_name:
+                self.nodes_of[key].add(one.spec.node_name)
+                self.local[one.spec.node_name].add(key)
+            else:
+                self.unbound.add(key)
+        if counters:
+            view = self._view_of(key, counters, "", {})
+            if view is not None and (view.incomplete or view.invalid):
+                self.troubled[key] = view
+
+    def _passed_over(self, one: ResourceSlice) -> bool:
+        spec = one.spec
+        return not self._features.partitionable_devices and bool(
+            spec.per_device_node_selection or spec.shared_counters
+        )
+
+    # ---- views ---------------------------------------------------------------------------------
+
+    def view(self, key: PoolKey, node: str, labels: Labels) -> PoolView | None:
+        """Return a pool as a node sees it, None where it shows it nothing.
+
+        Raises ``PoolError`` for a node selector that cannot be parsed.
+        """
+        relevant = [
+            one for one in self._pools[key].slices.values() if self._sees(one, node, labels)
+        ]
+        return self._view_of(key, relevant, node, labels) if relevant else None
+
+    def reach(self, key: PoolKey, node: str, labels: Labels) -> tuple[object, ...]:
+        """Return what of an unbound pool a node sees: equal for nodes whose views are equal."""
+        seen: list[object] = []
+        for name, one in self._pools[key].slices.items():
+            if not self._sees(one, node, labels):
+                continue
+            spec = one.spec
+            if spec.per_device_node_selection and not spec.shared_counters:
+                seen.append((name, tuple(_device_reachable(d, node, labels) for d in spec.devices)))
+            else:
+                seen.append(name)
+        return tuple(seen)
+
+    def _sees(self, one: ResourceSlice, node: str, labels: Labels) -> bool:
+        if self._passed_over(one):
+            return False
+        spec = one.spec
+        if spec.shared_counters:
+            return True
+        if spec.node_name or spec.all_nodes or spec.node_selector is not None:
+            if spec.node_name:
+                return spec.node_name == node
+            return bool(spec.all_nodes) or _selects(spec.node_selector, node, labels)
+        if spec.per_device_node_selection:
+            return any(_device_reachable(device, node, labels) for device in spec.devices)
+        return False
+
+    def _view_of(
+        self, key: PoolKey, relevant: Iterable[ResourceSlice], node: str, labels: Labels
+    ) -> PoolView | None:
+        pool = self._pools[key]
+        relevant = list(relevant)
+        generation = max(one.spec.pool.generation for one in relevant)
+        slices = sorted(
+            (one for one in relevant if one.spec.pool.generation == generation),
+            key=lambda one: one.metadata.name,
+        )
+        everywhere = pool.slices.values()
+        wanted = slices[0].spec.pool.resource_slice_count
+        incomplete = False
+        if len(slices) != wanted:
+            if any(one.spec.pool.generation > generation for one in everywhere):
+                return None
+            same = sum(one.spec.pool.generation == generation for one in everywhere)
+            incomplete = same != wanted
+        counters, doubled = _counters(slices)
+        current = [one for one in everywhere if one.spec.pool.generation == generation]
+        consumers = (
+            {
+                device.name: kind.consumes
+                for one in current
+                for device, kind in zip(
+                    one.spec.devices, pool.kinds[one.metadata.name], strict=True
+                )
+                if kind.consumes
+            }
+            if self._features.partitionable_devices
+            else {}
+        )
+        devices = self._devices(pool, slices, node, labels)
+        index = {device.name: place for place, device in enumerate(devices)}
+        invalid = (
+            doubled
+            or len(index) < len(devices)
+            or any(
+                counter not in counters.get(name, ())
+                for consumes in consumers.values()
+                for name, amounts in consumes.items()
+                for counter in amounts
+            )
+            or any(name not in counters for c in consumers.values() for name in c)
+        )
+        comes_last = any(device.kind.device.binding_conditions is not None for device in devices)
+        shape = self._shape_of(key[0], incomplete, invalid, comes_last, devices, counters)
+        return PoolView(
+            key, incomplete, invalid, comes_last, devices, counters, consumers, index, shape
+        )
+
+    def _devices(
+        self, pool: _Pool, slices: list[ResourceSlice], node: str, labels: Labels
+    ) -> tuple[DeviceOnNode, ...]:
+        binds = not self._features.stable_allocator
+        devices = []
+        for one in slices:
+            spec = one.spec
+            if spec.shared_counters:
+                continue
+            each = bool(spec.per_device_node_selection)
+            for device, kind in zip(spec.devices, pool.kinds[one.metadata.name], strict=True):
+                local = bool(device.node_name if each else spec.node_name)
+                selector = device.node_selector if each else spec.node_selector
+                devices.append(
+                    DeviceOnNode(
+                        device.name,
+                        kind,
+                        not each or _device_reachable(device, node, labels),
+                        local or (binds and bool(device.binds_to_node)),
+                        selector,
+                    )
+                )
+        return tuple(devices)
+
+    def _shape_of(
+        self,
+        driver: str,
+        incomplete: bool,
+        invalid: bool,
+        comes_last: bool,
+        devices: tuple[DeviceOnNode, ...],
+        counters: Counters,
+    ) -> int:
+        faces = tuple(
+            (d.kind.number, d.reachable, d.local, _term_count(d.selector)) for d in devices
+        )
+        declared = msgspec.json.encode(counters, order="deterministic")
+        shape = driver, incomplete, invalid, comes_last, faces, declared
+        return self._shapes.setdefault(shape, len(self._shapes) + 1)
+
+    def prune(self) -> None:
+        """Forget shapes and kinds of devices that are gone; all views must be made anew."""
+        self._shapes.clear()
+        self.kinds.keep_only(
+            {
+                kind.number
+                for pool in self._pools.values()
+                for kinds in pool.kinds.values()
+                for kind in kinds
+            }
+        )
+
+    @property
+    def shape_count(self) -> int:
+        """How many shapes are known; ``prune`` when there are far more than pools."""
+        return len(self._shapes)
+
+    def __len__(self) -> int:
+        return len(self._pools)
+
+
+def _counters(slices: Iterable[ResourceSlice]) -> tuple[Counters, bool]:
+    """Return the counter sets of a pool, and whether a name is used twice."""
+    counters: Counters = {}
+    doubled = False
+    for one in slices:
+        for shared in one.spec.shared_counters:
+            doubled = doubled or shared.name in counters
+            counters[shared.name] = {
+                name: parse_quantity(counter.value) for name, counter in shared.counters.items()
+            }
+    return counters, doubled
+
+
+def _device_reachable(device: Device, node: str, labels: Labels) -> bool:
+    if device.node_name:
+        return device.node_name == node
+    return bool(device.all_nodes) or _selects(device.node_selector, node, labels)
+
+
+def _selects(selector: NodeSelector | None, node: str, labels: Labels) -> bool:
+    if selector is None:
+        return False
+    parsed = _parsed(msgspec.json.encode(selector))
+    return parsed.matches(labels, node)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(encoded: bytes) -> ParsedNodeSelector:
+    parsed = parse_node_selector(msgspec.json.decode(encoded, type=NodeSelector))
+    error = parsed.error()
+    if error is not None:
+        raise PoolError(error)
+    return parsed
+
+
+def _term_count(selector: NodeSelector | None) -> int:
+    return 0 if selector is None else len(selector.node_selector_terms)

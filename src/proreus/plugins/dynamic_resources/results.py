@@ -1,0 +1,133 @@
+"""A solution of the search as the API knows it: devices by name, configuration, node selector."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Sequence
+
+from proreus.objects.devices import (
+    AllocationResult,
+    DeviceAllocationConfiguration,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+)
+from proreus.objects.selectors import LabelSelectorRequirement, NodeSelector, NodeSelectorTerm
+from proreus.plugins.dynamic_resources.allocator import Placement, Solution
+from proreus.plugins.dynamic_resources.capacity import quantity_text
+from proreus.plugins.dynamic_resources.features import Features
+from proreus.plugins.dynamic_resources.plans import Alternative, Plan
+from proreus.plugins.dynamic_resources.pools import DeviceOnNode, PoolView
+
+FROM_CLASS = "FromClass"
+FROM_CLAIM = "FromClaim"
+
+Views = Sequence[PoolView]
+
+
+def allocations(
+    plan: Plan,
+    solution: Solution,
+    claims: Sequence[ResourceClaim],
+    views: Views,
+    node_name: str,
+    features: Features,
+    rng: random.Random,
+) -> tuple[AllocationResult, ...]:
+    """Return the allocation of each claim on a node whose pools are ``views``."""
+    results = []
+    for place, claim in enumerate(claims):
+        placements = solution.placements[place]
+        chosen = [
+            request[choice]
+            for request, choice in zip(
+                plan.claims[place].requests, solution.choices[place], strict=True
+            )
+        ]
+        devices = DeviceAllocationResult(
+            results=tuple(_result(one, views, features, rng) for one in placements),
+            config=_configuration(chosen, claim),
+        )
+        found = [views[one.pool].devices[one.device] for one in placements]
+        results.append(
+            AllocationResult(devices=devices, node_selector=_node_selector(found, node_name))
+        )
+    return tuple(results)
+
+
+def _result(
+    placement: Placement, views: Views, features: Features, rng: random.Random
+) -> DeviceRequestAllocationResult:
+    view = views[placement.pool]
+    found = view.devices[placement.device]
+    one, device = placement.alternative, found.kind.device
+    binding = features.binding_conditions
+    share_id, consumed = None, {}
+    if placement.consumed is not None:
+        share_id = str(uuid.UUID(int=rng.getrandbits(128), version=4))
+        capacity = found.kind.capacity
+        consumed = {
+            name: quantity_text(amount, capacity[name].text)
+            for name, amount in placement.consumed.items()
+        }
+    return DeviceRequestAllocationResult(
+        request=one.name,
+        driver=view.key[0],
+        pool=view.key[1],
+        device=found.name,
+        admin_access=True if one.admin_access else None,
+        tolerations=one.tolerations,
+        binding_conditions=(device.binding_conditions or ()) if binding else (),
+        binding_failure_conditions=(device.binding_failure_conditions or ()) if binding else (),
+        share_id=share_id,
+        consumed_capacity=dict(consumed),
+    )
+
+
+def _configuration(
+    chosen: Sequence[Alternative], claim: ResourceClaim
+) -> tuple[DeviceAllocationConfiguration, ...]:
+    names_of_class: dict[str, list[str]] = {}
+    classes = {}
+    for one in chosen:
+        name = one.cls.metadata.name
+        classes[name] = one.cls
+        names_of_class.setdefault(name, []).append(one.name)
+    found = [
+        DeviceAllocationConfiguration(
+            source=FROM_CLASS, requests=tuple(names_of_class[name]), opaque=config.opaque
+        )
+        for name, cls in classes.items()
+        for config in cls.spec.config
+    ]
+    for config in claim.spec.devices.config:
+        copies = 1
+        if config.requests:
+            # Once for each request that it names: so it is in kube-scheduler.
+            copies = sum(
+                one.request in config.requests or one.name in config.requests for one in chosen
+            )
+        found += [
+            DeviceAllocationConfiguration(
+                source=FROM_CLAIM, requests=config.requests, opaque=config.opaque
+            )
+        ] * copies
+    return tuple(found)
+
+
+def _node_selector(devices: Sequence[DeviceOnNode], node_name: str) -> NodeSelector | None:
+    """Return where an allocation is of use: None stands for everywhere."""
+    if any(device.local for device in devices):
+        by_name = LabelSelectorRequirement(key="metadata.name", operator="In", values=(node_name,))
+        return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(by_name,)),))
+    expressions: list[LabelSelectorRequirement] = []
+    fields: list[LabelSelectorRequirement] = []
+    for device in devices:
+        for term in device.selector.node_selector_terms if device.selector is not None else ():
+            expressions += [e for e in term.match_expressions if e not in expressions]
+            fields += [e for e in term.match_fields if e not in fields]
+    if not expressions and not fields:
+        return None
+    term = NodeSelectorTerm(match_expressions=tuple(expressions), match_fields=tuple(fields))
+    return NodeSelector(node_selector_terms=(term,))

@@ -1,0 +1,248 @@
+"""Which nodes are in the same situation: the same devices to give, the same of them taken.
+
+Allocation is worked out once a situation and holds for every node that is in it; a column says
+which node is in which. It is mended row by row as devices are taken and published, so its upkeep
+costs a few microseconds a pod, whatever the size of the cluster.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.verdicts import IntArray
+from proreus.plugins.dynamic_resources.allocated import AllocatedDevices, PoolState
+from proreus.plugins.dynamic_resources.pools import PoolKey, Pools, PoolView
+
+_MOST_SITUATIONS_A_NODE = 8
+_FEW_ROWS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Pools that can be used, in the order in which they are tried, and what is taken of them.
+
+    ``views`` are those of one of the nodes; on another their names differ, their shapes do not.
+    """
+
+    number: int
+    views: tuple[PoolView, ...]
+    states: tuple[PoolState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Unbound pools that some nodes see alike."""
+
+    number: int
+    views: tuple[PoolView, ...]
+
+
+@dataclass(slots=True)
+class _Place:
+    """What is known of a node: its own pools, its group, and how the two interlock."""
+
+    labels: object
+    local: tuple[PoolView, ...]
+    group: _Group
+    interlock: tuple[tuple[int, int], ...]
+
+
+class Situations:
+    """The situation of each node, by name or as a column of numbers.
+
+    A number stands for one situation as long as ``epoch`` stays the same.
+    """
+
+    def __init__(self, pools: Pools, allocated: AllocatedDevices) -> None:
+        self._pools = pools
+        self._allocated = allocated
+        self.epoch = 0
+        self._table: weakref.ref[NodeTable] | None = None
+        self._column: IntArray = np.empty(0, dtype=np.int64)
+        self._position = -1
+        self._dirty_nodes: set[str] = set()
+        self._dirty_groups: set[PoolKey] = set()
+        self._all_dirty = True
+        self._group_count = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        self.epoch += 1
+        self._places: dict[str, _Place] = {}
+        self._groups: dict[object, _Group] = {}
+        self._numbers: dict[object, int] = {}
+        self.all: list[Situation] = []
+
+    # ---- what changed --------------------------------------------------------------------------
+
+    def pool_changed(self, key: PoolKey) -> None:
+        """Take note that devices of a pool were taken or given back."""
+        self._dirty_nodes.update(self._pools.nodes_of.get(key, ()))
+        if key in self._pools.unbound or key in self._pools.troubled:
+            self._dirty_groups.add(key)
+
+    def slices_changed(self, before: set[str], keys: Iterable[PoolKey], unbound: bool) -> None:
+        """Take note that pools changed; ``before``: nodes that had them as their own."""
+        nodes = set(before)
+        for key in keys:
+            nodes |= self._pools.nodes_of.get(key, set())
+            unbound = unbound or key in self._pools.unbound or key in self._pools.troubled
+        if unbound:
+            self._places.clear()
+            self._groups.clear()
+            self._all_dirty = True
+        else:
+            for node in nodes:
+                self._places.pop(node, None)
+            self._dirty_nodes |= nodes
+
+    # ---- answers -------------------------------------------------------------------------------
+
+    def column(self, table: NodeTable, nodes: NodeTable) -> IntArray:
+        """Return the situation of each of ``nodes``, a part or a fork of ``table`` or itself."""
+        self._refresh(table)
+        if nodes is table:
+            return self._column
+        rows = table.rows
+        picked = [rows[node.name] for node in nodes]
+        return self._column[np.array(picked, dtype=np.intp)]
+
+    def of_node(self, table: NodeTable, name: str) -> Situation | None:
+        """Return the situation of a node, None for a node that is not there."""
+        self._refresh(table)
+        row = table.rows.get(name)
+        return None if row is None else self.all[int(self._column[row])]
+
+    def views_of(self, table: NodeTable, name: str) -> tuple[PoolView, ...]:
+        """Return a node's own pools, in the order of its situation."""
+        place = self._place_of(table[table.rows[name]])
+        return _merged(place.local, place.group.views)
+
+    # ---- upkeep --------------------------------------------------------------------------------
+
+    def _refresh(self, table: NodeTable) -> None:
+        rows: list[int] | None = None
+        if (
+            self._table is not None
+            and self._table() is table
+            and not self._all_dirty
+            and len(self._column) == table.size
+        ):
+            rows = table.changes_since(self._position)
+            if self._dirty_nodes:
+                known = table.rows
+                more = [known[name] for name in self._dirty_nodes if name in known]
+                rows = None if rows is None else [*rows, *more]
+        if len(self.all) > 1024 + _MOST_SITUATIONS_A_NODE * table.size:
+            self._forget()
+            self._pools.prune()
+            rows = None
+        if rows is None:
+            self._table = weakref.ref(table)
+            self._column = np.fromiter(
+                (self._number_of(info) for info in table), np.int64, count=table.size
+            )
+        else:
+            if self._dirty_groups:
+                self._refresh_groups(table)
+            if rows:
+                # What was handed out stays as it was: others may still hold it.
+                self._column = self._column.copy()
+                for row in rows:
+                    self._column[row] = self._number_of(table[row])
+        self._dirty_nodes.clear()
+        self._dirty_groups.clear()
+        self._all_dirty = False
+        self._position = table.position
+
+    def _refresh_groups(self, table: NodeTable) -> None:
+        """Renumber nodes that see a pool which is not their own."""
+        concerned = {
+            group.number
+            for group in self._groups.values()
+            if any(view.key in self._dirty_groups for view in group.views)
+        }
+        if not concerned:
+            return
+        numbers: dict[tuple[int, int], int] = {}
+        column = self._column.copy()
+        places = self._places
+        for row, info in enumerate(table):
+            place = places.get(info.name)
+            if place is None or place.group.number not in concerned:
+                continue
+            key = int(column[row]), place.group.number
+            number = numbers.get(key)
+            if number is None:
+                # Nodes of one group and one situation go to one situation together.
+                number = numbers[key] = self._number_at(place)
+            column[row] = number
+        self._column = column
+
+    def _number_of(self, info: NodeInfo) -> int:
+        return self._number_at(self._place_of(info))
+
+    def _number_at(self, place: _Place) -> int:
+        group = place.group
+        state_of = self._allocated.state_of
+        states = tuple(state_of(view) for view in place.local)
+        shared = tuple(state_of(view) for view in group.views)
+        shapes = tuple(view.shape for view in place.local)
+        key = shapes, states, place.interlock, group.number, shared
+        number = self._numbers.get(key)
+        if number is None:
+            views = _merged(place.local, group.views)
+            by_key = dict(
+                zip((v.key for v in (*place.local, *group.views)), (*states, *shared), strict=True)
+            )
+            number = self._numbers[key] = len(self.all)
+            self.all.append(Situation(number, views, tuple(by_key[v.key] for v in views)))
+        return number
+
+    def _place_of(self, info: NodeInfo) -> _Place:
+        place = self._places.get(info.name)
+        labels = info.labels
+        if place is not None and (place.labels is labels or place.labels == labels):
+            return place
+        pools = self._pools
+        own = pools.local.get(info.name, ())
+        views = [pools.view(key, info.name, labels) for key in own]
+        local = tuple(sorted((v for v in views if v is not None), key=lambda view: view.order))
+        group = self._group_of(info, own)
+        # Own pools sharing a name (of different drivers) share their counters, and where they
+        # stand among the others decides what is tried first: both must be alike.
+        names = [view.key[1] for view in (*local, *group.views)]
+        orders = [view.order for view in group.views]
+        interlock = tuple(
+            (sum(order < view.order for order in orders), names.index(view.key[1]))
+            for view in local
+        )
+        place = self._places[info.name] = _Place(labels, local, group, interlock)
+        return place
+
+    def _group_of(self, info: NodeInfo, own: Iterable[PoolKey]) -> _Group:
+        pools = self._pools
+        keys = [key for key in pools.unbound if key not in own] if pools.unbound else []
+        troubled = [key for key in pools.troubled if key not in own and key not in keys]
+        face = (
+            tuple((key, pools.reach(key, info.name, info.labels)) for key in keys),
+            tuple(troubled),
+        )
+        group = self._groups.get(face)
+        if group is None:
+            views = [pools.view(key, info.name, info.labels) for key in keys]
+            views += [pools.troubled[key] for key in troubled]
+            found = sorted((v for v in views if v is not None), key=lambda view: view.order)
+            self._group_count += 1
+            group = self._groups[face] = _Group(self._group_count, tuple(found))
+        return group
+
+
+def _merged(local: tuple[PoolView, ...], shared: tuple[PoolView, ...]) -> tuple[PoolView, ...]:
+    return local if not shared else tuple(sorted((*local, *shared), key=lambda view: view.order))
