@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test lint format test-controlplane ci bench-engine kwok-up kwok-down kind-up clean
+.PHONY: help demo test lint format test-controlplane ci bench-engine bench-side-by-side kwok-up kwok-down kind-up clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -30,6 +30,35 @@ lint: $(INSTALLED) ## ruff, mypy, import-linter
 format: $(INSTALLED) ## let ruff mend what it can
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
+
+# The real control plane is a set of Go programs; tests/controlplane builds them once into a cache.
+TESTGROUND := PYTHONPATH=tests/controlplane $(BIN)/python -m testground
+
+test-controlplane: $(INSTALLED) ## the real thing: etcd, kube-apiserver, kwok (needs Go once, or KUBEBUILDER_ASSETS)
+	@$(TESTGROUND).binaries
+	$(BIN)/pytest tests/controlplane
+
+bench-side-by-side: $(INSTALLED) ## drain the same load with kube-scheduler and with proreus
+	@$(TESTGROUND).binaries
+	$(BIN)/python tests/bench/side_by_side.py
+
+kwok-up: $(INSTALLED) ## a cluster with fake kubelets on this machine, without containers
+	@$(TESTGROUND).kwok up
+
+kwok-down: $(INSTALLED) ## take it down
+	@$(TESTGROUND).kwok down
+
+KIND_CLUSTER := proreus
+IMAGE = proreus:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+
+kind-up: ## proreus as a second scheduler in a kind cluster (needs docker, kind, kubectl)
+	@for tool in docker kind kubectl; do command -v $$tool >/dev/null || { echo "make kind-up needs docker, kind and kubectl; $$tool is not installed"; exit 1; }; done
+	@docker info >/dev/null 2>&1 || { echo "make kind-up needs a running docker; its daemon does not answer"; exit 1; }
+	@kind get clusters 2>/dev/null | grep -qx $(KIND_CLUSTER) || kind create cluster --config kind-config.yaml
+	docker build --tag $(IMAGE) .
+	kind load docker-image $(IMAGE) --name $(KIND_CLUSTER)
+	kubectl --context kind-$(KIND_CLUSTER) apply -k deploy/second-scheduler
+	kubectl --context kind-$(KIND_CLUSTER) --namespace proreus rollout status deployment/proreus --timeout=180s
 
 ci: lint test test-controlplane ## what CI runs
 

@@ -128,7 +128,9 @@ class KwokCluster:
 
 
 def _up(cluster: KwokCluster, nodes: int) -> None:
-    if not cluster.exists():
+    if cluster.exists():
+        cluster.kwokctl("start", "cluster", "--wait=60s")  # its processes may have ended since
+    else:
         cluster.create()
         atexit.unregister(cluster.delete)  # this one is to stay
     cluster.scale_nodes(nodes)
@@ -137,7 +139,8 @@ def _up(cluster: KwokCluster, nodes: int) -> None:
     print(f"a cluster of {client.count('/api/v1/nodes')} nodes is up; now try:")
     client.close()
     print(f"  export KUBECONFIG={cluster.kubeconfig}")
-    print("  .venv/bin/proreus run --config examples/kwok/scheduler.yaml --kubeconfig $KUBECONFIG")
+    print("  .venv/bin/proreus run --config deploy/second-scheduler/scheduler.yaml \\")
+    print("    --kubeconfig $KUBECONFIG --leader-elect=false")
     print(f"  {kubectl} get nodes")
 
 

@@ -105,7 +105,7 @@ class SchedulerProcess(Child):
     @property
     def exit_code_of_sigterm(self) -> int:
         """Return 0, or kube-scheduler's 1 where it has no lease to give back."""
-        elects = self.config["leaderElection"].get("leaderElect")
+        elects = self.config["leaderElection"].get("leaderElect", True)
         return 1 if self.kind == "kube-scheduler" and not elects else 0
 
     def run(self) -> SchedulerProcess:

@@ -1,0 +1,197 @@
+"""deploy/ on a real apiserver: it takes the manifests, and their RBAC is enough and not more."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from testground import findings, objects
+from testground.children import eventually
+from testground.control_plane import ADMIN_TOKEN, ControlPlane
+from testground.kube_client import ApiFailure, KubeClient
+from testground.schedulers import RunScheduler
+
+Json = dict[str, Any]
+
+DEPLOY = Path(__file__).parent.parent.parent / "deploy"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
+
+Kubectl = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def kubectl(control_plane: ControlPlane, binaries: dict[str, Path]) -> Kubectl:
+    """Run kubectl as the cluster's admin; its complaints are part of the failure."""
+
+    def run(*arguments: str) -> str:
+        result = subprocess.run(
+            [str(binaries["kubectl"]), f"--kubeconfig={control_plane.kubeconfig}", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result.stdout
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def deployed(control_plane: ControlPlane, kubectl: Kubectl) -> Json:
+    """Apply deploy/second-scheduler; return its configuration as the cluster holds it."""
+    # no ServiceAccount controller and no kubelet run here, so nothing comes of the Deployment
+    kubectl("apply", "-k", str(DEPLOY / "second-scheduler"), "--validate=strict")
+    [config] = [
+        each
+        for each in control_plane.client.list("/api/v1/namespaces/proreus/configmaps")
+        if each["metadata"]["name"].startswith("proreus-config-")
+    ]
+    document: Json = yaml.safe_load(config["data"]["scheduler.yaml"])
+    return document
+
+
+def test_the_apiserver_takes_the_second_scheduler(deployed: Json, kubectl: Kubectl) -> None:
+    """The dry run is of what is there already: the namespace must exist for its objects."""
+    answer = kubectl(
+        "apply",
+        "-k",
+        str(DEPLOY / "second-scheduler"),
+        "--dry-run=server",
+        "--validate=strict",
+    )
+    lines = answer.splitlines()
+    assert len(lines) >= 10
+    assert all(line.endswith("(server dry run)") for line in lines)
+    assert deployed["profiles"]
+
+
+def test_the_apiserver_takes_the_static_pod(kubectl: Kubectl) -> None:
+    manifest = str(DEPLOY / "static-pod" / "kube-scheduler.yaml")
+    answer = kubectl("apply", "-f", manifest, "--dry-run=server", "--validate=strict")
+    assert answer == "pod/kube-scheduler created (server dry run)\n"
+
+
+def test_the_apiserver_takes_the_monitoring(
+    deployed: Json, kubectl: Kubectl, control_plane: ControlPlane
+) -> None:
+    """The operator's two kinds are stood in for by permissive definitions; the rest is real."""
+    assert deployed
+    for kind, plural in (
+        ("ServiceMonitor", "servicemonitors"),
+        ("PrometheusRule", "prometheusrules"),
+    ):
+        control_plane.client.create(
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            permissive_definition("monitoring.coreos.com", kind, plural),
+        )
+        eventually(
+            20,
+            f"{plural} served",
+            lambda plural=plural: (
+                control_plane.client.request(
+                    "GET", f"/apis/monitoring.coreos.com/v1/{plural}"
+                ).status
+                == 200
+            ),
+        )
+    answer = kubectl("apply", "-k", str(DEPLOY / "monitoring"), "--dry-run=server")
+    assert answer.count("(server dry run)") == 4
+
+
+def permissive_definition(group: str, kind: str, plural: str) -> Json:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
+            "versions": [version],
+        },
+    }
+
+
+def test_the_rbac_is_enough(
+    deployed: Json, control_plane: ControlPlane, run_scheduler: RunScheduler
+) -> None:
+    """With the token that its pod would have, it leads, binds, explains itself and is scraped."""
+    client = control_plane.client
+    token = control_plane.service_account_token("proreus", "proreus")
+    kubeconfig = control_plane.write_kubeconfig(
+        control_plane.folder / "service-account.kubeconfig", token=token
+    )
+    deployed = deployed | {
+        "clientConnection": deployed["clientConnection"] | {"kubeconfig": str(kubeconfig)}
+    }
+    client.create_all(objects.NODES, [objects.node(index) for index in range(10)])
+    scheduler = run_scheduler(deployed)
+    names = [each["schedulerName"] for each in deployed["profiles"]]
+    assert names == ["spread-out", "bin-packing"]
+    client.create_all(
+        objects.PODS, [objects.pod(f"{name}-{i}", name) for name in names for i in range(50)]
+    )
+    client.create(objects.PODS.format("default"), objects.pod("huge", names[0], cpu="99"))
+
+    findings.wait_until_bound(client, 100, 60)
+
+    def huge_is_explained() -> str:
+        pod = client.get(f"{objects.PODS.format('default')}/huge")
+        return str(findings.condition(pod).get("message", ""))
+
+    assert "10 Insufficient cpu" in eventually(20, "a reason for the huge pod", huge_is_explained)
+    eventually(20, "Scheduled events", lambda: len(findings.scheduled_events(client)) == 100)
+    lease = client.get(f"{LEASES.format('proreus')}/proreus")["spec"]
+    assert lease["holderIdentity"]
+    metrics = scheduler.metrics(ADMIN_TOKEN)  # through TokenReview and SubjectAccessReview
+    codes = {
+        sample.labels["code"]: sample.value
+        for sample in metrics["rest_client_requests"].samples
+        if "code" in sample.labels
+    }
+    assert "403" not in codes
+    assert codes["201"] >= 200  # bindings and events
+    scheduler.finish()
+    released = client.get(f"{LEASES.format('proreus')}/proreus")["spec"]
+    assert not released.get("holderIdentity")
+
+
+FORBIDDEN = (
+    ("GET", "/api/v1/secrets"),
+    ("GET", "/api/v1/configmaps"),
+    ("DELETE", "/api/v1/nodes/node-00000"),
+    ("PATCH", "/api/v1/nodes/node-00000"),
+    ("POST", "/api/v1/namespaces/default/pods"),
+    ("PATCH", "/api/v1/namespaces/default/pods/huge"),
+    ("DELETE", "/api/v1/namespaces/default/pods/huge"),
+    ("POST", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"),
+    ("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"),
+    ("PUT", "/apis/coordination.k8s.io/v1/namespaces/proreus/leases/another"),
+    ("POST", "/apis/apps/v1/namespaces/proreus/deployments"),
+)
+
+
+@pytest.mark.parametrize(("method", "path"), FORBIDDEN)
+def test_the_rbac_is_not_more_than_needed(
+    deployed: Json, control_plane: ControlPlane, method: str, path: str
+) -> None:
+    assert deployed
+    token = control_plane.service_account_token("proreus", "proreus")
+    kubeconfig = control_plane.folder / "nosy.kubeconfig"
+    nosy = KubeClient.from_kubeconfig(control_plane.write_kubeconfig(kubeconfig, token=token))
+    body = None if method in ("GET", "DELETE") else {}
+    with pytest.raises(ApiFailure) as refused:
+        nosy.call(method, path, body, content_type="application/merge-patch+json")
+    nosy.close()
+    assert refused.value.status == 403
