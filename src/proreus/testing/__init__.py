@@ -1,1 +1,11 @@
-"""Tools for the tests of plugin authors."""
+"""Tools for the tests of plugin authors.
+
+``builders``: nodes, pods and tables in a line. ``fake_handle``: what a plugin is given, without a
+scheduler. ``clusters``: random clusters, as hypothesis strategies. ``agreement``: whether the
+columnar forms of a plugin say what its per-node forms say. The last two need ``hypothesis``.
+"""
+
+from proreus.testing.builders import make_node, make_plugin, make_pod, make_table
+from proreus.testing.fake_handle import FakeHandle
+
+__all__ = ["FakeHandle", "make_node", "make_plugin", "make_pod", "make_table"]

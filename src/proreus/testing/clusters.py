@@ -1,0 +1,183 @@
+"""Random clusters and pods, as hypothesis strategies: small, odd, and likely to disagree.
+
+Values come from short lists so that they meet: labels that selectors ask for, taints that
+tolerations match, ports that clash, requests around what is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from proreus.framework.pod_info import PodInfo
+from proreus.objects.node import Node
+from proreus.testing.builders import make_node, make_pod
+from proreus.testing.fake_handle import FakeHandle
+
+KEYS = ("zone", "disk", "size")
+VALUES = ("a", "b", "7", "12")
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+IMAGES = ("registry.example/app:v1", "busybox:latest", "host:5000/img:latest")
+_CPU = ("0", "1m", "250m", "500m", "1", "2", "5")
+_MEMORY = ("0", "1", "64Mi", "500M", "1Gi", "3Gi", "9Gi")
+_VENDOR = ("example.com/gpu", "hugepages-2Mi", "ephemeral-storage")
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Nodes, the pods on them, and a pod to be placed."""
+
+    nodes: list[Node]
+    pods: list[PodInfo]
+    pod: PodInfo
+
+    def handle(self, *gates: str) -> FakeHandle:
+        """Return a fake handle on this cluster."""
+        return FakeHandle(self.nodes, self.pods, gates=gates)
+
+
+def _maps(keys: tuple[str, ...], values: tuple[str, ...]) -> st.SearchStrategy[dict[str, str]]:
+    return st.dictionaries(st.sampled_from(keys), st.sampled_from(values), max_size=len(keys))
+
+
+def nodes(name: str) -> st.SearchStrategy[Node]:
+    """Draw a node of a name."""
+    taints = st.builds(
+        lambda key, value, effect: f"{key}={value}:{effect}",
+        st.sampled_from(KEYS),
+        st.sampled_from(("", *VALUES)),
+        st.sampled_from(EFFECTS),
+    )
+    return st.builds(
+        make_node,
+        st.just(name),
+        cpu=st.sampled_from(("0", "2", "4", "4500m")),
+        memory=st.sampled_from(("0", "2Gi", "8Gi", "7999999999")),
+        pods=st.sampled_from((0, 1, 3, 110)),
+        labels=_maps(KEYS, VALUES),
+        taints=st.lists(taints, max_size=3),
+        unschedulable=st.booleans(),
+        images=st.dictionaries(
+            st.sampled_from(IMAGES), st.integers(0, 3 * 2**30), max_size=len(IMAGES)
+        ),
+        resources=_maps(_VENDOR, ("0", "4", "2Gi")),
+    )
+
+
+def tolerations() -> st.SearchStrategy[dict[str, Any]]:
+    """Draw a toleration, sensible or not."""
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "key": st.sampled_from((*KEYS, "node.kubernetes.io/unschedulable")),
+            "operator": st.sampled_from(("Equal", "Exists", "Gt", "Lt")),
+            "value": st.sampled_from(VALUES),
+            "effect": st.sampled_from(EFFECTS),
+        },
+    )
+
+
+def _expressions() -> st.SearchStrategy[dict[str, Any]]:
+    operators = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Near")
+    return st.fixed_dictionaries(
+        {"key": st.sampled_from((*KEYS, "not a key")), "operator": st.sampled_from(operators)},
+        optional={"values": st.lists(st.sampled_from(VALUES), max_size=2)},
+    )
+
+
+def node_selector_terms() -> st.SearchStrategy[dict[str, Any]]:
+    """Draw a node selector term; some do not parse, some name nodes."""
+    fields = st.fixed_dictionaries(
+        {
+            "key": st.just("metadata.name"),
+            "operator": st.sampled_from(("In", "NotIn")),
+            "values": st.lists(st.sampled_from(("n0", "n1", "gone")), min_size=1, max_size=2),
+        }
+    )
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "matchExpressions": st.lists(_expressions(), max_size=2),
+            "matchFields": st.lists(fields, max_size=1),
+        },
+    )
+
+
+def node_affinities() -> st.SearchStrategy[dict[str, Any]]:
+    """Draw node affinity, as in YAML."""
+    preferred = st.fixed_dictionaries(
+        {"weight": st.integers(0, 100), "preference": node_selector_terms()}
+    )
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "requiredDuringSchedulingIgnoredDuringExecution": st.fixed_dictionaries(
+                {"nodeSelectorTerms": st.lists(node_selector_terms(), max_size=3)}
+            ),
+            "preferredDuringSchedulingIgnoredDuringExecution": st.lists(preferred, max_size=3),
+        },
+    )
+
+
+def _containers() -> st.SearchStrategy[dict[str, Any]]:
+    requests = st.fixed_dictionaries(
+        {},
+        optional={
+            "cpu": st.sampled_from(_CPU),
+            "memory": st.sampled_from(_MEMORY),
+            "example.com/gpu": st.sampled_from(("0", "1", "5")),
+            "ephemeral-storage": st.sampled_from(("1", "1Gi")),
+        },
+    )
+    port = st.fixed_dictionaries(
+        {"hostPort": st.sampled_from((0, 80, 443))},
+        optional={
+            "hostIP": st.sampled_from(("0.0.0.0", "10.0.0.1")),
+            "protocol": st.sampled_from(("TCP", "UDP")),
+        },
+    )
+    return st.fixed_dictionaries(
+        {"resources": st.fixed_dictionaries({"requests": requests})},
+        optional={
+            "image": st.sampled_from(("registry.example/app:v1", "busybox", "host:5000/img", "no")),
+            "ports": st.lists(port, max_size=2),
+        },
+    )
+
+
+def pods(name: str, node_names: tuple[str, ...] = ("",)) -> st.SearchStrategy[PodInfo]:
+    """Draw a pod of a name, on one of some nodes."""
+    sidecar = st.sampled_from((None, "Always"))
+    init = st.builds(lambda c, policy: {**c, "restartPolicy": policy}, _containers(), sidecar)
+    spec = st.fixed_dictionaries(
+        {"containers": st.lists(_containers(), min_size=1, max_size=2)},
+        optional={
+            "initContainers": st.lists(init, max_size=2),
+            "overhead": st.just({"cpu": "10m", "memory": "1Mi"}),
+            "resources": st.just({"requests": {"cpu": "1500m"}}),
+        },
+    )
+    return st.builds(
+        make_pod,
+        st.just(name),
+        node_name=st.sampled_from(node_names),
+        priority=st.sampled_from((None, 0, 10)),
+        node_selector=st.none() | _maps(KEYS, VALUES),
+        tolerations=st.lists(tolerations(), max_size=3),
+        affinity=st.none() | st.fixed_dictionaries({"nodeAffinity": node_affinities()}),
+        spec=spec,
+    )
+
+
+@st.composite
+def clusters(draw: st.DrawFn, max_nodes: int = 6, max_pods: int = 5) -> Cluster:
+    """Draw a cluster; nodes are named n0, n1, …"""
+    names = tuple(f"n{index}" for index in range(draw(st.integers(0, max_nodes))))
+    count = draw(st.integers(0, max_pods)) if names else 0
+    return Cluster(
+        [draw(nodes(name)) for name in names],
+        [draw(pods(f"p{index}", names)) for index in range(count)],
+        draw(pods("pending")),
+    )

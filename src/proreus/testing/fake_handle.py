@@ -1,0 +1,182 @@
+"""A handle without a scheduler: enough to test one plugin by itself.
+
+Objects live in memory (``api``); nominations, Permit and the queue are plain lists that a test
+fills and looks at. What needs the other plugins of a profile asks ``filters``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from proreus.clock import FakeClock
+from proreus.feature_gates import FeatureGates
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.handle import WaitingPod
+from proreus.framework.node_table import NodeTable
+from proreus.framework.nominating import NominatingInfo
+from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.verdicts import Verdicts
+from proreus.metrics import SchedulerMetrics
+from proreus.objects.kinds import BY_KIND, NODES, PODS
+from proreus.objects.meta import Resource
+from proreus.objects.node import Node
+from proreus.offline.api import InMemoryApi, JsonObject, SilentRecorder
+from proreus.testing.builders import make_table
+
+T = TypeVar("T")
+
+_START = 1_700_000_000.0
+
+
+class FakeNominator:
+    """Nominations by node name, in ``pods``."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, list[PodInfo]] = {}
+
+    def nominated_pods(self, node_name: str) -> list[PodInfo]:
+        """Return the pods nominated to a node."""
+        return list(self.pods.get(node_name, ()))
+
+    def nominated_nodes(self) -> Iterable[str]:
+        """Return the names of nodes that pods are nominated to."""
+        return [name for name, pods in self.pods.items() if pods]
+
+    def add_nominated_pod(self, pod: PodInfo, nominating: NominatingInfo | None) -> None:
+        """Register a nomination."""
+        self.delete_nominated_pod(pod.uid)
+        name = nominating.node_name if nominating else pod.pod.status.nominated_node_name
+        if name:
+            self.pods.setdefault(name, []).append(pod)
+
+    def delete_nominated_pod(self, uid: str) -> None:
+        """Forget a nomination."""
+        for name, pods in self.pods.items():
+            self.pods[name] = [pod for pod in pods if pod.uid != uid]
+
+
+class FakeHandle:
+    """Implements ``framework.handle.Handle``.
+
+    ``nodes`` and ``pods`` are what the cluster has; ``objects``: further objects as in YAML;
+    ``gates``: ``Name=bool``. ``activated``, ``waiting``, ``cancelled`` record what plugins did.
+    """
+
+    def __init__(
+        self,
+        nodes: Iterable[Node] = (),
+        pods: Iterable[PodInfo] = (),
+        *,
+        objects: Iterable[JsonObject] = (),
+        gates: Sequence[str] = (),
+        seed: int = 0,
+    ) -> None:
+        nodes, pods = list(nodes), list(pods)
+        self.profile_name = "default-scheduler"
+        self.nodes: NodeTable = make_table(nodes, (p for p in pods if p.pod.spec.node_name))
+        self.clock = FakeClock(_START)
+        self.rng = random.Random(seed)
+        self.feature_gates = FeatureGates.from_list(gates)
+        self.metrics = SchedulerMetrics()
+        self.nominator = FakeNominator()
+        self.api = InMemoryApi(hide_finished=False)
+        self.event_recorder = SilentRecorder()
+        self.filters: tuple[FilterPlugin, ...] = ()
+        self.activated: list[str] = []
+        self.waiting: dict[str, WaitingPod] = {}
+        self.cancelled: list[str] = []
+        for node in nodes:
+            self.api.put(NODES, node)
+        for pod in pods:
+            self.api.put(PODS, pod.pod)
+        for obj in objects:
+            self.api.add(obj)
+
+    def add(self, obj: JsonObject) -> None:
+        """Let an object appear, or change; handlers of ``on_change`` are told."""
+        self.api.add(obj)
+
+    def remove(self, kind: str, key: str) -> None:
+        """Let an object go; handlers of ``on_change`` are told."""
+        assert kind in BY_KIND, kind
+        self.api.remove(kind, key)
+
+    def store(self, resource: Resource[T]) -> Mapping[str, T]:
+        """Return the objects of a resource by key."""
+        return self.api.store(resource)
+
+    def on_change(
+        self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
+    ) -> None:
+        """Call ``handler(old, new)`` on each change of a resource."""
+        self.api.on_change(resource, handler)
+
+    def run_filters(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
+    ) -> None:
+        """Run ``filters`` over a table."""
+        for plugin in self.filters:
+            if plugin.name not in state.skip_filter:
+                own = Verdicts(len(nodes), plugin.name)
+                plugin.filter_all(state, pod, nodes, own)
+                verdicts.merge(own)
+
+    def run_filters_with_nominated(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable
+    ) -> Verdicts:
+        """Run ``filters`` over a table; nominations are not looked at."""
+        verdicts = Verdicts(len(nodes))
+        self.run_filters(state, pod, nodes, verdicts)
+        return verdicts
+
+    def filters_are_row_local(self, state: CycleState) -> bool:
+        """Tell whether none of ``filters`` that takes part looks across nodes."""
+        return all(p.row_local for p in self.filters if p.name not in state.skip_filter)
+
+    def run_add_pod(
+        self, state: CycleState, pod: PodInfo, added: PodInfo, nodes: NodeTable, row: int
+    ) -> None:
+        """Try a pod on a row of a fork."""
+        nodes.add_pod(row, added)
+        for plugin in self.filters:
+            if isinstance(plugin, PreFilterPlugin) and plugin.name not in state.skip_filter:
+                plugin.add_pod(state, pod, added, nodes[row])
+
+    def run_remove_pod(
+        self, state: CycleState, pod: PodInfo, removed: PodInfo, nodes: NodeTable, row: int
+    ) -> None:
+        """Try a row of a fork without a pod."""
+        nodes.remove_pod(row, removed.uid)
+        for plugin in self.filters:
+            if isinstance(plugin, PreFilterPlugin) and plugin.name not in state.skip_filter:
+                plugin.remove_pod(state, pod, removed, nodes[row])
+
+    def activate(self, pod_keys: Iterable[str]) -> None:
+        """Note pods to be moved to the active queue."""
+        self.activated.extend(pod_keys)
+
+    def get_waiting_pod(self, uid: str) -> WaitingPod | None:
+        """Return the pod of ``waiting``."""
+        return self.waiting.get(uid)
+
+    def waiting_pods(self) -> Iterable[WaitingPod]:
+        """Return all pods of ``waiting``."""
+        return list(self.waiting.values())
+
+    def reject_waiting_pod(self, uid: str, plugin: str = "", message: str = "removed") -> bool:
+        """Turn down a pod of ``waiting``."""
+        waiting = self.waiting.get(uid)
+        return waiting is not None and waiting.reject(plugin, message)
+
+    def cancel_binding(self, uid: str, message: str) -> bool:
+        """Note a binding to be cancelled; there is none that could be."""
+        self.cancelled.append(uid)
+        return False
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
+        """Run something in the background of the test's event loop."""
+        return asyncio.ensure_future(work)
