@@ -139,6 +139,13 @@ class InMemoryApi:
         self.deleted.append(key)
         self._remove("Pod", key)
 
+    async def get(self, resource: Resource[T], namespace: str, name: str) -> T:
+        """Return an object as it is now."""
+        meta = {"namespace": namespace, "name": name}
+        self._expect(resource, meta)
+        obj: T = self._stores[resource.kind][_key(meta)]
+        return obj
+
     async def create(
         self, resource: Resource[Any], obj: JsonObject, subresource: str = ""
     ) -> JsonObject:

@@ -17,7 +17,7 @@ from proreus.framework.plugin import MAX_SCORE, MIN_SCORE, FilterPlugin, ScorePl
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import IntArray, Verdicts
-from proreus.runtime.calls import ask, refuse
+from proreus.runtime.calls import ask, refuse, worded
 
 _HANDFUL = 8
 
@@ -25,9 +25,19 @@ _VERDICT_CODES = frozenset({Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING}
 
 
 def filter_table(
-    plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
+    plugin: FilterPlugin,
+    state: CycleState,
+    pod: PodInfo,
+    nodes: NodeTable,
+    verdicts: Verdicts,
+    *,
+    keep_errors: bool = False,
 ) -> None:
-    """Ask about every row of a table; raises ``PluginError``."""
+    """Ask about every row of a table; raises ``PluginError``.
+
+    ``keep_errors``: an Error about a row becomes its verdict, to be raised by ``raise_error`` once
+    it is known that no plugin before this one rejected the row.
+    """
     plugin.evaluations.filter.value += len(nodes)
     if plugin.columnar_filter and (len(nodes) > _HANDFUL or not plugin.per_node_filter):
         ask(plugin, "Filter", state, plugin.filter_all, state, pod, nodes, verdicts)
@@ -37,9 +47,21 @@ def filter_table(
             if status is not None:
                 verdicts.reject_row(row, status)
     if verdicts.ids is not None:
-        for one in verdicts.statuses[1:]:
-            assert one is not None
-            check_verdict(plugin, one)
+        for number, one in enumerate(verdicts.statuses):
+            if one is None:
+                continue
+            if keep_errors and one.code == Code.ERROR:
+                text = worded(plugin, "Filter", one.message)
+                verdicts.statuses[number] = Status.error(text).of(plugin.name)
+            else:
+                check_verdict(plugin, one)
+
+
+def raise_error(verdicts: Verdicts) -> None:
+    """Raise ``PluginError`` if a row's verdict is an Error."""
+    for status in verdicts.counts():
+        if status.code == Code.ERROR:
+            raise PluginError(status.plugin, "Filter", status.message)
 
 
 def filter_node(

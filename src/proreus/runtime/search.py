@@ -82,7 +82,10 @@ class NodeSearch:
     def find(
         self, profile: Profile, state: CycleState, pod: PodInfo, names: frozenset[str] | None
     ) -> Found:
-        """Judge all nodes, or those that PreFilter named; raises ``PluginError``."""
+        """Judge all nodes, or those that PreFilter named; raises ``PluginError``.
+
+        A columnar plugin's Error about a row is that row's verdict: see ``raise_error``.
+        """
         if names is not None:
             found = self._find_among(profile, state, pod, names)
         else:
@@ -134,7 +137,7 @@ class NodeSearch:
                 verdicts.merge(answers.verdicts)
             elif plugin.columnar_filter:
                 own = Verdicts(table.size, plugin.name)
-                filter_table(plugin, state, pod, table, own)
+                filter_table(plugin, state, pod, table, own, keep_errors=True)
                 verdicts.merge(own)
             else:
                 one_by_one.append(plugin)
@@ -187,7 +190,7 @@ class NodeSearch:
         table = profile.table
         rows = table.rows_of(names)
         verdicts = Verdicts(table.size)
-        part = judge_table(profile, state, pod, table.take(rows))
+        part = judge_table(profile, state, pod, table.take(rows), keep_errors=True)
         for index, row in enumerate(rows.tolist()):
             status = part.status(index)
             if status is not None:
@@ -248,13 +251,20 @@ def judge_node(
     return None
 
 
-def judge_table(profile: Profile, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Verdicts:
+def judge_table(
+    profile: Profile,
+    state: CycleState,
+    pod: PodInfo,
+    nodes: NodeTable,
+    *,
+    keep_errors: bool = False,
+) -> Verdicts:
     """Ask a profile's Filter plugins about every row of a table, without nominated pods."""
     verdicts = Verdicts(len(nodes))
     for plugin in profile.filter:
         if plugin.name not in state.skip_filter:
             own = Verdicts(len(nodes), plugin.name)
-            filter_table(plugin, state, pod, nodes, own)
+            filter_table(plugin, state, pod, nodes, own, keep_errors=keep_errors)
             verdicts.merge(own)
     return verdicts
 

@@ -20,6 +20,7 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status, code_of
 from proreus.framework.verdicts import IntArray, Verdicts
 from proreus.metrics import SchedulerMetrics
+from proreus.runtime.asking import raise_error
 from proreus.runtime.profile import Profile
 from proreus.runtime.ranking import rank, run_pre_score
 from proreus.runtime.scheduling_points import (
@@ -108,6 +109,8 @@ class SchedulingCycle:
                 found = Found(Verdicts(self._cache.table.size), alone, None, {})
             else:
                 found = self.search(profile, state, pod, outcome.names)
+                if found.face is None:
+                    raise_error(found.verdicts)
             code = Code.SUCCESS
             return found
         finally:
