@@ -60,6 +60,9 @@ kind-up: ## proreus as a second scheduler in a kind cluster (needs docker, kind,
 	kubectl --context kind-$(KIND_CLUSTER) apply -k deploy/second-scheduler
 	kubectl --context kind-$(KIND_CLUSTER) --namespace proreus rollout status deployment/proreus --timeout=180s
 
+bench-engine: $(INSTALLED) ## microseconds a pod of the scheduling cycle
+	$(BIN)/python -P tests/bench/engine.py
+
 ci: lint test test-controlplane ## what CI runs
 
 clean: ## forget the virtual environment

@@ -16,7 +16,7 @@ from proreus.offline.api import InMemoryApi, JsonObject, SilentRecorder
 from proreus.runtime.registry import Registry
 from proreus.scheduler.assembly import assemble
 from proreus.scheduler.profile_handle import Surroundings
-from proreus.scheduler.select_host import top_of_heap
+from proreus.scheduler.select_host import SelectHost
 
 _START = 1_700_000_000.0
 _ROUNDS_TO_REST = 50
@@ -38,6 +38,7 @@ class OfflineCluster:
         *,
         seed: int = 0,
         hide_finished: bool = True,
+        select_host: SelectHost | None = None,
     ) -> None:
         self.clock = FakeClock(_START)
         self._milliseconds = 0
@@ -58,7 +59,7 @@ class OfflineCluster:
                 feature_gates=feature_gates,
                 spawn=self._spawn,
             ),
-            select_host=top_of_heap,
+            select_host=select_host,
         )
         for obj in objects:
             self.api.add(obj)

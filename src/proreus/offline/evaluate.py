@@ -22,6 +22,7 @@ from proreus.offline.cluster import OfflineCluster
 from proreus.offline.decisions import decide
 from proreus.offline.scripts import play
 from proreus.runtime.registry import Registry
+from proreus.scheduler.select_host import top_of_heap
 
 _OFFLINE_GATES = ("SchedulerAsyncPreemption=false", "SchedulerAsyncAPICalls=false")
 """Recorded answers were made with everything inline, so that a step has an end."""
@@ -44,7 +45,9 @@ async def _answer(case: JsonObject, registry: Registry, configuration: Any) -> J
         loaded = load(chosen, registry, gates) if chosen else default_configuration(registry, gates)
         # A single decision takes the cluster as it is told; a script is seen through a watch.
         script = "steps" in case
-        cluster = OfflineCluster(loaded, registry, gates, hide_finished=script)
+        cluster = OfflineCluster(
+            loaded, registry, gates, hide_finished=script, select_host=top_of_heap
+        )
     except ConfigError as error:
         return {"configError": str(error)}
     for obj in case["objects"]:
