@@ -98,6 +98,7 @@ class DeviceManager:
         """Key of the claim for extended resources, by the uid of its pod."""
         self.claims: AssumeCache[ResourceClaim] = AssumeCache(handle, RESOURCE_CLAIMS)
         self._outlooks: OrderedDict[bytes, Outlook] = OrderedDict()
+        self._epoch = self.situations.epoch
         self._rules: dict[str, DeviceTaintRule] = {}
 
         if features.device_taint_rules:
@@ -177,6 +178,10 @@ class DeviceManager:
 
     def outlook(self, claims: Sequence[ResourceClaim]) -> Outlook:
         """Return what is known of the chances of claims, shared by all that ask for the same."""
+        if self._epoch != self.situations.epoch:
+            # Plans remember answers about kinds of devices, most of which may be gone by now.
+            self._epoch = self.situations.epoch
+            self._outlooks.clear()
         key = plan_key(claims)
         known = self._outlooks.get(key)
         if known is None:

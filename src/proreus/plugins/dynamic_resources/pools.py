@@ -8,7 +8,7 @@ that reach the same part of the latter form a *group*.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -100,6 +100,7 @@ class Pools:
         self.taints_of = NO_TAINTS
         """Taints that rules put on ``(driver, pool, device)``."""
         self._shapes: dict[object, int] = {}
+        self._last_shape = 0
 
     def put(self, old: ResourceSlice | None, new: ResourceSlice | None) -> set[PoolKey]:
         """Take note of a change of a slice; return the pools that it concerns."""
@@ -206,55 +207,38 @@ class Pools:
         return False
 
     def _view_of(
-        self, key: PoolKey, relevant: Iterable[ResourceSlice], node: str, labels: Labels
+        self, key: PoolKey, relevant: Sequence[ResourceSlice], node: str, labels: Labels
     ) -> PoolView | None:
+        """Return what relevant slices show; None where newer ones are on their way."""
         pool = self._pools[key]
-        relevant = list(relevant)
         generation = max(one.spec.pool.generation for one in relevant)
-        slices = sorted(
-            (one for one in relevant if one.spec.pool.generation == generation),
-            key=lambda one: one.metadata.name,
-        )
-        everywhere = pool.slices.values()
+        slices = [one for one in relevant if one.spec.pool.generation == generation]
+        slices.sort(key=lambda one: one.metadata.name)
         wanted = slices[0].spec.pool.resource_slice_count
-        incomplete = False
+        current = slices
         if len(slices) != wanted:
+            everywhere = pool.slices.values()
             if any(one.spec.pool.generation > generation for one in everywhere):
                 return None
-            same = sum(one.spec.pool.generation == generation for one in everywhere)
-            incomplete = same != wanted
+            current = [one for one in everywhere if one.spec.pool.generation == generation]
         counters, doubled = _counters(slices)
-        current = [one for one in everywhere if one.spec.pool.generation == generation]
-        consumers = (
-            {
-                device.name: kind.consumes
-                for one in current
-                for device, kind in zip(
-                    one.spec.devices, pool.kinds[one.metadata.name], strict=True
-                )
-                if kind.consumes
-            }
-            if self._features.partitionable_devices
-            else {}
-        )
+        consumers = self._consumers(pool, generation)
         devices = self._devices(pool, slices, node, labels)
         index = {device.name: place for place, device in enumerate(devices)}
-        invalid = (
-            doubled
-            or len(index) < len(devices)
-            or any(
-                counter not in counters.get(name, ())
-                for consumes in consumers.values()
-                for name, amounts in consumes.items()
-                for counter in amounts
-            )
-            or any(name not in counters for c in consumers.values() for name in c)
-        )
+        incomplete = len(current) != wanted
+        invalid = doubled or len(index) < len(devices) or not _known(consumers.values(), counters)
         comes_last = any(device.kind.device.binding_conditions is not None for device in devices)
         shape = self._shape_of(key[0], incomplete, invalid, comes_last, devices, counters)
         return PoolView(
             key, incomplete, invalid, comes_last, devices, counters, consumers, index, shape
         )
+
+    def _consumers(self, pool: _Pool, generation: int) -> dict[str, Counters]:
+        """Return what each device of a generation, wherever it is, draws from counters."""
+        if not self._features.partitionable_devices:
+            return {}
+        current = (o for o in pool.slices.values() if o.spec.pool.generation == generation)
+        return {device.name: k.consumes for device, k in _each(pool, current) if k.consumes}
 
     def _devices(
         self, pool: _Pool, slices: list[ResourceSlice], node: str, labels: Labels
@@ -294,10 +278,14 @@ class Pools:
         )
         declared = msgspec.json.encode(counters, order="deterministic")
         shape = driver, incomplete, invalid, comes_last, faces, declared
-        return self._shapes.setdefault(shape, len(self._shapes) + 1)
+        number = self._shapes.get(shape)
+        if number is None:
+            self._last_shape += 1
+            number = self._shapes[shape] = self._last_shape
+        return number
 
     def prune(self) -> None:
-        """Forget shapes and kinds of devices that are gone; all views must be made anew."""
+        """Forget shapes, and kinds of devices that are gone; numbers are never used again."""
         self._shapes.clear()
         self.kinds.keep_only(
             {
@@ -308,13 +296,22 @@ class Pools:
             }
         )
 
-    @property
-    def shape_count(self) -> int:
-        """How many shapes are known; ``prune`` when there are far more than pools."""
-        return len(self._shapes)
-
     def __len__(self) -> int:
         return len(self._pools)
+
+
+def _each(pool: _Pool, slices: Iterable[ResourceSlice]) -> Iterator[tuple[Device, DeviceKind]]:
+    for one in slices:
+        yield from zip(one.spec.devices, pool.kinds[one.metadata.name], strict=True)
+
+
+def _known(consumers: Iterable[Counters], counters: Counters) -> bool:
+    """Tell whether all counters that devices draw on are there."""
+    return all(
+        name in counters and all(counter in counters[name] for counter in amounts)
+        for consumes in consumers
+        for name, amounts in consumes.items()
+    )
 
 
 def _counters(slices: Iterable[ResourceSlice]) -> tuple[Counters, bool]:

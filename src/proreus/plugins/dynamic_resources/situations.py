@@ -20,7 +20,6 @@ from proreus.plugins.dynamic_resources.allocated import AllocatedDevices, PoolSt
 from proreus.plugins.dynamic_resources.pools import PoolKey, Pools, PoolView
 
 _MOST_SITUATIONS_A_NODE = 8
-_FEW_ROWS = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +64,7 @@ class Situations:
         self.epoch = 0
         self._table: weakref.ref[NodeTable] | None = None
         self._column: IntArray = np.empty(0, dtype=np.int64)
+        self._group_of_row: IntArray = np.empty(0, dtype=np.int64)
         self._position = -1
         self._dirty_nodes: set[str] = set()
         self._dirty_groups: set[PoolKey] = set()
@@ -145,17 +145,19 @@ class Situations:
             rows = None
         if rows is None:
             self._table = weakref.ref(table)
-            self._column = np.fromiter(
-                (self._number_of(info) for info in table), np.int64, count=table.size
-            )
+            places = [self._place_of(info) for info in table]
+            self._column = np.array(list(map(self._number_at, places)), dtype=np.int64)
+            self._group_of_row = np.array([p.group.number for p in places], dtype=np.int64)
         else:
-            if self._dirty_groups:
-                self._refresh_groups(table)
             if rows:
                 # What was handed out stays as it was: others may still hold it.
                 self._column = self._column.copy()
                 for row in rows:
-                    self._column[row] = self._number_of(table[row])
+                    place = self._place_of(table[row])
+                    self._column[row] = self._number_at(place)
+                    self._group_of_row[row] = place.group.number
+            if self._dirty_groups:
+                self._refresh_groups(table)
         self._dirty_nodes.clear()
         self._dirty_groups.clear()
         self._all_dirty = False
@@ -170,23 +172,14 @@ class Situations:
         }
         if not concerned:
             return
-        numbers: dict[tuple[int, int], int] = {}
-        column = self._column.copy()
-        places = self._places
-        for row, info in enumerate(table):
-            place = places.get(info.name)
-            if place is None or place.group.number not in concerned:
-                continue
-            key = int(column[row]), place.group.number
-            number = numbers.get(key)
-            if number is None:
-                # Nodes of one group and one situation go to one situation together.
-                number = numbers[key] = self._number_at(place)
-            column[row] = number
-        self._column = column
-
-    def _number_of(self, info: NodeInfo) -> int:
-        return self._number_at(self._place_of(info))
+        rows = np.flatnonzero(np.isin(self._group_of_row, list(concerned)))
+        # Nodes of one group that were in one situation go to one situation together.
+        both = np.stack((self._group_of_row[rows], self._column[rows]))
+        _, first, which = np.unique(both, axis=1, return_index=True, return_inverse=True)
+        places = [self._places[table[int(rows[index])].name] for index in first.tolist()]
+        numbers = np.array([self._number_at(place) for place in places], dtype=np.int64)
+        self._column = self._column.copy()
+        self._column[rows] = numbers[which.reshape(-1)]
 
     def _number_at(self, place: _Place) -> int:
         group = place.group
