@@ -94,6 +94,16 @@ class KwokCluster:
         """Tell whether there is such a cluster."""
         return (self.folder / "work" / "clusters" / self.name / "kwok.yaml").exists()
 
+    def answers(self) -> bool:
+        """Tell whether its apiserver is up."""
+        client = KubeClient.from_kubeconfig(self.kubeconfig)
+        try:
+            return client.request("GET", "/readyz", timeout_seconds=5).status == 200
+        except OSError:
+            return False
+        finally:
+            client.close()
+
     def has(self, component: str) -> bool:
         """Tell whether a component is part of it."""
         return component not in self._disable
@@ -128,9 +138,9 @@ class KwokCluster:
 
 
 def _up(cluster: KwokCluster, nodes: int) -> None:
-    if cluster.exists():
-        cluster.kwokctl("start", "cluster", "--wait=60s")  # its processes may have ended since
-    else:
+    if cluster.exists() and not cluster.answers():
+        cluster.delete()  # the machine was restarted since; fake nodes are not worth mending
+    if not cluster.exists():
         cluster.create()
         atexit.unregister(cluster.delete)  # this one is to stay
     cluster.scale_nodes(nodes)
