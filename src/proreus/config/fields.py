@@ -65,16 +65,16 @@ class ConfigModel(BaseModel):
         if not isinstance(data, dict):
             return data
         tuples: set[str | None] = set()
-        durations: set[str | None] = set()
+        nullable: set[str | None] = set()
         for name, field in cls.model_fields.items():
             if _is_tuple(field.annotation):
                 tuples.update((name, field.alias))
-            if any(getattr(part, "func", None) is _seconds for part in field.metadata):
-                durations.update((name, field.alias))
+            if not any(getattr(part, "func", None) is _seconds for part in field.metadata):
+                nullable.update((name, field.alias))
         return {
             key: tuple(value) if isinstance(value, list) and key in tuples else value
             for key, value in data.items()
-            if value is not None or key in durations
+            if value is not None or key not in nullable
         }
 
 

@@ -157,6 +157,10 @@ def test_decoding_errors(source, error, catalog):
     assert refusal(source, catalog) == error
 
 
+def test_an_unknown_field_is_unknown_also_when_null(catalog):
+    assert refusal(HEAD + "foo: null", catalog) == 'strict decoding error: unknown field "foo"'
+
+
 def test_python_names_are_no_field_names_in_files(catalog):
     assert refusal(HEAD + "leader_election: {}", catalog) == (
         'strict decoding error: unknown field "leader_election"'
