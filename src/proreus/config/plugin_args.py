@@ -22,29 +22,16 @@ from proreus.config.field_errors import (
 from proreus.config.fields import Boolean, ConfigModel, Int32, Int64, Seconds, Text, spelled
 from proreus.config.names import problems_of_label_key
 from proreus.config.node_affinity import NodeAffinity, NodeSelectorRequirement
+from proreus.config.scoring import (
+    MAX_CUSTOM_SCORE,
+    MAX_UTILIZATION,
+    ResourceSpec,
+    UtilizationShapePoint,
+    shape_problems,
+    weighted,
+)
 from proreus.config.types import PluginArgs
 from proreus.feature_gates import FeatureGates
-
-MAX_UTILIZATION = 100
-MAX_CUSTOM_SCORE = 10
-
-
-class ResourceSpec(ConfigModel):
-    """A resource that a score looks at, and how much it counts."""
-
-    go_type = "v1.ResourceSpec"
-
-    name: Text = ""
-    weight: Int64 = 0
-
-
-class UtilizationShapePoint(ConfigModel):
-    """A point of a score function: utilization 0 to 100, score 0 to 10."""
-
-    go_type = "v1.UtilizationShapePoint"
-
-    utilization: Int32 = 0
-    score: Int32 = 0
 
 
 class DefaultPreemptionArgs(PluginArgs):
@@ -131,7 +118,7 @@ class NodeResourcesFitArgs(PluginArgs):
 
     def completed(self, gates: FeatureGates) -> Self:
         """Score cpu and memory where nothing is said; weight 0 means 1."""
-        resources = _weighted(self.scoring_strategy.resources)
+        resources = weighted(self.scoring_strategy.resources)
         strategy = self.scoring_strategy.model_copy(update={"resources": resources})
         return self.model_copy(update={"scoring_strategy": strategy})
 
@@ -163,7 +150,7 @@ class NodeResourcesFitArgs(PluginArgs):
             if ratio is None:
                 yield required(where, "must be specified when type is RequestedToCapacityRatio")
             else:
-                yield from _shape_problems(ratio.shape, child(where, "shape"))
+                yield from shape_problems(ratio.shape, child(where, "shape"))
         elif ratio is not None:
             yield forbidden(where, "must be nil when type is not RequestedToCapacityRatio")
 
@@ -177,7 +164,7 @@ class NodeResourcesBalancedAllocationArgs(PluginArgs):
 
     def completed(self, gates: FeatureGates) -> Self:
         """Take cpu and memory where nothing is said; weight 0 means 1."""
-        return self.model_copy(update={"resources": _weighted(self.resources)})
+        return self.model_copy(update={"resources": weighted(self.resources)})
 
     def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
         """Check that no resource is named twice and that all weigh 1."""
@@ -276,7 +263,7 @@ class VolumeBindingArgs(PluginArgs):
             )
         where = child(path, "shape")
         if gates.enabled("StorageCapacityScoring"):
-            yield from _shape_problems(self.shape or (), where)
+            yield from shape_problems(self.shape or (), where)
         elif self.shape is not None:
             points = [{"Utilization": p.utilization, "Score": p.score} for p in self.shape]
             yield invalid(
@@ -341,11 +328,6 @@ def _waits_for_devices(gates: FeatureGates) -> bool:
     )
 
 
-def _weighted(resources: tuple[ResourceSpec, ...]) -> tuple[ResourceSpec, ...]:
-    specs = resources or (ResourceSpec(name="cpu"), ResourceSpec(name="memory"))
-    return tuple(spec.model_copy(update={"weight": spec.weight or 1}) for spec in specs)
-
-
 def _label_key_problems(path: str, name: str) -> Iterator[str]:
     for problem in problems_of_label_key(name):
         yield invalid(path, name, problem)
@@ -368,21 +350,3 @@ def _constraint_problems(constraint: DefaultConstraint, path: str) -> Iterator[s
             child(path, "labelSelector"),
             "constraint must not define a selector, as they deduced for each pod",
         )
-
-
-def _shape_problems(shape: tuple[UtilizationShapePoint, ...], path: str) -> Iterator[str]:
-    if not shape:
-        yield required(path, "at least one point must be specified")
-    for index in range(1, len(shape)):
-        utilization = shape[index].utilization
-        if shape[index - 1].utilization >= utilization:
-            where = child(item(path, index), "utilization")
-            yield invalid(where, utilization, "values must be sorted in increasing order")
-            break
-    for index, point in enumerate(shape):
-        if not 0 <= point.utilization <= MAX_UTILIZATION:
-            where = child(item(path, index), "utilization")
-            yield invalid(where, point.utilization, "not in valid range [0, 100]")
-        if not 0 <= point.score <= MAX_CUSTOM_SCORE:
-            where = child(item(path, index), "score")
-            yield invalid(where, point.score, "not in valid range [0, 10]")
