@@ -1,12 +1,14 @@
 """Random clusters and pods, as hypothesis strategies: small, odd, and likely to disagree.
 
 Values come from short lists so that they meet: labels that selectors ask for, taints that
-tolerations match, ports that clash, requests around what is left.
+tolerations match, ports that clash, requests around what is left. Strategies are cached: to build
+them takes longer than to draw from them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -42,6 +44,7 @@ def _maps(keys: tuple[str, ...], values: tuple[str, ...]) -> st.SearchStrategy[d
     return st.dictionaries(st.sampled_from(keys), st.sampled_from(values), max_size=len(keys))
 
 
+@cache
 def nodes(name: str) -> st.SearchStrategy[Node]:
     """Draw a node of a name."""
     taints = st.builds(
@@ -66,6 +69,7 @@ def nodes(name: str) -> st.SearchStrategy[Node]:
     )
 
 
+@cache
 def tolerations() -> st.SearchStrategy[dict[str, Any]]:
     """Draw a toleration, sensible or not."""
     return st.fixed_dictionaries(
@@ -79,6 +83,7 @@ def tolerations() -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
+@cache
 def _expressions() -> st.SearchStrategy[dict[str, Any]]:
     operators = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Near")
     return st.fixed_dictionaries(
@@ -87,6 +92,7 @@ def _expressions() -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
+@cache
 def node_selector_terms() -> st.SearchStrategy[dict[str, Any]]:
     """Draw a node selector term; some do not parse, some name nodes."""
     fields = st.fixed_dictionaries(
@@ -105,6 +111,7 @@ def node_selector_terms() -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
+@cache
 def node_affinities() -> st.SearchStrategy[dict[str, Any]]:
     """Draw node affinity, as in YAML."""
     preferred = st.fixed_dictionaries(
@@ -121,6 +128,7 @@ def node_affinities() -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
+@cache
 def _containers() -> st.SearchStrategy[dict[str, Any]]:
     requests = st.fixed_dictionaries(
         {},
@@ -147,6 +155,7 @@ def _containers() -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
+@cache
 def pods(name: str, node_names: tuple[str, ...] = ("",)) -> st.SearchStrategy[PodInfo]:
     """Draw a pod of a name, on one of some nodes."""
     sidecar = st.sampled_from((None, "Always"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, TypeVar
 
 from proreus.clock import FakeClock
@@ -81,7 +82,6 @@ class FakeHandle:
         self.clock = FakeClock(_START)
         self.rng = random.Random(seed)
         self.feature_gates = FeatureGates.from_list(gates)
-        self.metrics = SchedulerMetrics()
         self.nominator = FakeNominator()
         self.api = InMemoryApi(hide_finished=False)
         self.event_recorder = SilentRecorder()
@@ -95,6 +95,11 @@ class FakeHandle:
             self.api.put(PODS, pod.pod)
         for obj in objects:
             self.api.add(obj)
+
+    @cached_property
+    def metrics(self) -> SchedulerMetrics:
+        """Where to count; made when it is first asked for, since it is large."""
+        return SchedulerMetrics()
 
     def add(self, obj: JsonObject) -> None:
         """Let an object appear, or change; handlers of ``on_change`` are told."""

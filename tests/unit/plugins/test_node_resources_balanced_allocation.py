@@ -1,0 +1,78 @@
+"""NodeResourcesBalancedAllocation: the change in balance, with kube-scheduler's worked examples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.status import Status
+from proreus.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
+from proreus.testing.agreement import agree, assert_agreement
+
+WITH_GPU = {"resources": [{"name": "cpu"}, {"name": "memory"}, {"name": "example.com/gpu"}]}
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "score"),
+    [
+        (("1000m", "2Gi", 0), ("1000m", "1Gi", 0), 71),
+        (("0", "0", 0), ("1000m", "4Gi", 0), 68),
+        (("3000m", "1Gi", 0), ("0", "3Gi", 0), 84),
+        (("1000m", "4Gi", 0), ("500m", "1Gi", 2), 77),
+        (("4500m", "1Gi", 0), ("500m", "1Gi", 0), 78),
+    ],
+)
+def test_score(there: tuple[str, str, int], wanted: tuple[str, str, int], score: int) -> None:
+    def pod(name: str, amounts: tuple[str, str, int], **where: Any) -> Any:
+        cpu, memory, gpus = amounts
+        return make_pod(name, cpu, memory, resources={"example.com/gpu": gpus}, **where)
+
+    node = make_node("n1", resources={"example.com/gpu": 8})
+    handle = FakeHandle([node], [pod("there", there, node_name="n1")])
+    plugin = make_plugin(NodeResourcesBalancedAllocation, handle, WITH_GPU)
+    pending = pod("pending", wanted)
+
+    assert_agreement(plugin, pending, handle.nodes)
+    assert plugin.score(CycleState(), pending, handle.nodes[0]) == score
+
+
+def test_one_resource_is_always_balanced() -> None:
+    handle = FakeHandle([make_node("n1", "4", 0), make_node("n2", 0, 0)])
+    plugin = make_plugin(NodeResourcesBalancedAllocation, handle)
+    pod = make_pod(cpu="3")
+
+    assert_agreement(plugin, pod, handle.nodes)
+    assert [plugin.score(CycleState(), pod, node) for node in handle.nodes] == [75, 75]
+
+
+def test_pods_that_ask_for_none_of_the_resources_are_skipped() -> None:
+    handle = FakeHandle([make_node("n1")])
+    plugin = make_plugin(NodeResourcesBalancedAllocation, handle)
+
+    def answer(pod: Any) -> Status | None:
+        return plugin.pre_score(CycleState(), pod, handle.nodes)
+
+    assert answer(make_pod()) == Status.skip()
+    assert answer(make_pod(cpu="0", resources={"example.com/gpu": 1})) == Status.skip()
+    assert answer(make_pod(cpu="1m")) is None
+    assert answer(make_pod(spec={"resources": {"requests": {"cpu": "1"}}})) is None
+
+
+def test_both_forms_agree() -> None:
+    agree(NodeResourcesBalancedAllocation, examples=40)
+
+
+def test_both_forms_agree_on_many_resources() -> None:
+    names = ("cpu", "memory", "ephemeral-storage", "example.com/gpu")
+    args = {"resources": [{"name": name} for name in names]}
+    agree(NodeResourcesBalancedAllocation, args, examples=40)
+
+
+def test_only_pods_that_ask_for_the_same_share_a_signature() -> None:
+    plugin = make_plugin(NodeResourcesBalancedAllocation, FakeHandle())
+
+    assert plugin.sign(make_pod("a", "1")) == plugin.sign(make_pod("b", "1"))
+    assert plugin.sign(make_pod("a", "1")) != plugin.sign(make_pod("b", "2"))
