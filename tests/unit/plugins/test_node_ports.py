@@ -1,0 +1,100 @@
+"""NodePorts: which ports clash, whose ports count, what wakes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+from proreus.plugins.node_ports import NodePorts
+from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
+from proreus.testing.agreement import agree, assert_agreement
+
+REJECTED = Status.unschedulable("node(s) didn't have free ports for the requested pod ports")
+IN_USE = make_pod("there", host_ports=[80, "10.0.0.1:443", "127.0.0.1:53/UDP"], node_name="n1")
+
+
+def rejected(pod: PodInfo, *there: PodInfo) -> bool:
+    handle = FakeHandle([make_node("n1")], there)
+    plugin = make_plugin(NodePorts, handle)
+    assert plugin.pre_filter(CycleState(), pod, handle.nodes) is None
+    assert_agreement(plugin, pod, handle.nodes)
+    status = plugin.filter(CycleState(), pod, handle.nodes[0])
+    assert status in (None, REJECTED.of("NodePorts"))
+    return status is not None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "clash"),
+    [
+        (80, True),
+        ("10.0.0.9:80", True),
+        ("80/UDP", False),
+        ("10.0.0.9:443", False),
+        ("10.0.0.1:443", True),
+        (443, True),
+        (53, False),
+        ("53/UDP", True),
+        ("10.0.0.1:53/UDP", False),
+    ],
+)
+def test_clash(wanted: int | str, clash: bool) -> None:
+    assert rejected(make_pod(host_ports=[wanted]), IN_USE) is clash
+
+
+def with_ports_in(kind: str, **container: Any) -> PodInfo:
+    ports = [{"hostPort": 80, "containerPort": 80}]
+    return make_pod("p", node_name="n1", spec={kind: [{"ports": ports, **container}]})
+
+
+def test_ports_of_sidecars_count_and_of_other_init_containers_do_not() -> None:
+    sidecar = with_ports_in("initContainers", restartPolicy="Always")
+    init = with_ports_in("initContainers")
+
+    assert rejected(make_pod(host_ports=[80]), sidecar)
+    assert not rejected(make_pod(host_ports=[80]), init)
+
+
+def test_pods_without_host_ports_are_skipped() -> None:
+    handle = FakeHandle([make_node("n1")])
+    plugin = make_plugin(NodePorts, handle)
+    container_port = make_pod(spec={"containers": [{"ports": [{"containerPort": 80}]}]})
+
+    assert plugin.pre_filter(CycleState(), make_pod(), handle.nodes) == Status.skip()
+    assert plugin.pre_filter(CycleState(), container_port, handle.nodes) == Status.skip()
+
+
+def test_of_two_pods_with_a_port_the_first_to_go_frees_it() -> None:
+    twins = [make_pod(name, host_ports=[80], node_name="n1") for name in ("a", "b")]
+    handle = FakeHandle([make_node("n1")], twins)
+    plugin = make_plugin(NodePorts, handle)
+
+    handle.nodes.remove_pod(0, twins[0].uid)
+
+    assert plugin.filter(CycleState(), make_pod(host_ports=[80]), handle.nodes[0]) is None
+
+
+def test_both_forms_agree() -> None:
+    agree(NodePorts, examples=60)
+
+
+@pytest.mark.parametrize(
+    ("gone", "expected"),
+    [
+        (make_pod("gone", host_ports=[80], node_name="n1"), True),
+        (make_pod("gone", host_ports=[80], status={"nominatedNodeName": "n1"}), True),
+        (make_pod("gone", host_ports=[80]), False),
+        (make_pod("gone", host_ports=[81], node_name="n1"), False),
+        (make_pod("gone", node_name="n1"), False),
+    ],
+)
+def test_a_pod_helps_that_frees_such_a_port(gone: PodInfo, expected: bool) -> None:
+    plugin = make_plugin(NodePorts, FakeHandle())
+    deleted, new_node = plugin.events_to_register()
+    assert deleted.hint is not None
+
+    assert deleted.hint(make_pod("waiting", host_ports=[80]), gone.pod, None) is expected
+    assert new_node.hint is None
