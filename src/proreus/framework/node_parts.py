@@ -8,9 +8,12 @@ from typing import Protocol
 import numpy as np
 
 from proreus.framework.columns import ResourceColumns, Sized
+from proreus.framework.existing_terms import ExistingTerm
 from proreus.framework.interning import Interner
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
+from proreus.framework.pod_groups import PodQuery
+from proreus.framework.pod_index import PodIndex
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
 
 
@@ -113,6 +116,19 @@ class Part(NodeTable):
         """Return the values behind the codes of a label."""
         return self._parent.label_values(key)
 
+    @property
+    def pod_index(self) -> PodIndex:
+        """The index of the other table: its rows are not those of this part."""
+        return self._parent.pod_index
+
+    def count_pods(self, query: PodQuery) -> CodeArray:
+        """Return how many pods a query means on each node."""
+        return self._parent.count_pods(query)[self.picked]
+
+    def weigh_term(self, existing: ExistingTerm) -> CodeArray:
+        """Return what the pods with a term add up to on each node."""
+        return self._parent.weigh_term(existing)[self.picked]
+
     def take(self, rows: Rows) -> NodeTable:
         """Return some of these rows."""
         return self._parent.take(self.picked[rows])
@@ -147,6 +163,7 @@ class Fork(NodeTable):
         self._image_set = parent.image_set[rows]
         self._parent = parent
         self._picked = rows
+        self._pod_index = None
         self._changed = []
         self._changed_before = 0
 

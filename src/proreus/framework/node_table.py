@@ -24,8 +24,11 @@ from proreus.framework.columns import (
     compacted,
     grown,
 )
+from proreus.framework.existing_terms import ExistingTerm
 from proreus.framework.interning import ABSENT, Interner
 from proreus.framework.node_info import NodeInfo
+from proreus.framework.pod_groups import PodQuery
+from proreus.framework.pod_index import PodIndex
 from proreus.framework.pod_info import HostPort, PodInfo
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
 from proreus.objects.selectors import Requirement, Selector
@@ -61,6 +64,7 @@ class NodeTable:
         self.port_sets: Interner[frozenset[HostPort]] = Interner(frozenset())
         self.image_sets: Interner[ImageSet] = Interner(NO_IMAGES)
         self._labels: dict[str, LabelColumn] = {}
+        self._pod_index: PodIndex | None = None
         self._changed: list[int] = []
         self._changed_before = 0
         self.structure = 0
@@ -142,6 +146,21 @@ class NodeTable:
         answers = [requirement.matches_value(value) for value in values.values]
         return np.array([*answers, False], dtype=np.bool_)[codes]
 
+    @property
+    def pod_index(self) -> PodIndex:
+        """The pods of these nodes by what selectors see of them; made on first use."""
+        if self._pod_index is None:
+            self._pod_index = PodIndex(self.infos, self.capacity)
+        return self._pod_index
+
+    def count_pods(self, query: PodQuery) -> CodeArray:
+        """Return how many pods a query means on each node."""
+        return self.pod_index.count(query)[: self.size]
+
+    def weigh_term(self, existing: ExistingTerm) -> CodeArray:
+        """Return what the pods with a term of ``pod_index`` add up to on each node."""
+        return self.pod_index.weigh(existing)[: self.size]
+
     def rows_of(self, names: Iterable[str]) -> Rows:
         """Return the rows of those of the nodes that are here, ascending."""
         rows = sorted(row for row in map(self.rows.get, names) if row is not None)
@@ -195,6 +214,8 @@ class NodeTable:
         self.rows[info.name] = row
         self._put_node(row)
         self._put_pods(row)
+        if self._pod_index is not None:
+            self._pod_index.add_row(info)
         return row
 
     def update_node(self, info: NodeInfo) -> None:
@@ -204,6 +225,8 @@ class NodeTable:
     def remove_node(self, info: NodeInfo) -> None:
         """Take a node's row away; the last row moves into its place."""
         row, last = info.row, self.size - 1
+        if self._pod_index is not None:
+            self._pod_index.remove_row(info)
         old = self.image_sets.values[self._image_set[row]]
         self.images.replace(old, None)
         if row != last:
@@ -222,11 +245,15 @@ class NodeTable:
         """Count a pod in, in object and columns."""
         self.infos[row].add_pod(pod)
         self._put_pod(row, pod)
+        if self._pod_index is not None:
+            self._pod_index.add(row, pod)
 
     def remove_pod(self, row: int, uid: str) -> PodInfo:
         """Count a pod out, in object and columns, and return it."""
         pod = self.infos[row].remove_pod(uid)
         self._put_pod(row, pod)
+        if self._pod_index is not None:
+            self._pod_index.remove(row, pod)
         return pod
 
     def _put_pod(self, row: int, pod: PodInfo) -> None:
@@ -302,6 +329,8 @@ class NodeTable:
             setattr(self, name, grown(getattr(self, name), capacity))
         for column in self._labels.values():
             column.codes = grown(column.codes, capacity)
+        if self._pod_index is not None:
+            self._pod_index.grow(capacity)
 
     def _move(self, source: int, target: int) -> None:
         for columns in (self.allocatable, self.requested, self.nonzero_requested):
@@ -312,9 +341,13 @@ class NodeTable:
         for column in self._labels.values():
             column.codes[target] = column.codes[source]
         info = self.infos[source]
+        if self._pod_index is not None:
+            self._pod_index.remove_row(info)
         info.row = target
         self.infos[target] = info
         self.rows[info.name] = target
+        if self._pod_index is not None:
+            self._pod_index.add_row(info)
 
     def validate(self) -> None:
         """Derive every column anew and raise ``AssertionError`` where one is out of step."""
@@ -341,3 +374,5 @@ class NodeTable:
                 code = column.codes[row]
                 value = None if code == ABSENT else column.values.values[code]
                 assert value == info.labels.get(key), (info, key)
+        if self._pod_index is not None:
+            self._pod_index.validate()

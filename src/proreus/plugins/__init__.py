@@ -7,12 +7,14 @@ from proreus.plugins.default_binder import DefaultBinder
 from proreus.plugins.default_preemption import DefaultPreemption
 from proreus.plugins.dynamic_resources import DynamicResources
 from proreus.plugins.image_locality import ImageLocality
+from proreus.plugins.inter_pod_affinity import InterPodAffinity
 from proreus.plugins.node_affinity import NodeAffinity
 from proreus.plugins.node_name import NodeName
 from proreus.plugins.node_ports import NodePorts
 from proreus.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from proreus.plugins.node_resources_fit import NodeResourcesFit
 from proreus.plugins.node_unschedulable import NodeUnschedulable
+from proreus.plugins.pod_topology_spread import PodTopologySpread
 from proreus.plugins.priority_sort import PrioritySort
 from proreus.plugins.scheduling_gates import SchedulingGates
 from proreus.plugins.taint_toleration import TaintToleration
@@ -26,6 +28,8 @@ IN_TREE: tuple[type[Plugin], ...] = (
     NodeAffinity,
     NodePorts,
     NodeResourcesFit,
+    PodTopologySpread,
+    InterPodAffinity,
     DynamicResources,
     DefaultPreemption,
     NodeResourcesBalancedAllocation,

@@ -1,0 +1,181 @@
+"""Existing pods, grouped by what selectors see of them, and counts of those that a query means.
+
+A query is evaluated once a group of (namespace, labels, terminating) and becomes a column of counts
+by row, kept up to date while it is in use. Which groups a query may mean, and which queries a new
+group may concern, is found by labels (``anchors``), not by going through all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from proreus.framework.anchors import Anchor, Anchored, anchors_of
+from proreus.framework.count_columns import CountColumn, CountColumns
+from proreus.framework.verdicts import CodeArray
+from proreus.objects.pod import Pod
+from proreus.objects.selectors import Selector
+
+K = TypeVar("K")
+
+
+class PodMatch(NamedTuple):
+    """Pods of these namespaces (None: of all) whose labels the selector selects."""
+
+    namespaces: frozenset[str] | None
+    selector: Selector
+
+    def matches(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Tell whether a pod is meant."""
+        return (self.namespaces is None or namespace in self.namespaces) and self.selector.matches(
+            labels
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PodQuery:
+    """Pods that every one of the matches means; at least one match.
+
+    ``skip_terminating``: pods that are being deleted do not count. The hash is worked out once:
+    better keep a query than make it anew.
+    """
+
+    matches: tuple[PodMatch, ...]
+    skip_terminating: bool = False
+    _hash: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Work out the hash."""
+        object.__setattr__(self, "_hash", hash((self.matches, self.skip_terminating)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def means(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> bool:
+        """Tell whether pods like this count."""
+        if terminating and self.skip_terminating:
+            return False
+        return all(match.matches(namespace, labels) for match in self.matches)
+
+    def means_pod(self, pod: Pod) -> bool:
+        """Tell whether a pod counts."""
+        meta = pod.metadata
+        return self.means(meta.namespace, meta.labels, meta.deletion_timestamp is not None)
+
+
+class PodGroup:
+    """Pods that look the same to every query. ``by_row``: how many are where."""
+
+    __slots__ = ("by_row", "columns", "labels", "namespace", "terminating")
+
+    def __init__(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> None:
+        self.namespace = namespace
+        self.labels = labels
+        self.terminating = terminating
+        self.by_row: dict[int, int] = {}
+        self.columns: list[CountColumn] = []
+
+    def is_meant_by(self, query: PodQuery) -> bool:
+        """Tell whether a query counts these pods."""
+        return query.means(self.namespace, self.labels, self.terminating)
+
+
+class PodGroups:
+    """All groups, and the columns that queries made of them.
+
+    Invariants: a group has pods; a column is the sum of the groups that its query means.
+    """
+
+    def __init__(self, columns: CountColumns) -> None:
+        self._columns = columns
+        self._groups: dict[tuple[str, frozenset[Anchor], bool], PodGroup] = {}
+        self._in: dict[str, dict[PodGroup, None]] = {}
+        self._at: dict[tuple[str, Anchor], dict[PodGroup, None]] = {}
+        self._queries: Anchored[PodQuery] = Anchored()
+
+    def __iter__(self) -> Iterator[PodGroup]:
+        return iter(self._groups.values())
+
+    def add(self, row: int, pod: Pod) -> None:
+        """Count a pod in."""
+        meta = pod.metadata
+        terminating = meta.deletion_timestamp is not None
+        key = meta.namespace, frozenset(meta.labels.items()), terminating
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = PodGroup(meta.namespace, meta.labels, terminating)
+            self._introduce(group)
+        by_row = group.by_row
+        by_row[row] = by_row.get(row, 0) + 1
+        for column in group.columns:
+            column.counts[row] += 1
+
+    def remove(self, row: int, pod: Pod) -> None:
+        """Count a pod out."""
+        meta = pod.metadata
+        terminating = meta.deletion_timestamp is not None
+        key = meta.namespace, frozenset(meta.labels.items()), terminating
+        group = self._groups[key]
+        by_row = group.by_row
+        if by_row[row] > 1:
+            by_row[row] -= 1
+        else:
+            del by_row[row]
+        for column in group.columns:
+            column.counts[row] -= 1
+        if not by_row:
+            del self._groups[key]
+            self._retire(group)
+
+    def column(self, query: PodQuery) -> CodeArray:
+        """Return by row how many pods a query means; longer than the table."""
+        column = self._columns.get(query)
+        if column is not None:
+            return column.counts
+        meant = [group for group in self._candidates(query) if group.is_meant_by(query)]
+        column = self._columns.new(query, lambda gone: self._let_go(query, gone))
+        self._queries.add(query.matches[0].selector, query)
+        for group in meant:
+            group.columns.append(column)
+            column.add_all(group.by_row)
+        return column.counts
+
+    def _candidates(self, query: PodQuery) -> Iterator[PodGroup]:
+        """Yield the groups that a query may mean, each once."""
+        namespaces, selector = query.matches[0]
+        anchors = anchors_of(selector)
+        for namespace in self._in if namespaces is None else namespaces:
+            if not anchors:
+                yield from self._in.get(namespace, ())
+            for anchor in anchors:
+                yield from self._at.get((namespace, anchor), ())
+
+    def _introduce(self, group: PodGroup) -> None:
+        """Make a new group known to the queries that mean it, and findable for later ones."""
+        self._in.setdefault(group.namespace, {})[group] = None
+        for label in group.labels.items():
+            self._at.setdefault((group.namespace, label), {})[group] = None
+        group.columns = [
+            self._columns[query]
+            for query in self._queries.candidates(group.labels)
+            if group.is_meant_by(query)
+        ]
+
+    def _retire(self, group: PodGroup) -> None:
+        _remove(self._in, group.namespace, group)
+        for label in group.labels.items():
+            _remove(self._at, (group.namespace, label), group)
+
+    def _let_go(self, query: PodQuery, column: CountColumn) -> None:
+        self._queries.discard(query.matches[0].selector, query)
+        for group in self._candidates(query):
+            if group.is_meant_by(query):
+                group.columns.remove(column)
+
+
+def _remove(groups: dict[K, dict[PodGroup, None]], key: K, group: PodGroup) -> None:
+    inside = groups[key]
+    del inside[group]
+    if not inside:
+        del groups[key]

@@ -1,0 +1,5 @@
+"""InterPodAffinity: pods near, or far from, other pods (KEP-2249 for namespace selectors)."""
+
+from proreus.plugins.inter_pod_affinity.plugin import InterPodAffinity
+
+__all__ = ["InterPodAffinity"]

@@ -1,0 +1,138 @@
+"""What Filter needs to know of the pods that exist: counts by topology domain.
+
+Made in PreFilter from columns, kept in step when pods are tried on nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from proreus.framework.affinity_terms import affinity_terms_of
+from proreus.framework.domains import DomainSums, sum_by_domain
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.verdicts import CodeArray
+from proreus.plugins.inter_pod_affinity.incoming import IncomingTerms
+
+Sums = dict[str, DomainSums]
+"""Counts by topology key and domain."""
+
+
+class AffinityCounts:
+    """The notes of one attempt.
+
+    ``affinity``: existing pods that meet all required affinity terms, by each of their keys.
+    ``anti``: existing pods that meet required anti-affinity terms of the pod. ``existing``:
+    existing pods with a required anti-affinity term that means the pod. ``self_affine``: the pod
+    meets all its own affinity terms.
+    """
+
+    __slots__ = (
+        "affinity",
+        "anti",
+        "existing",
+        "namespace_labels",
+        "self_affine",
+        "terms",
+    )
+
+    def __init__(
+        self,
+        terms: IncomingTerms,
+        namespace_labels: Mapping[str, str],
+        affinity: Sums,
+        anti: Sums,
+        existing: Sums,
+        self_affine: bool,
+    ) -> None:
+        self.terms = terms
+        self.namespace_labels = namespace_labels
+        self.affinity = affinity
+        self.anti = anti
+        self.existing = existing
+        self.self_affine = self_affine
+
+    @classmethod
+    def take(
+        cls,
+        terms: IncomingTerms,
+        pod: PodInfo,
+        namespace_labels: Mapping[str, str],
+        nodes: NodeTable,
+    ) -> AffinityCounts:
+        """Count the pods on all nodes for a pod."""
+        affinity: Sums = {}
+        query = terms.all_required
+        if query is not None:
+            counts = nodes.count_pods(query)
+            for key in terms.required_keys:
+                affinity[key] = DomainSums(
+                    nodes.label_values(key), sum_by_domain(nodes, key, counts)
+                )
+        anti: Sums = {}
+        for term in terms.required_anti:
+            _count_in(anti, nodes, term.topology_key, nodes.count_pods(term.query))
+        existing: Sums = {}
+        index = nodes.pod_index
+        for found in index.required_anti.meaning(pod.namespace, pod.labels, namespace_labels):
+            _count_in(existing, nodes, found.term.topology_key, nodes.weigh_term(found))
+        self_affine = query is not None and query.means_pod(pod.pod)
+        return cls(terms, namespace_labels, affinity, anti, existing, self_affine)
+
+    @property
+    def first_of_its_kind(self) -> bool:
+        """Whether no existing pod counts for the affinity of a pod that would count for itself."""
+        return self.self_affine and not any(sums.any for sums in self.affinity.values())
+
+    @property
+    def nothing_to_check(self) -> bool:
+        """Whether Filter has nothing to say."""
+        terms = self.terms
+        if terms.all_required is not None or terms.required_anti:
+            return False
+        return not any(sums.any for sums in self.existing.values())
+
+    def clone(self) -> AffinityCounts:
+        """Return counts to try things on."""
+        return AffinityCounts(
+            self.terms,
+            self.namespace_labels,
+            _forked(self.affinity),
+            _forked(self.anti),
+            _forked(self.existing),
+            self.self_affine,
+        )
+
+    def count_pod(
+        self, pod: PodInfo, other: PodInfo, node: NodeInfo, step: int, nodes: NodeTable
+    ) -> None:
+        """Count another pod in (``step`` 1) or out (-1) on a node."""
+        labels, terms = node.labels, self.terms
+        if terms.all_required is not None and terms.all_required.means_pod(other.pod):
+            for key, sums in self.affinity.items():
+                if key in labels:
+                    sums.add(labels[key], step)
+        for term in terms.required_anti:
+            key = term.topology_key
+            if key in labels and term.query.means_pod(other.pod):
+                self.anti[key].add(labels[key], step)
+        for theirs in affinity_terms_of(other.pod).required_anti:
+            key = theirs.topology_key
+            if key in labels and theirs.matches(pod.namespace, pod.labels, self.namespace_labels):
+                if key not in self.existing:
+                    self.existing[key] = DomainSums.empty(nodes.label_values(key))
+                self.existing[key].add(labels[key], step)
+
+
+def _count_in(sums: Sums, nodes: NodeTable, key: str, counts: CodeArray) -> None:
+    by_code = sum_by_domain(nodes, key, counts)
+    known = sums.get(key)
+    if known is None:
+        sums[key] = DomainSums(nodes.label_values(key), by_code)
+    else:
+        known.by_code += by_code
+
+
+def _forked(sums: Sums) -> Sums:
+    return {key: one.fork() for key, one in sums.items()}

@@ -1,0 +1,84 @@
+"""Which changes may help a pod that InterPodAffinity rejected.
+
+Terms are read without regard to the labels of namespaces here, as in kube-scheduler; a selector
+that does not parse raises, which wakes the pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from proreus.framework.affinity_terms import AffinityTerm, AffinityTerms, affinity_terms_of
+from proreus.framework.events import (
+    ADD,
+    DELETE,
+    NODE,
+    POD,
+    UPDATE_NODE_LABEL,
+    UPDATE_POD_LABEL,
+    ClusterEvent,
+)
+from proreus.framework.pod_info import PodInfo
+from proreus.objects.node import Node
+from proreus.objects.pod import Pod
+from proreus.objects.selectors import SelectorError
+
+
+def events() -> Iterable[ClusterEvent]:
+    """Return what the plugin waits for."""
+    return (
+        ClusterEvent(POD, ADD | UPDATE_POD_LABEL | DELETE, after_pod_change),
+        ClusterEvent(NODE, ADD | UPDATE_NODE_LABEL, after_node_change),
+    )
+
+
+def after_pod_change(pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
+    """Tell whether another pod's coming, going or new labels may help."""
+    if new is not None and new.metadata.uid == pod.uid:
+        return True
+    if any(other is not None and not _is_placed(other) for other in (old, new)):
+        return False
+    terms = _terms_of(pod.pod)
+    if old is None:
+        return new is not None and _meets_all(terms.required, new)
+    if new is None:
+        return _meets_all(terms.required_anti, old) or _meets_all(
+            _terms_of(old).required_anti, pod.pod
+        )
+    return (not _meets_all(terms.required, old) and _meets_all(terms.required, new)) or (
+        _meets_all(terms.required_anti, old) and not _meets_all(terms.required_anti, new)
+    )
+
+
+def after_node_change(pod: PodInfo, old: Node | None, new: Node) -> bool:
+    """Tell whether a node that came, or whose labels changed, may help."""
+    terms = _terms_of(pod.pod)
+    labels = new.metadata.labels
+    if old is None:
+        return bool(terms.required_anti) or any(t.topology_key in labels for t in terms.required)
+    before = old.metadata.labels
+    for term in terms.required:
+        value = labels.get(term.topology_key)
+        if value is not None and value != before.get(term.topology_key):
+            return True
+    for term in terms.required_anti:
+        value = before.get(term.topology_key)
+        if value is not None and value != labels.get(term.topology_key):
+            return True
+    return False
+
+
+def _terms_of(pod: Pod) -> AffinityTerms:
+    terms = affinity_terms_of(pod)
+    if terms.error:
+        raise SelectorError(terms.error)
+    return terms
+
+
+def _is_placed(pod: Pod) -> bool:
+    return bool(pod.spec.node_name or pod.status.nominated_node_name)
+
+
+def _meets_all(terms: tuple[AffinityTerm, ...], pod: Pod) -> bool:
+    meta = pod.metadata
+    return bool(terms) and all(term.matches(meta.namespace, meta.labels) for term in terms)

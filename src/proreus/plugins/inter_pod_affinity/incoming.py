@@ -1,0 +1,117 @@
+"""The terms of the pod that is to be placed, made ready to count existing pods with.
+
+kube-scheduler adds the names of the namespaces that a term's namespaceSelector selects to its
+namespaces, and leaves the selector in place, where it is held against no labels at all: one that
+asks only for labels *not* to be there means the pods of every namespace.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from proreus.framework.affinity_terms import (
+    NO_LABELS,
+    NO_TERMS,
+    AffinityTerm,
+    AffinityTerms,
+    affinity_terms_of,
+)
+from proreus.framework.handle import Handle
+from proreus.framework.pod_groups import PodMatch, PodQuery
+from proreus.objects.kinds import NAMESPACES, Namespace
+from proreus.objects.pod import Pod
+
+_MOST_KEPT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingTerm:
+    """A term as a query over existing pods; ``weight`` below zero prefers that it not hold."""
+
+    topology_key: str
+    query: PodQuery
+    weight: int = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IncomingTerms:
+    """All terms of an incoming pod.
+
+    ``all_required``: existing pods that count for required affinity meet *all* of its terms; None
+    where there are none. ``required_keys``: their topology keys, each once.
+    """
+
+    all_required: PodQuery | None = None
+    required_keys: tuple[str, ...] = ()
+    required_anti: tuple[IncomingTerm, ...] = ()
+    preferred: tuple[IncomingTerm, ...] = ()
+    error: str = ""
+
+
+NOTHING_ASKED = IncomingTerms()
+
+
+class Incoming:
+    """Makes pods' terms ready; those of pods that say the same are made once.
+
+    Invariant: what is kept was made from the namespaces as they are now.
+    """
+
+    def __init__(self, handle: Handle) -> None:
+        self._namespaces: Mapping[str, Namespace] = handle.store(NAMESPACES)
+        self._kept: OrderedDict[int, tuple[AffinityTerms, IncomingTerms]] = OrderedDict()
+        handle.on_change(NAMESPACES, self._namespace_changed)
+
+    def terms_of(self, pod: Pod) -> IncomingTerms:
+        """Return the terms of a pod."""
+        terms = affinity_terms_of(pod)
+        if terms is NO_TERMS:
+            return NOTHING_ASKED
+        kept = self._kept.get(id(terms))
+        if kept is not None and kept[0] is terms:
+            return kept[1]
+        ready = self._prepare(terms)
+        self._kept[id(terms)] = terms, ready
+        if len(self._kept) > _MOST_KEPT:
+            self._kept.popitem(last=False)
+        return ready
+
+    def namespace_labels(self, pod: Pod) -> Mapping[str, str]:
+        """Return the labels of a pod's namespace; none where it is not known."""
+        namespace = self._namespaces.get(pod.metadata.namespace)
+        return NO_LABELS if namespace is None else namespace.metadata.labels
+
+    def _prepare(self, terms: AffinityTerms) -> IncomingTerms:
+        required = [self._match(term) for term in terms.required]
+        return IncomingTerms(
+            all_required=PodQuery(tuple(dict.fromkeys(required))) if required else None,
+            required_keys=tuple(dict.fromkeys(term.topology_key for term in terms.required)),
+            required_anti=tuple(self._term(term) for term in terms.required_anti),
+            preferred=(
+                *(self._term(term, weight) for weight, term in terms.preferred),
+                *(self._term(term, -weight) for weight, term in terms.preferred_anti),
+            ),
+            error=terms.error,
+        )
+
+    def _term(self, term: AffinityTerm, weight: int = 1) -> IncomingTerm:
+        return IncomingTerm(term.topology_key, PodQuery((self._match(term),)), weight)
+
+    def _match(self, term: AffinityTerm) -> PodMatch:
+        selector = term.namespace_selector
+        if selector.matches(NO_LABELS):
+            return PodMatch(None, term.selector)
+        selected = (
+            name
+            for name, namespace in self._namespaces.items()
+            if selector.matches(namespace.metadata.labels)
+        )
+        named = term.namespaces if selector.nothing else term.namespaces.union(selected)
+        return PodMatch(named, term.selector)
+
+    def _namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
+        before = None if old is None else old.metadata.labels
+        if new is None or before != new.metadata.labels:
+            self._kept.clear()

@@ -1,0 +1,190 @@
+"""The plugin: required terms decide in Filter, preferred ones in Score.
+
+Counts are columns of the pod index, summed by topology domain; nothing here goes through pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from proreus.config.plugin_args import InterPodAffinityArgs
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.domains import sum_by_domain
+from proreus.framework.events import ClusterEvent
+from proreus.framework.handle import Handle
+from proreus.framework.interning import ABSENT
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.plugin import (
+    MAX_SCORE,
+    FilterPlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+)
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+from proreus.framework.verdicts import CodeArray, IntArray, Verdicts
+from proreus.plugins.inter_pod_affinity.counts import AffinityCounts
+from proreus.plugins.inter_pod_affinity.hints import events
+from proreus.plugins.inter_pod_affinity.incoming import NOTHING_ASKED, Incoming, IncomingTerms
+
+REASON_AFFINITY = "node(s) didn't match pod affinity rules"
+REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
+REASON_EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+_NAME = "InterPodAffinity"
+_SCORES = "InterPodAffinity/scores"
+_NOT_NEAR = Status.unresolvable(REASON_AFFINITY).of(_NAME)
+_TOO_NEAR = Status.unschedulable(REASON_ANTI_AFFINITY).of(_NAME)
+_NOT_WELCOME = Status.unschedulable(REASON_EXISTING).of(_NAME)
+
+
+class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+    """Places pods by the labels of the pods in the same topology domain."""
+
+    Args = InterPodAffinityArgs
+
+    def __init__(self, args: InterPodAffinityArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._hard_weight = args.hard_pod_affinity_weight
+        self._ignore_preferred = args.ignore_preferred_terms_of_existing_pods
+        self._incoming = Incoming(handle)
+
+    def events_to_register(self) -> Iterable[ClusterEvent]:
+        """Pods that come, go or change labels; nodes that come or change labels."""
+        return events()
+
+    # ---- filter --------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
+        """Count the pods that matter; skip where none does and the pod requires nothing."""
+        terms = self._incoming.terms_of(pod.pod)
+        if terms is NOTHING_ASKED and not len(nodes.pod_index.required_anti):
+            return _SKIP
+        if terms.error:
+            return Status.unresolvable(f"parsing pod: {terms.error}")
+        namespace_labels = self._incoming.namespace_labels(pod.pod)
+        counts = AffinityCounts.take(terms, pod, namespace_labels, nodes)
+        if counts.nothing_to_check:
+            return _SKIP
+        state.write(self.name, counts)
+        return None
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+        """Count a pod in."""
+        counts: AffinityCounts = state.read(self.name)
+        counts.count_pod(pod, added, node, 1, self.handle.nodes)
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
+        """Count a pod out."""
+        counts: AffinityCounts = state.read(self.name)
+        counts.count_pod(pod, removed, node, -1, self.handle.nodes)
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Judge one node: the pod's affinity, its anti-affinity, that of others."""
+        counts: AffinityCounts = state.read(self.name)
+        labels = node.labels
+        if counts.affinity:
+            if not all(key in labels for key in counts.affinity):
+                return _NOT_NEAR
+            enough = all(sums[labels[key]] > 0 for key, sums in counts.affinity.items())
+            if not enough and not counts.first_of_its_kind:
+                return _NOT_NEAR
+        if any(sums[labels.get(key)] > 0 for key, sums in counts.anti.items()):
+            return _TOO_NEAR
+        if any(sums[labels.get(key)] > 0 for key, sums in counts.existing.items()):
+            return _NOT_WELCOME
+        return None
+
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
+    ) -> None:
+        """Judge all nodes."""
+        counts: AffinityCounts = state.read(self.name)
+        if counts.affinity:
+            first = counts.first_of_its_kind
+            for key, sums in counts.affinity.items():
+                codes = nodes.label(key)
+                far = codes == ABSENT if first else sums.of(codes) <= 0
+                verdicts.reject_with(far, _NOT_NEAR)
+        for key, sums in counts.anti.items():
+            verdicts.reject_with(sums.of(nodes.label(key)) > 0, _TOO_NEAR)
+        for key, sums in counts.existing.items():
+            verdicts.reject_with(sums.of(nodes.label(key)) > 0, _NOT_WELCOME)
+
+    # ---- score ---------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
+        """Add up weights by topology domain, over the pods of the whole cluster."""
+        terms = self._incoming.terms_of(pod.pod)
+        if terms.error:
+            return Status.error(f"failed to parse pod: {terms.error}")
+        if not terms.preferred and self._ignore_preferred:
+            return _SKIP
+        scores: dict[str, IntArray] = {}
+        everything = self.handle.nodes
+        for key, weights in self._contributions(terms, pod, everything):
+            sums = sum_by_domain(everything, key, weights)
+            known = scores.get(key)
+            scores[key] = sums if known is None else known + sums
+        if not scores:
+            return _SKIP
+        state.write(_SCORES, scores)
+        return None
+
+    def _contributions(
+        self, terms: IncomingTerms, pod: PodInfo, nodes: NodeTable
+    ) -> Iterator[tuple[str, CodeArray]]:
+        """Yield topology keys with what pods on each node add; only where some pod does."""
+        for term in terms.preferred:
+            counts = nodes.count_pods(term.query)
+            if _reaches(nodes, term.topology_key, counts):
+                yield term.topology_key, counts * term.weight
+        index = nodes.pod_index
+        hard = index.required if self._hard_weight > 0 else ()
+        if not len(hard) and not len(index.preferred):
+            return
+        namespace_labels = self._incoming.namespace_labels(pod.pod)
+        for existing, weight in ((index.required, self._hard_weight), (index.preferred, 1)):
+            if not weight:
+                continue
+            for found in existing.meaning(pod.namespace, pod.labels, namespace_labels):
+                weights = nodes.weigh_term(found)
+                if _reaches(nodes, found.term.topology_key, weights):
+                    yield found.term.topology_key, weights * weight
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Score one node: the sum of its domains."""
+        scores: dict[str, IntArray] = state.read(_SCORES)
+        nodes, total = self.handle.nodes, 0
+        for key, sums in scores.items():
+            value = node.labels.get(key)
+            if value is not None:
+                total += int(sums[nodes.label_values(key).find(value)])
+        return total
+
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
+        """Score all nodes."""
+        scores: dict[str, IntArray] = state.read(_SCORES)
+        parts = [sums[nodes.label(key)] for key, sums in scores.items()]
+        return sum(parts[1:], parts[0])
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
+        """Spread the scores over 0 to 100; the quotient comes first, as in kube-scheduler."""
+        lowest, highest = int(scores.min()), int(scores.max())
+        if lowest == highest:
+            return np.zeros_like(scores)
+        fractions = (scores - lowest) / float(highest - lowest)
+        return (MAX_SCORE * fractions).astype(np.int64)
+
+
+_SKIP = Status.skip()
+
+
+def _reaches(nodes: NodeTable, key: str, counts: CodeArray) -> bool:
+    """Tell whether any counted pod is on a node with the label."""
+    counted = counts != 0
+    return bool(counted.any()) and bool((counted & (nodes.label(key) != ABSENT)).any())

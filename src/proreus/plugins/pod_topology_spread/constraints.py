@@ -1,0 +1,184 @@
+"""Which constraints apply to a pod: its own, or else the profile's defaults.
+
+Constraints of pods that say the same are parsed once and are the same objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from proreus.config.plugin_args import DefaultConstraint, PodTopologySpreadArgs
+from proreus.framework.handle import Handle
+from proreus.framework.pod_groups import PodMatch, PodQuery
+from proreus.objects.node import LABEL_HOSTNAME, LABEL_ZONE
+from proreus.objects.pod import Pod, TopologySpreadConstraint
+from proreus.objects.selectors import (
+    Requirement,
+    Selector,
+    SelectorError,
+    parse_label_selector,
+)
+from proreus.plugins.pod_topology_spread.default_selectors import DefaultSelectors
+
+HARD = "DoNotSchedule"
+SOFT = "ScheduleAnyway"
+
+_SYSTEM_DEFAULTS = (
+    TopologySpreadConstraint(max_skew=3, topology_key=LABEL_HOSTNAME, when_unsatisfiable=SOFT),
+    TopologySpreadConstraint(max_skew=5, topology_key=LABEL_ZONE, when_unsatisfiable=SOFT),
+)
+_MOST_KEPT = 4096
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constraint:
+    """A constraint made ready.
+
+    ``query``: the pods that it counts; None where it counts none, which is so with the selector
+    that selects everything. ``selector`` says whether the pod itself counts.
+    """
+
+    topology_key: str
+    max_skew: int
+    min_domains: int
+    honor_affinity: bool
+    honor_taints: bool
+    selector: Selector
+    query: PodQuery | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resolved:
+    """A pod's constraints of both sorts.
+
+    ``own``: they are the pod's. Errors are in the words of kube-scheduler.
+    """
+
+    hard: tuple[Constraint, ...] = ()
+    soft: tuple[Constraint, ...] = ()
+    own: bool = True
+    hard_error: str = ""
+    soft_error: str = ""
+
+
+_NONE = Resolved(own=False)
+
+
+class Constraints:
+    """Finds the constraints of pods. ``system``: the defaults are kube-scheduler's own."""
+
+    def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
+        self.system = args.defaulting_type != "List"
+        defaults = _SYSTEM_DEFAULTS if self.system else tuple(map(_typed, args.default_constraints))
+        self._default_hard = tuple(c for c in defaults if c.when_unsatisfiable == HARD)
+        self._default_soft = tuple(c for c in defaults if c.when_unsatisfiable == SOFT)
+        self._selectors = DefaultSelectors(handle) if defaults else None
+        self._match_label_keys = handle.feature_gates.enabled("MatchLabelKeysInPodTopologySpread")
+        self._kept: dict[object, Resolved] = {}
+
+    def hard_of(self, pod: Pod) -> Resolved:
+        """Return the constraints of a pod, at least the hard ones; cheap where there are none."""
+        if not pod.spec.topology_spread_constraints and not self._default_hard:
+            return _NONE
+        return self.of(pod)
+
+    def of(self, pod: Pod) -> Resolved:
+        """Return the constraints of a pod."""
+        constraints = pod.spec.topology_spread_constraints
+        meta = pod.metadata
+        if constraints:
+            labels = meta.labels
+            values = tuple(labels.get(key) for c in constraints for key in c.match_label_keys)
+            return self._keep((meta.namespace, _encode(constraints), values), pod)
+        if self._selectors is None:
+            return _NONE
+        selector = self._selectors.of(pod)
+        if selector.empty:
+            return _NONE
+        return self._keep((meta.namespace, selector), pod)
+
+    def _keep(self, key: object, pod: Pod) -> Resolved:
+        resolved = self._kept.get(key)
+        if resolved is None:
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            resolved = self._kept[key] = self._resolve(pod)
+        return resolved
+
+    def _resolve(self, pod: Pod) -> Resolved:
+        constraints = pod.spec.topology_spread_constraints
+        if not constraints:
+            assert self._selectors is not None
+            namespace, selector = pod.metadata.namespace, self._selectors.of(pod)
+            hard, soft = (
+                tuple(_constraint(one, selector, namespace) for one in defaults)
+                for defaults in (self._default_hard, self._default_soft)
+            )
+            return Resolved(hard, soft, own=False)
+        hard, hard_error = self._parse(pod, HARD)
+        soft, soft_error = self._parse(pod, SOFT)
+        return Resolved(
+            hard,
+            soft,
+            hard_error=hard_error
+            and f"obtaining pod's hard topology spread constraints: {hard_error}",
+            soft_error=soft_error
+            and f"obtaining pod's soft topology spread constraints: {soft_error}",
+        )
+
+    def _parse(self, pod: Pod, action: str) -> tuple[tuple[Constraint, ...], str]:
+        labels, parsed = pod.metadata.labels, []
+        for one in pod.spec.topology_spread_constraints:
+            if one.when_unsatisfiable != action:
+                continue
+            try:
+                selector = parse_label_selector(one.label_selector)
+            except SelectorError as error:
+                return (), str(error)
+            if self._match_label_keys:
+                selector = _with_label_values(selector, one.match_label_keys, labels)
+            parsed.append(_constraint(one, selector, pod.metadata.namespace))
+        return tuple(parsed), ""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def _with_label_values(
+    selector: Selector, keys: tuple[str, ...], labels: Mapping[str, str]
+) -> Selector:
+    """Ask in addition for the pod's own values of some labels; those that it lacks do not count."""
+    if selector.nothing:
+        return selector
+    own = tuple(Requirement(key, "In", frozenset((labels[key],))) for key in keys if key in labels)
+    return Selector((*own, *selector.requirements))
+
+
+def _constraint(one: TopologySpreadConstraint, selector: Selector, namespace: str) -> Constraint:
+    query = None
+    if not selector.empty:
+        query = PodQuery((PodMatch(frozenset((namespace,)), selector),), skip_terminating=True)
+    return Constraint(
+        topology_key=one.topology_key,
+        max_skew=one.max_skew,
+        min_domains=1 if one.min_domains is None else one.min_domains,
+        honor_affinity=one.node_affinity_policy in (None, "Honor"),
+        honor_taints=one.node_taints_policy == "Honor",
+        selector=selector,
+        query=query,
+    )
+
+
+def _typed(constraint: DefaultConstraint) -> TopologySpreadConstraint:
+    """Return a constraint of the configuration in the form of a pod's; selectors are deduced."""
+    return TopologySpreadConstraint(
+        max_skew=constraint.max_skew,
+        topology_key=constraint.topology_key,
+        when_unsatisfiable=constraint.when_unsatisfiable,
+        min_domains=constraint.min_domains,
+        node_affinity_policy=constraint.node_affinity_policy,
+        node_taints_policy=constraint.node_taints_policy,
+    )

@@ -1,0 +1,96 @@
+"""How many pods the domains of hard constraints have: the notes of one attempt for Filter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from proreus.framework.domains import DomainSums
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.pod_info import PodInfo
+from proreus.plugins.pod_topology_spread.constraints import Constraint
+from proreus.plugins.pod_topology_spread.layout import Domains, Layouts
+
+
+class SpreadCounts:
+    """Counts by constraint.
+
+    ``sums``: pods by domain. ``self_matches``: 1 where the pod itself will count.
+    """
+
+    __slots__ = ("_domains", "_minima", "constraints", "self_matches", "sums")
+
+    def __init__(
+        self,
+        constraints: Sequence[Constraint],
+        domains: Sequence[Domains],
+        sums: list[DomainSums],
+        self_matches: Sequence[int],
+    ) -> None:
+        self.constraints = constraints
+        self.sums = sums
+        self.self_matches = self_matches
+        self._domains = domains
+        self._minima: list[int | None] = [None] * len(constraints)
+
+    @classmethod
+    def take(
+        cls, constraints: Sequence[Constraint], pod: PodInfo, nodes: NodeTable, layouts: Layouts
+    ) -> SpreadCounts:
+        """Count the pods on all nodes for a pod."""
+        domains = layouts.of(constraints, pod.pod, nodes, all_keys=True)
+        sums = []
+        for constraint, one in zip(constraints, domains, strict=True):
+            values = nodes.label_values(constraint.topology_key)
+            if constraint.query is None:
+                by_code = np.zeros(one.codes + 1, dtype=np.int64)
+            else:
+                by_code = one.sums(nodes.count_pods(constraint.query))
+            sums.append(DomainSums(values, by_code))
+        return cls(
+            constraints, domains, sums, [c.selector.matches(pod.labels) for c in constraints]
+        )
+
+    def lowest(self, index: int) -> int:
+        """Return the count of the emptiest domain; 0 where there are fewer than there should be."""
+        known = self._minima[index]
+        if known is None:
+            known = self._minima[index] = self._find_lowest(index)
+        return known
+
+    def _find_lowest(self, index: int) -> int:
+        domains, by_code = self._domains[index], self.sums[index].by_code
+        if len(domains.known) < max(self.constraints[index].min_domains, 1):
+            return 0
+        if len(domains.known) == domains.codes:
+            return int(by_code[: domains.codes].min())
+        return int(by_code[domains.known].min())
+
+    def room(self, index: int) -> int:
+        """Return how many pods a domain may have at most to take one more."""
+        return self.constraints[index].max_skew + self.lowest(index) - self.self_matches[index]
+
+    def clone(self) -> SpreadCounts:
+        """Return counts to try things on."""
+        sums = [one.fork() for one in self.sums]
+        other = SpreadCounts(self.constraints, self._domains, sums, self.self_matches)
+        other._minima = list(self._minima)
+        return other
+
+    def count_pod(
+        self, pod: PodInfo, other: PodInfo, node: NodeInfo, step: int, layouts: Layouts
+    ) -> None:
+        """Count another pod in (``step`` 1) or out (-1) on a node."""
+        labels = node.labels
+        if other.namespace != pod.namespace:
+            return
+        if not all(constraint.topology_key in labels for constraint in self.constraints):
+            return
+        for index, constraint in enumerate(self.constraints):
+            if constraint.selector.matches(other.labels) and layouts.accepts(
+                constraint, pod.pod, node
+            ):
+                self.sums[index].add(labels[constraint.topology_key], step)
+                self._minima[index] = None

@@ -1,0 +1,129 @@
+"""The selector of default constraints: what services and the owner of a pod select.
+
+Services are found by the pod's labels, not by going through them, and what was found is kept for
+pods with the same labels and owner until something in their namespace changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from proreus.framework.anchors import Anchored
+from proreus.framework.handle import Handle
+from proreus.objects.meta import OwnerReference, controller_of, key_of
+from proreus.objects.pod import Pod
+from proreus.objects.selectors import (
+    NOTHING,
+    Selector,
+    SelectorError,
+    parse_label_selector,
+    selector_of_map,
+)
+from proreus.objects.workloads import (
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    SERVICES,
+    STATEFUL_SETS,
+    ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
+)
+
+_MOST_KEPT = 4096
+
+
+class DefaultSelectors:
+    """Deduces selectors (kube-scheduler's ``DefaultSelector``).
+
+    Invariant: what is kept for a namespace was deduced from what is in it now.
+    """
+
+    def __init__(self, handle: Handle) -> None:
+        self._services: dict[str, Anchored[str]] = {}
+        self._service_maps: dict[str, dict[str, str]] = {}
+        self._kept: dict[str, dict[object, Selector]] = {}
+        self._replication_controllers = handle.store(REPLICATION_CONTROLLERS)
+        replica_sets, stateful_sets = handle.store(REPLICA_SETS), handle.store(STATEFUL_SETS)
+        self._controllers: dict[tuple[str, str], Mapping[str, ReplicaSet | StatefulSet]] = {
+            ("apps/v1", "ReplicaSet"): replica_sets,
+            ("apps/v1", "StatefulSet"): stateful_sets,
+        }
+        for service in handle.store(SERVICES).values():
+            self._service_changed(None, service)
+        handle.on_change(SERVICES, self._service_changed)
+        handle.on_change(REPLICATION_CONTROLLERS, self._owner_changed)
+        handle.on_change(REPLICA_SETS, self._owner_changed)
+        handle.on_change(STATEFUL_SETS, self._owner_changed)
+
+    def of(self, pod: Pod) -> Selector:
+        """Return the selector for a pod; the empty one where nothing selects it."""
+        meta = pod.metadata
+        owner = controller_of(meta) if meta.owner_references else None
+        kept = self._kept.setdefault(meta.namespace, {})
+        key = tuple(meta.labels.items()), owner
+        selector = kept.get(key)
+        if selector is None:
+            if len(kept) >= _MOST_KEPT:
+                kept.clear()
+            selector = kept[key] = self._deduce(pod, owner)
+        return selector
+
+    def _deduce(self, pod: Pod, owner: OwnerReference | None) -> Selector:
+        merged = self._selected_by_services(pod)
+        if owner is None:
+            return selector_of_map(merged)
+        key = f"{pod.metadata.namespace}/{owner.name}"
+        kind = owner.api_version, owner.kind
+        if kind == ("v1", "ReplicationController"):
+            found = self._replication_controllers.get(key)
+            return selector_of_map(merged | ((found and found.spec.selector) or {}))
+        selector = selector_of_map(merged)
+        controllers = self._controllers.get(kind)
+        controller = None if controllers is None else controllers.get(key)
+        if controller is not None:
+            own = _lenient(controller)
+            selector = Selector(selector.requirements + own.requirements)
+        return selector
+
+    def _selected_by_services(self, pod: Pod) -> dict[str, str]:
+        """Merge the selectors of the services that select a pod."""
+        labels = pod.metadata.labels
+        merged: dict[str, str] = {}
+        services = self._services.get(pod.metadata.namespace)
+        for key in services.candidates(labels) if services is not None else ():
+            selector = self._service_maps[key]
+            if selector.items() <= labels.items():
+                merged |= selector
+        return merged
+
+    # ---- changes -------------------------------------------------------------------------------
+
+    def _service_changed(self, old: Service | None, new: Service | None) -> None:
+        if old is not None and new is not None and old.spec == new.spec:
+            return
+        service = new if new is not None else old
+        assert service is not None
+        key, namespace = key_of(service), service.metadata.namespace
+        services = self._services.setdefault(namespace, Anchored())
+        known = self._service_maps.pop(key, None)
+        if known is not None:
+            services.discard(selector_of_map(known), key)
+        if new is not None and new.spec.selector is not None:
+            self._service_maps[key] = new.spec.selector
+            services.add(selector_of_map(new.spec.selector), key)
+        self._kept.pop(namespace, None)
+
+    def _owner_changed(self, old: Any, new: Any) -> None:
+        owner: ReplicationController | ReplicaSet | StatefulSet = new if new is not None else old
+        if old is None or new is None or old.spec != new.spec:
+            self._kept.pop(owner.metadata.namespace, None)
+
+
+def _lenient(controller: ReplicaSet | StatefulSet) -> Selector:
+    """Return a controller's selector; one that is absent or does not parse adds nothing."""
+    try:
+        return parse_label_selector(controller.spec.selector)
+    except SelectorError:
+        return NOTHING

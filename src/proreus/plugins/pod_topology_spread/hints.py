@@ -1,0 +1,84 @@
+"""Which changes may help a pod that PodTopologySpread rejected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from proreus.framework.events import (
+    ADD,
+    DELETE,
+    NODE,
+    POD,
+    UPDATE_NODE_LABEL,
+    UPDATE_NODE_TAINT,
+    UPDATE_POD_LABEL,
+    UPDATE_POD_TOLERATION,
+    ClusterEvent,
+)
+from proreus.framework.pod_info import PodInfo
+from proreus.objects.node import Node
+from proreus.objects.pod import Pod
+from proreus.plugins.pod_topology_spread.constraints import Constraint
+
+HardConstraints = Callable[[Pod], Sequence[Constraint]]
+
+
+class Hints:
+    """Tells changes that may help from others; ``hard`` returns the hard constraints of a pod."""
+
+    def __init__(self, hard: HardConstraints) -> None:
+        self._hard = hard
+
+    def events(self) -> Iterable[ClusterEvent]:
+        """Return what the plugin waits for."""
+        pod_actions = ADD | UPDATE_POD_LABEL | UPDATE_POD_TOLERATION | DELETE
+        node_actions = ADD | DELETE | UPDATE_NODE_LABEL | UPDATE_NODE_TAINT
+        return (
+            ClusterEvent(POD, pod_actions, self.after_pod_change),
+            ClusterEvent(NODE, node_actions, self.after_node_change),
+        )
+
+    def after_pod_change(self, pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
+        """Tell whether a pod's coming, going or change may help."""
+        if any(other is not None and not _is_involved(pod, other) for other in (old, new)):
+            return False
+        constraints = self._hard(pod.pod)
+        if old is None or new is None:
+            known = new if new is not None else old
+            assert known is not None
+            return any(c.selector.matches(known.metadata.labels) for c in constraints)
+        if (
+            new.metadata.uid == pod.uid
+            and old.spec.tolerations != new.spec.tolerations
+            and any(c.honor_taints for c in constraints)
+        ):
+            return True
+        before, after = old.metadata.labels, new.metadata.labels
+        if before == after:
+            return False
+        return any(c.selector.matches(before) != c.selector.matches(after) for c in constraints)
+
+    def after_node_change(self, pod: PodInfo, old: Node | None, new: Node | None) -> bool:
+        """Tell whether a node's coming, going or change may help."""
+        constraints = self._hard(pod.pod)
+        was = old is not None and _has_keys(old, constraints)
+        is_now = new is not None and _has_keys(new, constraints)
+        if old is None or new is None or was != is_now:
+            return was or is_now
+        if not is_now:
+            return False
+        before, after = old.metadata.labels, new.metadata.labels
+        return old.spec.taints != new.spec.taints or any(
+            before[c.topology_key] != after[c.topology_key] for c in constraints
+        )
+
+
+def _is_involved(pod: PodInfo, other: Pod) -> bool:
+    placed = other.spec.node_name or other.status.nominated_node_name
+    return other.metadata.uid == pod.uid or (
+        bool(placed) and other.metadata.namespace == pod.namespace
+    )
+
+
+def _has_keys(node: Node, constraints: Sequence[Constraint]) -> bool:
+    return all(c.topology_key in node.metadata.labels for c in constraints)

@@ -1,0 +1,140 @@
+"""Which nodes count for a constraint, and in which domain.
+
+That depends on nodes and on what pods say about nodes, not on any pod that runs: it is worked out
+once for all pods that say the same, and again when nodes change.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from proreus.framework.distinct import once_per_value
+from proreus.framework.interning import ABSENT
+from proreus.framework.node_affinity import PodNodeAffinity, node_affinity_of
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
+from proreus.objects.pod import Pod
+from proreus.objects.taints import Taint, Toleration, first_untolerated
+from proreus.plugins.pod_topology_spread.constraints import Constraint
+
+_MOST_KEPT = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Domains:
+    """The domains of one constraint.
+
+    ``slots``: by row, the code of the domain that a node's pods count for, or the number of codes
+    where they do not count. ``known``: codes of domains with at least one node that counts.
+    """
+
+    slots: CodeArray
+    codes: int
+    known: Rows
+
+    def sums(self, counts: CodeArray) -> IntArray:
+        """Return the sum of a column by code; at the end a 0 for nodes without the label."""
+        sums = np.bincount(self.slots, weights=counts, minlength=self.codes + 1).astype(np.int64)
+        sums[-1] = 0
+        return sums
+
+
+class Layouts:
+    """The domains of constraints for pods with certain wishes about nodes.
+
+    ``cluster``: the table whose layouts are kept; others' are made anew.
+    """
+
+    def __init__(self, cluster: NodeTable, compare_numbers: bool) -> None:
+        self._cluster = cluster
+        self._compare_numbers = compare_numbers
+        self._kept: OrderedDict[object, tuple[int, list[Domains]]] = OrderedDict()
+
+    def of(
+        self, constraints: Sequence[Constraint], pod: Pod, nodes: NodeTable, all_keys: bool
+    ) -> list[Domains]:
+        """Return the domains of each constraint.
+
+        ``all_keys``: only nodes that carry the topology keys of all constraints count.
+        """
+        affinity, tolerations = node_affinity_of(pod), pod.spec.tolerations
+        if nodes is not self._cluster:
+            return self._lay_out(constraints, affinity, tolerations, nodes, all_keys)
+        key = (
+            tuple((c.topology_key, c.honor_affinity, c.honor_taints) for c in constraints),
+            affinity if any(c.honor_affinity for c in constraints) else None,
+            tolerations if any(c.honor_taints for c in constraints) else None,
+            all_keys,
+        )
+        kept = self._kept.get(key)
+        if kept is not None and kept[0] == nodes.structure:
+            self._kept.move_to_end(key)
+            return kept[1]
+        domains = self._lay_out(constraints, affinity, tolerations, nodes, all_keys)
+        self._kept[key] = nodes.structure, domains
+        self._kept.move_to_end(key)
+        if len(self._kept) > _MOST_KEPT:
+            self._kept.popitem(last=False)
+        return domains
+
+    def accepts(self, constraint: Constraint, pod: Pod, node: NodeInfo) -> bool:
+        """Tell whether a node counts by the policies of a constraint."""
+        if constraint.honor_affinity and not node_affinity_of(pod).matches(node.labels, node.name):
+            return False
+        return (
+            not constraint.honor_taints
+            or not node.taints
+            or self._tolerates(node.taints, pod.spec.tolerations)
+        )
+
+    def _lay_out(
+        self,
+        constraints: Sequence[Constraint],
+        affinity: PodNodeAffinity,
+        tolerations: tuple[Toleration, ...],
+        nodes: NodeTable,
+        all_keys: bool,
+    ) -> list[Domains]:
+        complete = np.ones(len(nodes), dtype=np.bool_)
+        if all_keys:
+            for constraint in constraints:
+                complete &= nodes.label(constraint.topology_key) != ABSENT
+        matching = (
+            affinity.matches_all(nodes) if any(c.honor_affinity for c in constraints) else None
+        )
+        tainted = None
+        if any(c.honor_taints for c in constraints):
+            tainted = once_per_value(
+                nodes.taint_set,
+                nodes.taint_sets.values,
+                lambda taints: not self._tolerates(taints, tolerations),
+            )
+        domains = []
+        for constraint in constraints:
+            counted = complete
+            if constraint.honor_affinity and matching is not None:
+                counted = counted & matching
+            if constraint.honor_taints and tainted is not None:
+                counted = counted & ~tainted
+            domains.append(_domains_of(nodes, constraint.topology_key, counted))
+        return domains
+
+    def _tolerates(self, taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> bool:
+        compare = self._compare_numbers
+        return first_untolerated(taints, tolerations, compare_numbers=compare) is None
+
+
+def _domains_of(nodes: NodeTable, key: str, counted: BoolArray) -> Domains:
+    codes, values = nodes.label(key), nodes.label_values(key)
+    outside = len(values)
+    # A node without the label counts for the domain of the empty value, where there is one.
+    absent = values.find("")
+    absent = outside if absent == ABSENT else absent
+    slots = np.where(counted, np.where(codes == ABSENT, absent, codes), outside).astype(np.int32)
+    known = np.flatnonzero(np.bincount(slots, minlength=outside + 1)[:outside])
+    return Domains(slots, outside, known)

@@ -1,0 +1,133 @@
+"""The plugin: hard constraints decide in Filter, soft ones in Score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from proreus.config.plugin_args import PodTopologySpreadArgs
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.events import ClusterEvent
+from proreus.framework.handle import Handle
+from proreus.framework.interning import ABSENT
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.plugin import FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+from proreus.framework.verdicts import IntArray, Verdicts
+from proreus.objects.pod import Pod
+from proreus.objects.selectors import SelectorError
+from proreus.plugins.pod_topology_spread import scoring
+from proreus.plugins.pod_topology_spread.constraints import Constraint, Constraints
+from proreus.plugins.pod_topology_spread.counts import SpreadCounts
+from proreus.plugins.pod_topology_spread.hints import Hints
+from proreus.plugins.pod_topology_spread.layout import Layouts
+from proreus.plugins.pod_topology_spread.scoring import SpreadScores
+
+REASON = "node(s) didn't match pod topology spread constraints"
+REASON_LABEL = f"{REASON} (missing required label)"
+
+_NAME = "PodTopologySpread"
+_SCORES = "PodTopologySpread/scores"
+_TOO_MANY = Status.unschedulable(REASON).of(_NAME)
+_NO_LABEL = Status.unresolvable(REASON_LABEL).of(_NAME)
+_SKIP = Status.skip()
+
+
+class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+    """Spreads pods over topology domains, as they ask for or as services and owners suggest."""
+
+    Args = PodTopologySpreadArgs
+
+    def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        gates = handle.feature_gates
+        self._constraints = Constraints(args, handle)
+        self._layouts = Layouts(handle.nodes, gates.enabled("TaintTolerationComparisonOperators"))
+        self._hints = Hints(self._hard_constraints)
+
+    def events_to_register(self) -> Iterable[ClusterEvent]:
+        """Pods and nodes that come, go or change labels, taints, tolerations."""
+        return self._hints.events()
+
+    def _hard_constraints(self, pod: Pod) -> Sequence[Constraint]:
+        resolved = self._constraints.hard_of(pod)
+        if resolved.hard_error:
+            raise SelectorError(resolved.hard_error)
+        return resolved.hard
+
+    # ---- filter --------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
+        """Count pods by domain; skip pods without hard constraints."""
+        resolved = self._constraints.hard_of(pod.pod)
+        if resolved.hard_error:
+            return Status.error(resolved.hard_error)
+        if not resolved.hard:
+            return _SKIP
+        state.write(self.name, SpreadCounts.take(resolved.hard, pod, nodes, self._layouts))
+        return None
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+        """Count a pod in."""
+        counts: SpreadCounts = state.read(self.name)
+        counts.count_pod(pod, added, node, 1, self._layouts)
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
+        """Count a pod out."""
+        counts: SpreadCounts = state.read(self.name)
+        counts.count_pod(pod, removed, node, -1, self._layouts)
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Judge one node; the first constraint that it breaks decides."""
+        counts: SpreadCounts = state.read(self.name)
+        labels = node.labels
+        for index, constraint in enumerate(counts.constraints):
+            value = labels.get(constraint.topology_key)
+            if value is None:
+                return _NO_LABEL
+            if counts.sums[index][value] > counts.room(index):
+                return _TOO_MANY
+        return None
+
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
+    ) -> None:
+        """Judge all nodes: the skew is found once a domain."""
+        counts: SpreadCounts = state.read(self.name)
+        for index, constraint in enumerate(counts.constraints):
+            codes = nodes.label(constraint.topology_key)
+            verdicts.reject_with(codes == ABSENT, _NO_LABEL)
+            full = counts.sums[index].by_code > counts.room(index)
+            if full.any():
+                verdicts.reject_with(full[codes], _TOO_MANY)
+
+    # ---- score ---------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
+        """Count pods by domain; skip pods without soft constraints."""
+        resolved = self._constraints.of(pod.pod)
+        if resolved.soft_error:
+            return Status.error(f"calculating preScoreState: {resolved.soft_error}")
+        if not resolved.soft:
+            return _SKIP
+        all_keys = resolved.own or not self._constraints.system
+        scores = SpreadScores.take(
+            resolved.soft, all_keys, pod, nodes, self.handle.nodes, self._layouts
+        )
+        state.write(_SCORES, scores)
+        return None
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Score one node."""
+        scores: SpreadScores = state.read(_SCORES)
+        return scores.of_node(node, self.handle.nodes)
+
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
+        """Score all nodes."""
+        scores: SpreadScores = state.read(_SCORES)
+        return scores.of(nodes)
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
+        """The emptiest domain is the best."""
+        return scoring.normalize(scores)

@@ -1,0 +1,162 @@
+"""The score of soft constraints: few pods in a node's domains are good.
+
+A domain's count is weighted by the logarithm of the number of domains, so that zones do not drown
+among hosts. On the way to NormalizeScore a node that is left out has the score ``IGNORED``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log
+
+import numpy as np
+import numpy.typing as npt
+
+from proreus.framework.interning import ABSENT
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.plugin import MAX_SCORE
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.verdicts import BoolArray, IntArray
+from proreus.objects.node import LABEL_HOSTNAME
+from proreus.plugins.pod_topology_spread.constraints import Constraint
+from proreus.plugins.pod_topology_spread.layout import Layouts
+
+IGNORED = -1
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class SpreadScores:
+    """The notes of one attempt for Score.
+
+    ``all_keys``: nodes that lack a topology key are left out. ``points``: by constraint the points
+    of each domain by code, those of nodes without the label (0) at the end; None where each node
+    is its own domain.
+    """
+
+    __slots__ = ("all_keys", "constraints", "points", "weights")
+
+    def __init__(
+        self,
+        constraints: Sequence[Constraint],
+        all_keys: bool,
+        weights: list[float],
+        points: list[FloatArray | None],
+    ) -> None:
+        self.constraints = constraints
+        self.all_keys = all_keys
+        self.weights = weights
+        self.points = points
+
+    @classmethod
+    def take(
+        cls,
+        constraints: Sequence[Constraint],
+        all_keys: bool,
+        pod: PodInfo,
+        feasible: NodeTable,
+        cluster: NodeTable,
+        layouts: Layouts,
+    ) -> SpreadScores:
+        """Count the pods of the whole cluster, by the domains that feasible nodes are in."""
+        ignored = _missing_any(constraints, feasible) if all_keys else None
+        weights: list[float] = []
+        points: list[FloatArray | None] = []
+        domains = layouts.of(constraints, pod.pod, cluster, all_keys)
+        for constraint, one in zip(constraints, domains, strict=True):
+            host = constraint.topology_key == LABEL_HOSTNAME
+            size = _size(constraint.topology_key, feasible, ignored, host)
+            weight = log(size + 2)
+            weights.append(weight)
+            if host:
+                points.append(None)
+                continue
+            if constraint.query is None:
+                sums = np.zeros(one.codes + 1, dtype=np.int64)
+            else:
+                sums = one.sums(cluster.count_pods(constraint.query))
+            by_code = sums.astype(np.float64) * weight + float(constraint.max_skew - 1)
+            by_code[-1] = 0.0
+            points.append(by_code)
+        return cls(constraints, all_keys, weights, points)
+
+    def of(self, nodes: NodeTable) -> IntArray:
+        """Return the raw scores of all nodes."""
+        total = np.zeros(len(nodes), dtype=np.float64)
+        for constraint, weight, points in zip(
+            self.constraints, self.weights, self.points, strict=True
+        ):
+            codes = nodes.label(constraint.topology_key)
+            if points is not None:
+                total += points[codes]
+                continue
+            skew = float(constraint.max_skew - 1)
+            if constraint.query is None:
+                own = np.full(len(nodes), skew)
+            else:
+                own = nodes.count_pods(constraint.query) * weight + skew
+            own[codes == ABSENT] = 0.0
+            total += own
+        whole = np.floor(total)
+        scores = (whole + (total - whole >= 0.5)).astype(np.int64)
+        if self.all_keys:
+            scores[_missing_any(self.constraints, nodes)] = IGNORED
+        return scores
+
+    def of_node(self, node: NodeInfo, cluster: NodeTable) -> int:
+        """Return the raw score of one node."""
+        labels, total = node.labels, 0.0
+        if self.all_keys and not all(c.topology_key in labels for c in self.constraints):
+            return IGNORED
+        for constraint, weight, points in zip(
+            self.constraints, self.weights, self.points, strict=True
+        ):
+            value = labels.get(constraint.topology_key)
+            if value is None:
+                continue
+            if points is not None:
+                code = cluster.label_values(constraint.topology_key).find(value)
+                total += float(points[code])
+            else:
+                query = constraint.query
+                pods = sum(query.means_pod(p.pod) for p in node.pods.values()) if query else 0
+                total += pods * weight + float(constraint.max_skew - 1)
+        whole = int(total)
+        return whole + (total - whole >= 0.5)
+
+
+def normalize(scores: IntArray) -> IntArray:
+    """Turn raw scores around, so that the emptiest domain has the most; ignored nodes have 0."""
+    ignored = scores == IGNORED
+    counted = scores[~ignored]
+    if not len(counted):
+        return np.zeros_like(scores)
+    lowest, highest = int(counted.min()), int(counted.max())
+    if highest <= 0:
+        turned = np.full_like(scores, MAX_SCORE)
+    else:
+        turned = MAX_SCORE * (highest + lowest - scores) // highest
+    turned[ignored] = 0
+    return turned
+
+
+def _missing_any(constraints: Sequence[Constraint], nodes: NodeTable) -> BoolArray:
+    missing = np.zeros(len(nodes), dtype=np.bool_)
+    for constraint in constraints:
+        missing |= nodes.label(constraint.topology_key) == ABSENT
+    return missing
+
+
+def _size(key: str, feasible: NodeTable, ignored: BoolArray | None, host: bool) -> int:
+    """Return how many domains feasible nodes are in; no label counts as the empty value."""
+    if host:
+        return len(feasible) - (0 if ignored is None else int(np.count_nonzero(ignored)))
+    codes = feasible.label(key)
+    if ignored is not None:
+        codes = codes[~ignored]
+    values = feasible.label_values(key)
+    present = np.bincount(codes + 1, minlength=len(values) + 1) > 0
+    empty = values.find("")
+    both = empty != ABSENT and present[0] and present[empty + 1]
+    return int(np.count_nonzero(present)) - bool(both)
