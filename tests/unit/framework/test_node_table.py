@@ -1,0 +1,349 @@
+"""NodeTable: columns stay in step with the nodes, whatever happens; parts and forks of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.objects.codec import decoder_for
+from proreus.objects.node import Node
+from proreus.objects.selectors import Requirement, Selector
+from proreus.testing import make_node, make_pod, make_table
+from proreus.testing.clusters import KEYS, VALUES, nodes, pods
+
+NAMES = tuple(f"n{index}" for index in range(5))
+
+Operation = tuple[str, object]
+
+
+def operations() -> st.SearchStrategy[list[Operation]]:
+    """Draw what may happen to a table; what makes no sense when its turn comes is passed over."""
+    any_node = st.sampled_from(NAMES).flatmap(nodes)
+    uids = st.integers(0, 7).map(lambda i: f"uid-of-default-p{i}")
+    any_pod = st.integers(0, 7).flatmap(lambda i: pods(f"p{i}", NAMES))
+    return st.lists(
+        st.one_of(
+            st.tuples(st.just("put node"), any_node),
+            st.tuples(st.just("remove node"), st.sampled_from(NAMES)),
+            st.tuples(st.just("add pod"), any_pod),
+            st.tuples(st.just("remove pod"), uids),
+            st.tuples(st.just("look at label"), st.sampled_from(KEYS)),
+        ),
+        max_size=25,
+    )
+
+
+def apply(table: NodeTable, operation: Operation) -> None:
+    kind, what = operation
+    match kind:
+        case "put node":
+            put(table, what)  # type: ignore[arg-type]
+        case "remove node" if what in table.rows:
+            table.remove_node(table[table.rows[str(what)]])
+        case "add pod":
+            row = table.rows.get(what.pod.spec.node_name)  # type: ignore[attr-defined]
+            taken = {uid for info in table for uid in info.pods}
+            if row is not None and what.uid not in taken:  # type: ignore[attr-defined]
+                table.add_pod(row, what)  # type: ignore[arg-type]
+        case "remove pod":
+            for info in list(table):
+                if what in info.pods:
+                    table.remove_pod(info.row, str(what))
+        case "look at label":
+            table.label(str(what))
+
+
+def put(table: NodeTable, node: Node) -> None:
+    row = table.rows.get(node.metadata.name)
+    info = NodeInfo(node.metadata.name) if row is None else table[row]
+    info.set_node(node)
+    if row is None:
+        table.add_node(info)
+    else:
+        table.update_node(info)
+
+
+@settings(deadline=None, max_examples=80)
+@given(operations())
+def test_columns_stay_in_step(steps: list[Operation]) -> None:
+    table = NodeTable()
+    for step in steps:
+        apply(table, step)
+        table.validate()
+
+
+def picture(table: NodeTable, row: int) -> tuple[object, ...]:
+    """Return all that columns say of a row, in words that outlive renumbering."""
+    labels = []
+    for key in KEYS:
+        code = int(table.label(key)[row])
+        labels.append(None if code < 0 else table.label_values(key).values[code])
+    return (
+        table[row].name,
+        tuple(
+            int(columns[name][row])
+            for columns in (table.allocatable, table.requested, table.nonzero_requested)
+            for name in ("cpu", "memory", "example.com/gpu")
+        ),
+        int(table.pod_count[row]),
+        int(table.allowed_pods[row]),
+        bool(table.unschedulable[row]),
+        table.taint_sets.values[table.taint_set[row]],
+        table.port_sets.values[table.port_set[row]],
+        tuple(sorted(table.image_sets.values[table.image_set[row]].items())),
+        tuple(labels),
+    )
+
+
+@settings(deadline=None, max_examples=80)
+@given(operations(), operations())
+def test_every_row_that_changed_is_reported(
+    before: list[Operation], after: list[Operation]
+) -> None:
+    table = NodeTable()
+    for step in before:
+        apply(table, step)
+    old = [picture(table, row) for row in range(len(table))]
+    position = table.position
+
+    for step in after:
+        apply(table, step)
+
+    changed = table.changes_since(position)
+    assert changed is not None
+    assert len(changed) == len(set(changed))
+    for row in range(len(table)):
+        if row not in changed:
+            assert picture(table, row) == old[row]
+
+
+@settings(deadline=None, max_examples=60)
+@given(operations(), st.data())
+def test_parts_and_forks_show_their_rows(steps: list[Operation], data: st.DataObject) -> None:
+    table = NodeTable()
+    for step in steps:
+        apply(table, step)
+    rows = np.array(data.draw(_rows(len(table))), dtype=np.intp)
+    again = np.array(data.draw(_rows(len(rows))), dtype=np.intp)
+    expected = [picture(table, row) for row in rows[again].tolist()]
+
+    for part in (
+        table.take(rows).take(again),
+        table.take(rows).fork(again),
+        table.fork(rows).take(again),
+        table.fork(rows[again]),
+    ):
+        assert [picture(part, row) for row in range(len(part))] == expected
+        assert [node.name for node in part] == [said[0] for said in expected]
+        assert part.rows == {said[0]: row for row, said in enumerate(expected)}
+
+
+def _rows(size: int) -> st.SearchStrategy[list[int]]:
+    if not size:
+        return st.just([])
+    return st.lists(st.integers(0, size - 1), unique=True, max_size=size)
+
+
+def test_a_fork_is_its_own() -> None:
+    there = make_pod("there", "1", host_ports=[80], node_name="n1")
+    table = make_table([make_node("n0"), make_node("n1")], [there])
+    fork = table.fork(np.array([1]))
+
+    fork.remove_pod(0, there.uid)
+    fork.add_pod(0, make_pod("trial", "2", host_ports=[443, 80]))
+
+    assert fork.requested["cpu"].tolist() == [2000]
+    assert fork[0].requested["cpu"] == 2000
+    assert len(fork.port_sets.values[fork.port_set[0]]) == 2
+    assert table.requested["cpu"].tolist() == [0, 1000]
+    assert list(table[1].pods) == [there.uid]
+    assert len(table.port_sets.values[table.port_set[1]]) == 1
+    table.validate()
+
+
+def test_a_fork_of_a_fork_is_its_own() -> None:
+    table = make_table([make_node("n0"), make_node("n1")])
+    outer = table.fork(np.array([1, 0]))
+    outer.add_pod(0, make_pod("outer", "1"))
+    inner = outer.fork(np.array([0]))
+    inner.add_pod(0, make_pod("inner", "1"))
+
+    assert inner.requested["cpu"].tolist() == [2000]
+    assert outer.requested["cpu"].tolist() == [1000, 0]
+    assert inner.label("kubernetes.io/hostname").tolist() == [
+        table.label_values("kubernetes.io/hostname").find("n1")
+    ]
+
+
+def test_a_part_follows_its_table() -> None:
+    table = make_table([make_node("n0"), make_node("n1")])
+    part = table.take(np.array([1]))
+
+    table.add_pod(1, make_pod("a", "1"))
+
+    assert part.requested["cpu"].tolist() == [1000]
+    assert part.pod_count.tolist() == [1]
+
+
+def test_resources_that_nobody_has_read_as_zeros() -> None:
+    table = make_table([make_node("n0"), make_node("n1")])
+
+    assert table.allocatable["example.com/gpu"].tolist() == [0, 0]
+    assert "example.com/gpu" not in table.allocatable
+    assert table.take(np.array([1])).allocatable["example.com/gpu"].tolist() == [0]
+
+
+def test_a_resource_that_a_node_loses_becomes_zero() -> None:
+    table = make_table([make_node("n0", resources={"example.com/gpu": 2})])
+
+    put(table, make_node("n0"))
+
+    assert table.allocatable["example.com/gpu"].tolist() == [0]
+
+
+def test_tables_grow() -> None:
+    table = make_table(make_node(f"n{i}", labels={"zone": f"z{i % 3}"}) for i in range(40))
+    table.label("zone")
+    for i in range(40, 200):
+        put(table, make_node(f"n{i}", labels={"zone": f"z{i % 3}"}))
+
+    table.validate()
+    assert len(table) == 200
+    assert table.rows_of(["n199", "gone", "n3"]).tolist() == [3, 199]
+
+
+def test_a_long_history_is_forgotten() -> None:
+    table = make_table([make_node("n0")])
+    position = table.position
+    for _ in range(5000):
+        put(table, make_node("n0"))
+
+    assert table.changes_since(position) is None
+    assert table.changes_since(table.position) == []
+
+
+def labelled(*labels: dict[str, str]) -> NodeTable:
+    return make_table(make_node(f"n{i}", labels=one) for i, one in enumerate(labels))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES)), min_size=1, max_size=6
+    ),
+    st.lists(
+        st.one_of(
+            st.builds(
+                Requirement,
+                st.sampled_from(KEYS),
+                st.sampled_from(("In", "NotIn")),
+                st.frozensets(st.sampled_from((*VALUES, "gone")), min_size=1),
+            ),
+            st.builds(
+                Requirement, st.sampled_from(KEYS), st.sampled_from(("Exists", "DoesNotExist"))
+            ),
+            st.builds(
+                Requirement,
+                st.sampled_from(KEYS),
+                st.sampled_from(("Gt", "Lt")),
+                st.sampled_from((frozenset({"7"}), frozenset({"9"}))),
+            ),
+        ),
+        max_size=3,
+    ),
+)
+def test_selectors_see_the_same_in_columns(
+    labels: list[dict[str, str]], requirements: list[Requirement]
+) -> None:
+    table, selector = labelled(*labels), Selector(tuple(requirements))
+
+    assert table.matches(selector).tolist() == [selector.matches(node.labels) for node in table]
+
+
+def test_nothing_is_selected_by_nothing() -> None:
+    assert labelled({}, {}).matches(Selector(nothing=True)).tolist() == [False, False]
+
+
+def images_of(*entries: tuple[Iterable[str], int]) -> dict[str, object]:
+    return {"images": [{"names": list(names), "sizeBytes": size} for names, size in entries]}
+
+
+def test_images_are_counted_by_node_and_name() -> None:
+    table = make_table(
+        [
+            make_node("n0", status=images_of((["a", "a@digest"], 10))),
+            make_node("n1", status=images_of((["a"], 30), (["b"], 5))),
+        ]
+    )
+    assert table.images.nodes_with == {"a": 2, "a@digest": 1, "b": 1}
+
+    version = table.images.version
+    put(table, make_node("n1", status=images_of((["a"], 30), (["b"], 5))))
+    assert table.images.version == version
+
+    put(table, make_node("n1", status=images_of((["b"], 5))))
+    assert table.images.nodes_with == {"a": 1, "a@digest": 1, "b": 1}
+    assert table.images.version > version
+
+    table.remove_node(table[0])
+    assert table.images.nodes_with == {"b": 1}
+    table.validate()
+
+
+def test_sets_that_no_node_has_any_more_are_forgotten() -> None:
+    table = make_table([make_node("n0"), make_node("n1", images={"kept": 1})])
+    for port in range(1, 3000):
+        pod = make_pod("p", host_ports=[port], node_name="n0")
+        table.add_pod(0, pod)
+        if port % 2:
+            table.remove_pod(0, pod.uid)
+        else:
+            table.remove_pod(0, pod.uid)
+            put(table, make_node("n0", images={f"image{port}": port}))
+
+    assert len(table.port_sets) < 1100
+    assert len(table.image_sets) < 1100
+    assert table.image_sets.values[table.image_set[1]] == {"kept": 1}
+    table.validate()
+
+
+def test_forks_survive_when_sets_are_forgotten() -> None:
+    first = make_pod("first", host_ports=[1], node_name="n0")
+    table = make_table([make_node("n0")], [first])
+    fork = table.fork(np.array([0]))
+    for port in range(2, 3000):
+        pod = make_pod("p", host_ports=[port], node_name="n0")
+        table.add_pod(0, pod)
+        table.remove_pod(0, pod.uid)
+
+    assert fork.port_sets.values[fork.port_set[0]] == set(first.host_ports)
+
+
+def test_amounts_beyond_int64_are_cut() -> None:
+    table = make_table([make_node("n0", memory="16E")])
+    for index in range(3):
+        table.add_pod(0, make_pod(f"p{index}", memory="7E"))
+
+    assert table.requested["memory"].tolist() == [2**63 - 1]
+
+
+def test_validate_notices() -> None:
+    table = make_table([make_node("n0")])
+    table[0].add_pod(make_pod("behind the back", "1"))
+
+    with pytest.raises(AssertionError):
+        table.validate()
+
+
+def test_labels_may_be_anything() -> None:
+    node = decoder_for(Node).convert({"metadata": {"name": "n0", "labels": {"": "", "é": "ü"}}})
+    table = make_table([node])
+
+    assert table.label_values("").values == [""]
+    assert table.label("é").tolist() == [0]
