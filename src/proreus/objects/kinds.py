@@ -10,6 +10,7 @@ from proreus.objects.meta import ApiStruct, ObjectMeta, Resource, Untyped
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
+from proreus.objects.storage import STORAGE_KINDS
 from proreus.objects.workloads import WORKLOAD_KINDS
 
 
@@ -28,7 +29,13 @@ SCHEDULED_KINDS: tuple[Resource[Any], ...] = (PODS, NODES, NAMESPACES)
 
 BY_KIND: dict[str, Resource[Any]] = {
     resource.kind: resource
-    for resource in (*SCHEDULED_KINDS, POD_DISRUPTION_BUDGETS, *WORKLOAD_KINDS, *DEVICE_KINDS)
+    for resource in (
+        *SCHEDULED_KINDS,
+        POD_DISRUPTION_BUDGETS,
+        *WORKLOAD_KINDS,
+        *DEVICE_KINDS,
+        *STORAGE_KINDS,
+    )
 }
 """Every resource that proreus knows, by its kind."""
 

@@ -168,6 +168,12 @@ class AzureDiskVolume(ApiStruct, frozen=True):
     disk_uri: str = msgspec.field(default="", name="diskURI")
 
 
+class AzureFileVolume(ApiStruct, frozen=True):
+    """A legacy Azure file share."""
+
+    share_name: str = ""
+
+
 class CinderVolume(ApiStruct, frozen=True):
     """A legacy Cinder volume."""
 
@@ -210,6 +216,7 @@ class Volume(ApiStruct, frozen=True):
     rbd: RBDVolume | None = None
     iscsi: ISCSIVolume | None = None
     azure_disk: AzureDiskVolume | None = None
+    azure_file: AzureFileVolume | None = None
     cinder: CinderVolume | None = None
     vsphere_volume: VsphereVolume | None = None
     portworx_volume: PortworxVolume | None = None

@@ -1,0 +1,97 @@
+"""What claims and volumes mean to each other: names, classes, who is bound to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from proreus.objects.meta import controller_of
+from proreus.objects.pod import Pod, Volume
+from proreus.objects.quantity import parse_quantity
+from proreus.objects.storage import (
+    BIND_COMPLETED_ANNOTATION,
+    STORAGE_CLASS_ANNOTATION,
+    PersistentVolume,
+    PersistentVolumeClaim,
+)
+
+STORAGE = "storage"
+
+
+def claim_name_of(pod: Pod, volume: Volume) -> str | None:
+    """Return the name of the claim behind a pod's volume; None for a volume without one.
+
+    The claim of a generic ephemeral volume is made for the pod and named ``<pod>-<volume>``
+    (KEP-1698).
+    """
+    if volume.persistent_volume_claim is not None:
+        return volume.persistent_volume_claim.claim_name
+    if volume.ephemeral is not None:
+        return f"{pod.metadata.name}-{volume.name}"
+    return None
+
+
+def claim_names_of(pod: Pod) -> Iterator[str]:
+    """Yield the names of all claims of a pod, those of ephemeral volumes included."""
+    for volume in pod.spec.volumes:
+        name = claim_name_of(pod, volume)
+        if name is not None:
+            yield name
+
+
+def uses_claim(pod: Pod, claim: PersistentVolumeClaim) -> bool:
+    """Tell whether one of the pod's volumes is by this claim."""
+    meta = claim.metadata
+    if meta.namespace != pod.metadata.namespace or not pod.spec.volumes:
+        return False
+    return any(name == meta.name for name in claim_names_of(pod))
+
+
+def ownership_problem(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
+    """Return why the claim of an ephemeral volume is not the pod's own, None if it is.
+
+    A pod must not get at the data of another one by way of its name.
+    """
+    owner = controller_of(claim.metadata)
+    if owner is not None and owner.uid == pod.metadata.uid:
+        return None
+    meta, name = pod.metadata, claim.metadata.name
+    return (
+        f"PVC {claim.metadata.namespace}/{name} was not created for pod "
+        f"{meta.namespace}/{meta.name} (pod is not owner)"
+    )
+
+
+def class_of_claim(claim: PersistentVolumeClaim) -> str:
+    """Return the name of a claim's class; the beta annotation goes first, even if empty."""
+    annotated = claim.metadata.annotations.get(STORAGE_CLASS_ANNOTATION)
+    return (claim.spec.storage_class_name or "") if annotated is None else annotated
+
+
+def class_of_volume(volume: PersistentVolume) -> str:
+    """Return the name of a volume's class; the beta annotation goes first, even if empty."""
+    annotated = volume.metadata.annotations.get(STORAGE_CLASS_ANNOTATION)
+    return volume.spec.storage_class_name if annotated is None else annotated
+
+
+def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
+    """Tell whether claim and volume know each other, as the volume controller confirms."""
+    return bool(claim.spec.volume_name) and BIND_COMPLETED_ANNOTATION in claim.metadata.annotations
+
+
+def is_kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Tell whether a volume's ``claimRef`` means this claim; one without UID does by name."""
+    ref, meta = volume.spec.claim_ref, claim.metadata
+    if ref is None or ref.name != meta.name or ref.namespace != meta.namespace:
+        return False
+    return not ref.uid or ref.uid == meta.uid
+
+
+def requested_storage(claim: PersistentVolumeClaim) -> int | None:
+    """Return the size that a claim asks for, in nano-units of a byte; None where it asks none."""
+    asked = claim.spec.resources.requests.get(STORAGE)
+    return None if asked is None else parse_quantity(asked)
+
+
+def capacity_of(volume: PersistentVolume) -> int:
+    """Return the size of a volume, in nano-units of a byte."""
+    return parse_quantity(volume.spec.capacity.get(STORAGE, 0))
