@@ -33,11 +33,6 @@ from proreus.server.server import Server, Sources
 
 log = logs.logger(__name__)
 
-DEFAULT_QPS = 5000.0
-DEFAULT_BURST = 10000
-"""Where neither file nor flag states a rate. kube-scheduler's 50 would be its bottleneck, and what
-protects the apiserver since is its own priority and fairness."""
-
 _BINDINGS_SECONDS = 20.0
 _EVENTS_SECONDS = 3.0
 
@@ -231,8 +226,5 @@ class Process:
 
 
 def _rate(connection: ClientConnection) -> FlowControl:
-    """Return the client-side rate: what is stated, or a generous default."""
-    stated = connection.model_fields_set
-    qps = connection.qps if "qps" in stated else DEFAULT_QPS
-    burst = connection.burst if "burst" in stated else DEFAULT_BURST
-    return FlowControl(qps, max(burst, 1))
+    """Return the client-side rate that the configuration states."""
+    return FlowControl(connection.qps, max(connection.burst, 1))

@@ -27,9 +27,15 @@ from proreus.errors import ConfigError, Forbidden, LeaseLost, ProreusError
 from proreus.feature_gates import GATES
 from proreus.metrics import SchedulerMetrics
 from proreus.plugins import IN_TREE
+from proreus.runtime.expansion import in_use
 from proreus.runtime.registry import Registry
 
 log = logs.logger(__name__)
+
+DEFAULT_QPS = 5000.0
+DEFAULT_BURST = 10000
+"""Where no rate is stated. kube-scheduler's 50 would be its bottleneck, and what protects the
+apiserver since is its own priority and fairness."""
 
 EMULATED_VERSION = "1.36"
 MIN_COMPATIBILITY_VERSION = "1.35"
@@ -68,11 +74,11 @@ async def _run_until(stopping: asyncio.Event, options: RunOptions) -> None:
     metrics = _metrics(options)
     async with contextlib.AsyncExitStack() as stack:
         clients = await make_clients(options, config, metrics, stack)
-        await _reach(clients.main)
         process = Process(options, config, registry, metrics, clients)
         if options.write_config_to:
             await _write_configuration(options.write_config_to, config)
             return
+        await _reach(clients.main)
         await process.run(stopping)
 
 
@@ -91,7 +97,17 @@ def _configuration(options: RunOptions, registry: Registry) -> SchedulerConfigur
         config = config.model_copy(update={"client_connection": _connection(options, config)})
     if config.extenders:
         raise ConfigError("extenders: HTTP extenders are not implemented in proreus yet")
-    return config
+    return in_use(_with_rate(config), registry)
+
+
+def _with_rate(config: SchedulerConfiguration) -> SchedulerConfiguration:
+    """Be generous where neither file nor flag states a rate, and say so wherever it is shown."""
+    connection = config.client_connection
+    generous = {"qps": DEFAULT_QPS, "burst": DEFAULT_BURST}
+    update = {
+        name: rate for name, rate in generous.items() if name not in connection.model_fields_set
+    }
+    return config.model_copy(update={"client_connection": connection.model_copy(update=update)})
 
 
 def _connection(options: RunOptions, config: SchedulerConfiguration) -> ClientConnection:
