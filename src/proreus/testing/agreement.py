@@ -37,13 +37,18 @@ def agree(
     gates: tuple[str, ...] = (),
     examples: int = 150,
 ) -> None:
-    """Draw clusters and assert that the plugin's forms agree on each."""
+    """Draw clusters and assert that the plugin's forms agree on each.
+
+    They are asked about the pending pod, and about those that are there as if they were pending.
+    """
 
     @settings(max_examples=examples, deadline=None)
     @given(clusters())
     def check(cluster: Cluster) -> None:
         handle = cluster.handle(*gates)
-        assert_agreement(make_plugin(plugin, handle, args), cluster.pod, handle.nodes)
+        made = make_plugin(plugin, handle, args)
+        for pod in (cluster.pod, *cluster.pods):
+            assert_agreement(made, pod, handle.nodes)
 
     check()
 
