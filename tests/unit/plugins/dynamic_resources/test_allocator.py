@@ -1,0 +1,404 @@
+"""Which devices a claim is given: order, backtracking, constraints, counters, capacity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+NO = "cannot allocate all claims"
+
+
+@pytest.fixture
+def one(cluster: Any) -> Any:
+    """Return one node and a class that takes every device."""
+    devices = cluster("n1")
+    devices.device_class()
+    return devices
+
+
+async def test_first_devices_first(one: Any) -> None:
+    one.slice("b", "a", "c")
+    one.claim("x", one.request(count=2))
+    assert await one.devices_given(one.pod("x")) == ["r=b", "r=a"]
+    one.claim("y")
+    assert await one.devices_given(one.pod("y", name="other")) == ["r=c"]
+    one.claim("z")
+    assert one.filter(one.pod("z", name="third")) == {"n1": NO}
+
+
+def test_pools_by_driver_and_name_slices_by_name_binding_conditions_last(one: Any) -> None:
+    one.slice("d1", pool="zz", name="s1", driver="a.example.com")
+    one.slice("d2", pool="b", name="s3", count=2)
+    one.slice("d3", pool="b", name="s2", count=2)
+    one.slice(one.device("d4", bindingConditions=["Ready"]), pool="a", name="s4", driver="a")
+    one.claim("x", one.request(count=4))
+    assert one.reserve(one.pod("x")) is None
+    (flying,) = one.plugin.manager.allocated.in_flight.values()
+    results = flying.allocation.devices.results
+    assert [result.device for result in results] == ["d1", "d3", "d2", "d4"]
+
+
+async def test_selectors_of_class_and_request_must_both_hold(one: Any) -> None:
+    one.device_class("big", 'device.attributes["gpu.example.com"].size > 1')
+    one.slice(*(one.device(f"d{n}", size=n, even=n % 2 == 0) for n in range(5)))
+    cel = 'device.attributes["gpu.example.com"].even'
+    one.claim("x", one.request(cls="big", cel=cel, count=2))
+    assert await one.devices_given(one.pod("x")) == ["r=d2", "r=d4"]
+
+
+@pytest.mark.parametrize(
+    ("cel", "text"),
+    [
+        ("device.attributes['gpu.example.com'].missing == 1",
+         "!claim default/x: selector #0: CEL runtime error: no such key: missing"),
+        ("device.driver == 1", "!claim default/x: selector #0: CEL compile error: "),
+    ],
+)  # fmt: skip
+def test_a_selector_that_fails_is_an_error(one: Any, cel: str, text: str) -> None:
+    one.slice("d")
+    one.claim("x", one.request(cel=cel))
+    assert one.filter(one.pod("x"))["n1"].startswith(text)
+
+
+async def test_matching_backtracks(one: Any) -> None:
+    one.slice(*(one.device(f"d{n}", numa=numa) for n, numa in enumerate((0, 1, 1), 1)))
+    constraints = [{"matchAttribute": "gpu.example.com/numa"}]
+    one.claim("x", one.request(count=2), constraints=constraints)
+    assert await one.devices_given(one.pod("x")) == ["r=d2", "r=d3"]
+
+
+async def test_matching_over_two_requests_and_only_those_named(one: Any) -> None:
+    one.slice(*(one.device(f"d{n}", numa=numa) for n, numa in enumerate((0, 1, 0, 1))))
+    constraints = [{"matchAttribute": "gpu.example.com/numa", "requests": ["a", "c"]}]
+    requests = (one.request(name) for name in "abc")
+    one.claim("x", *requests, constraints=constraints)
+    assert await one.devices_given(one.pod("x")) == ["a=d0", "b=d1", "c=d2"]
+
+
+def test_matching_needs_the_attribute(one: Any) -> None:
+    one.slice("d")
+    one.claim("x", constraints=[{"matchAttribute": "gpu.example.com/numa"}])
+    assert one.filter(one.pod("x")) == {"n1": NO}
+
+
+async def test_distinct_looks_back_one_device_a_request(one: Any) -> None:
+    one.slice(*(one.device(f"d{n}", rack=rack) for n, rack in enumerate("AABA")))
+    constraints = [{"distinctAttribute": "gpu.example.com/rack"}]
+    one.claim("x", one.request(count=3), constraints=constraints)
+    assert await one.devices_given(one.pod("x")) == ["r=d0", "r=d2", "r=d3"]
+
+
+async def test_alternatives_in_order(one: Any) -> None:
+    one.device_class("big", 'device.attributes["gpu.example.com"].size > 7')
+    one.slice(one.device("small", size=1))
+    one.claim("x", one.first_available("g", one.sub("first", "big"), one.sub("second")))
+    assert await one.devices_given(one.pod("x")) == ["g/second=small"]
+
+
+def test_what_stands_first_scores_more(cluster: Any) -> None:
+    two = cluster("n1", "n2")
+    two.device_class()
+    two.device_class("big", 'device.attributes["gpu.example.com"].size > 7')
+    two.slice(two.device("small", size=1), node="n1")
+    two.slice(two.device("large", size=8), node="n2")
+    two.claim("x", two.first_available("g", two.sub("first", "big"), two.sub("second")))
+    pod = two.pod("x")
+    assert two.filter(pod) == {}
+    assert two.scores(pod) == {"n1": 87, "n2": 100}
+
+
+def test_no_alternatives_no_score(gpus: Any) -> None:
+    gpus.claim()
+    gpus.filter(gpus.pod("claim"))
+    assert gpus.scores(gpus.pod("claim")) == {"n1": 0, "n2": 0}
+
+
+async def test_all_devices_or_none(one: Any) -> None:
+    one.slice("a", "b", "c")
+    one.claim("x", one.request(all_devices=True))
+    assert await one.devices_given(one.pod("x")) == ["r=a", "r=b", "r=c"]
+    one.claim("y", one.request(all_devices=True))
+    assert one.filter(one.pod("y", name="other")) == {"n1": NO}
+
+
+def test_all_of_nothing_is_not_enough(one: Any) -> None:
+    one.claim("x", one.request(all_devices=True))
+    assert one.filter(one.pod("x")) == {"n1": NO}
+
+
+def test_all_devices_against_a_constraint_is_an_error(one: Any) -> None:
+    one.slice(one.device("a", numa=0), one.device("b", numa=1))
+    constraints = [{"matchAttribute": "gpu.example.com/numa"}]
+    one.claim("x", one.request(all_devices=True), constraints=constraints)
+    assert one.filter(one.pod("x")) == {
+        "n1": "!claim default/x, request r: cannot add device gpu.example.com/n1/b because a "
+        "claim constraint would not be satisfied"
+    }
+
+
+def test_an_incomplete_pool_is_passed_over_but_not_by_all(one: Any) -> None:
+    one.slice("a", count=2)
+    one.claim("x")
+    one.claim("y", one.request(all_devices=True))
+    assert one.filter(one.pod("x")) == {"n1": NO}
+    assert one.filter(one.pod("y")) == {
+        "n1": "!claim default/y, request r: asks for all devices, but resource pool "
+        "gpu.example.com/n1 is currently being updated"
+    }
+
+
+def test_a_pool_with_a_name_twice_is_invalid(one: Any) -> None:
+    one.slice("a", "a")
+    one.claim("x")
+    one.claim("y", one.request(all_devices=True))
+    assert one.filter(one.pod("x")) == {"n1": "invalid resource pools were encountered"}
+    assert one.filter(one.pod("y"))["n1"].endswith("gpu.example.com/n1 is currently invalid")
+
+
+async def test_only_the_newest_generation_counts(one: Any) -> None:
+    one.slice("old", name="s1")
+    one.slice("new", name="s2", generation=2)
+    one.claim("x", one.request(all_devices=True))
+    assert await one.devices_given(one.pod("x")) == ["r=new"]
+
+
+def test_at_most_32_devices_a_claim(one: Any) -> None:
+    one.slice(*(f"d{n}" for n in range(40)))
+    one.claim("x", one.request(count=33))
+    assert one.filter(one.pod("x")) == {
+        "n1": "!claim default/x: number of requested devices 33 exceeds the claim limit of 32"
+    }
+
+
+async def test_an_alternative_with_too_many_devices_gives_way(one: Any) -> None:
+    one.slice(*(f"d{n}" for n in range(40)))
+    one.claim(
+        "x",
+        one.first_available("g", one.sub("many", count=32), one.sub("few")),
+        one.request("r"),
+    )
+    assert await one.devices_given(one.pod("x")) == ["g/few=d0", "r=d1"]
+
+
+async def test_taints_and_tolerations(one: Any) -> None:
+    hard = {"key": "broken", "effect": "NoSchedule"}
+    one.slice(
+        one.device("bad", taints=[hard]),
+        one.device("noted", taints=[{"key": "broken", "effect": "None"}]),
+    )
+    one.claim("x")
+    one.claim("y", one.request(tolerations=[{"key": "broken", "operator": "Exists"}]))
+    assert await one.devices_given(one.pod("x")) == ["r=noted"]
+    assert await one.devices_given(one.pod("y", name="other")) == ["r=bad"]
+    results = one.claim_now("y").status.allocation.devices.results
+    assert results[0].tolerations[0].key == "broken"
+
+
+async def test_admin_access_shares_devices_in_use(one: Any) -> None:
+    one.slice("a")
+    one.claim("x")
+    one.claim("admin", one.request(adminAccess=True))
+    one.claim("y")
+    assert await one.devices_given(one.pod("x")) == ["r=a"]
+    assert await one.devices_given(one.pod("admin", name="root")) == ["r=a"]
+    assert one.filter(one.pod("y", name="other")) == {"n1": NO}
+
+
+async def test_claims_of_one_pod_do_not_share(one: Any) -> None:
+    one.slice("a", "b")
+    one.claim("x")
+    one.claim("y")
+    assert await one.devices_given(one.pod("x", "y")) == ["r=a", "r=b"]
+
+
+def counters(**amounts: str) -> dict[str, Any]:
+    return {"name": "memory", "counters": {k: {"value": v} for k, v in amounts.items()}}
+
+
+def partition(name: str, memory: str) -> dict[str, Any]:
+    used = {"counterSet": "memory", "counters": {"gb": {"value": memory}}}
+    return {"name": name, "consumesCounters": [used]}
+
+
+async def test_counters_limit_partitions(one: Any) -> None:
+    one.slice(name="s1", count=2, sharedCounters=[counters(gb="40")])
+    one.slice(
+        partition("half-1", "20"),
+        partition("full", "40"),
+        partition("half-2", "20"),
+        name="s2",
+        count=2,
+    )
+    one.claim("x")
+    assert await one.devices_given(one.pod("x")) == ["r=half-1"]
+    one.claim("y")
+    assert await one.devices_given(one.pod("y", name="other")) == ["r=half-2"]
+    one.claim("z")
+    assert one.filter(one.pod("z", name="third")) == {"n1": NO}
+
+
+def test_counters_that_nobody_declared_make_a_pool_invalid(one: Any) -> None:
+    one.slice(partition("a", "1"))
+    one.claim("x")
+    assert one.filter(one.pod("x")) == {"n1": "invalid resource pools were encountered"}
+
+
+def test_partitions_need_their_gate(cluster: Any) -> None:
+    old = cluster("n1", gates=["DRAPartitionableDevices=false"])
+    old.device_class()
+    old.slice(partition("a", "1"))
+    old.claim("x")
+    assert old.filter(old.pod("x")) == {"n1": NO}
+
+
+def shared(one: Any, **policy: Any) -> dict[str, Any]:
+    memory: dict[str, Any] = {"value": "40Gi"}
+    if policy:
+        memory["requestPolicy"] = policy
+    device: dict[str, Any] = one.device("s", capacity={"memory": memory})
+    return device | {"allowMultipleAllocations": True}
+
+
+def asks_for(one: Any, memory: str) -> dict[str, Any]:
+    asked: dict[str, Any] = one.request(capacity={"requests": {"memory": memory}})
+    return asked
+
+
+async def test_shares_of_a_device(one: Any) -> None:
+    one.slice(shared(one, default="8Gi", validRange={"min": "4Gi", "step": "2Gi", "max": "40Gi"}))
+    given = []
+    for name, memory in (("a", "5Gi"), ("b", "1Gi"), ("c", "19Gi")):
+        one.claim(name, asks_for(one, memory))
+        assert await one.devices_given(one.pod(name, name=name)) == ["r=s"]
+        result = one.claim_now(name).status.allocation.devices.results[0]
+        assert result.share_id
+        given.append(result.consumed_capacity["memory"])
+    assert given == ["6Gi", "4Gi", "20Gi"]
+    one.claim("fits", asks_for(one, "9Gi"))
+    one.claim("not", asks_for(one, "11Gi"))
+    one.claim("never", asks_for(one, "41Gi"))
+    assert one.filter(one.pod("fits", name="p")) == {}
+    assert one.filter(one.pod("not", name="p")) == {"n1": NO}
+    assert one.filter(one.pod("never", name="p")) == {"n1": NO}
+
+
+def test_one_claim_cannot_take_more_shares_than_there_are(one: Any) -> None:
+    one.slice(shared(one))
+    asked = {"requests": {"memory": "15Gi"}}
+    one.claim("two", one.request("a", capacity=asked), one.request("b", capacity=asked))
+    one.claim("three", *(one.request(name, capacity=asked) for name in "abc"))
+    assert one.filter(one.pod("two")) == {}
+    assert one.filter(one.pod("three")) == {"n1": NO}
+
+
+def test_without_an_amount_a_share_is_everything(one: Any) -> None:
+    one.slice(shared(one))
+    one.claim("x", one.request("a"), one.request("b"))
+    assert one.filter(one.pod("x")) == {"n1": NO}
+
+
+def test_capacity_that_a_device_lacks(one: Any) -> None:
+    one.slice("plain")
+    one.claim("x", asks_for(one, "1Gi"))
+    assert one.filter(one.pod("x")) == {"n1": NO}
+
+
+async def test_devices_of_the_network(cluster: Any) -> None:
+    labels = {"n1": {"rack": "a"}, "n2": {"rack": "b"}, "n3": {"rack": "a"}}
+    net = cluster("n1", "n2", "n3", labels=labels)
+    net.device_class()
+    in_rack = {"key": "rack", "operator": "In", "values": ["a"]}
+    net.slice(
+        "shared-1",
+        node="",
+        pool="net",
+        name="net",
+        nodeSelector={"nodeSelectorTerms": [{"matchExpressions": [in_rack]}]},
+    )
+    net.slice("own", node="n1", driver="z.example.com")
+    net.claim("x")
+    assert net.filter(net.pod("x")) == {"n2": NO}
+    assert await net.devices_given(net.pod("x"), "n3") == ["r=shared-1"]
+    selector = net.claim_now("x").status.allocation.node_selector
+    assert selector.node_selector_terms[0].match_expressions[0].key == "rack"
+    # The device of the rack is gone, the one that n1 has of its own is not.
+    net.claim("y")
+    assert net.filter(net.pod("y", name="other")) == {"n2": NO, "n3": NO}
+    assert await net.devices_given(net.pod("y", name="other"), "n1") == ["r=own"]
+
+
+def test_devices_that_choose_their_nodes_themselves(cluster: Any) -> None:
+    net = cluster("n1", "n2")
+    net.device_class()
+    net.slice(
+        net.device("here", nodeName="n1"),
+        net.device("everywhere", allNodes=True),
+        node="",
+        pool="net",
+        name="net",
+        perDeviceNodeSelection=True,
+    )
+    net.claim("x", net.request(count=2))
+    assert net.filter(net.pod("x")) == {"n2": NO}
+
+
+def test_devices_for_all_nodes_leave_no_node_selector(cluster: Any) -> None:
+    net = cluster("n1", "n2")
+    net.device_class()
+    net.slice("d", node="", pool="net", name="net", allNodes=True)
+    net.claim("x")
+    assert net.reserve(net.pod("x"), "n2") is None
+    (flying,) = net.plugin.manager.allocated.in_flight.values()
+    assert flying.allocation.node_selector is None
+
+
+async def test_configuration_of_classes_and_claims(one: Any) -> None:
+    def config(**parameters: str) -> dict[str, Any]:
+        return {"opaque": {"driver": "gpu.example.com", "parameters": parameters}}
+
+    one.device_class("tuned", config=[config(of="class")])
+    one.slice("a", "b")
+    one.claim(
+        "x",
+        one.request("r1", "tuned"),
+        one.request("r2", "tuned"),
+        config=[config(of="all"), config(of="both") | {"requests": ["r1", "r2"]}],
+    )
+    await one.devices_given(one.pod("x"))
+    found = one.claim_now("x").status.allocation.devices.config
+    assert [(c.source, c.requests, c.opaque.parameters["of"]) for c in found] == [
+        ("FromClass", ("r1", "r2"), "class"),
+        ("FromClaim", (), "all"),
+        ("FromClaim", ("r1", "r2"), "both"),
+        ("FromClaim", ("r1", "r2"), "both"),
+    ]
+
+
+def test_the_search_ends_when_its_time_is_over(one: Any) -> None:
+    one.slice(*(one.device(f"d{n}", odd=n) for n in range(30)))
+    constraints = [{"matchAttribute": "gpu.example.com/odd"}]
+    requests = (one.request(f"r{n}") for n in range(20))
+    one.claim("x", *requests, one.request("last", cel="false"), constraints=constraints[:0])
+    clock = one.handle.clock
+    now = clock.now
+
+    def running() -> float:
+        clock.advance(1.0)
+        return float(now())
+
+    clock.now = running
+    assert one.filter(one.pod("x")) == {"n1": "!node n1: timed out trying to allocate devices"}
+
+
+def test_taint_rules(cluster: Any) -> None:
+    ruled = cluster("n1", gates=["DRADeviceTaintRules=true"])
+    ruled.device_class()
+    ruled.slice("a")
+    ruled.claim("x")
+    assert ruled.filter(ruled.pod("x")) == {}
+    rule = {"deviceSelector": {"device": "a"}, "taint": {"key": "k", "effect": "NoExecute"}}
+    ruled.handle.add({"kind": "DeviceTaintRule", "metadata": {"name": "rule"}, "spec": rule})
+    assert ruled.filter(ruled.pod("x")) == {"n1": NO}
+    ruled.handle.remove("DeviceTaintRule", "rule")
+    assert ruled.filter(ruled.pod("x")) == {}
