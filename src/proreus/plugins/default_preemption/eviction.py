@@ -51,13 +51,13 @@ class Evictor:
     async def evict(self, candidate: Candidate, preemptor: PodInfo) -> None:
         """Evict all victims now; raises ``ApiError`` for the first that could not be evicted."""
         self._handle.metrics.preemption_victims.observe(len(candidate.victims))
-        for victim in candidate.victims:
-            await self._evict_one(victim.pod, preemptor, candidate.node_name)
+        for victim in _not_on_their_way(candidate):
+            await self._evict_one(victim, preemptor, candidate.node_name)
         await self._clear_nominations(candidate, preemptor)
 
     def evict_in_background(self, candidate: Candidate, preemptor: PodInfo) -> None:
         """Evict the victims that are not on their way out already, beside the scheduling loop."""
-        victims = [v.pod for v in candidate.victims if v.pod.metadata.deletion_timestamp is None]
+        victims = _not_on_their_way(candidate)
         if not victims:
             return
         self._handle.metrics.preemption_victims.observe(len(candidate.victims))
@@ -152,3 +152,9 @@ class Evictor:
                 await self._handle.api.patch_pod_status(other.pod, patch)
             except ApiError as error:
                 log.error("Cannot clear nominatedNodeName", err=error, pod=other.key)
+
+
+def _not_on_their_way(candidate: Candidate) -> list[Pod]:
+    """Return the victims that nobody has begun to delete yet."""
+    pods = (victim.pod for victim in candidate.victims)
+    return [pod for pod in pods if pod.metadata.deletion_timestamp is None]
