@@ -377,9 +377,8 @@ async def test_configuration_of_classes_and_claims(one: Any) -> None:
 
 def test_the_search_ends_when_its_time_is_over(one: Any) -> None:
     one.slice(*(one.device(f"d{n}", odd=n) for n in range(30)))
-    constraints = [{"matchAttribute": "gpu.example.com/odd"}]
     requests = (one.request(f"r{n}") for n in range(20))
-    one.claim("x", *requests, one.request("last", cel="false"), constraints=constraints[:0])
+    one.claim("x", *requests, one.request("last", cel="false"))
     clock = one.handle.clock
     now = clock.now
 

@@ -1,0 +1,191 @@
+"""What is written once a node is chosen, and what is taken back when it came to nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from proreus.framework.status import Code
+
+
+async def test_allocation_and_reservation_are_written_once(gpus: Any) -> None:
+    gpus.claim()
+    pod = gpus.pod("claim")
+    assert gpus.plugin.pre_bind_pre_flight(gpus.state, pod, "n1").code == Code.SKIP
+    assert await gpus.bind(pod) is None
+    assert gpus.plugin.pre_bind_pre_flight(gpus.state, pod, "n1") is None
+    claim = gpus.claim_now()
+    assert claim.metadata.finalizers == ("resource.kubernetes.io/delete-protection",)
+    (consumer,) = claim.status.reserved_for
+    assert (consumer.resource, consumer.name, consumer.uid) == ("pods", "pod", pod.uid)
+    (result,) = claim.status.allocation.devices.results
+    assert (result.request, result.pool, result.device) == ("r", "n1", "gpu-0")
+    (term,) = claim.status.allocation.node_selector.node_selector_terms
+    assert term.match_fields[0].values == ("n1",)
+    assert claim.status.allocation.allocation_timestamp is not None
+    assert [subresource for _, subresource, _ in gpus.api.patches] == ["", "status"]
+    assert not gpus.plugin.manager.allocated.in_flight
+
+
+async def test_a_shared_claim_is_only_reserved(gpus: Any) -> None:
+    gpus.claim(status=gpus.allocated("gpu-0"))
+    pod = gpus.pod("claim")
+    assert await gpus.bind(pod) is None
+    assert [c.name for c in gpus.claim_now().status.reserved_for] == ["other", "pod"]
+    gpus.api.patches.clear()
+    assert await gpus.bind(pod) is None
+    assert not gpus.api.patches
+
+
+async def test_a_conflict_is_tried_again_with_the_live_claim(gpus: Any) -> None:
+    gpus.claim()
+    pod = gpus.pod("claim")
+    assert gpus.reserve(pod) is None
+    touch = {"metadata": {"labels": {"touched": "yes"}}}
+    gpus.api.before_patch = lambda: gpus.api.merge("ResourceClaim", "default/claim", touch)
+    assert await gpus.plugin.pre_bind(gpus.state, pod, "n1") is None
+    claim = gpus.claim_now()
+    assert claim.metadata.labels == {"touched": "yes"}
+    assert claim.status.allocation is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"status": {"allocation": {"devices": {"results": [{"device": "x"}]}}}},
+         "claim default/claim got allocated elsewhere in the meantime"),
+        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}},
+         "claim default/claim got deleted in the meantime"),
+    ],
+)  # fmt: skip
+async def test_what_others_did_meanwhile_fails_the_binding(
+    gpus: Any, change: Any, text: str
+) -> None:
+    gpus.claim()
+    pod = gpus.pod("claim")
+    assert gpus.reserve(pod) is None
+    gpus.api.merge("ResourceClaim", "default/claim", change)
+    status = await gpus.plugin.pre_bind(gpus.state, pod, "n1")
+    assert (status.code, status.message) == (Code.ERROR, text)
+
+
+async def test_a_reserved_claim_that_lost_its_allocation(gpus: Any) -> None:
+    gpus.claim(status=gpus.allocated("gpu-0"))
+    pod = gpus.pod("claim")
+    assert gpus.reserve(pod) is None
+    gpus.api.merge("ResourceClaim", "default/claim", {"status": {"allocation": None}})
+    status = await gpus.plugin.pre_bind(gpus.state, pod, "n1")
+    assert status.message == "claim default/claim got deallocated elsewhere in the meantime"
+
+
+def test_unreserve_gives_devices_back_that_were_only_noted(gpus: Any) -> None:
+    gpus.claim("all", gpus.request(count=2))
+    gpus.claim("one")
+    pod, other = gpus.pod("all"), gpus.pod("one", name="other")
+    assert gpus.reserve(pod) is None
+    state = gpus.state
+    assert gpus.filter(other) == {"n1": "cannot allocate all claims"}
+    gpus.plugin.unreserve(state, pod, "n1")
+    assert gpus.filter(other) == {}
+
+
+async def test_unreserve_takes_the_pod_off_the_claim(gpus: Any) -> None:
+    gpus.claim()
+    pod = gpus.pod("claim")
+    assert await gpus.bind(pod) is None
+    gpus.plugin.unreserve(gpus.state, pod, "n1")
+    await gpus.settle()
+    claim = gpus.claim_now()
+    assert not claim.status.reserved_for
+    assert claim.status.allocation is not None
+    assert gpus.filter(pod) == {"n2": "resourceclaim not available on the node"}
+
+
+async def test_two_profiles_know_of_each_other(gpus: Any) -> None:
+    other = type(gpus.plugin)(gpus.plugin.args, gpus.handle)
+    assert other.manager is gpus.plugin.manager
+
+
+# ---- binding conditions ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slow(cluster: Any) -> Any:
+    """Return a node whose device must be made ready."""
+    devices = cluster("n1", args={"bindingTimeout": "60s"})
+    devices.device_class()
+    fields = {"bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]}
+    devices.slice(devices.device("d", **fields))
+    devices.claim("x")
+    return devices
+
+
+def reported(condition: str, **more: str) -> dict[str, Any]:
+    conditions = [{"type": condition, "status": "True", **more}]
+    device = {"driver": "gpu.example.com", "pool": "n1", "device": "d", "conditions": conditions}
+    return {"status": {"devices": [device]}}
+
+
+async def begin(slow: Any, monkeypatch: pytest.MonkeyPatch) -> asyncio.Task[Any]:
+    """Run until PreBind waits; five seconds pass in no time."""
+
+    async def pass_time(seconds: float) -> None:
+        slow.handle.clock.advance(seconds)
+        await original(0)
+
+    original = asyncio.sleep
+    assert slow.reserve(slow.pod("x")) is None
+    monkeypatch.setattr(asyncio, "sleep", pass_time)
+    task = asyncio.ensure_future(slow.plugin.pre_bind(slow.state, slow.pod("x"), "n1"))
+    while not slow.handle.event_recorder.events:
+        await original(0)
+    return task
+
+
+async def test_pre_bind_waits_until_devices_are_ready(
+    slow: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await begin(slow, monkeypatch)
+    assert slow.handle.event_recorder.events == [
+        (
+            "default/pod",
+            "BindingConditionsPending",
+            "waiting for binding conditions for device on node n1",
+        )
+    ]
+    slow.api.merge("ResourceClaim", "default/x", reported("Ready"))
+    assert await task is None
+
+
+async def test_a_device_that_fails_ends_the_wait(
+    slow: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await begin(slow, monkeypatch)
+    broken = reported("Broken", reason="Fire", message="it burns")
+    slow.api.merge("ResourceClaim", "default/x", broken)
+    status = await task
+    assert (status.code, status.message) == (
+        Code.ERROR,
+        'device binding failed: claim=x, reason=Fire, message="it burns"',
+    )
+
+
+async def test_patience_ends_and_the_claim_is_taken_back(
+    slow: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = await (await begin(slow, monkeypatch))
+    assert (status.code, status.message) == (Code.ERROR, "device binding timeout: claim=x")
+    pod = slow.pod("x")
+    assert slow.filter(pod) == {"n1": "resourceclaim not available on the node"}
+    assert (await slow.post_filter(pod)).message == "deallocation of ResourceClaim completed"
+    assert slow.filter(pod) == {}
+
+
+def test_without_the_gate_such_devices_are_not_given(cluster: Any) -> None:
+    old = cluster("n1", gates=["DRADeviceBindingConditions=false"])
+    old.device_class()
+    old.slice(old.device("d", bindingConditions=["Ready"]))
+    old.claim("x")
+    assert old.filter(old.pod("x")) == {"n1": "cannot allocate all claims"}
