@@ -1,0 +1,54 @@
+"""Decoding: Go's notion of null, fields that nobody knows, types that are wrong."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from proreus.objects.codec import decoder_for, without_nulls
+from proreus.objects.node import Node
+from proreus.objects.pod import Pod
+
+
+def test_nulls_count_as_absent() -> None:
+    text = b"""{"metadata": {"name": "a", "labels": null, "creationTimestamp": null},
+      "spec": {"containers": [{"name": "c", "resources": null, "ports": null}],
+               "tolerations": null, "nodeSelector": null, "affinity": {"nodeAffinity": null}},
+      "status": {"conditions": null}}"""
+
+    pod = decoder_for(Pod).decode(text)
+
+    assert pod.metadata.labels == {}
+    assert pod.spec.tolerations == ()
+    assert pod.spec.node_selector is None
+    assert pod.spec.containers[0].resources.requests == {}
+    assert pod.spec.affinity is not None
+    assert pod.spec.affinity.node_affinity is None
+
+
+def test_absent_and_empty_differ_where_it_matters() -> None:
+    decode = decoder_for(Pod).decode
+
+    assert decode(b"{}").spec.node_selector is None
+    assert decode(b'{"spec": {"nodeSelector": {}}}').spec.node_selector == {}
+
+
+def test_unknown_fields_pass_by() -> None:
+    node = decoder_for(Node).decode(b'{"spec": {"podCIDR": "10.0.0.0/24"}, "later": [1]}')
+
+    assert node == Node()
+
+
+def test_wrong_types_are_refused() -> None:
+    with pytest.raises(msgspec.ValidationError, match="Expected `array`"):
+        decoder_for(Pod).decode(b'{"spec": {"tolerations": "all", "nodeName": null}}')
+
+
+def test_quantities_may_be_numbers() -> None:
+    node = decoder_for(Node).decode(b'{"status": {"allocatable": {"cpu": 4, "memory": "1Gi"}}}')
+
+    assert node.status.allocatable == {"cpu": 4, "memory": "1Gi"}
+
+
+def test_nulls_in_lists_stay() -> None:
+    assert without_nulls({"a": [None, {"b": None}], "c": None}) == {"a": [None, {}]}

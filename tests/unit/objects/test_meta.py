@@ -1,0 +1,43 @@
+"""Keys, owners and paths."""
+
+from __future__ import annotations
+
+import pytest
+
+from proreus.objects.kinds import BY_KIND, NODES, PODS
+from proreus.objects.meta import ObjectMeta, OwnerReference, Resource, controller_of, key_of
+from proreus.objects.node import Node
+from proreus.objects.pod import Pod
+
+
+def test_keys() -> None:
+    assert key_of(Pod(metadata=ObjectMeta(name="a", namespace="b"))) == "b/a"
+    assert key_of(Node(metadata=ObjectMeta(name="a"))) == "a"
+
+
+def test_the_controller_is_the_owner_that_says_so() -> None:
+    owners = (OwnerReference(name="a"), OwnerReference(name="b", controller=True))
+
+    assert controller_of(ObjectMeta(owner_references=owners)) == owners[1]
+    assert controller_of(ObjectMeta(owner_references=owners[:1])) is None
+
+
+@pytest.mark.parametrize(
+    ("resource", "parts", "path"),
+    [
+        (PODS, (), "/api/v1/pods"),
+        (PODS, ("x",), "/api/v1/namespaces/x/pods"),
+        (PODS, ("x", "a", "binding"), "/api/v1/namespaces/x/pods/a/binding"),
+        (NODES, (None, "n1"), "/api/v1/nodes/n1"),
+        (NODES, ("ignored", "n1"), "/api/v1/nodes/n1"),
+    ],
+)
+def test_paths(resource: Resource[object], parts: tuple[str | None, ...], path: str) -> None:
+    assert resource.path(*parts) == path
+
+
+def test_kinds_are_found_under_their_names() -> None:
+    assert all(resource.kind == kind for kind, resource in BY_KIND.items())
+    assert BY_KIND["ResourceClaim"].path("x", "c") == (
+        "/apis/resource.k8s.io/v1/namespaces/x/resourceclaims/c"
+    )

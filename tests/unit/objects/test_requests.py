@@ -1,0 +1,217 @@
+"""Effective requests, by kube-scheduler's worked examples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proreus.framework.pod_info import PodInfo
+from proreus.objects.codec import decoder_for
+from proreus.objects.pod import Pod
+from proreus.objects.requests import (
+    is_extended_resource,
+    is_native_resource,
+    is_scalar_resource,
+    is_tracked_resource,
+)
+
+MI, GI = 2**20, 2**30
+
+
+def container(name: str = "", policy: str | None = None, **requests: str) -> dict[str, Any]:
+    return {"name": name, "restartPolicy": policy, "resources": {"requests": requests}}
+
+
+def pod(*containers: dict[str, Any], status: Any = None, **spec: Any) -> PodInfo:
+    raw = {"spec": {"containers": containers, **spec}, "status": status or {}}
+    return PodInfo(decoder_for(Pod).convert(raw))
+
+
+INIT_AND_SIDECAR = pod(
+    container("A", cpu="500m", memory="1Gi"),
+    container("B", cpu="250m"),
+    initContainers=[
+        container("I1", cpu="1", memory="512Mi"),
+        container("S1", "Always", cpu="200m", memory="256Mi"),
+        container("I2", cpu="900m", memory="2Gi"),
+    ],
+    overhead={"cpu": "100m", "memory": "64Mi"},
+)
+POD_LEVEL = {"requests": {"cpu": "2"}}
+
+
+@pytest.mark.parametrize(
+    ("info", "amounts", "scoring", "nonzero"),
+    [
+        (
+            INIT_AND_SIDECAR,
+            {"cpu": 1200, "memory": 2368 * MI},
+            {"cpu": 1200, "memory": 2368 * MI},
+            (1200, 2368 * MI),
+        ),
+        (
+            pod(container(), container(), initContainers=[container()]),
+            {},
+            {"cpu": 200, "memory": 400 * MI},
+            (200, 400 * MI),
+        ),
+        (pod(container(cpu="0")), {"cpu": 0}, {"cpu": 0, "memory": 200 * MI}, (0, 200 * MI)),
+        (
+            pod(container(cpu="500m"), resources=POD_LEVEL),
+            {"cpu": 2000},
+            {"cpu": 500, "memory": 200 * MI},
+            (2000, 200 * MI),
+        ),
+        (
+            pod(container(cpu="0.0005"), container(cpu="0.0005")),
+            {"cpu": 1},
+            {"cpu": 1, "memory": 400 * MI},
+            (1, 400 * MI),
+        ),
+    ],
+)
+def test_the_three_forms_of_requests(
+    info: PodInfo,
+    amounts: dict[str, int],
+    scoring: dict[str, int],
+    nonzero: tuple[int, int],
+) -> None:
+    assert info.requests.amounts == amounts
+    assert info.requests.scoring == scoring
+    assert info.requests.nonzero == nonzero
+
+
+def test_overhead_comes_on_top_of_pod_level_requests() -> None:
+    info = pod(container(cpu="1"), resources=POD_LEVEL, overhead={"cpu": "250m"})
+
+    assert info.requests.amounts == {"cpu": 2250}
+
+
+def test_pod_level_requests_replace_only_what_can_be_asked_that_way() -> None:
+    level = {"requests": {"memory": "1Gi", "hugepages-2Mi": "4Mi", "example.com/gpu": "9"}}
+    info = pod(container(cpu="1", memory="2Gi", **{"example.com/gpu": "1"}), resources=level)
+
+    assert info.requests.amounts == {
+        "cpu": 1000,
+        "memory": GI,
+        "hugepages-2Mi": 4 * MI,
+        "example.com/gpu": 1,
+    }
+
+
+def test_without_the_gate_pod_level_requests_do_not_count() -> None:
+    raw = {"containers": [container(cpu="1")], "resources": POD_LEVEL}
+    info = PodInfo(decoder_for(Pod).convert({"spec": raw}), pod_level_resources=False)
+
+    assert info.requests.amounts == {"cpu": 1000}
+    assert info.requests.nonzero == (1000, 200 * MI)
+
+
+def test_sidecars_that_come_later_do_not_burden_earlier_init_containers() -> None:
+    info = pod(
+        container(cpu="100m"),
+        initContainers=[container(cpu="1"), container(policy="Always", cpu="500m")],
+    )
+
+    assert info.requests.amounts == {"cpu": 1000}
+
+
+def test_untracked_names_are_left_out() -> None:
+    info = pod(container(cpu="1", storage="1Gi", foo="7", **{"requests.x/y": "1"}))
+
+    assert info.requests.amounts == {"cpu": 1000}
+
+
+def resized(asked: str, actual: str, allocated: str | None = None, reason: str = "") -> PodInfo:
+    status: dict[str, Any] = {
+        "containerStatuses": [
+            {
+                "name": "c",
+                "resources": {"requests": {"cpu": actual}},
+                "allocatedResources": {"cpu": allocated} if allocated else {},
+            }
+        ]
+    }
+    if reason:
+        status["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": reason}]
+    return pod(container("c", cpu=asked), status=status)
+
+
+@pytest.mark.parametrize(
+    ("info", "held"),
+    [
+        (resized("2", "1"), 2000),
+        (resized("1", "2"), 2000),
+        (resized("1", "1", "3"), 3000),
+        (resized("4", "1", reason="Infeasible"), 1000),
+        (resized("4", "1", "2", reason="Infeasible"), 2000),
+        (resized("4", "1", reason="Deferred"), 4000),
+    ],
+)
+def test_while_it_is_resized_a_pod_counts_with_the_larger(info: PodInfo, held: int) -> None:
+    assert info.held.amounts == {"cpu": held}
+
+
+def test_what_init_containers_hold_is_not_looked_at_but_for_sidecars() -> None:
+    statuses = [
+        {"name": name, "resources": {"requests": {"cpu": "3"}}} for name in ("init", "side")
+    ]
+    init, side = container("init", cpu="1"), container("side", "Always", cpu="1")
+
+    ordinary = pod(container(cpu="1"), initContainers=[init])
+    sidecar = pod(
+        container(cpu="1"), initContainers=[side], status={"initContainerStatuses": statuses}
+    )
+
+    assert ordinary.held.amounts == {"cpu": 1000}
+    assert sidecar.held.amounts == {"cpu": 4000}
+    assert sidecar.requests.amounts == {"cpu": 2000}
+
+
+def test_pods_that_are_not_resized_hold_what_they_ask_for() -> None:
+    info = pod(container(cpu="1"))
+
+    assert info.held is info.requests
+
+
+def test_replicas_share_their_requests() -> None:
+    assert pod(container(cpu="1")).requests is pod(container(cpu="1")).requests
+    assert pod(container(cpu="1")).requests is not pod(container(cpu="2")).requests
+    with_init = pod(container(cpu="1"), initContainers=[container(cpu="5")])
+    assert with_init.requests.amounts == {"cpu": 5000}
+    assert pod(container(cpu="1"), overhead={"cpu": "1"}).requests.amounts == {"cpu": 2000}
+    level = pod(container(cpu="1"), resources=POD_LEVEL)
+    assert level.requests.amounts == {"cpu": 2000}
+
+
+def test_keys_tell_requests_apart() -> None:
+    assert pod(container(cpu="1")).requests.key == pod(container(cpu="1000m")).requests.key
+    # nothing named and zero named count differently when nodes are scored
+    assert pod(container()).requests.key != pod(container(cpu="0")).requests.key
+
+
+@pytest.mark.parametrize(
+    ("name", "native", "extended", "scalar", "tracked"),
+    [
+        ("cpu", True, False, False, True),
+        ("ephemeral-storage", True, False, False, True),
+        ("pods", True, False, False, False),
+        ("storage", True, False, False, False),
+        ("hugepages-2Mi", True, False, True, True),
+        ("attachable-volumes-csi-x", True, False, True, True),
+        ("example.com/gpu", False, True, True, True),
+        ("kubernetes.io/x", True, False, True, True),
+        ("sub.kubernetes.io/x", True, False, True, True),
+        ("deviceclass.resource.kubernetes.io/x", True, False, True, True),
+        ("requests.example.com/gpu", False, False, False, False),
+        ("bad name/gpu", False, False, False, False),
+    ],
+)
+def test_kinds_of_resources(
+    name: str, native: bool, extended: bool, scalar: bool, tracked: bool
+) -> None:
+    assert is_native_resource(name) is native
+    assert is_extended_resource(name) is extended
+    assert is_scalar_resource(name) is scalar
+    assert is_tracked_resource(name) is tracked
