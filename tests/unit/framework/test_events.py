@@ -1,0 +1,67 @@
+"""Events: which registrations cover what happened."""
+
+from __future__ import annotations
+
+import pytest
+
+from proreus.framework.events import (
+    ADD,
+    ALL,
+    ANY,
+    ASSIGNED_POD,
+    ASSIGNED_POD_ADD,
+    DELETE,
+    NODE,
+    NODE_ADD,
+    POD,
+    UNSCHEDULABLE_POD,
+    UNSCHEDULABLE_TIMEOUT,
+    UPDATE,
+    UPDATE_NODE_ALLOCATABLE,
+    UPDATE_NODE_LABEL,
+    UPDATE_POD_LABEL,
+    ClusterEvent,
+)
+
+
+@pytest.mark.parametrize(
+    ("registered", "happened", "covered"),
+    [
+        ((NODE, ADD), (NODE, ADD), True),
+        ((NODE, ADD | UPDATE_NODE_LABEL), (NODE, UPDATE_NODE_LABEL), True),
+        ((NODE, ADD | UPDATE_NODE_LABEL), (NODE, UPDATE_NODE_ALLOCATABLE), False),
+        ((NODE, ADD), (NODE, DELETE), False),
+        ((POD, ADD), (NODE, ADD), False),
+        ((POD, ADD), (ASSIGNED_POD, ADD), True),
+        ((POD, DELETE), (UNSCHEDULABLE_POD, DELETE), True),
+        ((ASSIGNED_POD, ADD), (UNSCHEDULABLE_POD, ADD), False),
+        ((ANY, ALL), (NODE, DELETE), True),
+        ((ANY, ADD), (NODE, ADD), True),
+        # a generic update is covered by a registration that is at least as wide, numerically
+        ((POD, UPDATE), (ASSIGNED_POD, UPDATE), True),
+        ((POD, ALL), (ASSIGNED_POD, UPDATE), True),
+        ((POD, UPDATE_POD_LABEL), (ASSIGNED_POD, UPDATE), False),
+        ((POD, UPDATE), (ASSIGNED_POD, UPDATE_POD_LABEL), True),
+    ],
+)
+def test_matches(registered: tuple[str, int], happened: tuple[str, int], covered: bool) -> None:
+    assert ClusterEvent(*registered).matches(ClusterEvent(*happened)) is covered
+
+
+@pytest.mark.parametrize(
+    ("event", "label"),
+    [
+        (NODE_ADD, "NodeAdd"),
+        (ASSIGNED_POD_ADD, "AssignedPodAdd"),
+        (ClusterEvent(NODE, UPDATE_NODE_LABEL), "NodeUpdateNodeLabel"),
+        (ClusterEvent(POD, UPDATE), "PodUpdate"),
+        (ClusterEvent(NODE, ADD | UPDATE_NODE_LABEL), "NodeAdd|UpdateNodeLabel"),
+        (UNSCHEDULABLE_TIMEOUT, "UnschedulableTimeout"),
+    ],
+)
+def test_labels(event: ClusterEvent, label: str) -> None:
+    assert event.label == label
+
+
+def test_hints_do_not_make_events_differ() -> None:
+    assert ClusterEvent(NODE, ADD, lambda pod, old, new: True) == NODE_ADD

@@ -1,0 +1,44 @@
+"""What pods say about nodes: parsed once, the same for nodes and for columns."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+from proreus.framework.node_affinity import UNRESTRICTED, node_affinity_of
+from proreus.testing import make_pod, make_table
+from proreus.testing.clusters import Cluster, clusters
+
+
+@settings(deadline=None, max_examples=60)
+@given(clusters(max_pods=3))
+def test_columns_and_nodes_agree(cluster: Cluster) -> None:
+    table = make_table(cluster.nodes)
+    for pod in (cluster.pod, *cluster.pods):
+        affinity = node_affinity_of(pod.pod)
+
+        expected = [affinity.matches(node.labels, node.name) for node in table]
+        assert affinity.matches_all(table).tolist() == expected
+
+
+def test_pods_that_say_nothing() -> None:
+    assert node_affinity_of(make_pod().pod) is UNRESTRICTED
+    assert node_affinity_of(make_pod(node_selector={}).pod) is UNRESTRICTED
+    assert node_affinity_of(make_pod(affinity={"podAffinity": {}}).pod) is UNRESTRICTED
+
+
+def test_pods_that_say_the_same_share_what_was_parsed() -> None:
+    one = make_pod("one", node_selector={"a": "1", "b": "2"}).pod
+    two = make_pod("two", node_selector={"b": "2", "a": "1"}).pod
+    other = make_pod("other", node_selector={"a": "1"}).pod
+
+    assert node_affinity_of(one) is node_affinity_of(two)
+    assert node_affinity_of(other) is not node_affinity_of(two)
+    assert node_affinity_of(one) is node_affinity_of(two)
+
+
+def test_an_empty_affinity_is_said() -> None:
+    affinity = node_affinity_of(make_pod(affinity={"nodeAffinity": {}}).pod)
+
+    assert affinity.required is None
+    assert affinity.preferred is None
+    assert affinity.matches({}, "n1")

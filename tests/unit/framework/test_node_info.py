@@ -1,0 +1,101 @@
+"""NodeInfo: sums that follow the pods on a node."""
+
+from __future__ import annotations
+
+import pytest
+
+from proreus.framework.node_info import NodeInfo
+from proreus.objects.requests import DEFAULT_MEMORY_REQUEST
+from proreus.testing import make_node, make_pod
+
+ANTI = "podAntiAffinity"
+TERM = {"topologyKey": "zone", "labelSelector": {}}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def node_with(*pods: object) -> NodeInfo:
+    info = NodeInfo("n1")
+    info.set_node(make_node("n1", resources={"storage": "1Ti", "example.com/gpu": 2}))
+    for pod in pods:
+        info.add_pod(pod)  # type: ignore[arg-type]
+    return info
+
+
+def test_only_tracked_resources_are_kept() -> None:
+    info = node_with()
+
+    assert info.allocatable == {"cpu": 4000, "memory": 8 * 2**30, "example.com/gpu": 2}
+    assert info.allowed_pod_number == 110
+
+
+def test_pods_are_counted_in_and_out() -> None:
+    one, two = make_pod("one", "1", host_ports=[80]), make_pod("two", memory="1Gi")
+    info = node_with(one, two)
+    assert info.requested == {"cpu": 1000, "memory": 2**30}
+    assert info.nonzero_requested == {"cpu": 1100, "memory": 2**30 + DEFAULT_MEMORY_REQUEST}
+
+    assert info.remove_pod(one.uid) is one
+
+    assert info.requested == {"cpu": 0, "memory": 2**30}
+    assert info.nonzero_requested == {"cpu": 100, "memory": 2**30}
+    assert info.used_ports == set()
+    with pytest.raises(KeyError):
+        info.remove_pod(one.uid)
+
+
+def test_a_new_version_of_the_node_keeps_its_pods() -> None:
+    info = node_with(make_pod("one", "1"))
+
+    info.set_node(make_node("n1", "2"))
+
+    assert info.requested == {"cpu": 1000}
+    assert info.allocatable["cpu"] == 2000
+
+
+def test_pods_with_affinity_are_known() -> None:
+    empty = make_pod("empty", affinity={"podAffinity": {}})
+    node_only = make_pod("node-only", affinity={"nodeAffinity": {}})
+    required = make_pod("required", affinity={ANTI: {REQUIRED: [TERM]}})
+    preferred = make_pod("preferred", affinity={ANTI: {}})
+    info = node_with(empty, node_only, required, preferred)
+
+    assert {pod.name for pod in info.pods_with_affinity.values()} == {
+        "empty",
+        "required",
+        "preferred",
+    }
+    assert list(info.pods_with_required_anti_affinity) == [required.uid]
+    info.remove_pod(required.uid)
+    assert required.uid not in info.pods_with_affinity
+    assert not info.pods_with_required_anti_affinity
+
+
+def test_claims_are_counted_by_reference() -> None:
+    volumes = [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "scratch", "ephemeral": {}},
+    ]
+    pods = [make_pod(name, spec={"volumes": volumes}) for name in ("a", "b")]
+    info = node_with(*pods)
+    assert info.pvc_ref_counts == {"default/data": 2}
+
+    info.remove_pod(pods[0].uid)
+    assert info.pvc_ref_counts == {"default/data": 1}
+    info.remove_pod(pods[1].uid)
+    assert info.pvc_ref_counts == {}
+
+
+def test_a_clone_is_its_own() -> None:
+    pod = make_pod("one", "1", host_ports=[80], affinity={ANTI: {REQUIRED: [TERM]}})
+    info = node_with(pod)
+    clone = info.clone()
+
+    clone.remove_pod(pod.uid)
+    clone.add_pod(make_pod("two", "2"))
+
+    assert info.requested["cpu"] == 1000
+    assert info.nonzero_requested["cpu"] == 1000
+    assert list(info.pods) == [pod.uid]
+    assert info.used_ports == set(pod.host_ports)
+    assert list(info.pods_with_required_anti_affinity) == [pod.uid]
+    assert clone.requested["cpu"] == 2000
