@@ -24,7 +24,7 @@ def at_random(rng: random.Random) -> SelectHost:
 
     def select(ranking: IntArray, order: Callable[[], Rows]) -> int:
         best = np.flatnonzero(ranking == ranking.max())
-        return int(best[0] if len(best) == 1 else best[rng.randrange(len(best))])
+        return int(best[rng.randrange(len(best)) if len(best) > 1 else 0])
 
     return select
 
