@@ -1,0 +1,190 @@
+"""Random clusters: both forms agree, and both say what the rules say when they are taken literally.
+
+The rules are written here as kube-scheduler has them: loops over nodes, pods and terms.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proreus.framework.affinity_terms import AffinityTerm, affinity_terms_of
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Code, Status
+from proreus.plugins.inter_pod_affinity import InterPodAffinity
+from proreus.testing import FakeHandle, make_plugin
+from proreus.testing.agreement import assert_agreement
+from proreus.testing.neighbours import Neighbourhood, neighbourhoods, social_pods
+
+Pair = tuple[str, str]
+
+
+class Literally:
+    """InterPodAffinity as it is described; namespaces by name with their labels."""
+
+    def __init__(self, pod: PodInfo, nodes: Iterable[NodeInfo], handle: FakeHandle) -> None:
+        self.pod, self.nodes = pod, list(nodes)
+        self.terms = affinity_terms_of(pod.pod)
+        self.namespaces: dict[str, Mapping[str, str]] = {
+            key: obj.metadata.labels for key, obj in handle.api._stores.get("Namespace", {}).items()
+        }
+
+    def ours(self, term: AffinityTerm, other: PodInfo) -> bool:
+        """The incoming pod's terms: namespaces enumerated, the selector left to no labels."""
+        selector = term.namespace_selector
+        names = {n for n, labels in self.namespaces.items() if selector.matches(labels)}
+        inside = other.namespace in term.namespaces | names or selector.matches({})
+        return inside and term.selector.matches(other.labels)
+
+    def theirs(self, term: AffinityTerm) -> bool:
+        """An existing pod's term: by the labels of the incoming pod's namespace."""
+        labels = self.namespaces.get(self.pod.namespace, {})
+        return term.matches(self.pod.namespace, self.pod.labels, labels)
+
+    def ours_all(self, other: PodInfo) -> bool:
+        terms = self.terms.required
+        return bool(terms) and all(self.ours(term, other) for term in terms)
+
+    def counts(self) -> tuple[Counter[Pair], Counter[Pair], Counter[Pair]]:
+        affinity, anti, existing = Counter[Pair](), Counter[Pair](), Counter[Pair]()
+        for node in self.nodes:
+            for other in node.pods.values():
+                for term in affinity_terms_of(other.pod).required_anti:
+                    if term.topology_key in node.labels and self.theirs(term):
+                        existing[term.topology_key, node.labels[term.topology_key]] += 1
+                for term in self.terms.required:
+                    if term.topology_key in node.labels and self.ours_all(other):
+                        affinity[term.topology_key, node.labels[term.topology_key]] += 1
+                for term in self.terms.required_anti:
+                    if term.topology_key in node.labels and self.ours(term, other):
+                        anti[term.topology_key, node.labels[term.topology_key]] += 1
+        return affinity, anti, existing
+
+    def filter(self, node: NodeInfo) -> str:
+        affinity, anti, existing = self.counts()
+        keys = [term.topology_key for term in self.terms.required]
+        if not all(key in node.labels for key in keys):
+            return "affinity"
+        if any(not affinity[key, node.labels[key]] for key in keys) and not (
+            not affinity and self.ours_all(self.pod)
+        ):
+            return "affinity"
+        keys = [term.topology_key for term in self.terms.required_anti]
+        if any(anti[key, node.labels[key]] for key in keys if key in node.labels):
+            return "anti-affinity"
+        return "existing" if any(existing[pair] for pair in node.labels.items()) else ""
+
+    def skips_filter(self) -> bool:
+        _, _, existing = self.counts()
+        return not existing and not self.terms.required and not self.terms.required_anti
+
+    def score_map(self, hard_weight: int) -> Counter[Pair]:
+        scores = Counter[Pair]()
+        for node in self.nodes:
+            for other in node.pods.values():
+                theirs = affinity_terms_of(other.pod)
+                meant = [
+                    *((w, t) for w, t in self.terms.preferred if self.ours(t, other)),
+                    *((-w, t) for w, t in self.terms.preferred_anti if self.ours(t, other)),
+                    *((hard_weight, t) for t in theirs.required if self.theirs(t) and hard_weight),
+                    *((w, t) for w, t in theirs.preferred if self.theirs(t)),
+                    *((-w, t) for w, t in theirs.preferred_anti if self.theirs(t)),
+                ]
+                for weight, term in meant:
+                    if term.topology_key in node.labels:
+                        scores[term.topology_key, node.labels[term.topology_key]] += weight
+        return scores
+
+
+def told(status: Status | None) -> str:
+    if status is None:
+        return ""
+    (reason,) = status.reasons
+    expected = {
+        "node(s) didn't match pod affinity rules": ("affinity", Code.UNRESOLVABLE),
+        "node(s) didn't match pod anti-affinity rules": ("anti-affinity", Code.UNSCHEDULABLE),
+        "node(s) didn't satisfy existing pods anti-affinity rules": (
+            "existing",
+            Code.UNSCHEDULABLE,
+        ),
+    }
+    what, code = expected[reason]
+    assert status.code == code
+    return what
+
+
+@settings(deadline=None)
+@given(neighbourhoods())
+def test_forms_agree(cluster: Neighbourhood) -> None:
+    handle = cluster.handle()
+    assert_agreement(make_plugin(InterPodAffinity, handle), cluster.pod, handle.nodes)
+
+
+@settings(deadline=None)
+@given(neighbourhoods())
+def test_filter_is_literal(cluster: Neighbourhood) -> None:
+    handle = cluster.handle()
+    plugin, state = make_plugin(InterPodAffinity, handle), CycleState()
+    rules = Literally(cluster.pod, handle.nodes, handle)
+
+    skipped = plugin.pre_filter(state, cluster.pod, handle.nodes)
+
+    assert (skipped is not None) == rules.skips_filter()
+    for node in handle.nodes:
+        if skipped is None:
+            assert told(plugin.filter(state, cluster.pod, node)) == rules.filter(node)
+        else:
+            assert rules.filter(node) == ""
+
+
+@settings(deadline=None)
+@given(neighbourhoods(), st.sampled_from((0, 1, 50)))
+def test_score_is_literal(cluster: Neighbourhood, hard_weight: int) -> None:
+    handle = cluster.handle()
+    plugin = make_plugin(InterPodAffinity, handle, {"hardPodAffinityWeight": hard_weight})
+    state = CycleState()
+    scores = Literally(cluster.pod, handle.nodes, handle).score_map(hard_weight)
+
+    skipped = plugin.pre_score(state, cluster.pod, handle.nodes)
+
+    assert (skipped is not None) == (not scores)
+    if skipped is None:
+        wanted = [sum(scores[pair] for pair in node.labels.items()) for node in handle.nodes]
+        assert plugin.score_all(state, cluster.pod, handle.nodes).tolist() == wanted
+
+
+@settings(deadline=None)
+@given(neighbourhoods(), st.lists(social_pods("tried"), max_size=2), st.data())
+def test_trials_are_literal(
+    cluster: Neighbourhood, tried: list[PodInfo], data: st.DataObject
+) -> None:
+    """Pods removed from and added to a fork, as in preemption; the original notes stay."""
+    handle = cluster.handle()
+    plugin, state = make_plugin(InterPodAffinity, handle), CycleState()
+    if plugin.pre_filter(state, cluster.pod, handle.nodes) is not None:
+        return
+    before = [told(plugin.filter(state, cluster.pod, node)) for node in handle.nodes]
+    fork = handle.nodes.fork(np.arange(len(handle.nodes)))
+    trial = state.clone()
+    row = data.draw(st.integers(0, len(fork) - 1))
+
+    for uid in list(fork[row].pods):
+        if data.draw(st.booleans()):
+            removed = fork.remove_pod(row, uid)
+            plugin.remove_pod(trial, cluster.pod, removed, fork[row])
+    for added in tried:
+        if added.uid not in fork[row].pods:
+            fork.add_pod(row, added)
+            plugin.add_pod(trial, cluster.pod, added, fork[row])
+
+    rules = Literally(cluster.pod, fork, handle)
+    for node in fork:
+        assert told(plugin.filter(trial, cluster.pod, node)) == rules.filter(node)
+    after = [told(plugin.filter(state, cluster.pod, node)) for node in handle.nodes]
+    assert after == before
