@@ -31,7 +31,8 @@ def at_random(rng: random.Random) -> SelectHost:
 
 def top_of_heap(ranking: IntArray, order: Callable[[], Rows]) -> int:
     """Return the root of the heap that kube-scheduler builds over feasible nodes in order."""
-    heap = [(int(ranking[row]), row) for row in order().tolist() if ranking[row] >= 0]
+    rows: list[int] = order().tolist()
+    heap = [(int(ranking[row]), row) for row in rows if ranking[row] >= 0]
     for parent in range(len(heap) // 2 - 1, -1, -1):
         _sift_down(heap, parent)
     return heap[0][1]
