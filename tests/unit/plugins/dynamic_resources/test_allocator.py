@@ -328,6 +328,17 @@ async def test_devices_of_the_network(cluster: Any) -> None:
     assert await net.devices_given(net.pod("y", name="other"), "n1") == ["r=own"]
 
 
+@pytest.mark.parametrize(("node", "first"), [("n1", "own"), ("n2", "shared")])
+async def test_own_and_shared_pools_take_turns_by_name(cluster: Any, node: str, first: str) -> None:
+    net = cluster("n1", "n2")
+    net.device_class()
+    net.slice("own", node="n1", pool="a-before")
+    net.slice("own", node="n2", pool="z-after")
+    net.slice("shared", node="", pool="net", name="net", allNodes=True)
+    net.claim("x")
+    assert await net.devices_given(net.pod("x"), node) == [f"r={first}"]
+
+
 def test_devices_that_choose_their_nodes_themselves(cluster: Any) -> None:
     net = cluster("n1", "n2")
     net.device_class()
