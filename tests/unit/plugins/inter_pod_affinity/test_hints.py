@@ -1,0 +1,106 @@
+"""Who is woken: pods that a change of pods or nodes may help, and no others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proreus.framework.events import ADD, DELETE, NODE, POD, UPDATE_NODE_LABEL, UPDATE_POD_LABEL
+from proreus.framework.pod_info import PodInfo
+from proreus.objects.pod import Pod
+from proreus.objects.selectors import SelectorError
+from proreus.plugins.inter_pod_affinity import InterPodAffinity
+from proreus.plugins.inter_pod_affinity.hints import after_node_change, after_pod_change
+from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def terms(kind: str, *apps: str, key: str = "zone") -> dict[str, Any]:
+    return {
+        kind: {
+            REQUIRED: [
+                {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}} for app in apps
+            ]
+        }
+    }
+
+
+NEAR = make_pod("near", affinity=terms("podAffinity", "x"))
+APART = make_pod("apart", labels={"app": "me"}, affinity=terms("podAntiAffinity", "x"))
+NEITHER = make_pod("neither", labels={"app": "me"})
+
+
+def other(app: str, node_name: str = "n1", **more: Any) -> Pod:
+    return make_pod("other", labels={"app": app}, node_name=node_name, **more).pod
+
+
+def test_events() -> None:
+    registered = make_plugin(InterPodAffinity, FakeHandle()).events_to_register()
+
+    assert [(event.resource, event.action) for event in registered] == [
+        (POD, ADD | UPDATE_POD_LABEL | DELETE),
+        (NODE, ADD | UPDATE_NODE_LABEL),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pod", "old", "new", "woken"),
+    [
+        (NEAR, None, other("x"), True),
+        (NEAR, None, other("y"), False),
+        (NEAR, None, other("x", node_name=""), False),
+        (NEAR, None, other("x", "", status={"nominatedNodeName": "n1"}), True),
+        (NEAR, None, other("x", namespace="elsewhere"), False),
+        (NEAR, other("y"), other("x"), True),
+        (NEAR, other("x"), other("y"), False),
+        (NEAR, other("x"), other("x"), False),
+        (NEAR, other("x"), None, False),
+        (APART, None, other("x"), False),
+        (APART, other("x"), None, True),
+        (APART, other("y"), None, False),
+        (APART, other("x"), other("y"), True),
+        (APART, other("y"), other("x"), False),
+        (NEITHER, None, other("x"), False),
+        (NEITHER, other("x"), None, False),
+        (NEITHER, other("x", affinity=terms("podAntiAffinity", "me")), None, True),
+        (NEITHER, other("x", affinity=terms("podAntiAffinity", "me", "you")), None, False),
+        (NEITHER, other("x"), NEITHER.pod, True),
+    ],
+)
+def test_pods(pod: PodInfo, old: Pod | None, new: Pod | None, woken: bool) -> None:
+    assert after_pod_change(pod, old, new) is woken
+
+
+@pytest.mark.parametrize(
+    ("pod", "old", "new", "woken"),
+    [
+        (NEAR, None, {"zone": "a"}, True),
+        (NEAR, None, {}, False),
+        (NEAR, {}, {"zone": "a"}, True),
+        (NEAR, {"zone": "a"}, {"zone": "b"}, True),
+        (NEAR, {"zone": "a"}, {"zone": "a", "more": "x"}, False),
+        (NEAR, {"zone": "a"}, {}, False),
+        (APART, None, {}, True),
+        (APART, {"zone": "a"}, {}, True),
+        (APART, {"zone": "a"}, {"zone": "b"}, True),
+        (APART, {}, {"zone": "a"}, False),
+        (NEITHER, None, {"zone": "a"}, False),
+        (NEITHER, {}, {"zone": "a"}, False),
+    ],
+)
+def test_nodes(pod: PodInfo, old: dict[str, str] | None, new: dict[str, str], woken: bool) -> None:
+    before = None if old is None else make_node("n", labels=old)
+
+    assert after_node_change(pod, before, make_node("n", labels=new)) is woken
+
+
+def test_a_selector_that_does_not_parse_wakes_the_pod() -> None:
+    """What a hint raises counts as yes."""
+    broken = {"matchExpressions": [{"key": "app", "operator": "Near"}]}
+    term = {"topologyKey": "zone", "labelSelector": broken}
+    pod = make_pod(affinity={"podAffinity": {REQUIRED: [term]}})
+
+    with pytest.raises(SelectorError, match="Near"):
+        after_pod_change(pod, None, other("x"))
