@@ -193,6 +193,8 @@ class NodeTable:
         if start < 0:
             return None
         part = self._changed[start:]
+        if not part:
+            return part
         # A row that changed and then went away with its node is nobody's concern any more.
         return [row for row in dict.fromkeys(part) if row < self.size]
 

@@ -6,7 +6,8 @@ called here, since it does not know which table it is about.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from proreus.framework.plugin import MAX_SCORE, MIN_SCORE, FilterPlugin, ScorePl
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import IntArray, Verdicts
-from proreus.runtime.calls import ask, refuse, worded
+from proreus.runtime.calls import as_status, ask, refuse, unfit, worded
 
 _HANDFUL = 8
 
@@ -32,19 +33,25 @@ def filter_table(
     verdicts: Verdicts,
     *,
     keep_errors: bool = False,
+    earlier: Verdicts | None = None,
 ) -> None:
     """Ask about every row of a table; raises ``PluginError``.
 
     ``keep_errors``: an Error about a row becomes its verdict, to be raised by ``raise_error`` once
-    it is known that no plugin before this one rejected the row.
+    it is known that no plugin before this one rejected the row. ``earlier``: what plugins before
+    this one said; the per-node form is not asked about rows that they rejected.
     """
-    plugin.evaluations.filter.value += len(nodes)
     if plugin.columnar_filter and (len(nodes) > _HANDFUL or not plugin.per_node_filter):
+        plugin.evaluations.filter.value += len(nodes)
         ask(plugin, "Filter", state, plugin.filter_all, state, pod, nodes, verdicts)
     else:
-        for row, node in enumerate(nodes):
-            status = ask(plugin, "Filter", state, plugin.filter, state, pod, node)
-            if status is not None:
+        rows: Sequence[int] = range(len(nodes))
+        if earlier is not None and earlier.ids is not None:
+            rows = earlier.passed_rows().tolist()
+        plugin.evaluations.filter.value += len(rows)
+        for row in rows:
+            answer = ask(plugin, "Filter", state, plugin.filter, state, pod, nodes[row])
+            if answer is not None and (status := as_status(plugin, "Filter", answer)) is not None:
                 verdicts.reject_row(row, status)
     if verdicts.ids is not None:
         for number, one in enumerate(verdicts.statuses):
@@ -73,8 +80,8 @@ def filter_node(
         filter_table(plugin, state, pod, nodes.take(np.array([row], dtype=np.intp)), verdicts)
         return verdicts.status(0)
     plugin.evaluations.filter.value += 1
-    status = ask(plugin, "Filter", state, plugin.filter, state, pod, nodes[row])
-    if status is None:
+    answer = ask(plugin, "Filter", state, plugin.filter, state, pod, nodes[row])
+    if answer is None or (status := as_status(plugin, "Filter", answer)) is None:
         return None
     check_verdict(plugin, status)
     return status.of(plugin.name)
@@ -102,10 +109,23 @@ def score_table(
     plugin.evaluations.score.value += len(nodes)
     if plugin.columnar_score and (len(nodes) > _HANDFUL or not plugin.per_node_score):
         scores = ask(plugin, "Score", state, plugin.score_all, state, pod, nodes)
-        return scores if isinstance(scores, int) else np.asarray(scores, dtype=np.int64)
+        if isinstance(scores, (int, np.integer)):
+            return int(scores)
+        return _as_scores(plugin, "Score", scores, len(nodes))
     score = plugin.score
     each = [ask(plugin, "Score", state, score, state, pod, node) for node in nodes]
-    return np.array(each, dtype=np.int64)
+    return _as_scores(plugin, "Score", each, len(nodes))
+
+
+def _as_scores(plugin: ScorePlugin, point: str, answer: Any, size: int) -> IntArray:
+    """Return an answer as one int64 a node; raises ``PluginError`` if it is none."""
+    try:
+        scores: IntArray = np.asarray(answer, dtype=np.int64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise unfit(plugin, point, "an integer a node", answer) from error
+    if scores.shape != (size,):
+        raise unfit(plugin, point, f"{size} scores", f"an array of shape {scores.shape}")
+    return scores
 
 
 def score_some(
@@ -115,7 +135,11 @@ def score_some(
     if plugin.per_node_score and (len(rows) <= _HANDFUL or not plugin.columnar_score):
         plugin.evaluations.score.value += len(rows)
         for row in rows:
-            yield row, ask(plugin, "Score", state, plugin.score, state, pod, nodes[row])
+            answer = ask(plugin, "Score", state, plugin.score, state, pod, nodes[row])
+            try:
+                yield row, int(answer)
+            except (TypeError, ValueError) as error:
+                raise unfit(plugin, "Score", "an integer", answer) from error
     elif rows:
         scores = score_table(plugin, state, pod, nodes.take(np.array(rows, dtype=np.intp)))
         for index, row in enumerate(rows):
@@ -127,7 +151,8 @@ def normalize_scores(
 ) -> IntArray:
     """Bring the scores of all nodes that passed to 0..100; raises ``PluginError``."""
     point = "ScoreExtensionNormalize"
-    return ask(plugin, point, state, plugin.normalize, state, pod, scores)
+    answer = ask(plugin, point, state, plugin.normalize, state, pod, scores)
+    return _as_scores(plugin, point, answer, len(scores))
 
 
 def check_range(plugin: ScorePlugin, scores: IntArray) -> None:

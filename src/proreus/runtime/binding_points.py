@@ -12,7 +12,7 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.plugin import PreBindPlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
-from proreus.runtime.calls import ask, ask_and_wait, refuse
+from proreus.runtime.calls import as_status, ask, ask_and_wait, refuse
 from proreus.runtime.profile import Profile
 
 
@@ -23,7 +23,8 @@ def run_pre_bind_pre_flight(
     busy = []
     for plugin in profile.pre_bind:
         method = plugin.pre_bind_pre_flight
-        status = ask(plugin, "PreBindPreFlight", state, method, state, pod, node_name)
+        answer = ask(plugin, "PreBindPreFlight", state, method, state, pod, node_name)
+        status = as_status(plugin, "PreBindPreFlight", answer)
         if status is None:
             busy.append(plugin.name)
         elif status.code == Code.ERROR:
@@ -78,7 +79,8 @@ async def _pre_bind_together(
 async def _pre_bind(
     plugin: PreBindPlugin, state: CycleState, pod: PodInfo, node_name: str
 ) -> Status | None:
-    status = await ask_and_wait(plugin, "PreBind", state, plugin.pre_bind, state, pod, node_name)
+    answer = await ask_and_wait(plugin, "PreBind", state, plugin.pre_bind, state, pod, node_name)
+    status = as_status(plugin, "PreBind", answer)
     if status is not None and not status.rejected:
         refuse(plugin, "PreBind", status)
     return status and status.of(plugin.name)
@@ -87,18 +89,20 @@ async def _pre_bind(
 async def run_bind(
     profile: Profile, state: CycleState, pod: PodInfo, node_name: str
 ) -> Status | None:
-    """Ask Bind plugins in order until one does not skip; None when it has bound the pod."""
-    status: Status | None = Status.skip()
+    """Ask Bind plugins in order until one does not skip; None when it has bound the pod.
+
+    Skip when all of them skipped: the caller takes that for a failure.
+    """
     for plugin in profile.bind:
-        status = await ask_and_wait(plugin, "Bind", state, plugin.bind, state, pod, node_name)
+        answer = await ask_and_wait(plugin, "Bind", state, plugin.bind, state, pod, node_name)
+        status = as_status(plugin, "Bind", answer)
         if status is None:
             return None
-        if status.code == Code.SKIP:
-            continue
         if status.rejected:
             return status.of(plugin.name)
-        refuse(plugin, "Bind", status)
-    return status
+        if status.code != Code.SKIP:
+            refuse(plugin, "Bind", status)
+    return Status(Code.SKIP, ("no Bind plugin took the pod",))
 
 
 def run_post_bind(profile: Profile, state: CycleState, pod: PodInfo, node_name: str) -> None:

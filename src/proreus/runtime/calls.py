@@ -71,7 +71,7 @@ def ask(
         started = perf_counter()
         answer = method(*args, **kwargs)
     except Exception as error:
-        raise _failed(plugin, point, error) from error
+        raise failed(plugin, point, error) from error
     timer.observe(plugin, point, answer, started)
     return answer
 
@@ -90,10 +90,33 @@ async def ask_and_wait(
     try:
         answer = await method(*args, **kwargs)
     except Exception as error:
-        raise _failed(plugin, point, error) from error
+        raise failed(plugin, point, error) from error
     if timer is not None:
         timer.observe(plugin, point, answer, started)
     return answer
+
+
+def as_status(plugin: Plugin, point: str, answer: object) -> Status | None:
+    """Return what a plugin answered, None for success; raises ``PluginError`` for anything else.
+
+    Nothing makes an author return a ``Status``: ``True`` must not end the process.
+    """
+    if isinstance(answer, Status):
+        return None if answer.code == Code.SUCCESS else answer
+    if answer is None:
+        return None
+    raise unfit(plugin, point, "a Status or None", answer)
+
+
+def unfit(plugin: Plugin, point: str, wanted: str, answer: object) -> PluginError:
+    """Return the error for an answer of the wrong kind."""
+    text = f"{point} must return {wanted}, not {_short(answer)}"
+    return PluginError(plugin.name, point, worded(plugin, point, text))
+
+
+def _short(answer: object) -> str:
+    text = repr(answer)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def refuse(plugin: Plugin, point: str, status: Status) -> NoReturn:
@@ -109,7 +132,8 @@ def worded(plugin: Plugin, point: str, text: str) -> str:
     return _WORDING.get(point, "{error}").format(name=plugin.name, error=text)
 
 
-def _failed(plugin: Plugin, point: str, error: Exception) -> PluginError:
+def failed(plugin: Plugin, point: str, error: Exception) -> PluginError:
+    """Return the error for what a plugin raised; its traceback is logged the first time."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     key = (plugin.name, point, place)

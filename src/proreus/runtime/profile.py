@@ -29,7 +29,7 @@ from proreus.framework.plugin import (
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code
 from proreus.metrics import Counter, Histogram, SchedulerMetrics
-from proreus.runtime.calls import ask
+from proreus.runtime.calls import ask, failed
 from proreus.runtime.shared_answers import SharedAnswers
 
 P = TypeVar("P", bound=Plugin)
@@ -116,7 +116,11 @@ class Profile:
         """Return what each sharing plugin reads of a pod; without those that decline."""
         found = {}
         for plugin in self._signing:
-            signature = plugin.sign(pod)
+            try:
+                signature = plugin.sign(pod)
+                hash(signature)
+            except Exception as error:
+                raise failed(plugin, "Sign", error) from error
             if signature is not None:
                 found[plugin.name] = signature
         return found

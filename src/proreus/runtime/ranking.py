@@ -15,7 +15,7 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code
 from proreus.framework.verdicts import IntArray
 from proreus.runtime.asking import check_range, normalize_scores, score_table
-from proreus.runtime.calls import ask, refuse
+from proreus.runtime.calls import as_status, ask, refuse
 from proreus.runtime.profile import Profile
 from proreus.runtime.search import Found
 from proreus.runtime.shared_answers import Scorer
@@ -26,7 +26,8 @@ def run_pre_score(profile: Profile, state: CycleState, pod: PodInfo, found: Foun
     nodes = FeasiblePart(profile.table, found)
     skipped = []
     for plugin in profile.pre_score:
-        status = ask(plugin, "PreScore", state, plugin.pre_score, state, pod, nodes)
+        answer = ask(plugin, "PreScore", state, plugin.pre_score, state, pod, nodes)
+        status = as_status(plugin, "PreScore", answer)
         if status is None:
             plugin.evaluations.pre_score.inc()
         elif status.code == Code.SKIP:

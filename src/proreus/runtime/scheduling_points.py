@@ -6,19 +6,19 @@ Each function turns what a plugin must not do into ``PluginError``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter
 
 from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.nominating import NominatingInfo
+from proreus.framework.nominating import NominatingInfo, PostFilterResult
 from proreus.framework.plugin import MAX_PERMIT_WAIT_SECONDS
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status, code_of
 from proreus.framework.verdicts import Verdicts
-from proreus.runtime.calls import ask, ask_and_wait, refuse
+from proreus.runtime.calls import as_status, ask, ask_and_wait, refuse, unfit
 from proreus.runtime.profile import Profile
 
 
@@ -49,17 +49,21 @@ def run_pre_filter(profile: Profile, state: CycleState, pod: PodInfo) -> PreFilt
         plugin.evaluations.pre_filter.inc()
         if answer is None:
             continue
-        if isinstance(answer, Status):
-            if answer.code == Code.UNSCHEDULABLE:
-                remembered = answer.of(plugin.name)
-            elif answer.code == Code.UNRESOLVABLE:
-                remembered, narrowing = answer.of(plugin.name), []
+        if not isinstance(answer, Set):
+            status = as_status(plugin, "PreFilter", answer)
+            if status is None:
+                continue
+            if status.code == Code.UNSCHEDULABLE:
+                remembered = status.of(plugin.name)
+            elif status.code == Code.UNRESOLVABLE:
+                remembered, narrowing = status.of(plugin.name), []
                 break
             else:
-                refuse(plugin, "PreFilter", answer)
+                refuse(plugin, "PreFilter", status)
             continue
         narrowing.append(plugin.name)
-        outcome.names = answer if outcome.names is None else outcome.names & answer
+        names = frozenset(answer)
+        outcome.names = names if outcome.names is None else outcome.names & names
         if not outcome.names:
             remembered = Status.unresolvable(_nothing_left(narrowing))
             break
@@ -77,7 +81,7 @@ def _nothing_left(narrowing: Sequence[str]) -> str:
 
 @dataclass(slots=True)
 class PostFilterOutcome:
-    """``message`` goes to the end of the pod's failure text; ``succeeded``: room will be made."""
+    """``message`` goes to the end of the pod's failure text; Success: room will be made."""
 
     code: Code = Code.UNSCHEDULABLE
     message: str = ""
@@ -95,9 +99,11 @@ async def run_post_filter(
             result = await ask_and_wait(
                 plugin, "PostFilter", state, plugin.post_filter, state, pod, verdicts
             )
+            if not isinstance(result, PostFilterResult):
+                raise unfit(plugin, "PostFilter", "a PostFilterResult", result)
+            status = as_status(plugin, "PostFilter", result.status)
         except PluginError as error:
             return PostFilterOutcome(Code.ERROR, str(error))
-        status = result.status
         if status is None:
             return PostFilterOutcome(Code.SUCCESS, "", result.nominating)
         if status.code == Code.UNRESOLVABLE:
@@ -113,8 +119,8 @@ async def run_post_filter(
 def run_reserve(profile: Profile, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
     """Ask Reserve plugins in order; the first rejection is returned."""
     for plugin in profile.reserve:
-        status = ask(plugin, "Reserve", state, plugin.reserve, state, pod, node_name)
-        if status is None:
+        answer = ask(plugin, "Reserve", state, plugin.reserve, state, pod, node_name)
+        if (status := as_status(plugin, "Reserve", answer)) is None:
             continue
         if status.rejected:
             return status.of(plugin.name)
@@ -148,8 +154,8 @@ def run_permit(profile: Profile, state: CycleState, pod: PodInfo, node_name: str
     """Ask Permit plugins in order; the first rejection ends it, holds are collected."""
     outcome = PermitOutcome()
     for plugin in profile.permit:
-        status = ask(plugin, "Permit", state, plugin.permit, state, pod, node_name)
-        if status is None:
+        answer = ask(plugin, "Permit", state, plugin.permit, state, pod, node_name)
+        if (status := as_status(plugin, "Permit", answer)) is None:
             continue
         if status.rejected:
             outcome.status, outcome.timeouts = status.of(plugin.name), {}

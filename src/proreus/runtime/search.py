@@ -20,7 +20,7 @@ from proreus.framework.plugin import FilterPlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import PASSED, Rows, Verdicts
-from proreus.runtime.asking import filter_node, filter_table
+from proreus.runtime.asking import filter_node, filter_table, raise_error
 from proreus.runtime.profile import SKIPPED, Profile
 from proreus.runtime.shared_answers import Face
 
@@ -64,7 +64,7 @@ class NodeSearch:
     """Searches nodes for all profiles of a scheduler.
 
     ``order``: all rows in kube-scheduler's order. ``next_start``: where the next walk of per-node
-    plugins begins, so that every node gets its turn.
+    plugins begins, so that every node gets its turn; ``started_at``: where the last one began.
     """
 
     def __init__(
@@ -74,10 +74,11 @@ class NodeSearch:
         self._order = order
         self._percentage = percentage_of_nodes_to_score
         self.next_start = 0
+        self.started_at = 0
 
     def order(self) -> Rows:
-        """Return all rows in the order in which kube-scheduler would look at them now."""
-        return np.roll(self._order(), -self.next_start)
+        """Return all rows in the order in which kube-scheduler would have looked at them."""
+        return np.roll(self._order(), -self.started_at)
 
     def find(
         self, profile: Profile, state: CycleState, pod: PodInfo, names: frozenset[str] | None
@@ -86,11 +87,10 @@ class NodeSearch:
 
         A columnar plugin's Error about a row is that row's verdict: see ``raise_error``.
         """
+        self.started_at = self.next_start
         if names is not None:
-            found = self._find_among(profile, state, pod, names)
-        else:
-            found = self._find_anywhere(profile, state, pod)
-        return self._with_nominated(profile, state, pod, found)
+            return self._find_among(profile, state, pod, names)
+        return self._find_anywhere(profile, state, pod)
 
     def check_node(
         self, profile: Profile, state: CycleState, pod: PodInfo, row: int
@@ -125,7 +125,8 @@ class NodeSearch:
             )
             face = profile.shared.face(key, [(p, signatures[p.name]) for p in active])
             face.refresh_filter(state, pod, profile.table)
-            return Found(face.verdicts, None, face, signatures)
+            found = Found(face.verdicts, None, face, signatures)
+            return self._with_nominated(profile, state, pod, found)
 
         table = profile.table
         verdicts = Verdicts(table.size)
@@ -142,7 +143,8 @@ class NodeSearch:
             else:
                 one_by_one.append(plugin)
         if not one_by_one:
-            return Found(verdicts, None, None, signatures)
+            found = Found(verdicts, None, None, signatures)
+            return self._with_nominated(profile, state, pod, found)
         visited = self._walk(profile, state, pod, verdicts, one_by_one)
         return Found(verdicts, visited, None, signatures)
 
@@ -157,30 +159,43 @@ class NodeSearch:
         """Ask per-node plugins until enough nodes are found; return the rows visited.
 
         A plugin that comes before the one that rejected a row over columns is asked first, as it
-        would have been in kube-scheduler.
+        would have been in kube-scheduler. Like there, the walk ends with one node too many, which
+        does not count: what is rejected on the way to it does.
         """
-        table, order = profile.table, self._order()
-        wanted = num_feasible_nodes_to_find(
-            table.size, profile.percentage_of_nodes_to_score, self._percentage
-        )
+        table, wanted = profile.table, self._wanted(profile)
+        nominated = self._rows_with_nominated(table)
         visited: list[int] = []
         found = 0
-        for step in range(table.size):
-            row = int(order[(self.next_start + step) % table.size])
-            visited.append(row)
+        for row in map(int, self.order()):
             rejected = verdicts.status(row)
             limit = len(profile.filter)
             if rejected is not None:
                 limit = profile.order_of_filter[rejected.plugin]
-            status = _first_rejection(profile, state, pod, row, plugins, limit)
+            status = None
+            if row in nominated:
+                status = self._judge_with_nominated(profile, state, pod, row, table)
+            if status is None:
+                status = _first_rejection(profile, state, pod, row, plugins, limit)
             if status is not None:
                 _overrule(verdicts, row, status)
             elif rejected is None:
-                found += 1
                 if found == wanted:
                     break
-        self.next_start = (self.next_start + len(visited)) % max(table.size, 1)
+                found += 1
+            visited.append(row)
+        self._advance(len(visited), table)
         return np.array(visited, dtype=np.intp)
+
+    def _wanted(self, profile: Profile) -> int:
+        """Return how many feasible nodes a walk looks for."""
+        if not profile.score:
+            return 1
+        return num_feasible_nodes_to_find(
+            profile.table.size, profile.percentage_of_nodes_to_score, self._percentage
+        )
+
+    def _advance(self, visited: int, table: NodeTable) -> None:
+        self.next_start = (self.next_start + visited) % max(table.size, 1)
 
     # ---- some rows -----------------------------------------------------------------------------
 
@@ -195,7 +210,9 @@ class NodeSearch:
             status = part.status(index)
             if status is not None:
                 verdicts.reject_row(row, status)
-        return Found(verdicts, rows, None, profile.signatures(pod))
+        self._advance(len(rows), table)
+        found = Found(verdicts, rows, None, profile.signatures(pod))
+        return self._with_nominated(profile, state, pod, found)
 
     # ---- nominated pods ------------------------------------------------------------------------
 
@@ -204,19 +221,23 @@ class NodeSearch:
     ) -> Found:
         """Judge nodes with nominated pods again, with those pods on them."""
         rejected: list[tuple[int, Status]] = []
-        judged = None if found.evaluated is None else set(found.evaluated.tolist())
-        for name in self._nominator.nominated_nodes():
-            row = profile.table.rows.get(name)
-            if row is not None and (judged is None or row in judged):
-                status = self._judge_with_nominated(profile, state, pod, row, profile.table)
-                if status is not None:
-                    rejected.append((row, status))
+        rows = self._rows_with_nominated(profile.table)
+        if rows and found.evaluated is not None:
+            rows &= set(found.evaluated.tolist())
+        for row in rows:
+            status = self._judge_with_nominated(profile, state, pod, row, profile.table)
+            if status is not None:
+                rejected.append((row, status))
         if not rejected:
             return found
         verdicts = found.verdicts.copy()
         for row, status in rejected:
             _overrule(verdicts, row, status)
         return Found(verdicts, found.evaluated, None, found.signatures)
+
+    def _rows_with_nominated(self, table: NodeTable) -> set[int]:
+        names = self._nominator.nominated_nodes()
+        return {row for name in names if (row := table.rows.get(name)) is not None}
 
     def _judge_with_nominated(
         self, profile: Profile, state: CycleState, pod: PodInfo, row: int, nodes: NodeTable
@@ -264,8 +285,10 @@ def judge_table(
     for plugin in profile.filter:
         if plugin.name not in state.skip_filter:
             own = Verdicts(len(nodes), plugin.name)
-            filter_table(plugin, state, pod, nodes, own, keep_errors=keep_errors)
+            filter_table(plugin, state, pod, nodes, own, keep_errors=True, earlier=verdicts)
             verdicts.merge(own)
+    if not keep_errors:
+        raise_error(verdicts)
     return verdicts
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
-from proreus.framework.plugin import FilterPlugin, Plugin, ScorePlugin
+from proreus.framework.plugin import MAX_SCORE, MIN_SCORE, FilterPlugin, Plugin, ScorePlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import PASSED, BoolArray, IntArray, Verdicts
@@ -64,6 +64,8 @@ class Answers:
         assert isinstance(plugin, FilterPlugin)
         rows = self._changed(self._filter_at, self.verdicts.size, table)
         if rows is None:
+            # Should the plugin fail half-way, what it said so far must not pass for an answer.
+            self._filter_at = -1
             self.verdicts = Verdicts(table.size, plugin.name)
             filter_table(plugin, state, pod, table, self.verdicts)
         else:
@@ -121,6 +123,7 @@ class Scorer:
     """Weighted scores by row, normalised over the rows that pass; one int for all rows alike."""
     seen_raw: IntArray | None = None
     seen_version: int = -1
+    seen_constant: int | None = None
     """What ``final`` was made from. Other faces share the answers and bring them up to date too,
     so a face must remember what it has seen of them."""
 
@@ -227,24 +230,37 @@ class Face:
         answers.refresh_score(state, pod, table)
         raw, final = answers.raw, scorer.final
         if isinstance(raw, int):
+            if raw == scorer.seen_constant:
+                return False
             scorer.final = weight * self._normalized_constant(scorer, state, pod, raw)
+            scorer.seen_constant = raw
             return not isinstance(final, int) or final != scorer.final
+        scorer.seen_constant = None
         if raw is scorer.seen_raw and not isinstance(final, int) and rows is not None:
             if not scorer.plugin.normalizes and len(rows) <= _FEW_ROWS:
-                mended = raw[rows]
-                check_range(scorer.plugin, mended[self.feasible[rows]])
-                final[rows] = mended * weight
+                self._mend(scorer, raw, final, rows)
                 return False
             if answers.raw_version == scorer.seen_version and not self._flipped:
                 return False
-        scorer.seen_raw, scorer.seen_version = raw, answers.raw_version
+        scorer.seen_raw = None
+        scores, passed = raw, self.feasible
         if scorer.plugin.normalizes:
-            passed = self.feasible
-            raw = np.where(passed, raw, 0)
-            raw[passed] = normalize_scores(scorer.plugin, state, pod, raw[passed])
-        check_range(scorer.plugin, raw[self.feasible])
-        scorer.final = raw * weight
+            scores = np.where(passed, raw, 0)
+            scores[passed] = normalize_scores(scorer.plugin, state, pod, scores[passed])
+        check_range(scorer.plugin, scores[passed])
+        scorer.final = scores * weight
+        # Only now: what failed is to be tried again for the next pod.
+        scorer.seen_raw, scorer.seen_version = raw, answers.raw_version
         return True
+
+    def _mend(self, scorer: Scorer, raw: IntArray, final: IntArray, rows: list[int]) -> None:
+        """Bring the final scores of a few rows up to date; cheaper one by one than by columns."""
+        feasible, weight = self.feasible, scorer.weight
+        for row in rows:
+            score = int(raw[row])
+            if not MIN_SCORE <= score <= MAX_SCORE and feasible[row]:
+                check_range(scorer.plugin, raw[row : row + 1])
+            final[row] = score * weight
 
     def _normalized_constant(
         self, scorer: Scorer, state: CycleState, pod: PodInfo, raw: int

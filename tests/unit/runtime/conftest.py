@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Hashable
+from types import FunctionType
 
 import numpy as np
 import pytest
@@ -13,7 +14,13 @@ from proreus.clock import FakeClock
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
-from proreus.framework.plugin import FilterPlugin, QueueSortPlugin, ScorePlugin
+from proreus.framework.plugin import (
+    POINTS,
+    FilterPlugin,
+    Plugin,
+    QueueSortPlugin,
+    ScorePlugin,
+)
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Verdicts
@@ -22,7 +29,7 @@ from proreus.objects.codec import decoder_for
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.runtime.profile import Profile
-from proreus.runtime.search import NodeSearch
+from proreus.runtime.search import Found, NodeSearch
 
 
 def make_pod(name: str, cpu: int = 100, **spec: object) -> PodInfo:
@@ -140,20 +147,50 @@ class Bench:
         self.nominator = NobodyNominated()
         made = [cls(None, self) for cls in classes]
         points = {
-            "queueSort": (ByName(None, self),),
-            "filter": tuple(p for p in made if isinstance(p, FilterPlugin)),
-            "score": tuple(p for p in made if isinstance(p, ScorePlugin)),
+            point: tuple(p for p in made if isinstance(p, base)) for point, base in POINTS.items()
         }
+        points["queueSort"] = (ByName(None, self),)
         weights = {p.name: 1 for p in made} | (weights or {})
-        self.profile = Profile(
-            "p", points, weights, table=self.cache.table, metrics=SchedulerMetrics()
-        )
+        self.metrics = SchedulerMetrics()
+        self.profile = Profile("p", points, weights, table=self.cache.table, metrics=self.metrics)
         self.search = NodeSearch(self.nominator, self.cache.node_order)
         self.rng = random.Random(1)
 
     @property
     def nodes(self) -> NodeTable:
         return self.cache.table
+
+    def add_nodes(self, *names: str, cpu: int = 1000) -> None:
+        for name in names:
+            self.cache.add_node(make_node(name, cpu))
+
+    def find(self, pod: PodInfo, names: frozenset[str] | None = None) -> Found:
+        return self.search.find(self.profile, CycleState(), pod, names)
+
+    def names(self, found: Found) -> list[str]:
+        return sorted(self.nodes[row].name for row in found.rows.tolist())
+
+
+def plugin(name: str, *bases: type[Plugin], **answers: object) -> type[Plugin]:
+    """Return a plugin class; an answer may be a value, an exception, or a function of self."""
+    return type(name, bases, {key: _method(key, answer) for key, answer in answers.items()})
+
+
+def _method(name: str, answer: object) -> object:
+    if name in ("row_local", "allow_parallel"):
+        return answer
+    if isinstance(answer, FunctionType):
+        return answer
+
+    def give(self: Plugin, *_: object) -> object:
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    async def give_later(self: Plugin, *_: object) -> object:
+        return give(self)
+
+    return give_later if name in ("post_filter", "pre_bind", "bind") else give
 
 
 class Kit:
@@ -162,6 +199,7 @@ class Kit:
     make_pod = staticmethod(make_pod)
     make_node = staticmethod(make_node)
     Bench = Bench
+    plugin = staticmethod(plugin)
     Room, Cordon, Fewest, Flat = Room, Cordon, Fewest, Flat
 
     @staticmethod

@@ -1,0 +1,209 @@
+"""PreBind, Bind and PostBind: what each status leads to, who runs beside whom."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from proreus.errors import PluginError
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.plugin import BindPlugin, PostBindPlugin, PreBindPlugin
+from proreus.framework.status import Code, Status
+from proreus.runtime.binding_points import (
+    run_bind,
+    run_post_bind,
+    run_pre_bind,
+    run_pre_bind_pre_flight,
+)
+
+REJECTIONS = [Status.unschedulable("no"), Status.unresolvable("no"), Status.pending("no")]
+
+
+# ---- pre-flight ----------------------------------------------------------------------------------
+
+
+def pre_flight(kit, **answers: object) -> frozenset[str]:
+    plugins = [
+        kit.plugin(name, PreBindPlugin, pre_bind_pre_flight=a) for name, a in answers.items()
+    ]
+    profile = kit.Bench(*plugins).profile
+    return run_pre_bind_pre_flight(profile, CycleState(), kit.make_pod("p"), "n")
+
+
+def test_pre_flight_names_who_has_work(kit) -> None:
+    assert pre_flight(kit, A=None, B=Status.skip(), C=Status(Code.SUCCESS)) == {"A", "C"}
+
+
+@pytest.mark.parametrize("answer", [Status.error("boom"), ValueError("boom")])
+def test_pre_flight_error(kit, answer) -> None:
+    with pytest.raises(PluginError) as caught:
+        pre_flight(kit, A=answer)
+    assert str(caught.value) == 'running PreBindPreFlight "A": boom'
+
+
+@pytest.mark.parametrize("answer", [*REJECTIONS, Status.wait(1)])
+def test_pre_flight_must_not_reject(kit, answer) -> None:
+    with pytest.raises(PluginError) as caught:
+        pre_flight(kit, A=answer)
+    assert str(caught.value) == (
+        f'PreBindPreFlight A returned "{answer.code.label}", which is unsupported. '
+        "It is supposed to return Success, Skip, or Error status"
+    )
+
+
+# ---- PreBind -------------------------------------------------------------------------------------
+
+
+class Diary:
+    """PreBind plugins that write down when they begin and end."""
+
+    def __init__(self, kit) -> None:
+        self.kit = kit
+        self.lines: list[str] = []
+        self.plugins: list[type] = []
+
+    def add(self, name: str, parallel: bool = False, turns: int = 2, answer: object = None) -> None:
+        async def pre_bind(plugin, state, pod, node_name):
+            self.lines.append(f"{name} begins")
+            try:
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                self.lines.append(f"{name} is cancelled")
+                raise
+            if isinstance(answer, Exception):
+                raise answer
+            self.lines.append(f"{name} ends")
+            return answer
+
+        self.plugins.append(
+            self.kit.plugin(name, PreBindPlugin, pre_bind=pre_bind, allow_parallel=parallel)
+        )
+
+    async def run(self, *without: str) -> Status | None:
+        profile = self.kit.Bench(*self.plugins).profile
+        busy = frozenset(plugin.name for plugin in self.plugins) - set(without)
+        return await run_pre_bind(profile, CycleState(), self.kit.make_pod("p"), "n", busy)
+
+
+@pytest.fixture
+def diary(kit) -> Diary:
+    return Diary(kit)
+
+
+async def test_pre_bind_runs_in_order(diary) -> None:
+    diary.add("A")
+    diary.add("B", parallel=True)
+    diary.add("C")
+    assert await diary.run() is None
+    assert diary.lines == ["A begins", "A ends", "B begins", "B ends", "C begins", "C ends"]
+
+
+async def test_neighbours_that_allow_it_run_together(diary) -> None:
+    diary.add("A", parallel=True)
+    diary.add("B", parallel=True)
+    diary.add("C")
+    assert await diary.run() is None
+    assert diary.lines[:2] == ["A begins", "B begins"]
+    assert diary.lines[-2:] == ["C begins", "C ends"]
+
+
+async def test_a_skipped_plugin_that_does_not_allow_it_still_parts_a_group(diary) -> None:
+    diary.add("A", parallel=True)
+    diary.add("B")
+    diary.add("C", parallel=True)
+    assert await diary.run("B") is None
+    assert diary.lines == ["A begins", "A ends", "C begins", "C ends"]
+
+
+async def test_a_skipped_plugin_is_not_run(diary) -> None:
+    diary.add("A")
+    diary.add("B")
+    assert await diary.run("A") is None
+    assert diary.lines == ["B begins", "B ends"]
+
+
+@pytest.mark.parametrize("answer", REJECTIONS)
+async def test_a_rejection_ends_pre_bind(diary, answer) -> None:
+    diary.add("A", answer=answer)
+    diary.add("B")
+    assert await diary.run() == answer.of("A")
+    assert "B begins" not in diary.lines
+
+
+@pytest.mark.parametrize("answer", [Status.unschedulable("no"), ValueError("boom")])
+async def test_the_first_failure_cancels_its_group(diary, answer) -> None:
+    diary.add("A", parallel=True, turns=50)
+    diary.add("B", parallel=True, turns=1, answer=answer)
+    diary.add("C")
+    if isinstance(answer, Status):
+        assert await diary.run() == answer.of("B")
+    else:
+        with pytest.raises(PluginError, match=r'^running PreBind plugin "B": boom$'):
+            await diary.run()
+    assert "A is cancelled" in diary.lines
+    assert "C begins" not in diary.lines
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (Status.error("boom"), "boom"),
+        (ValueError("boom"), "boom"),
+        (Status.skip(), "PreBind does not allow the status Skip"),
+        (Status.wait(1), "PreBind does not allow the status Wait"),
+        ("fine", "PreBind must return a Status or None, not 'fine'"),
+    ],
+)
+async def test_what_pre_bind_must_not_answer(diary, answer, text) -> None:
+    diary.add("A", answer=answer)
+    with pytest.raises(PluginError) as caught:
+        await diary.run()
+    assert str(caught.value) == f'running PreBind plugin "A": {text}'
+
+
+# ---- Bind, PostBind ------------------------------------------------------------------------------
+
+
+async def bind(kit, **answers: object) -> Status | None:
+    plugins = [kit.plugin(name, BindPlugin, bind=a) for name, a in answers.items()]
+    return await run_bind(kit.Bench(*plugins).profile, CycleState(), kit.make_pod("p"), "n")
+
+
+async def test_the_first_that_does_not_skip_binds(kit) -> None:
+    assert await bind(kit, A=Status.skip(), B=None, C=ValueError("never asked")) is None
+
+
+async def test_all_skip(kit) -> None:
+    status = await bind(kit, A=Status.skip(), B=Status.skip())
+    assert status is not None
+    assert status.code == Code.SKIP
+    assert status.message
+
+
+@pytest.mark.parametrize("answer", REJECTIONS)
+async def test_a_rejection_ends_bind(kit, answer) -> None:
+    assert await bind(kit, A=answer, B=None) == answer.of("A")
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (Status.error("boom"), "boom"),
+        (ValueError("boom"), "boom"),
+        (Status.wait(1), "Bind does not allow the status Wait"),
+    ],
+)
+async def test_what_bind_must_not_answer(kit, answer, text) -> None:
+    with pytest.raises(PluginError) as caught:
+        await bind(kit, A=answer, B=None)
+    assert str(caught.value) == f'running Bind plugin "A": {text}'
+
+
+def test_post_bind_goes_on_after_a_failure(kit) -> None:
+    told = []
+    bad = kit.plugin("A", PostBindPlugin, post_bind=ValueError("boom"))
+    good = kit.plugin("B", PostBindPlugin, post_bind=lambda self, *args: told.append(args[2]))
+    run_post_bind(kit.Bench(bad, good).profile, CycleState(), kit.make_pod("p"), "n")
+    assert told == ["n"]

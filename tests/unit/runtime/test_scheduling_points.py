@@ -1,0 +1,256 @@
+"""PreFilter, PostFilter, Reserve and Permit: what each status leads to, in exact words."""
+
+from __future__ import annotations
+
+import pytest
+
+from proreus.errors import PluginError
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.nominating import NominatingInfo, PostFilterResult
+from proreus.framework.plugin import (
+    FilterPlugin,
+    PermitPlugin,
+    PostFilterPlugin,
+    PreFilterPlugin,
+    ReservePlugin,
+)
+from proreus.framework.status import Code, Status
+from proreus.framework.verdicts import Verdicts
+from proreus.runtime.scheduling_points import (
+    run_permit,
+    run_post_filter,
+    run_pre_filter,
+    run_reserve,
+    run_unreserve,
+)
+
+WAIT, SKIP, ERROR = Status.wait(1), Status.skip(), Status.error("boom")
+
+
+# ---- PreFilter -----------------------------------------------------------------------------------
+
+
+def pre_filter(kit, **answers: object):
+    plugins = [kit.plugin(name, PreFilterPlugin, pre_filter=a) for name, a in answers.items()]
+    bench, state = kit.Bench(*plugins), CycleState()
+    return run_pre_filter(bench.profile, state, kit.make_pod("p")), state
+
+
+def test_all_nodes_are_left_when_all_plugins_agree(kit) -> None:
+    outcome, state = pre_filter(kit, A=None, B=Status(Code.SUCCESS))
+    assert (outcome.status, outcome.names, outcome.narrowing) == (None, None, ())
+    assert state.skip_filter == frozenset()
+
+
+def test_skip_is_noted_in_the_state(kit) -> None:
+    outcome, state = pre_filter(kit, A=SKIP, B=None, C=SKIP)
+    assert outcome.status is None
+    assert state.skip_filter == {"A", "C"}
+
+
+def test_skips_are_noted_even_when_the_point_ends_early(kit) -> None:
+    _, state = pre_filter(kit, A=SKIP, B=Status.unresolvable("no"), C=SKIP)
+    assert state.skip_filter == {"A"}
+
+
+def test_the_last_unschedulable_is_remembered_and_others_are_asked(kit) -> None:
+    outcome, state = pre_filter(
+        kit, A=Status.unschedulable("a"), B=Status.unschedulable("b"), C=SKIP
+    )
+    assert outcome.status == Status(Code.UNSCHEDULABLE, ("b",), "B")
+    assert state.skip_filter == {"C"}
+
+
+def test_unresolvable_ends_the_point_and_forgets_who_narrowed(kit) -> None:
+    outcome, _ = pre_filter(
+        kit, A=frozenset({"n"}), B=Status.unresolvable("no"), C=ValueError("never asked")
+    )
+    assert outcome.status == Status(Code.UNRESOLVABLE, ("no",), "B")
+    assert outcome.narrowing == ()
+
+
+def test_names_are_intersected(kit) -> None:
+    outcome, _ = pre_filter(kit, A=frozenset({"m", "n"}), B=None, C={"n", "o"})
+    assert (outcome.status, outcome.names) == (None, {"n"})
+    assert outcome.narrowing == ("A", "C")
+
+
+def test_unschedulable_goes_before_names_that_are_left(kit) -> None:
+    outcome, _ = pre_filter(kit, A=frozenset({"n"}), B=Status.unschedulable("no"))
+    assert outcome.status == Status(Code.UNSCHEDULABLE, ("no",), "B")
+    assert outcome.narrowing == ("A",)
+
+
+@pytest.mark.parametrize(
+    ("answers", "text"),
+    [
+        ({"A": frozenset()}, "node(s) didn't satisfy plugin A"),
+        (
+            {"B": {"m"}, "A": {"n"}, "C": ValueError("never asked")},
+            "node(s) didn't satisfy plugin(s) [A B] simultaneously",
+        ),
+    ],
+)
+def test_no_node_left_names_nobody_in_its_status(kit, answers, text) -> None:
+    outcome, _ = pre_filter(kit, **answers)
+    assert outcome.status == Status(Code.UNRESOLVABLE, (text,), "")
+    assert set(outcome.narrowing) == {name for name in answers if name != "C"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (ERROR, "boom"),
+        (ValueError("boom"), "boom"),
+        (WAIT, "PreFilter does not allow the status Wait"),
+        (Status.pending("x"), "PreFilter does not allow the status Pending: x"),
+        (True, "PreFilter must return a Status or None, not True"),
+    ],
+)
+def test_what_pre_filter_must_not_answer(kit, answer, text) -> None:
+    with pytest.raises(PluginError) as caught:
+        pre_filter(kit, A=answer)
+    assert str(caught.value) == f'running PreFilter plugin "A": {text}'
+
+
+def test_calls_that_skip_are_not_counted_as_evaluations(kit) -> None:
+    skips = kit.plugin("A", PreFilterPlugin, pre_filter=SKIP)
+    works = kit.plugin("B", PreFilterPlugin, pre_filter=None)
+    bench = kit.Bench(skips, works)
+    run_pre_filter(bench.profile, CycleState(), kit.make_pod("p"))
+    counted = dict(bench.metrics.plugin_evaluation_total.values())
+    assert counted == {("A", "PreFilter", "p"): 0, ("B", "PreFilter", "p"): 1}
+
+
+def test_a_signature_that_cannot_be_made_is_the_plugins_error(kit) -> None:
+    bad = kit.plugin("A", FilterPlugin, filter=None, sign=KeyError("cpu"), row_local=True)
+    bench = kit.Bench(bad)
+    bench.add_nodes("n")
+    with pytest.raises(PluginError, match="cpu"):
+        bench.find(kit.make_pod("p"))
+
+
+def test_a_signature_that_cannot_be_hashed_is_the_plugins_error(kit) -> None:
+    bad = kit.plugin("A", FilterPlugin, filter=None, sign={"a": 1}, row_local=True)
+    with pytest.raises(PluginError, match="unhashable"):
+        kit.Bench(bad).find(kit.make_pod("p"))
+
+
+# ---- PostFilter ----------------------------------------------------------------------------------
+
+
+async def post_filter(kit, **answers: object):
+    plugins = [
+        kit.plugin(
+            name,
+            PostFilterPlugin,
+            post_filter=PostFilterResult(*a) if isinstance(a, tuple) else a,
+        )
+        for name, a in answers.items()
+    ]
+    bench = kit.Bench(*plugins)
+    return await run_post_filter(bench.profile, CycleState(), kit.make_pod("p"), Verdicts(0))
+
+
+NO_A, NO_B = Status.unschedulable("a"), Status.unschedulable("b1", "b2")
+ON_N, ON_M = NominatingInfo("n"), NominatingInfo("m")
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ({"A": (None, ON_N), "B": ValueError("never")}, (Code.SUCCESS, "", ON_N)),
+        ({"A": (NO_A,), "B": (NO_B,)}, (Code.UNSCHEDULABLE, "a, b1, b2", None)),
+        ({"A": (NO_A, ON_N), "B": (NO_B,)}, (Code.UNSCHEDULABLE, "a, b1, b2", ON_N)),
+        ({"A": (NO_A, ON_N), "B": (NO_B, ON_M)}, (Code.UNSCHEDULABLE, "a, b1, b2", ON_M)),
+        ({"A": (Status.pending("a"),), "B": (None, ON_N)}, (Code.SUCCESS, "", ON_N)),
+        ({"A": (Status.unresolvable("no"),), "B": (None,)}, (Code.UNRESOLVABLE, "no", None)),
+        ({"A": (NO_A, ON_N), "B": (Status.error("boom"),)}, (Code.ERROR, "boom", None)),
+        ({"A": (NO_A,), "B": ValueError("boom")}, (Code.ERROR, "boom", None)),
+        ({"A": (SKIP,)}, (Code.ERROR, "PostFilter does not allow Skip", None)),
+        ({"A": (WAIT,)}, (Code.ERROR, "PostFilter does not allow Wait", None)),
+        (
+            {"A": None},
+            (Code.ERROR, "PostFilter must return a PostFilterResult, not None", None),
+        ),
+    ],
+)
+async def test_post_filter(kit, answers, expected) -> None:
+    outcome = await post_filter(kit, **answers)
+    assert (outcome.code, outcome.message, outcome.nominating) == expected
+
+
+# ---- Reserve -------------------------------------------------------------------------------------
+
+
+def reserve(kit, **answers: object) -> Status | None:
+    plugins = [kit.plugin(name, ReservePlugin, reserve=a) for name, a in answers.items()]
+    return run_reserve(kit.Bench(*plugins).profile, CycleState(), kit.make_pod("p"), "n")
+
+
+@pytest.mark.parametrize("make", [Status.unschedulable, Status.unresolvable, Status.pending])
+def test_any_rejection_ends_reserve(kit, make) -> None:
+    status = reserve(kit, A=None, B=make("no"), C=ValueError("never asked"))
+    assert status == make("no").of("B")
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (ERROR, "boom"),
+        (ValueError("boom"), "boom"),
+        (SKIP, "Reserve does not allow the status Skip"),
+        (WAIT, "Reserve does not allow the status Wait"),
+    ],
+)
+def test_what_reserve_must_not_answer(kit, answer, text) -> None:
+    with pytest.raises(PluginError) as caught:
+        reserve(kit, A=answer)
+    assert str(caught.value) == f'running Reserve plugin "A": {text}'
+
+
+def test_unreserve_undoes_all_in_reverse_whatever_fails(kit) -> None:
+    undone = []
+
+    def unreserve(self, state, pod, node_name) -> None:
+        undone.append(self.name)
+        if self.name == "B":
+            raise ValueError("boom")
+
+    plugins = [kit.plugin(name, ReservePlugin, unreserve=unreserve) for name in "ABC"]
+    run_unreserve(kit.Bench(*plugins).profile, CycleState(), kit.make_pod("p"), "n")
+    assert undone == ["C", "B", "A"]
+
+
+# ---- Permit --------------------------------------------------------------------------------------
+
+
+def permit(kit, **answers: object):
+    plugins = [kit.plugin(name, PermitPlugin, permit=a) for name, a in answers.items()]
+    return run_permit(kit.Bench(*plugins).profile, CycleState(), kit.make_pod("p"), "n")
+
+
+def test_every_plugin_that_waits_has_its_own_timeout_of_15_minutes_at_most(kit) -> None:
+    outcome = permit(kit, A=Status.wait(10), B=None, C=Status.wait(3600))
+    assert outcome.timeouts == {"A": 10, "C": 900}
+    assert (outcome.status, outcome.code) == (None, Code.WAIT)
+
+
+def test_a_rejection_withdraws_earlier_waits(kit) -> None:
+    outcome = permit(kit, A=WAIT, B=Status.unschedulable("no"), C=ValueError("never asked"))
+    assert outcome.timeouts == {}
+    assert outcome.status == Status(Code.UNSCHEDULABLE, ("no",), "B")
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (ERROR, "boom"),
+        (ValueError("boom"), "boom"),
+        (SKIP, "Permit does not allow the status Skip"),
+    ],
+)
+def test_what_permit_must_not_answer(kit, answer, text) -> None:
+    with pytest.raises(PluginError) as caught:
+        permit(kit, A=answer)
+    assert str(caught.value) == f'running Permit plugin "A": {text}'
