@@ -15,8 +15,10 @@ from proreus.objects.devices import (
     ResourceClaim,
     ResourceClaimConsumerReference,
 )
-from proreus.objects.meta import controller_of, key_of
+from proreus.objects.meta import OwnerReference, controller_of, key_of
 from proreus.objects.pod import Pod, PodResourceClaim
+
+_GROUP_API = "scheduling.k8s.io"
 
 AnyRequest = ExactDeviceRequest | DeviceSubRequest
 GetClaim = Callable[[str], ResourceClaim | None]
@@ -86,13 +88,7 @@ def _check_owner(pod: Pod, claim: ResourceClaim, workload_claims: bool) -> None:
     words = f"ResourceClaim {key_of(claim)} was not created for Pod {key_of(pod)}"
     if group is None:
         raise ClaimError(f"{words} (Pod is not owner)")
-    owner = controller_of(claim.metadata)
-    if (
-        owner is None
-        or owner.kind != "PodGroup"
-        or owner.api_version.rpartition("/")[0] != "scheduling.k8s.io"
-        or owner.name != group.pod_group_name
-    ):
+    if _group_owner(pod, claim) is None:
         raise ClaimError(f"{words} (neither Pod nor PodGroup {group.pod_group_name} is the owner)")
 
 
@@ -104,19 +100,35 @@ def is_reserved_for(claim: ResourceClaim, uid: str) -> bool:
     return any(consumer.uid == uid for consumer in claim.status.reserved_for)
 
 
-def is_reserved_for_group(claim: ResourceClaim, pod: Pod) -> bool:
-    """Tell whether a claim is reserved for the pod's PodGroup (gate DRAWorkloadResourceClaims)."""
-    group = pod.spec.scheduling_group
-    return group is not None and any(
-        consumer.resource == "podgroups" and consumer.name == group.pod_group_name
-        for consumer in claim.status.reserved_for
-    )
-
-
 def pod_reference(pod: Pod) -> ResourceClaimConsumerReference:
     """Return how a claim refers to a pod that uses it."""
     meta = pod.metadata
     return ResourceClaimConsumerReference(resource="pods", name=meta.name, uid=meta.uid)
+
+
+def pod_group_reference(pod: Pod, claim: ResourceClaim) -> ResourceClaimConsumerReference | None:
+    """Return how a claim refers to the pod's group, None for a claim that is not the group's.
+
+    A claim is the group's when its PodGroup controls it (gate DRAWorkloadResourceClaims).
+    """
+    owner = _group_owner(pod, claim)
+    if owner is None:
+        return None
+    return ResourceClaimConsumerReference(
+        api_group=_GROUP_API, resource="podgroups", name=owner.name, uid=owner.uid
+    )
+
+
+def _group_owner(pod: Pod, claim: ResourceClaim) -> OwnerReference | None:
+    group, owner = pod.spec.scheduling_group, controller_of(claim.metadata)
+    if group is None or owner is None:
+        return None
+    same = (
+        owner.kind == "PodGroup"
+        and owner.api_version.rpartition("/")[0] == _GROUP_API
+        and owner.name == group.pod_group_name
+    )
+    return owner if same else None
 
 
 # ---- requests ----------------------------------------------------------------------------------

@@ -82,6 +82,8 @@ class Notes:
     variants: dict[tuple[str, ...], Variant] = field(default_factory=dict)
     score: int = 0
     """What allocated claims contribute to the score of every node."""
+    chosen: Variant | None = None
+    """What Reserve found for the node."""
     reserved: tuple[tuple[ResourceClaim, AllocationResult], ...] = ()
     written: list[ResourceClaim] = field(default_factory=list)
     created: ResourceClaim | None = None

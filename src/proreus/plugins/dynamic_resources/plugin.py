@@ -44,6 +44,7 @@ from proreus.plugins.dynamic_resources.claims import (
     claims_of,
     is_extended_resource_claim,
     is_reserved_for,
+    pod_group_reference,
     pod_reference,
 )
 from proreus.plugins.dynamic_resources.extended_resources import may_be_devices, new_extended_claim
@@ -267,6 +268,7 @@ class DynamicResources(
             self.features,
             self.handle.rng,
         )
+        notes.chosen = variant
         notes.reserved = tuple(zip(variant.claims, given, strict=True))
         for claim, allocation in notes.reserved:
             self.manager.allocated.begin(claim, allocation)
@@ -324,7 +326,7 @@ class DynamicResources(
             ]
             extended = next((c for c, _ in notes.reserved if is_extended_resource_claim(c)), None)
             if extended is not None:
-                claims.append(await self._bind_extended(notes, pod, extended, node_name))
+                claims.append(await self._bind_extended(notes, pod, extended))
         except (ClaimWriteError, ApiError) as error:
             return Status.error(str(error))
         if self.features.binding_conditions and any(map(needs_conditions, claims)):
@@ -340,11 +342,15 @@ class DynamicResources(
     ) -> ResourceClaim:
         """Write one claim, unless the pod has it already; return it as it is then."""
         uid, key = claim.metadata.uid, key_of(claim)
-        if allocation is None and is_reserved_for(claim, pod.metadata.uid):
+        group = pod_group_reference(pod, claim) if self.features.workload_claims else None
+        consumer = pod_reference(pod) if group is None else group
+        if allocation is None and (
+            is_reserved_for(claim, pod.metadata.uid) or is_reserved_for(claim, consumer.uid)
+        ):
             return claim
         latest = self.manager.claims.get(key)
         current = claim if latest is None or latest.metadata.uid != uid else latest
-        written = await self._writer.reserve(current, pod_reference(pod), allocation)
+        written = await self._writer.reserve(current, consumer, allocation)
         notes.written.append(written)
         known = self.manager.claims.assume(written)
         if allocation is not None and (known or key in self.manager.claims):
@@ -352,12 +358,13 @@ class DynamicResources(
         return written
 
     async def _bind_extended(
-        self, notes: Notes, pod: PodInfo, claim: ResourceClaim, node_name: str
+        self, notes: Notes, pod: PodInfo, claim: ResourceClaim
     ) -> ResourceClaim:
         """Create the claim for extended resources and allocate it."""
         allocated = self.manager.allocated
         allocation = allocated.in_flight[claim.metadata.uid].allocation
-        variant = self._judgement(notes, pod).variant_at(node_name)
+        variant = notes.chosen
+        assert variant is not None
         created = await self._writer.create_extended(pod.pod, variant.requests)
         # From now on the devices belong to the claim that exists; it stays in flight until the
         # watch delivers it.

@@ -1,0 +1,82 @@
+"""Which events wake a pod that was rejected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proreus.framework.events import (
+    ADD,
+    DEVICE_CLASS,
+    NODE,
+    POD,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
+    UPDATE,
+    UPDATE_NODE_ALLOCATABLE,
+    UPDATE_NODE_LABEL,
+    UPDATE_NODE_TAINT,
+    UPDATE_POD_GENERATED_RESOURCE_CLAIM,
+    Hint,
+)
+from proreus.framework.registrations import registrations_of
+from proreus.testing import make_pod
+
+
+def hint_of(devices: Any, resource: str) -> Hint:
+    (event,) = [e for e in devices.plugin.events_to_register() if e.resource == resource]
+    assert event.hint is not None
+    return event.hint
+
+
+def test_what_is_registered(gpus: Any) -> None:
+    events = list(gpus.plugin.events_to_register())
+    assert [(event.resource, event.action) for event in events] == [
+        (NODE, ADD | UPDATE_NODE_LABEL | UPDATE_NODE_ALLOCATABLE),
+        (RESOURCE_CLAIM, ADD | UPDATE),
+        (POD, UPDATE_POD_GENERATED_RESOURCE_CLAIM),
+        (DEVICE_CLASS, ADD | UPDATE),
+        (RESOURCE_SLICE, ADD | UPDATE),
+    ]
+    implicit = registrations_of("DynamicResources", events)[-1][1]
+    assert (implicit.resource, implicit.action) == (NODE, UPDATE_NODE_TAINT)
+
+
+def test_devices_that_come_free_wake_everyone(gpus: Any) -> None:
+    hint = hint_of(gpus, RESOURCE_CLAIM)
+    gpus.claim()
+    free = gpus.claim("stranger")
+    held = gpus.changed(free, gpus.allocated("gpu-0"))
+    assert hint(gpus.pod("claim"), held, free)
+    assert not hint(gpus.pod("claim"), free, held)
+
+
+def test_a_claim_of_the_pod_wakes_it_when_its_status_changes(gpus: Any) -> None:
+    hint = hint_of(gpus, RESOURCE_CLAIM)
+    claim = gpus.claim()
+    pod = gpus.pod("claim")
+    assert hint(pod, None, claim)
+    assert hint(pod, claim, gpus.changed(claim, gpus.allocated("gpu-0")))
+    assert not hint(pod, claim, claim)
+    assert not hint(pod, None, gpus.claim("stranger"))
+
+
+def test_a_pod_whose_claims_are_not_all_there_sleeps_on(gpus: Any) -> None:
+    hint = hint_of(gpus, RESOURCE_CLAIM)
+    claim = gpus.claim()
+    assert not hint(gpus.pod("claim", "missing"), None, claim)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_note_of_a_made_claim_wakes_its_own_pod(gpus: Any, there: bool) -> None:
+    hint = hint_of(gpus, POD)
+    spec = {"resourceClaims": [{"name": "x", "resourceClaimTemplateName": "t"}]}
+    old = make_pod(spec=spec)
+    statuses = [{"name": "x", "resourceClaimName": "made"}]
+    new = make_pod(spec=spec, status={"resourceClaimStatuses": statuses})
+    if there:
+        owner = {"kind": "Pod", "name": "pod", "uid": old.uid, "controller": True}
+        gpus.claim("made", metadata={"ownerReferences": [owner]})
+    assert hint(old, old.pod, new.pod) is there
+    assert not hint(make_pod("other"), old.pod, new.pod)
