@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "controlplane"))
 
 from testground import findings, objects
 from testground.binaries import MissingBinaries, find_or_build
-from testground.children import Child, eventually
+from testground.children import CLOCK_TICKS_A_SECOND, Child, eventually
 from testground.control_plane import ControlPlane
 from testground.kube_client import KubeClient
 from testground.schedulers import SHARED_PLUGINS, Kind, SchedulerProcess, configuration, profile
@@ -67,6 +67,8 @@ class Drain:
     scheduler_peak_rss_mib: float
     start_seconds: float
     start_cpu_seconds: float
+    other_cpus_busy: float
+    """How many CPUs others kept busy meanwhile, this script included: noise, if it is much."""
 
 
 RATIOS = (
@@ -77,6 +79,7 @@ RATIOS = (
     ("scheduler_peak_rss_mib", "peak RSS, MiB"),
     ("start_seconds", "s until ready"),
     ("start_cpu_seconds", "CPU s until ready"),
+    ("other_cpus_busy", "CPUs busy with others"),
 )
 
 
@@ -137,6 +140,12 @@ def clear(client: KubeClient) -> None:
     client.delete("/apis/events.k8s.io/v1/namespaces/default/events")
 
 
+def machine_cpu_seconds() -> float:
+    """Return what all CPUs together have worked since boot, for whomever."""
+    user, nice, system, _, _, irq, soft = map(int, Path("/proc/stat").read_text().split()[1:8])
+    return (user + nice + system + irq + soft) / CLOCK_TICKS_A_SECOND
+
+
 def wait_until_still(child: Child) -> None:
     """Wait until a process has nothing left to do, at most half a minute."""
     deadline = time.monotonic() + 30
@@ -168,12 +177,15 @@ def drain(
         log = BindLog(plane.folder / "audit.log")
         children: tuple[Child, ...] = (scheduler, plane.apiserver, plane.etcd)
         before = [child.cpu_seconds() for child in children]
+        all_before, wall_before = machine_cpu_seconds(), time.monotonic()
         give_lease_up(client)
         scheduler.require(
             options.timeout, f"{options.pods} binds", lambda: log.read() >= options.pods
         )
         wait_until_still(scheduler)
         after = [child.cpu_seconds() for child in children]
+        others = machine_cpu_seconds() - all_before - (sum(after) - sum(before))
+        elapsed = time.monotonic() - wall_before
         mine, apiservers, etcds = (
             1000 * (late - early) / options.pods for early, late in zip(before, after, strict=True)
         )
@@ -191,6 +203,7 @@ def drain(
             scheduler_peak_rss_mib=scheduler.peak_rss_bytes() / 2**20,
             start_seconds=start_seconds,
             start_cpu_seconds=before[0],
+            other_cpus_busy=others / elapsed,
         )
     finally:
         scheduler.kill()
@@ -248,7 +261,8 @@ def run(options: argparse.Namespace, folder: Path) -> list[Drain]:
                 drains.append(one)
                 print(
                     f"round {number + 1}: {kind:15} {one.pods_per_second:7.0f} pods/s, "
-                    f"{one.scheduler_cpu_ms_per_pod:.2f} ms CPU a pod",
+                    f"{one.scheduler_cpu_ms_per_pod:.2f} ms CPU a pod, "
+                    f"others kept {one.other_cpus_busy:.1f} CPUs busy",
                     file=sys.stderr,
                 )
     finally:

@@ -144,6 +144,9 @@ class SchedulerProcess(Child):
         code = self.terminate()
         expected = self.exit_code_of_sigterm
         assert code == expected, f"{self.name} ended with {code}, not {expected}\n{self.log_tail()}"
+        assert "Traceback" not in self.log.read_text(), (
+            f"a bug in {self.name}\n{self.log_tail(200)}"
+        )
 
 
 class RunScheduler:
