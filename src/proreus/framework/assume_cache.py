@@ -2,7 +2,8 @@
 
 Between a write and the watch event that confirms it the watched object is stale; whoever wrote
 *assumes* the answer of the apiserver. An assumption ends when the watch delivers a version that is
-as new, or when the object goes.
+as new, or when the object goes. Whoever is going to write later *expects* the change; that ends as
+soon as the watch delivers anything newer than what the change was made from.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ class AssumeCache(Generic[T]):
     """The objects of one resource by key, assumptions first.
 
     ``handler(old, new)`` of ``subscribe`` is called when what ``get`` answers changes. Invariant:
-    an assumed object is newer than the watched one.
+    an assumed object is newer than the watched one, an expected one (of which ``_expected`` has the
+    key) was made from a version that is at least as new.
     """
 
     def __init__(self, handle: Handle, resource: Resource[T]) -> None:
         self._watched: Mapping[str, T] = handle.store(resource)
         self._assumed: dict[str, T] = {}
+        self._expected: set[str] = set()
         self._handlers: list[Callable[[T | None, T | None], None]] = []
         handle.on_change(resource, self._watch_event)
 
@@ -60,12 +63,29 @@ class AssumeCache(Generic[T]):
             return version_of(obj) == version_of(watched)
         old = self.get(key)
         self._assumed[key] = obj
+        self._expected.discard(key)
+        self._tell(old, obj)
+        return True
+
+    def expect(self, obj: T) -> bool:
+        """Take a change that is yet to be written for the present object.
+
+        It keeps the version that it was made from. Where that is not the present one any more, or
+        the object is gone, nothing changes: False.
+        """
+        key = key_of(obj)
+        old = self.get(key)
+        if old is None or _identity(old) != _identity(obj):
+            return False
+        self._assumed[key] = obj
+        self._expected.add(key)
         self._tell(old, obj)
         return True
 
     def restore(self, key: str) -> None:
         """Go back to the object as it is watched."""
         assumed = self._assumed.pop(key, None)
+        self._expected.discard(key)
         if assumed is not None:
             self._tell(assumed, self._watched.get(key))
 
@@ -75,10 +95,12 @@ class AssumeCache(Generic[T]):
         key = key_of(known)
         assumed = self._assumed.get(key)
         if assumed is not None:
-            same = new is not None and new.metadata.uid == assumed.metadata.uid
-            if new is not None and same and version_of(new) < version_of(assumed):
-                return
+            if new is not None and new.metadata.uid == assumed.metadata.uid:
+                first_to_end_it = version_of(assumed) + (key in self._expected)
+                if version_of(new) < first_to_end_it:
+                    return
             del self._assumed[key]
+            self._expected.discard(key)
             old = assumed
         self._tell(old, new)
 
@@ -91,3 +113,7 @@ def version_of(obj: ApiObject) -> int:
     """Return the resourceVersion as the number that it is (0 where there is none)."""
     text = obj.metadata.resource_version
     return int(text) if text.isdigit() else 0
+
+
+def _identity(obj: ApiObject) -> tuple[str, str]:
+    return obj.metadata.uid, obj.metadata.resource_version

@@ -9,15 +9,20 @@ from proreus.plugins.dynamic_resources import DynamicResources
 from proreus.plugins.image_locality import ImageLocality
 from proreus.plugins.inter_pod_affinity import InterPodAffinity
 from proreus.plugins.node_affinity import NodeAffinity
+from proreus.plugins.node_declared_features import NodeDeclaredFeatures
 from proreus.plugins.node_name import NodeName
 from proreus.plugins.node_ports import NodePorts
 from proreus.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from proreus.plugins.node_resources_fit import NodeResourcesFit
 from proreus.plugins.node_unschedulable import NodeUnschedulable
+from proreus.plugins.node_volume_limits import NodeVolumeLimits
 from proreus.plugins.pod_topology_spread import PodTopologySpread
 from proreus.plugins.priority_sort import PrioritySort
 from proreus.plugins.scheduling_gates import SchedulingGates
 from proreus.plugins.taint_toleration import TaintToleration
+from proreus.plugins.volume_binding import VolumeBinding
+from proreus.plugins.volume_restrictions import VolumeRestrictions
+from proreus.plugins.volume_zone import VolumeZone
 
 IN_TREE: tuple[type[Plugin], ...] = (
     SchedulingGates,
@@ -28,6 +33,10 @@ IN_TREE: tuple[type[Plugin], ...] = (
     NodeAffinity,
     NodePorts,
     NodeResourcesFit,
+    VolumeRestrictions,
+    NodeVolumeLimits,
+    VolumeBinding,
+    VolumeZone,
     PodTopologySpread,
     InterPodAffinity,
     DynamicResources,
@@ -35,5 +44,6 @@ IN_TREE: tuple[type[Plugin], ...] = (
     NodeResourcesBalancedAllocation,
     ImageLocality,
     DefaultBinder,
+    NodeDeclaredFeatures,
 )
 """Every plugin that comes with proreus, in kube-scheduler's default order."""

@@ -1,0 +1,91 @@
+"""NodeDeclaredFeatures: a pod that needs a feature of the kubelet goes where that is declared.
+
+What a pod needs is inferred from its spec (KEP-5328). Of the features that kubelets declare in
+1.36 two can keep a pod from a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.events import (
+    ADD,
+    NODE,
+    POD,
+    UPDATE,
+    UPDATE_NODE_DECLARED_FEATURE,
+    ClusterEvent,
+)
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+from proreus.objects.node import Node
+from proreus.objects.pod import Pod
+
+REASON = "node(s) didn't match Pod's required features"
+RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
+USER_NAMESPACES_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
+
+_REJECTED = Status.unresolvable(REASON).of("NodeDeclaredFeatures")
+_RESTART_ALL_ACTION = "RestartAllContainers"
+
+
+class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
+    """Rejects nodes whose kubelet does not declare what the pod needs."""
+
+    row_local = True
+
+    def sign(self, pod: PodInfo) -> frozenset[str]:
+        """What the pod needs."""
+        return required_features(pod.pod)
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
+        """Skip pods that need nothing in particular."""
+        if not self.handle.feature_gates.enabled("NodeDeclaredFeatures"):
+            return Status.skip()
+        required = required_features(pod.pod)
+        if not required:
+            return Status.skip()
+        state.write(self.name, required)
+        return None
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Judge one node."""
+        assert node.node is not None
+        required: frozenset[str] = state.read(self.name)
+        return None if required.issubset(node.node.status.declared_features) else _REJECTED
+
+    def events_to_register(self) -> Iterable[ClusterEvent]:
+        """Nodes that declare something else; the pod itself, once it needs something else."""
+        return (
+            ClusterEvent(NODE, ADD | UPDATE_NODE_DECLARED_FEATURE, _declares_anew),
+            ClusterEvent(POD, UPDATE, _needs_anew),
+        )
+
+
+def required_features(pod: Pod) -> frozenset[str]:
+    """Return the features that a node must declare to run a pod."""
+    spec = pod.spec
+    required = []
+    if any(
+        rule.action == _RESTART_ALL_ACTION
+        for container in (*spec.containers, *spec.init_containers)
+        for rule in container.restart_policy_rules
+    ):
+        required.append(RESTART_ALL_CONTAINERS)
+    if spec.host_network and spec.host_users is False:
+        required.append(USER_NAMESPACES_HOST_NETWORK)
+    return frozenset(required)
+
+
+def _declares_anew(pod: PodInfo, old: Node | None, new: Node) -> bool:
+    return old is None or old.status.declared_features != new.status.declared_features
+
+
+def _needs_anew(pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
+    if old is None or new is None or new.metadata.uid != pod.uid:
+        return False
+    return required_features(old) != required_features(new)

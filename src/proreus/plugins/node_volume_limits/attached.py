@@ -1,0 +1,245 @@
+"""How many volumes of each driver hang on each node, kept in step row by row.
+
+Counted from the pods on a node and from VolumeAttachments, which tell of volumes that pods have
+left and that are not detached yet. Nothing is kept before somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+from proreus.framework.columns import grown
+from proreus.framework.handle import Handle
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.verdicts import IntArray
+from proreus.objects.meta import ApiObject, Resource, key_of
+from proreus.objects.storage import (
+    CSI_NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    STORAGE_CLASSES,
+    VOLUME_ATTACHMENTS,
+    CSINode,
+    PersistentVolume,
+    VolumeAttachment,
+)
+from proreus.plugins.node_volume_limits.volumes import (
+    LimitedVolumes,
+    Source,
+    VolumeId,
+    VolumeLookup,
+)
+
+UNLIMITED = -1
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(slots=True)
+class Load:
+    """What hangs on one node: of its pods, and by driver with attachments counted in.
+
+    ``limits``: of the drivers that have one there.
+    """
+
+    volumes: LimitedVolumes = field(default_factory=LimitedVolumes)
+    counts: dict[str, int] = field(default_factory=dict)
+    limits: dict[str, int] = field(default_factory=dict)
+
+
+class AttachedVolumes:
+    """The load of every node of the handle's table, once ``refresh`` has been called.
+
+    Invariants: ``_loads[row]`` is what ``load_of`` says of that row's node; columns and the two
+    indexes of rows agree with it.
+    """
+
+    def __init__(self, handle: Handle, lookup: VolumeLookup) -> None:
+        self._table = handle.nodes
+        self._lookup = lookup
+        self._volumes: Mapping[str, PersistentVolume] = handle.store(PERSISTENT_VOLUMES)
+        self._csi_nodes: Mapping[str, CSINode] = handle.store(CSI_NODES)
+        self._attachments: dict[str, dict[str, VolumeAttachment]] = {}
+        for attachment in handle.store(VOLUME_ATTACHMENTS).values():
+            self._attachment_changed(None, attachment)
+        self._position = -1
+        self._loads: list[Load] = []
+        self._limits: dict[str, IntArray] = {}
+        self._counts: dict[str, IntArray] = {}
+        self._rows_by_volume: dict[VolumeId, set[int]] = {}
+        self._rows_by_source: dict[Source, set[int]] = {}
+        self._troubled: set[int] = set()
+        self._stale_rows: set[int] = set()
+        self._stale_nodes: set[str] = set()
+        for resource in (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES):
+            self._watch(handle, resource)
+        handle.on_change(CSI_NODES, self._csi_node_changed)
+        handle.on_change(VOLUME_ATTACHMENTS, self._attachment_changed)
+
+    # ---- questions -----------------------------------------------------------------------------
+
+    def limit(self, driver: str) -> IntArray | None:
+        """Return the limit of a driver by row, ``UNLIMITED`` where it has none; None: nowhere."""
+        limits = self._limits.get(driver)
+        return None if limits is None else limits[: self._table.size]
+
+    def count(self, driver: str) -> IntArray:
+        """Return the number of a driver's volumes by row."""
+        return self._column(self._counts, driver, 0)[: self._table.size]
+
+    def rows_with(self, volume: VolumeId) -> set[int]:
+        """Return the rows whose pods use a volume."""
+        return self._rows_by_volume.get(volume, set())
+
+    def troubled(self) -> set[int]:
+        """Return the rows with a pod of which it cannot be told what it uses."""
+        return self._troubled
+
+    def load_of(self, node: NodeInfo) -> Load:
+        """Count the load of a node anew; also of one that is only tried."""
+        load = Load()
+        csi_node = self._csi_nodes.get(node.name)
+        if csi_node is None:
+            return load
+        for driver in csi_node.spec.drivers:
+            if driver.allocatable is not None and driver.allocatable.count is not None:
+                load.limits[driver.name] = driver.allocatable.count
+        found, counts = load.volumes, load.counts
+        for pod in node.pods.values():
+            if pod.pod.spec.volumes:
+                self._lookup.add_pod(found, pod.pod)
+        for driver_name, _, _ in found.ids:
+            counts[driver_name] = counts.get(driver_name, 0) + 1
+        for driver_name in self._attached_elsewhere(node.name, found):
+            counts[driver_name] = counts.get(driver_name, 0) + 1
+        return load
+
+    def _attached_elsewhere(self, node_name: str, found: LimitedVolumes) -> list[str]:
+        """Return the driver of each volume that is attached to a node and used by none of its
+        pods."""
+        ids: dict[VolumeId, None] = {}
+        for attachment in self._attachments.get(node_name, {}).values():
+            name = attachment.spec.source.persistent_volume_name
+            if not attachment.spec.attacher or name is None:
+                continue
+            found.sources.add((PERSISTENT_VOLUMES.kind, name))
+            volume = self._volumes.get(name)
+            if volume is not None and volume.spec.csi is not None:
+                ids[attachment.spec.attacher, volume.spec.csi.volume_handle, ""] = None
+        return [volume_id[0] for volume_id in ids if volume_id not in found.ids]
+
+    # ---- keeping in step -----------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Bring every row up to date."""
+        table = self._table
+        changed = table.changes_since(self._position) if self._position >= 0 else None
+        if changed is None:
+            changed = list(range(table.size))
+        rows = {row for row in self._stale_rows if row < table.size}
+        rows.update(changed)
+        for name in self._stale_nodes:
+            row = table.rows.get(name)
+            if row is not None:
+                rows.add(row)
+        while len(self._loads) > table.size:
+            self._take_out(len(self._loads) - 1)
+            self._loads.pop()
+        while len(self._loads) < table.size:
+            self._loads.append(Load())
+        for row in rows:
+            self._take_out(row)
+            self._put_in(row, self.load_of(table[row]))
+        self._position = table.position
+        self._stale_rows.clear()
+        self._stale_nodes.clear()
+
+    def _take_out(self, row: int) -> None:
+        load = self._loads[row]
+        for volume_id in load.volumes.ids:
+            _discard(self._rows_by_volume, volume_id, row)
+        for source in load.volumes.sources:
+            _discard(self._rows_by_source, source, row)
+        for driver in load.counts:
+            self._counts[driver][row] = 0
+        for driver in load.limits:
+            self._limits[driver][row] = UNLIMITED
+        self._troubled.discard(row)
+        self._loads[row] = Load()
+
+    def _put_in(self, row: int, load: Load) -> None:
+        self._loads[row] = load
+        for volume_id in load.volumes.ids:
+            self._rows_by_volume.setdefault(volume_id, set()).add(row)
+        for source in load.volumes.sources:
+            self._rows_by_source.setdefault(source, set()).add(row)
+        for driver, count in load.counts.items():
+            self._column(self._counts, driver, 0)[row] = count
+        for driver, limit in load.limits.items():
+            self._column(self._limits, driver, UNLIMITED)[row] = limit
+        if load.volumes.problem:
+            self._troubled.add(row)
+
+    def _column(self, columns: dict[str, IntArray], driver: str, empty: int) -> IntArray:
+        column = columns.get(driver)
+        if column is None:
+            column = columns[driver] = np.full(self._table.capacity, empty, dtype=np.int64)
+        elif len(column) < self._table.capacity:
+            before = len(column)
+            column = columns[driver] = grown(column, self._table.capacity)
+            column[before:] = empty
+        return column
+
+    # ---- changes -------------------------------------------------------------------------------
+
+    def _watch(self, handle: Handle, resource: Resource[Any]) -> None:
+        def changed(old: ApiObject | None, new: ApiObject | None) -> None:
+            one = new or old
+            assert one is not None
+            self._stale_rows |= self._rows_by_source.get((resource.kind, key_of(one)), set())
+
+        handle.on_change(resource, changed)
+
+    def _csi_node_changed(self, old: CSINode | None, new: CSINode | None) -> None:
+        one = new or old
+        assert one is not None
+        self._stale_nodes.add(one.metadata.name)
+
+    def _attachment_changed(
+        self, old: VolumeAttachment | None, new: VolumeAttachment | None
+    ) -> None:
+        for one in (old, new):
+            if one is not None:
+                here = self._attachments.setdefault(one.spec.node_name, {})
+                here.pop(one.metadata.name, None)
+                if one is new:
+                    here[one.metadata.name] = one
+                self._stale_nodes.add(one.spec.node_name)
+
+    def validate(self) -> None:
+        """Derive every row anew and raise ``AssertionError`` where one is out of step."""
+        assert len(self._loads) == self._table.size
+        for row, node in enumerate(self._table):
+            load = self.load_of(node)
+            assert self._loads[row] == load, node
+            for driver in {*self._counts, *load.counts}:
+                assert self.count(driver)[row] == load.counts.get(driver, 0), (node, driver)
+            for driver, limits in self._limits.items():
+                assert limits[row] == load.limits.get(driver, UNLIMITED), (node, driver)
+            assert (row in self._troubled) == bool(load.volumes.problem), node
+        for volume_id, rows in self._rows_by_volume.items():
+            assert rows == {
+                r for r, load in enumerate(self._loads) if volume_id in load.volumes.ids
+            }
+
+
+def _discard(index: dict[K, set[int]], key: K, row: int) -> None:
+    rows = index.get(key)
+    if rows is not None:
+        rows.discard(row)
+        if not rows:
+            del index[key]

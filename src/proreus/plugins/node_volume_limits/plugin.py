@@ -1,0 +1,225 @@
+"""The extension points of NodeVolumeLimits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.events import (
+    ADD,
+    CSI_NODE,
+    DELETE,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    UPDATE,
+    VOLUME_ATTACHMENT,
+    ClusterEvent,
+)
+from proreus.framework.handle import Handle
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+from proreus.framework.verdicts import BoolArray, Verdicts
+from proreus.objects.pod import Pod
+from proreus.objects.storage import (
+    CSI_DRIVERS,
+    CSI_NODES,
+    CSIDriver,
+    CSINode,
+    PersistentVolumeClaim,
+    VolumeAttachment,
+)
+from proreus.objects.volume_claims import uses_claim
+from proreus.plugins.csi_migration import in_tree_plugin_of
+from proreus.plugins.node_volume_limits.attached import UNLIMITED, AttachedVolumes
+from proreus.plugins.node_volume_limits.volumes import (
+    LimitedVolumes,
+    VolumeId,
+    VolumeLookup,
+    may_count,
+)
+
+REASON = "node(s) exceed max volume count"
+
+_NAME = "NodeVolumeLimits"
+_FULL = Status.unschedulable(REASON).of(_NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a pod brings: its volumes, or a status that holds for every node."""
+
+    volumes: LimitedVolumes
+    status: Status | None = None
+
+    def ids_at(self, csi_node: CSINode | None) -> list[VolumeId]:
+        """Return the volumes that count on a node; nothing is migrated where no driver is."""
+        return [one for one, migrated in self.volumes.ids.items() if csi_node or not migrated]
+
+
+class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
+    """Rejects nodes to which the pod's volumes could not be attached any more.
+
+    Judges a node by itself, but by what it finds outside of it: answers are shared only by pods
+    without volumes, which it skips.
+    """
+
+    row_local = True
+
+    def __init__(self, args: None, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._lookup = VolumeLookup(handle)
+        self._attached = AttachedVolumes(handle, self._lookup)
+        self._csi_nodes: Mapping[str, CSINode] = handle.store(CSI_NODES)
+        self._scaling = handle.feature_gates.enabled("VolumeLimitScaling")
+        self._csi_drivers: Mapping[str, CSIDriver] = (
+            handle.store(CSI_DRIVERS) if self._scaling else {}
+        )
+
+    def sign(self, pod: PodInfo) -> tuple[()] | None:
+        """Pods without volumes all look the same; volumes of others are looked up anew."""
+        return None if pod.pod.spec.volumes else ()
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
+        """Find out what the pod brings; Skip where none of its volumes can count."""
+        if not any(may_count(volume) for volume in pod.pod.spec.volumes):
+            return Status.skip()
+        state.write(self.name, self._wanted(pod))
+        return None
+
+    def _wanted(self, pod: PodInfo) -> _Wanted:
+        found = LimitedVolumes()
+        self._lookup.add_pod(found, pod.pod)
+        if found.missing:
+            name = found.missing.partition("/")[2]
+            text = f'looking up PVC {found.missing}: persistentvolumeclaim "{name}" not found'
+            return _Wanted(found, Status.unresolvable(text))
+        if found.problem:
+            return _Wanted(found, Status.error(found.problem))
+        return _Wanted(found)
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Judge one node."""
+        wanted: _Wanted = state.read(self.name)
+        if wanted.status is not None:
+            return wanted.status
+        csi_node = self._csi_nodes.get(node.name)
+        ids = wanted.ids_at(csi_node)
+        if not ids:
+            return None
+        missing = self._missing_driver(ids, csi_node) if self._scaling else ""
+        if missing:
+            return Status.unschedulable(f"{missing} CSI driver is not installed on the node")
+        load = self._attached.load_of(node)
+        if not load.limits:
+            return None
+        if load.volumes.problem:
+            return Status.error(load.volumes.problem)
+        more = Counter(one[0] for one in ids if one not in load.volumes.ids)
+        for driver, number in more.items():
+            limit = load.limits.get(driver)
+            if limit is not None and load.counts.get(driver, 0) + number > limit:
+                return _FULL
+        return None
+
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
+    ) -> None:
+        """Judge all nodes."""
+        wanted: _Wanted = state.read(self.name)
+        if wanted.status is not None:
+            verdicts.reject_with(np.ones(len(nodes), dtype=np.bool_), wanted.status)
+        elif nodes is not self.handle.nodes or self._waits_for_drivers(wanted.volumes.ids):
+            super().filter_all(state, pod, nodes, verdicts)
+        elif wanted.volumes.ids:
+            self._filter_whole(state, pod, wanted.volumes, verdicts)
+
+    def _filter_whole(
+        self, state: CycleState, pod: PodInfo, wanted: LimitedVolumes, verdicts: Verdicts
+    ) -> None:
+        attached, nodes = self._attached, self.handle.nodes
+        attached.refresh()
+        full: BoolArray = np.zeros(len(nodes), dtype=np.bool_)
+        # A limit comes from a CSINode, so where there is one migrated volumes count as well.
+        for driver, number in Counter(one[0] for one in wanted.ids).items():
+            limit = attached.limit(driver)
+            if limit is not None:
+                full |= (limit != UNLIMITED) & (attached.count(driver) + number > limit)
+        special = set(attached.troubled())
+        for one in wanted.ids:
+            special |= attached.rows_with(one)
+        for row in special:
+            full[row] = False
+            status = self.filter(state, pod, nodes[row])
+            if status is not None:
+                verdicts.reject_row(row, status)
+        verdicts.reject_with(full, _FULL)
+
+    # ---- drivers that a pod must wait for ------------------------------------------------------
+
+    def _waits_for_drivers(self, ids: Iterable[VolumeId]) -> bool:
+        return self._scaling and any(self._is_waited_for(one[0]) for one in ids)
+
+    def _is_waited_for(self, driver: str) -> bool:
+        found = self._csi_drivers.get(driver)
+        return found is not None and bool(found.spec.prevent_pod_scheduling_if_missing)
+
+    def _missing_driver(self, ids: Iterable[VolumeId], csi_node: CSINode | None) -> str:
+        """Return a driver that is not on a node and without which pods are not to go there."""
+        installed = {d.name for d in csi_node.spec.drivers} if csi_node is not None else set()
+        for driver, _, _ in ids:
+            if driver not in installed and self._is_waited_for(driver):
+                return driver
+        return ""
+
+    # ---- events --------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Iterable[ClusterEvent]:
+        """Higher limits, volumes that come free, a claim that appears."""
+        return (
+            ClusterEvent(CSI_NODE, ADD | UPDATE, _allows_more),
+            ClusterEvent(POD, DELETE, _frees_volumes),
+            ClusterEvent(PERSISTENT_VOLUME_CLAIM, ADD, _is_claimed),
+            ClusterEvent(VOLUME_ATTACHMENT, DELETE, _is_detached),
+        )
+
+
+def _limits(csi_node: CSINode) -> dict[str, int]:
+    return {
+        driver.name: driver.allocatable.count
+        for driver in csi_node.spec.drivers
+        if driver.allocatable is not None and driver.allocatable.count is not None
+    }
+
+
+def _allows_more(pod: PodInfo, old: CSINode | None, new: CSINode) -> bool:
+    if old is None:
+        return True
+    before = _limits(old)
+    return any(limit > before.get(driver, 0) for driver, limit in _limits(new).items())
+
+
+def _frees_volumes(pod: PodInfo, old: Pod, new: Pod | None) -> bool:
+    if not old.spec.node_name and not old.status.nominated_node_name:
+        return False
+    return any(may_count(volume) for volume in old.spec.volumes)
+
+
+def _is_claimed(pod: PodInfo, old: object, new: PersistentVolumeClaim) -> bool:
+    return uses_claim(pod.pod, new)
+
+
+def _is_detached(pod: PodInfo, old: VolumeAttachment, new: VolumeAttachment | None) -> bool:
+    for volume in pod.pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            return True
+        plugin = in_tree_plugin_of(volume)
+        if plugin is not None and plugin.driver == old.spec.attacher:
+            return True
+    return False

@@ -1,0 +1,127 @@
+"""Which volumes of a pod count against the limits of CSI drivers, and under which name.
+
+Legacy in-tree volumes count with the driver that they were migrated to. A claim without a volume
+counts with the provisioner of its class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from proreus.framework.handle import Handle
+from proreus.objects.pod import Pod, Volume
+from proreus.objects.storage import (
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    STORAGE_CLASSES,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from proreus.objects.volume_claims import claim_name_of, class_of_claim, ownership_problem
+from proreus.plugins.csi_migration import BY_NAME, in_tree_plugin_of, inline_handle, volume_handle
+
+VolumeId = tuple[str, str, str]
+"""A driver, and its handle of a volume; or, where there is no volume yet, "" and the claim."""
+
+Source = tuple[str, str]
+"""A kind and a key: something that an answer was made from."""
+
+
+@dataclass(slots=True)
+class LimitedVolumes:
+    """The volumes of one or more pods that count.
+
+    ``ids``: each with whether it counts only where in-tree volumes are migrated. ``sources``: what
+    was looked at, there or not. ``missing``: the first claim that is not there. ``problem``: why it
+    cannot be told.
+    """
+
+    ids: dict[VolumeId, bool] = field(default_factory=dict)
+    sources: set[Source] = field(default_factory=set)
+    missing: str = ""
+    problem: str = ""
+
+
+def may_count(volume: Volume) -> bool:
+    """Tell whether a volume may count: by claim, or in-tree and migratable."""
+    return (
+        volume.persistent_volume_claim is not None
+        or volume.ephemeral is not None
+        or in_tree_plugin_of(volume) is not None
+    )
+
+
+class VolumeLookup:
+    """Looks up volumes behind claims."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._claims: Mapping[str, PersistentVolumeClaim] = handle.store(PERSISTENT_VOLUME_CLAIMS)
+        self._volumes: Mapping[str, PersistentVolume] = handle.store(PERSISTENT_VOLUMES)
+        self._classes: Mapping[str, StorageClass] = handle.store(STORAGE_CLASSES)
+
+    def add_pod(self, found: LimitedVolumes, pod: Pod) -> None:
+        """Add the volumes of a pod; stops at the first problem."""
+        for volume in pod.spec.volumes:
+            if found.problem:
+                return
+            name = claim_name_of(pod, volume)
+            if name is not None:
+                self._add_claim(found, pod, volume, name)
+                continue
+            plugin = in_tree_plugin_of(volume)
+            if plugin is not None and plugin.on:
+                try:
+                    found.ids[plugin.driver, inline_handle(volume), ""] = True
+                except ValueError as error:
+                    found.problem = str(error)
+
+    def _add_claim(self, found: LimitedVolumes, pod: Pod, volume: Volume, name: str) -> None:
+        if not name:
+            found.problem = "PersistentVolumeClaim had no name"
+            return
+        key = f"{pod.metadata.namespace}/{name}"
+        found.sources.add((PERSISTENT_VOLUME_CLAIMS.kind, key))
+        claim = self._claims.get(key)
+        if claim is None:
+            found.missing = found.missing or key
+            return
+        if volume.ephemeral is not None:
+            found.problem = ownership_problem(pod, claim) or ""
+            if found.problem:
+                return
+        volume_name = claim.spec.volume_name
+        if volume_name:
+            found.sources.add((PERSISTENT_VOLUMES.kind, volume_name))
+            bound = self._volumes.get(volume_name)
+            if bound is not None:
+                self._add_volume(found, bound)
+                return
+        self._add_unbound(found, claim, key)
+
+    def _add_volume(self, found: LimitedVolumes, volume: PersistentVolume) -> None:
+        csi = volume.spec.csi
+        if csi is not None:
+            found.ids[csi.driver, csi.volume_handle, ""] = False
+            return
+        plugin = in_tree_plugin_of(volume.spec)
+        if plugin is not None and plugin.on:
+            try:
+                found.ids[plugin.driver, volume_handle(volume), ""] = True
+            except ValueError:
+                return
+
+    def _add_unbound(self, found: LimitedVolumes, claim: PersistentVolumeClaim, key: str) -> None:
+        name = class_of_claim(claim)
+        if not name:
+            return
+        found.sources.add((STORAGE_CLASSES.kind, name))
+        storage_class = self._classes.get(name)
+        if storage_class is None:
+            return
+        plugin = BY_NAME.get(storage_class.provisioner)
+        if plugin is None:
+            found.ids[storage_class.provisioner, "", key] = False
+        elif plugin.on:
+            found.ids[plugin.driver, "", key] = True

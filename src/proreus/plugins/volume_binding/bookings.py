@@ -1,0 +1,258 @@
+"""From a decision about volumes to bound claims: promised at once, then written, then awaited.
+
+A volume is promised to a claim by its ``claimRef``; a claim is handed to its provisioner with the
+node where the volume must be reachable. Whoever completes the binding (the volume controller, the
+provisioner) tells by way of the claim. Writes are merge patches that name only what they change and
+the version that they were made for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from proreus.framework.assume_cache import version_of
+from proreus.framework.handle import Handle
+from proreus.framework.pod_info import PodInfo
+from proreus.objects.codec import decoder_for
+from proreus.objects.kinds import PODS
+from proreus.objects.meta import JsonObject, ObjectMeta, key_of
+from proreus.objects.storage import (
+    BOUND_BY_CONTROLLER_ANNOTATION,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    SELECTED_NODE_ANNOTATION,
+    ObjectReference,
+    PersistentVolume,
+    PersistentVolumeClaim,
+)
+from proreus.objects.volume_claims import is_fully_bound, is_kept_for
+from proreus.plugins.csi_migration import in_tree_plugin_of
+from proreus.plugins.volume_binding.claims import StorageError
+from proreus.plugins.volume_binding.placement import PodVolumes, bound_volume
+from proreus.plugins.volume_binding.reach import reaches
+from proreus.plugins.volume_binding.storage import Storage
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+
+
+@dataclass(slots=True)
+class Booking:
+    """What was promised to a pod on a node.
+
+    ``volumes``: each with the claim that it is for; ``claims``: to be provisioned. Both as they are
+    to be, or, once written, as they were returned. ``written``: keys of what was written.
+    """
+
+    node_name: str
+    volumes: list[tuple[PersistentVolumeClaim, PersistentVolume]] = field(default_factory=list)
+    claims: list[PersistentVolumeClaim] = field(default_factory=list)
+    written: set[str] = field(default_factory=set)
+
+    def keys(self) -> Iterator[str]:
+        """Yield the keys of everything that the booking is about."""
+        for claim, volume in self.volumes:
+            yield key_of(claim)
+            yield key_of(volume)
+        for claim in self.claims:
+            yield key_of(claim)
+
+
+class Bookings:
+    """Books volumes for the pods of one profile."""
+
+    def __init__(self, handle: Handle, storage: Storage) -> None:
+        self._handle = handle
+        self._storage = storage
+        self._pods = handle.store(PODS)
+
+    # ---- promise -------------------------------------------------------------------------------
+
+    def book(self, node_name: str, volumes: PodVolumes) -> Booking:
+        """Take what a pod gets on a node for given; raises ``StorageError`` and promises nothing
+        where a volume or claim is not what it was."""
+        booking = Booking(node_name)
+        try:
+            for claim, volume in volumes.static:
+                promised = _promised(volume, claim)
+                booking.volumes.append((claim, promised))
+                if promised is not volume and not self._storage.volumes.expect(promised):
+                    raise StorageError(f'persistentvolume "{key_of(volume)}" is out of sync')
+            for claim, _ in volumes.provisioned:
+                handed = _handed_over(claim, node_name)
+                booking.claims.append(handed)
+                if not self._storage.claims.expect(handed):
+                    raise StorageError(f'persistentvolumeclaim "{key_of(claim)}" is out of sync')
+        except StorageError:
+            self.undo(booking)
+            raise
+        return booking
+
+    def undo(self, booking: Booking) -> None:
+        """Take back what was promised and not written; what was written is how it is."""
+        storage = self._storage
+        for _, volume in booking.volumes:
+            if key_of(volume) not in booking.written:
+                storage.volumes.restore(key_of(volume))
+        for claim in booking.claims:
+            if key_of(claim) not in booking.written:
+                storage.claims.restore(key_of(claim))
+
+    # ---- write ---------------------------------------------------------------------------------
+
+    async def write(self, booking: Booking) -> None:
+        """Write what was promised, volumes first; raises ``ApiError``."""
+        api, storage = self._handle.api, self._storage
+        for place, (claim, volume) in enumerate(booking.volumes):
+            patch = _guarded(volume.metadata, {"spec": {"claimRef": _reference_of(volume)}})
+            if BOUND_BY_CONTROLLER_ANNOTATION in volume.metadata.annotations:
+                patch["metadata"]["annotations"] = {BOUND_BY_CONTROLLER_ANNOTATION: "yes"}
+            answer = await api.patch(PERSISTENT_VOLUMES, "", volume.metadata.name, patch)
+            written = decoder_for(PersistentVolume).convert(answer)
+            storage.volumes.assume(written)
+            booking.volumes[place] = (claim, written)
+            booking.written.add(key_of(written))
+        for place, claim in enumerate(booking.claims):
+            meta = claim.metadata
+            patch = _guarded(meta, {})
+            patch["metadata"]["annotations"] = {SELECTED_NODE_ANNOTATION: booking.node_name}
+            answer = await api.patch(PERSISTENT_VOLUME_CLAIMS, meta.namespace, meta.name, patch)
+            handed = decoder_for(PersistentVolumeClaim).convert(answer)
+            storage.claims.assume(handed)
+            booking.claims[place] = handed
+            booking.written.add(key_of(handed))
+
+    # ---- wait ----------------------------------------------------------------------------------
+
+    async def wait_until_bound(self, booking: Booking, pod: PodInfo, seconds: float) -> None:
+        """Return when all claims are bound; raises ``StorageError`` when that will not be.
+
+        Looks whenever one of the objects changes, and every second in any case.
+        """
+        now = self._handle.clock.now
+        end = now() + seconds
+        while not self._all_bound(booking, pod):
+            left = end - now()
+            if left <= 0:
+                raise StorageError("context deadline exceeded")
+            await self._storage.wait_for_change(booking.keys(), min(left, _SECONDS_BETWEEN_LOOKS))
+
+    def _all_bound(self, booking: Booking, pod: PodInfo) -> bool:
+        """Look at claims as the apiserver has them; raises ``StorageError`` for a dead end."""
+        labels = self._labels_of_node(booking.node_name)
+        if pod.key not in self._pods:
+            raise StorageError(f'pod does not exist any more: pod "{pod.name}" not found')
+        for claim, volume in booking.volumes:
+            if not self._is_volume_bound(claim, volume, booking.node_name, labels):
+                return False
+        return all(
+            self._is_claim_bound(claim, booking.node_name, labels) for claim in booking.claims
+        )
+
+    def _labels_of_node(self, name: str) -> dict[str, str]:
+        nodes = self._handle.nodes
+        row = nodes.rows.get(name)
+        node = None if row is None else nodes[row].node
+        if node is None:
+            raise StorageError(f'failed to get node "{name}": node "{name}" not found')
+        return node.metadata.labels
+
+    def _is_volume_bound(
+        self,
+        claim: PersistentVolumeClaim,
+        promised: PersistentVolume,
+        node_name: str,
+        labels: dict[str, str],
+    ) -> bool:
+        volume = self._storage.watched_volumes.get(key_of(promised))
+        if volume is None:
+            name = promised.metadata.name
+            raise StorageError(f'failed to check binding: could not find persistentvolume "{name}"')
+        found = self._watched_claim(claim, "failed to check binding")
+        if version_of(promised) > version_of(volume):
+            return False
+        self._check_reach(volume, node_name, labels)
+        ref = volume.spec.claim_ref
+        if ref is None or not ref.uid:
+            raise StorageError(f'ClaimRef got reset for pv "{volume.metadata.name}"')
+        return is_fully_bound(found)
+
+    def _is_claim_bound(
+        self, handed: PersistentVolumeClaim, node_name: str, labels: dict[str, str]
+    ) -> bool:
+        claim = self._watched_claim(handed, "failed to check provisioning pvc")
+        if version_of(handed) > version_of(claim):
+            return False
+        meta = claim.metadata
+        if not meta.annotations:
+            raise StorageError(f'selectedNode annotation reset for PVC "{meta.name}"')
+        if meta.annotations.get(SELECTED_NODE_ANNOTATION) != node_name:
+            # A provisioner that gives up takes the annotation away, for us to try elsewhere.
+            raise StorageError(f'provisioning failed for PVC "{meta.name}"')
+        if claim.spec.volume_name:
+            volume = self._storage.watched_volumes.get(claim.spec.volume_name)
+            if volume is None:
+                return False
+            self._check_reach(volume, node_name, labels)
+        return is_fully_bound(claim)
+
+    def _watched_claim(self, claim: PersistentVolumeClaim, what: str) -> PersistentVolumeClaim:
+        found = self._storage.watched_claims.get(key_of(claim))
+        if found is None:
+            raise StorageError(f'{what}: could not find persistentvolumeclaim "{key_of(claim)}"')
+        return found
+
+    def _check_reach(
+        self, volume: PersistentVolume, node_name: str, labels: dict[str, str]
+    ) -> None:
+        """Raise ``StorageError`` where the node cannot reach the volume that there is now."""
+        bound = bound_volume(volume)
+        reach = bound.reach
+        plugin = in_tree_plugin_of(volume.spec)
+        if plugin is not None and self._storage.is_migrated(node_name, plugin.name):
+            if bound.problem:
+                raise StorageError(f"failed to translate pv to csi: {bound.problem}")
+            reach = bound.migrated if bound.plugin is not None else reach
+        if not reaches(labels, reach):
+            raise StorageError(
+                f'pv "{volume.metadata.name}" node affinity doesn\'t match node "{node_name}": '
+                "no matching NodeSelectorTerms"
+            )
+
+
+def _promised(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
+    """Return a volume with a claim's reference on it; the same object if that is there already."""
+    meta, ref = volume.metadata, volume.spec.claim_ref
+    known = is_kept_for(volume, claim)
+    if known and ref is not None and ref.uid == claim.metadata.uid:
+        return volume
+    if not known:
+        marks = {BOUND_BY_CONTROLLER_ANNOTATION: "yes", **meta.annotations}
+        meta = msgspec.structs.replace(meta, annotations=marks)
+    reference = ObjectReference(
+        kind=PERSISTENT_VOLUME_CLAIMS.kind,
+        api_version=PERSISTENT_VOLUME_CLAIMS.api_version,
+        namespace=claim.metadata.namespace,
+        name=claim.metadata.name,
+        uid=claim.metadata.uid,
+        resource_version=claim.metadata.resource_version,
+    )
+    spec = msgspec.structs.replace(volume.spec, claim_ref=reference)
+    return msgspec.structs.replace(volume, metadata=meta, spec=spec)
+
+
+def _handed_over(claim: PersistentVolumeClaim, node_name: str) -> PersistentVolumeClaim:
+    marks = {**claim.metadata.annotations, SELECTED_NODE_ANNOTATION: node_name}
+    meta = msgspec.structs.replace(claim.metadata, annotations=marks)
+    return msgspec.structs.replace(claim, metadata=meta)
+
+
+def _guarded(meta: ObjectMeta, patch: JsonObject) -> JsonObject:
+    return {**patch, "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}}
+
+
+def _reference_of(volume: PersistentVolume) -> Any:
+    return msgspec.to_builtins(volume.spec.claim_ref)

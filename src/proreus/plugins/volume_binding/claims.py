@@ -1,0 +1,102 @@
+"""The claims of a pod, sorted by what there is to do for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proreus.errors import ProreusError
+from proreus.objects.pod import Pod
+from proreus.objects.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolumeClaim
+from proreus.objects.volume_claims import (
+    claim_name_of,
+    class_of_claim,
+    is_fully_bound,
+    ownership_problem,
+)
+from proreus.plugins.volume_binding.storage import Storage
+
+_LOST = "Lost"
+
+
+class ClaimsUnusable(ProreusError):
+    """Claims as they are keep the pod from every node; not a fault of the scheduler."""
+
+
+class StorageError(ProreusError):
+    """Something about storage is wrong in itself; the attempt fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodClaims:
+    """``bound``: have their volume. ``delayed``: get one when it is known where the pod goes.
+
+    ``immediate``: wait for the volume controller, whatever the scheduler does.
+    """
+
+    bound: tuple[PersistentVolumeClaim, ...] = ()
+    delayed: tuple[PersistentVolumeClaim, ...] = ()
+    immediate: tuple[PersistentVolumeClaim, ...] = ()
+
+
+def has_claims(pod: Pod) -> bool:
+    """Tell whether any volume of a pod is by claim."""
+    return any(
+        volume.persistent_volume_claim is not None or volume.ephemeral is not None
+        for volume in pod.spec.volumes
+    )
+
+
+def check_claims(pod: Pod, storage: Storage) -> None:
+    """Raise ``ClaimsUnusable`` for the first claim that is not there, lost, going or not ours."""
+    namespace = pod.metadata.namespace
+    for volume in pod.spec.volumes:
+        name = claim_name_of(pod, volume)
+        if name is None:
+            continue
+        claim = storage.watched_claims.get(f"{namespace}/{name}")
+        if claim is None:
+            if volume.ephemeral is not None:
+                raise ClaimsUnusable(
+                    "waiting for ephemeral volume controller to create the "
+                    f'persistentvolumeclaim "{name}"'
+                )
+            raise ClaimsUnusable(f'persistentvolumeclaim "{name}" not found')
+        if claim.status.phase == _LOST:
+            raise ClaimsUnusable(
+                f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume '
+                f'"{claim.spec.volume_name}"'
+            )
+        if claim.metadata.deletion_timestamp is not None:
+            raise ClaimsUnusable(f'persistentvolumeclaim "{name}" is being deleted')
+        if volume.ephemeral is not None:
+            problem = ownership_problem(pod, claim)
+            if problem is not None:
+                raise ClaimsUnusable(problem)
+
+
+def sort_claims(pod: Pod, storage: Storage) -> PodClaims:
+    """Sort the claims of a pod that ``check_claims`` let pass; raises ``StorageError``."""
+    bound, delayed, immediate = [], [], []
+    for volume in pod.spec.volumes:
+        name = claim_name_of(pod, volume)
+        if name is None:
+            continue
+        claim = storage.claims.get(f"{pod.metadata.namespace}/{name}")
+        assert claim is not None
+        if is_fully_bound(claim):
+            bound.append(claim)
+        elif _waits_for_consumer(claim, storage) and not claim.spec.volume_name:
+            delayed.append(claim)
+        else:
+            immediate.append(claim)
+    return PodClaims(tuple(bound), tuple(delayed), tuple(immediate))
+
+
+def _waits_for_consumer(claim: PersistentVolumeClaim, storage: Storage) -> bool:
+    name = class_of_claim(claim)
+    storage_class = storage.classes.get(name) if name else None
+    if storage_class is None:
+        return False
+    if storage_class.volume_binding_mode is None:
+        raise StorageError(f'VolumeBindingMode not set for StorageClass "{name}"')
+    return storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER

@@ -1,0 +1,83 @@
+"""Which existing volumes a claim could be given (static provisioning)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from proreus.objects.meta import key_of
+from proreus.objects.selectors import (
+    EVERYTHING,
+    Selector,
+    SelectorError,
+    parse_label_selector,
+)
+from proreus.objects.storage import PersistentVolume, PersistentVolumeClaim
+from proreus.objects.volume_claims import (
+    capacity_of,
+    class_of_claim,
+    class_of_volume,
+    is_kept_for,
+    requested_storage,
+)
+from proreus.plugins.volume_binding.reach import Reach, reach_of_volume
+from proreus.plugins.volume_binding.storage import Storage
+
+_AVAILABLE = "Available"
+_FILESYSTEM = "Filesystem"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Volumes for a claim, the best first: a node gets the first that it can reach.
+
+    A volume that is kept for the claim stands alone: there is no choice then. ``problem``: why it
+    cannot be told.
+    """
+
+    claim: PersistentVolumeClaim
+    volumes: tuple[PersistentVolume, ...] = ()
+    reaches: tuple[Reach, ...] = ()
+    problem: str = ""
+
+
+def candidates_for(claim: PersistentVolumeClaim, storage: Storage) -> Candidates:
+    """Return what a claim could be given, wherever it can be reached; the smallest goes first."""
+    try:
+        wanted = claim.spec.selector
+        selector = EVERYTHING if wanted is None else parse_label_selector(wanted)
+    except SelectorError as error:
+        text = "error creating internal label selector for claim"
+        return Candidates(claim, problem=f"{text}: {key_of(claim)}: {error}")
+    name = class_of_claim(claim)
+    for volume in storage.kept_volumes(claim):
+        kept = is_kept_for(volume, claim) and class_of_volume(volume) == name
+        if kept and _is_large_enough(volume, claim):
+            return Candidates(claim, (volume,), (reach_of_volume(volume),))
+    fitting = sorted(_fitting(storage.free_volumes(name), claim, selector), key=capacity_of)
+    return Candidates(claim, tuple(fitting), tuple(map(reach_of_volume, fitting)))
+
+
+def _fitting(
+    volumes: Iterable[PersistentVolume], claim: PersistentVolumeClaim, selector: Selector
+) -> Iterable[PersistentVolume]:
+    modes = frozenset(claim.spec.access_modes)
+    for volume in volumes:
+        if (
+            volume.status.phase == _AVAILABLE
+            and modes.issubset(volume.spec.access_modes)
+            and selector.matches(volume.metadata.labels)
+            and _is_large_enough(volume, claim)
+        ):
+            yield volume
+
+
+def _is_large_enough(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Tell whether a volume is of the right size and kind, and here to stay."""
+    have, want = volume.spec, claim.spec
+    return (
+        capacity_of(volume) >= (requested_storage(claim) or 0)
+        and (have.volume_mode or _FILESYSTEM) == (want.volume_mode or _FILESYSTEM)
+        and (have.volume_attributes_class_name or "") == (want.volume_attributes_class_name or "")
+        and volume.metadata.deletion_timestamp is None
+    )

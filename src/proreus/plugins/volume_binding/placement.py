@@ -1,0 +1,274 @@
+"""Where a pod can go as far as its volumes are concerned, and which volumes it would get there.
+
+All that does not depend on the node is worked out once a cycle; ``at`` judges one node and
+``judge_all`` a table, with the same answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.status import Status
+from proreus.framework.verdicts import BoolArray, IntArray, Verdicts
+from proreus.objects.storage import (
+    SELECTED_NODE_ANNOTATION,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+)
+from proreus.objects.volume_claims import requested_storage
+from proreus.plugins.csi_migration import InTreePlugin, in_tree_plugin_of, translated_affinity
+from proreus.plugins.volume_binding.claims import PodClaims, StorageError
+from proreus.plugins.volume_binding.matching import Candidates, candidates_for
+from proreus.plugins.volume_binding.provisioning import provisioning_for
+from proreus.plugins.volume_binding.reach import (
+    Reach,
+    first_reached,
+    reach_of,
+    reach_of_volume,
+    reaches,
+    reaching,
+)
+from proreus.plugins.volume_binding.storage import Storage
+
+REASON_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
+REASON_NO_MATCH = "node(s) didn't find available persistent volumes to bind"
+REASON_NO_SPACE = "node(s) did not have enough free storage"
+REASON_MISSING = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+
+_CONFLICT, _NO_MATCH, _NO_SPACE, _MISSING = 1, 2, 4, 8
+_REASONS = (REASON_CONFLICT, REASON_NO_MATCH, REASON_NO_SPACE, REASON_MISSING)
+
+
+def _status(bits: int) -> Status:
+    return Status.unresolvable(*(r for bit, r in enumerate(_REASONS) if bits >> bit & 1))
+
+
+_STATUSES = tuple(_status(bits) for bits in range(1 << len(_REASONS)))
+
+
+@dataclass(frozen=True, slots=True)
+class PodVolumes:
+    """What a pod would get on a node: volumes that exist, and volumes to be made."""
+
+    static: tuple[tuple[PersistentVolumeClaim, PersistentVolume], ...] = ()
+    provisioned: tuple[tuple[PersistentVolumeClaim, CSIStorageCapacity | None], ...] = ()
+
+
+NO_VOLUMES = PodVolumes()
+
+
+@dataclass(frozen=True, slots=True)
+class BoundVolume:
+    """The volume that a claim has; None where it is missing.
+
+    ``plugin``: the in-tree plugin that it is of; where that is migrated, ``migrated`` says who can
+    reach it, elsewhere ``reach``. ``problem``: why it cannot be migrated.
+    """
+
+    volume: PersistentVolume | None
+    reach: Reach = None
+    plugin: InTreePlugin | None = None
+    migrated: Reach = None
+    problem: str = ""
+
+
+def bound_volume(volume: PersistentVolume | None) -> BoundVolume:
+    """Work out who can reach a volume."""
+    if volume is None:
+        return BoundVolume(None)
+    reach = reach_of_volume(volume)
+    plugin = None if volume.spec.csi is not None else in_tree_plugin_of(volume.spec)
+    if plugin is None or not plugin.on:
+        return BoundVolume(volume, reach)
+    try:
+        required = translated_affinity(volume, plugin)
+    except ValueError as error:
+        return BoundVolume(volume, reach, plugin, problem=str(error))
+    return BoundVolume(volume, reach, plugin, None if required is None else reach_of(required))
+
+
+class Placement:
+    """Judges nodes for one pod and one cycle; raises nothing: an Error is a status of a node."""
+
+    def __init__(self, claims: PodClaims, storage: Storage) -> None:
+        self.claims = claims
+        self._storage = storage
+        self._bound = [bound_volume(storage.volumes.get(c.spec.volume_name)) for c in claims.bound]
+        selected: list[PersistentVolumeClaim] = []
+        open_claims: list[PersistentVolumeClaim] = []
+        for claim in claims.delayed:
+            decided = SELECTED_NODE_ANNOTATION in claim.metadata.annotations
+            (selected if decided else open_claims).append(claim)
+        self._selected_nodes = {
+            claim.metadata.annotations[SELECTED_NODE_ANNOTATION] for claim in selected
+        }
+        self._selected = [provisioning_for(claim, storage) for claim in selected]
+        # The smallest first, so that each leaves the larger volumes to the others.
+        open_claims.sort(key=lambda claim: requested_storage(claim) or 0)
+        self._open = [candidates_for(claim, storage) for claim in open_claims]
+        self._open_provisionings = [provisioning_for(claim, storage) for claim in open_claims]
+
+    # ---- one node ------------------------------------------------------------------------------
+
+    def at(self, node: NodeInfo) -> Status | PodVolumes:
+        """Judge a node; where it will do, return what the pod would get."""
+        labels = node.labels
+        try:
+            bits = self._judge_bound(node.name, labels)
+            more, volumes = self._find_volumes(node.name, labels)
+        except StorageError as error:
+            return Status.error(str(error))
+        return _STATUSES[bits | more] if bits | more else volumes
+
+    def _judge_bound(self, node_name: str, labels: Mapping[str, str]) -> int:
+        for bound in self._bound:
+            if bound.volume is None:
+                return _MISSING
+            if not reaches(labels, self._reach_from(node_name, bound)):
+                return _CONFLICT
+        return 0
+
+    def _reach_from(self, node_name: str, bound: BoundVolume) -> Reach:
+        if bound.plugin is None or not self._storage.is_migrated(node_name, bound.plugin.name):
+            return bound.reach
+        if bound.problem:
+            raise StorageError(bound.problem)
+        return bound.migrated
+
+    def _find_volumes(self, node_name: str, labels: Mapping[str, str]) -> tuple[int, PodVolumes]:
+        if any(selected != node_name for selected in self._selected_nodes):
+            return _NO_MATCH, NO_VOLUMES
+        to_provision = list(self._selected)
+        static = []
+        chosen: set[str] = set()
+        for candidates, provisioning in zip(self._open, self._open_provisionings, strict=True):
+            volume = _first_at(candidates, labels, chosen)
+            if volume is None:
+                to_provision.append(provisioning)
+            else:
+                chosen.add(volume.metadata.name)
+                static.append((candidates.claim, volume))
+        provisioned = []
+        for provisioning in to_provision:
+            if provisioning.problem:
+                raise StorageError(provisioning.problem)
+            if not reaches(labels, provisioning.allowed):
+                return _NO_MATCH, NO_VOLUMES
+            if not provisioning.has_room(labels):
+                return _NO_SPACE, NO_VOLUMES
+            provisioned.append((provisioning.claim, provisioning.capacity_at(labels)))
+        return 0, PodVolumes(tuple(static), tuple(provisioned))
+
+    # ---- all nodes -----------------------------------------------------------------------------
+
+    def judge_all(self, nodes: NodeTable, verdicts: Verdicts) -> None:
+        """Judge every node of a table."""
+        bits: IntArray = np.zeros(len(nodes), dtype=np.int64)
+        one_by_one: BoolArray = np.zeros(len(nodes), dtype=np.bool_)
+        self._judge_bound_all(nodes, bits, one_by_one)
+        if self._selected_nodes:
+            self._find_selected(nodes, bits, one_by_one)
+        elif self._open:
+            self._find_volumes_all(nodes, bits, one_by_one)
+        bits[one_by_one] = 0
+        if bits.any():
+            for present in np.flatnonzero(np.bincount(bits)).tolist():
+                if present:
+                    verdicts.reject_with(bits == present, _STATUSES[present])
+        for row in np.flatnonzero(one_by_one).tolist():
+            status = self.at(nodes[row])
+            if isinstance(status, Status):
+                verdicts.reject_row(row, status)
+
+    def _judge_bound_all(self, nodes: NodeTable, bits: IntArray, one_by_one: BoolArray) -> None:
+        # The first claim whose volume a node cannot have decides about that node.
+        undecided: BoolArray = np.ones(len(nodes), dtype=np.bool_)
+        for bound in self._bound:
+            if bound.volume is None:
+                bits[undecided] |= _MISSING
+                return
+            unreachable = self._cut_off(nodes, bound, one_by_one)
+            if unreachable is not None:
+                bits[undecided & unreachable] |= _CONFLICT
+                undecided &= ~unreachable
+
+    def _cut_off(
+        self, nodes: NodeTable, bound: BoundVolume, one_by_one: BoolArray
+    ) -> BoolArray | None:
+        """Return the mask of nodes that cannot reach a volume; None: all can."""
+        plugin, mask = bound.plugin, None
+        if bound.reach is not None:
+            mask = ~reaching(nodes, bound.reach)
+        migrated = None if plugin is None else self._storage.migrated_mask(nodes, plugin.name)
+        if migrated is None:
+            return mask
+        if bound.problem:
+            one_by_one |= migrated
+            return mask
+        if mask is None:
+            mask = np.zeros(len(nodes), dtype=np.bool_)
+        there = False if bound.migrated is None else ~reaching(nodes, bound.migrated)
+        return np.where(migrated, there, mask)
+
+    def _find_selected(self, nodes: NodeTable, bits: IntArray, one_by_one: BoolArray) -> None:
+        """Where claims are decided for a node already, no other will do."""
+        bits |= _NO_MATCH
+        if len(self._selected_nodes) == 1:
+            one_by_one[nodes.rows_of(self._selected_nodes)] = True
+
+    def _find_volumes_all(self, nodes: NodeTable, bits: IntArray, one_by_one: BoolArray) -> None:
+        found = [self._match_all(nodes, candidates, one_by_one) for candidates in self._open]
+        self._note_clashes(found, one_by_one)
+        undecided: BoolArray = np.ones(len(nodes), dtype=np.bool_)
+        for candidates, provisioning, places in zip(
+            self._open, self._open_provisionings, found, strict=True
+        ):
+            unmatched = undecided & (places == len(candidates.volumes))
+            if not unmatched.any():
+                continue
+            if provisioning.problem:
+                one_by_one |= unmatched
+                continue
+            for bit, reach in ((_NO_MATCH, provisioning.allowed), (_NO_SPACE, provisioning.roomy)):
+                if reach is not None:
+                    failing = unmatched & ~reaching(nodes, reach)
+                    bits[failing] |= bit
+                    unmatched &= ~failing
+                    undecided &= ~failing
+
+    def _match_all(
+        self, nodes: NodeTable, candidates: Candidates, one_by_one: BoolArray
+    ) -> IntArray:
+        """Return which of the candidates each node would get; their number stands for none."""
+        if candidates.problem:
+            one_by_one |= True
+        return first_reached(nodes, candidates.reaches)
+
+    def _note_clashes(self, found: Sequence[IntArray], one_by_one: BoolArray) -> None:
+        """Nodes that would give one volume to two claims are judged one by one."""
+        numbers: dict[str, int] = {}
+        taken: list[IntArray] = []
+        for candidates, places in zip(self._open, found, strict=True):
+            names = [volume.metadata.name for volume in candidates.volumes]
+            codes = [numbers.setdefault(name, len(numbers)) for name in names]
+            volume = np.array([*codes, -1], dtype=np.int64)[places]
+            for other in taken:
+                one_by_one |= (volume == other) & (volume >= 0)
+            taken.append(volume)
+
+
+def _first_at(
+    candidates: Candidates, labels: Mapping[str, str], chosen: set[str]
+) -> PersistentVolume | None:
+    if candidates.problem:
+        raise StorageError(candidates.problem)
+    for volume, reach in zip(candidates.volumes, candidates.reaches, strict=True):
+        if volume.metadata.name not in chosen and reaches(labels, reach):
+            return volume
+    return None

@@ -1,0 +1,183 @@
+"""The extension points of VolumeBinding, in the order in which a pod meets them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from proreus.config.plugin_args import VolumeBindingArgs
+from proreus.errors import ApiError
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.events import ClusterEvent
+from proreus.framework.handle import Handle
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.plugin import (
+    FilterPlugin,
+    PreBindPlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ReservePlugin,
+    ScorePlugin,
+)
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+from proreus.framework.verdicts import Verdicts
+from proreus.plugins.resource_scoring import broken_linear
+from proreus.plugins.volume_binding.bookings import Booking, Bookings
+from proreus.plugins.volume_binding.claims import (
+    ClaimsUnusable,
+    StorageError,
+    check_claims,
+    has_claims,
+    sort_claims,
+)
+from proreus.plugins.volume_binding.hints import EVENTS
+from proreus.plugins.volume_binding.placement import Placement
+from proreus.plugins.volume_binding.scoring import volume_score
+from proreus.plugins.volume_binding.storage import Storage
+
+REASON_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
+
+_SCALE_OF_SHAPE = 10
+"""Shapes are configured with scores from 0 to 10."""
+
+
+@dataclass(slots=True)
+class _Notes:
+    """``placement``: None for a pod without claims; ``booking``: None where nothing is to do."""
+
+    placement: Placement | None = None
+    booking: Booking | None = None
+
+
+_NO_CLAIMS = _Notes()
+
+
+class VolumeBinding(
+    PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, ReservePlugin, PreBindPlugin
+):
+    """Finds nodes from where the pod's volumes can be reached, or made, and binds the volumes.
+
+    Judges a node by itself, but by what it finds outside of it: answers are shared only by pods
+    without volumes, which it skips.
+    """
+
+    Args = VolumeBindingArgs
+    row_local = True
+    allow_parallel = True
+
+    args: VolumeBindingArgs
+
+    def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._storage = Storage.of(handle)
+        self._bookings = Bookings(handle, self._storage)
+        self._scores = handle.feature_gates.enabled("StorageCapacityScoring")
+        self._shape = [
+            (point.utilization, point.score * _SCALE_OF_SHAPE) for point in args.shape or ()
+        ]
+
+    def events_to_register(self) -> Iterable[ClusterEvent]:
+        """Return what may help: see ``hints``."""
+        return EVENTS
+
+    def sign(self, pod: PodInfo) -> tuple[()] | None:
+        """Pods without volumes all look the same; volumes of others are looked up anew."""
+        return None if pod.pod.spec.volumes else ()
+
+    # ---- the search ----------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
+        """Look at the pod's claims; Skip where there are none."""
+        if not has_claims(pod.pod):
+            state.write(self.name, _NO_CLAIMS)
+            return Status.skip()
+        try:
+            check_claims(pod.pod, self._storage)
+            claims = sort_claims(pod.pod, self._storage)
+        except ClaimsUnusable as error:
+            return Status.unresolvable(str(error))
+        except StorageError as error:
+            return Status.error(str(error))
+        if claims.immediate:
+            return Status.unresolvable(REASON_IMMEDIATE)
+        state.write(self.name, _Notes(Placement(claims, self._storage)))
+        return None
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Judge one node."""
+        placement = self._notes(state).placement
+        answer = None if placement is None else placement.at(node)
+        return answer if isinstance(answer, Status) else None
+
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
+    ) -> None:
+        """Judge all nodes."""
+        placement = self._notes(state).placement
+        if placement is not None:
+            placement.judge_all(nodes, verdicts)
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
+        """Skip, unless capacity is scored and the pod has claims."""
+        if not self._scores or self._notes(state).placement is None:
+            return Status.skip()
+        return None
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Score one node by how full its storage would be."""
+        placement = self._notes(state).placement
+        answer = None if placement is None else placement.at(node)
+        if answer is None or isinstance(answer, Status):
+            return 0
+        return volume_score(answer, lambda percent: broken_linear(self._shape, percent))
+
+    def _notes(self, state: CycleState) -> _Notes:
+        notes = state.get(self.name)
+        return notes if isinstance(notes, _Notes) else _NO_CLAIMS
+
+    # ---- promises and writes -------------------------------------------------------------------
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Promise the volumes that the pod gets on the node to it."""
+        notes = self._notes(state)
+        placement = notes.placement
+        if placement is None or not placement.claims.delayed:
+            return None
+        nodes = self.handle.nodes
+        volumes = placement.at(nodes[nodes.rows[node_name]])
+        if isinstance(volumes, Status):
+            return volumes
+        try:
+            notes.booking = self._bookings.book(node_name, volumes)
+        except StorageError as error:
+            return Status.error(str(error))
+        return None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Take back what was promised."""
+        notes = self._notes(state)
+        if notes.booking is not None:
+            self._bookings.undo(notes.booking)
+            notes.booking = None
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Skip where all volumes are bound already."""
+        return Status.skip() if self._notes(state).booking is None else None
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Write what was promised and wait until every claim is bound."""
+        booking = self._notes(state).booking
+        if booking is None:
+            return None
+        try:
+            await self._bookings.write(booking)
+        except ApiError as error:
+            return Status.error(str(error))
+        try:
+            timeout_seconds = float(self.args.bind_timeout_seconds)
+            await self._bookings.wait_until_bound(booking, pod, timeout_seconds)
+        except StorageError as error:
+            return Status.error(f"binding volumes: {error}")
+        return None

@@ -1,0 +1,166 @@
+"""What is known of storage: volumes and claims with our own changes, and who waits for them.
+
+One ``Storage`` serves all profiles of a scheduler: what one of them promised the others must see.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from proreus.framework.assume_cache import AssumeCache
+from proreus.framework.handle import Handle
+from proreus.framework.node_table import NodeTable
+from proreus.framework.verdicts import BoolArray
+from proreus.objects.meta import ApiObject, key_of
+from proreus.objects.storage import (
+    CSI_DRIVERS,
+    CSI_NODES,
+    CSI_STORAGE_CAPACITIES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    STORAGE_CLASSES,
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from proreus.objects.volume_claims import class_of_volume
+from proreus.plugins.csi_migration import migrated_plugins
+
+_NONE: frozenset[str] = frozenset()
+
+
+class Storage:
+    """Volumes, claims and what belongs to them.
+
+    ``claims`` and ``volumes`` are as they will be once our changes are written;
+    ``watched_claims`` and ``watched_volumes`` as the apiserver has them.
+    Invariant: every volume of ``volumes`` is either in ``_free``, by class, or in ``_kept``, by the
+    claim that its ``claimRef`` names.
+    """
+
+    def __init__(self, handle: Handle) -> None:
+        self.watched_claims: Mapping[str, PersistentVolumeClaim] = handle.store(
+            PERSISTENT_VOLUME_CLAIMS
+        )
+        self.watched_volumes: Mapping[str, PersistentVolume] = handle.store(PERSISTENT_VOLUMES)
+        self.classes: Mapping[str, StorageClass] = handle.store(STORAGE_CLASSES)
+        self.csi_drivers: Mapping[str, CSIDriver] = handle.store(CSI_DRIVERS)
+        self.capacities: Mapping[str, CSIStorageCapacity] = handle.store(CSI_STORAGE_CAPACITIES)
+        self.claims = AssumeCache(handle, PERSISTENT_VOLUME_CLAIMS)
+        self.volumes = AssumeCache(handle, PERSISTENT_VOLUMES)
+        self._free: dict[str, dict[str, PersistentVolume]] = {}
+        self._kept: dict[str, dict[str, PersistentVolume]] = {}
+        self.volumes.subscribe(self._volume_changed)
+        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+        handle.on_change(PERSISTENT_VOLUME_CLAIMS, self._wake)
+        handle.on_change(PERSISTENT_VOLUMES, self._wake)
+        self._migrated: dict[str, frozenset[str]] = {}
+        self._migrated_version = 0
+        self._migrated_masks: dict[str, tuple[tuple[int, int], BoolArray]] = {}
+        for csi_node in handle.store(CSI_NODES).values():
+            self._csi_node_changed(None, csi_node)
+        handle.on_change(CSI_NODES, self._csi_node_changed)
+
+    @staticmethod
+    def of(handle: Handle) -> Storage:
+        """Return the storage that belongs to a handle's nodes."""
+        storage = _storages.get(handle.nodes)
+        if storage is None:
+            storage = _storages[handle.nodes] = Storage(handle)
+        return storage
+
+    # ---- volumes -------------------------------------------------------------------------------
+
+    def free_volumes(self, class_name: str) -> Iterable[PersistentVolume]:
+        """Return the volumes of a class that belong to no claim."""
+        return self._free.get(class_name, {}).values()
+
+    def kept_volumes(self, claim: PersistentVolumeClaim) -> Iterable[PersistentVolume]:
+        """Return the volumes whose ``claimRef`` has the name of a claim."""
+        return self._kept.get(key_of(claim), {}).values()
+
+    def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
+        if old is not None:
+            self._shelf(old).pop(old.metadata.name, None)
+        if new is not None:
+            self._shelf(new)[new.metadata.name] = new
+
+    def _shelf(self, volume: PersistentVolume) -> dict[str, PersistentVolume]:
+        ref = volume.spec.claim_ref
+        if ref is None:
+            return self._free.setdefault(class_of_volume(volume), {})
+        return self._kept.setdefault(f"{ref.namespace}/{ref.name}", {})
+
+    # ---- migration of in-tree plugins ----------------------------------------------------------
+
+    def is_migrated(self, node_name: str, plugin: str) -> bool:
+        """Tell whether a node has announced that an in-tree plugin is migrated there."""
+        return plugin in self._migrated.get(node_name, _NONE)
+
+    def migrated_mask(self, nodes: NodeTable, plugin: str) -> BoolArray | None:
+        """Return the mask of nodes where an in-tree plugin is migrated; None: nowhere."""
+        if not self._migrated:
+            return None
+        if type(nodes) is not NodeTable:  # some rows of it, or a copy of some
+            return self._migrated_mask(nodes, plugin)
+        version = (nodes.structure, self._migrated_version)
+        known = self._migrated_masks.get(plugin)
+        if known is None or known[0] != version:
+            known = self._migrated_masks[plugin] = (version, self._migrated_mask(nodes, plugin))
+        return known[1]
+
+    def _migrated_mask(self, nodes: NodeTable, plugin: str) -> BoolArray:
+        return np.array([self.is_migrated(node.name, plugin) for node in nodes], dtype=np.bool_)
+
+    def _csi_node_changed(self, old: CSINode | None, new: CSINode | None) -> None:
+        one = new or old
+        assert one is not None
+        name = one.metadata.name
+        plugins = _NONE if new is None else migrated_plugins(new)
+        if plugins == self._migrated.get(name, _NONE):
+            return
+        self._migrated_version += 1
+        if plugins:
+            self._migrated[name] = plugins
+        else:
+            del self._migrated[name]
+
+    # ---- waiting -------------------------------------------------------------------------------
+
+    async def wait_for_change(self, keys: Iterable[str], seconds: float) -> None:
+        """Return when the apiserver has told of a change of one of the objects, or time is up.
+
+        ``keys``: of claims and volumes; they cannot be mistaken for each other, since only claims
+        have a namespace.
+        """
+        changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        keys = tuple(keys)
+        for key in keys:
+            self._waiting.setdefault(key, set()).add(changed)
+        try:
+            await asyncio.wait_for(changed, seconds)
+        except TimeoutError:
+            return
+        finally:
+            for key in keys:
+                waiting = self._waiting[key]
+                waiting.discard(changed)
+                if not waiting:
+                    del self._waiting[key]
+
+    def _wake(self, old: ApiObject | None, new: ApiObject | None) -> None:
+        one = new or old
+        assert one is not None
+        for changed in self._waiting.get(key_of(one), ()):
+            if not changed.done():
+                changed.set_result(None)
+
+
+_storages: WeakKeyDictionary[NodeTable, Storage] = WeakKeyDictionary()

@@ -1,0 +1,189 @@
+"""VolumeRestrictions: volumes that cannot be used twice are not.
+
+Two rules. A claim with access mode ReadWriteOncePod (KEP-2485) belongs to one pod in the whole
+cluster: while another pod uses it no node can do, and since it is the other pod that stands in the
+way, preemption may help. The legacy disks (GCE PD, EBS, RBD, iSCSI) cannot be attached to a node
+twice, read-only apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.events import ADD, DELETE, NODE, PERSISTENT_VOLUME_CLAIM, POD, ClusterEvent
+from proreus.framework.handle import Handle
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+from proreus.framework.verdicts import Verdicts
+from proreus.objects.pod import Pod, RBDVolume, Volume
+from proreus.objects.storage import (
+    PERSISTENT_VOLUME_CLAIMS,
+    READ_WRITE_ONCE_POD,
+    PersistentVolumeClaim,
+)
+
+REASON_DISK = "node(s) had no available disk"
+REASON_READ_WRITE_ONCE_POD = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already "
+    "in-use by another pod"
+)
+
+_NAME = "VolumeRestrictions"
+_DISK = Status.unschedulable(REASON_DISK).of(_NAME)
+_IN_USE = Status.unschedulable(REASON_READ_WRITE_ONCE_POD).of(_NAME)
+
+
+@dataclass(slots=True)
+class _Notes:
+    """``conflicts``: uses, by other pods, of the ReadWriteOncePod claims of this one."""
+
+    disks: tuple[Volume, ...]
+    claims: frozenset[str]
+    conflicts: int
+
+    def clone(self) -> _Notes:
+        return replace(self)
+
+    def count(self, other: Pod, step: int) -> None:
+        """Count the uses of a pod in or out; kube-scheduler looks at names only."""
+        for name in _claim_names(other):
+            if name in self.claims:
+                self.conflicts += step
+
+
+class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
+    """Rejects nodes where a volume of the pod is in use and must not be used twice."""
+
+    def __init__(self, args: None, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._claims: Mapping[str, PersistentVolumeClaim] = handle.store(PERSISTENT_VOLUME_CLAIMS)
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
+        """Look the pod's claims up and count who uses the exclusive ones; mostly Skip."""
+        volumes = pod.pod.spec.volumes
+        if not volumes:
+            return Status.skip()
+        exclusive = []
+        for name in _claim_names(pod.pod):
+            claim = self._claims.get(f"{pod.namespace}/{name}")
+            if claim is None:
+                return Status.unresolvable(f'persistentvolumeclaim "{name}" not found')
+            if READ_WRITE_ONCE_POD in claim.spec.access_modes:
+                exclusive.append(name)
+        disks = tuple(volume for volume in volumes if _is_disk(volume))
+        names = frozenset(exclusive)
+        keys = [f"{pod.namespace}/{name}" for name in names]
+        conflicts = sum(any(key in node.pvc_ref_counts for node in nodes) for key in keys)
+        if not disks and not conflicts:
+            return Status.skip()
+        state.write(self.name, _Notes(disks, names, conflicts))
+        return None
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+        """Count the claims of a pod that is tried."""
+        state.read(self.name).count(added.pod, 1)
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
+        """Count the claims of a pod that is tried to be without."""
+        state.read(self.name).count(removed.pod, -1)
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Judge one node: disks first, then claims."""
+        notes: _Notes = state.read(self.name)
+        if notes.disks and _any_conflict(notes.disks, node):
+            return _DISK
+        return _IN_USE if notes.conflicts > 0 else None
+
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
+    ) -> None:
+        """Judge all nodes; only legacy disks need a look at each."""
+        notes: _Notes = state.read(self.name)
+        if notes.disks:
+            for row, node in enumerate(nodes):
+                if _any_conflict(notes.disks, node):
+                    verdicts.reject_row(row, _DISK)
+        if notes.conflicts > 0:
+            verdicts.reject_with(np.ones(len(nodes), dtype=np.bool_), _IN_USE)
+
+    # ---- events --------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Iterable[ClusterEvent]:
+        """A user of the same volume that goes, a new node, a claim that appears."""
+        return (
+            ClusterEvent(POD, DELETE, _frees_a_volume),
+            ClusterEvent(NODE, ADD),
+            ClusterEvent(PERSISTENT_VOLUME_CLAIM, ADD, _is_claimed),
+        )
+
+
+def _frees_a_volume(pod: PodInfo, old: Pod, new: Pod | None) -> bool:
+    if old.metadata.namespace != pod.namespace:
+        return False
+    mine, theirs = pod.pod.spec.volumes, old.spec.volumes
+    if any(_conflict(one, other) for one in mine if _is_disk(one) for other in theirs):
+        return True
+    return not set(_claim_names(pod.pod)).isdisjoint(_claim_names(old))
+
+
+def _is_claimed(pod: PodInfo, old: object, new: PersistentVolumeClaim) -> bool:
+    meta = new.metadata
+    return meta.namespace == pod.namespace and meta.name in _claim_names(pod.pod)
+
+
+def _claim_names(pod: Pod) -> list[str]:
+    """Return the claims that a pod names itself; those of ephemeral volumes are its own anyway."""
+    return [
+        volume.persistent_volume_claim.claim_name
+        for volume in pod.spec.volumes
+        if volume.persistent_volume_claim is not None
+    ]
+
+
+def _is_disk(volume: Volume) -> bool:
+    return (
+        volume.gce_persistent_disk is not None
+        or volume.aws_elastic_block_store is not None
+        or volume.rbd is not None
+        or volume.iscsi is not None
+    )
+
+
+def _any_conflict(disks: tuple[Volume, ...], node: NodeInfo) -> bool:
+    return any(
+        _conflict(disk, other)
+        for pod in node.pods.values()
+        for other in pod.pod.spec.volumes
+        for disk in disks
+    )
+
+
+def _conflict(one: Volume, other: Volume) -> bool:
+    """Tell whether two volumes are the same disk and not both read-only."""
+    gce, other_gce = one.gce_persistent_disk, other.gce_persistent_disk
+    if gce is not None and other_gce is not None and gce.pd_name == other_gce.pd_name:
+        return not (gce.read_only and other_gce.read_only)
+    ebs, other_ebs = one.aws_elastic_block_store, other.aws_elastic_block_store
+    if ebs is not None and other_ebs is not None and ebs.volume_id == other_ebs.volume_id:
+        return True
+    iscsi, other_iscsi = one.iscsi, other.iscsi
+    if iscsi is not None and other_iscsi is not None and iscsi.iqn == other_iscsi.iqn:
+        return not (iscsi.read_only and other_iscsi.read_only)
+    if one.rbd is not None and other.rbd is not None and _same_image(one.rbd, other.rbd):
+        return not (one.rbd.read_only and other.rbd.read_only)
+    return False
+
+
+def _same_image(one: RBDVolume, other: RBDVolume) -> bool:
+    return (
+        one.pool == other.pool
+        and one.image == other.image
+        and not set(one.monitors).isdisjoint(other.monitors)
+    )

@@ -1,0 +1,202 @@
+"""VolumeZone: a volume with zone or region labels is only used from there.
+
+It looks at labels of volumes alone; their node affinity is VolumeBinding's concern. A volume's
+label may name several zones, divided by ``__``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.events import (
+    ADD,
+    NODE,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    STORAGE_CLASS,
+    UPDATE,
+    UPDATE_NODE_LABEL,
+    ClusterEvent,
+)
+from proreus.framework.handle import Handle
+from proreus.framework.interning import ABSENT
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+from proreus.framework.verdicts import BoolArray, Verdicts
+from proreus.objects.node import LABEL_REGION, LABEL_REGION_BETA, LABEL_ZONE, LABEL_ZONE_BETA
+from proreus.objects.selectors import Requirement, Selector
+from proreus.objects.storage import (
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    STORAGE_CLASSES,
+    WAIT_FOR_FIRST_CONSUMER,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from proreus.objects.volume_claims import class_of_claim
+
+REASON = "node(s) had no available volume zone"
+
+_NAME = "VolumeZone"
+_REJECTED = Status.unresolvable(REASON).of(_NAME)
+_LABELS = (LABEL_ZONE_BETA, LABEL_REGION_BETA, LABEL_ZONE, LABEL_REGION)
+_GA_LABEL = {LABEL_ZONE_BETA: LABEL_ZONE, LABEL_REGION_BETA: LABEL_REGION}
+"""What a node may carry instead of a beta label; not the other way round."""
+
+
+class Topology(NamedTuple):
+    """A label of a volume: a node must have one of the values."""
+
+    key: str
+    values: frozenset[str]
+
+
+class VolumeZone(PreFilterPlugin, FilterPlugin):
+    """Rejects nodes outside the zones and regions of the pod's volumes."""
+
+    row_local = True
+
+    def __init__(self, args: None, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._claims: Mapping[str, PersistentVolumeClaim] = handle.store(PERSISTENT_VOLUME_CLAIMS)
+        self._volumes: Mapping[str, PersistentVolume] = handle.store(PERSISTENT_VOLUMES)
+        self._classes: Mapping[str, StorageClass] = handle.store(STORAGE_CLASSES)
+
+    def sign(self, pod: PodInfo) -> tuple[()] | None:
+        """Pods without volumes all look the same; volumes of others are looked up anew."""
+        return None if pod.pod.spec.volumes else ()
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
+        """Collect where the pod's volumes are; Skip where no volume says."""
+        found: list[Topology] = []
+        for volume in pod.pod.spec.volumes:
+            source = volume.persistent_volume_claim
+            if source is None:
+                continue
+            topologies = self._topologies_of_claim(pod.namespace, source.claim_name)
+            if isinstance(topologies, Status):
+                return topologies
+            found += topologies
+        if not found:
+            return Status.skip()
+        state.write(self.name, tuple(found))
+        return None
+
+    def _topologies_of_claim(self, namespace: str, name: str) -> Status | tuple[Topology, ...]:
+        if not name:
+            return Status.unresolvable("PersistentVolumeClaim had no name")
+        claim = self._claims.get(f"{namespace}/{name}")
+        if claim is None:
+            return Status.unresolvable(f'persistentvolumeclaim "{name}" not found')
+        volume_name = claim.spec.volume_name
+        if not volume_name:
+            return self._why_unbound(claim) or ()
+        volume = self._volumes.get(volume_name)
+        if volume is None:
+            return Status.unresolvable(f'persistentvolume "{volume_name}" not found')
+        return topologies_of(volume)
+
+    def _why_unbound(self, claim: PersistentVolumeClaim) -> Status | None:
+        """A claim without a volume is fine only if it waits for its first pod."""
+        name = class_of_claim(claim)
+        if not name:
+            text = "PersistentVolumeClaim had no pv name and storageClass name"
+            return Status.unresolvable(text)
+        storage_class = self._classes.get(name)
+        if storage_class is None:
+            return Status.unresolvable(f'storageclass.storage.k8s.io "{name}" not found')
+        mode = storage_class.volume_binding_mode
+        if mode is None:
+            return Status.unresolvable(f'VolumeBindingMode not set for StorageClass "{name}"')
+        if mode == WAIT_FOR_FIRST_CONSUMER:
+            return None
+        return Status.unresolvable("PersistentVolume had no name")
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Judge one node."""
+        labels = node.labels
+        if not any(label in labels for label in _LABELS):
+            return None
+        topologies: tuple[Topology, ...] = state.read(self.name)
+        return None if all(_is_in(labels, topology) for topology in topologies) else _REJECTED
+
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
+    ) -> None:
+        """Judge all nodes."""
+        labelled = np.zeros(len(nodes), dtype=np.bool_)
+        for label in _LABELS:
+            labelled |= nodes.label(label) != ABSENT
+        inside = np.ones(len(nodes), dtype=np.bool_)
+        for topology in dict.fromkeys(state.read(self.name)):
+            inside &= _are_in(nodes, topology)
+        verdicts.reject_with(labelled & ~inside, _REJECTED)
+
+    # ---- events --------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Iterable[ClusterEvent]:
+        """A class that lets claims wait, other nodes, the pod's claims, volumes that move."""
+        return (
+            ClusterEvent(STORAGE_CLASS, ADD, _lets_claims_wait),
+            ClusterEvent(NODE, ADD | UPDATE_NODE_LABEL),
+            ClusterEvent(PERSISTENT_VOLUME_CLAIM, ADD | UPDATE, _is_claimed),
+            ClusterEvent(PERSISTENT_VOLUME, ADD | UPDATE, _is_elsewhere),
+        )
+
+
+def topologies_of(volume: PersistentVolume) -> tuple[Topology, ...]:
+    """Return where a volume's labels say that it is; a label with an empty part says nothing."""
+    found = []
+    for key in _LABELS:
+        value = volume.metadata.labels.get(key)
+        if value is not None:
+            parts = frozenset(part.strip() for part in value.split("__"))
+            if "" not in parts:
+                found.append(Topology(key, parts))
+    return tuple(found)
+
+
+def _is_in(labels: Mapping[str, str], topology: Topology) -> bool:
+    value = labels.get(topology.key)
+    if value is None:
+        value = labels.get(_GA_LABEL.get(topology.key, topology.key))
+    return value in topology.values
+
+
+def _are_in(nodes: NodeTable, topology: Topology) -> BoolArray:
+    key, values = topology
+    inside = nodes.matches(_one_of(key, values))
+    if key in _GA_LABEL:
+        instead = nodes.matches(_one_of(_GA_LABEL[key], values))
+        inside |= (nodes.label(key) == ABSENT) & instead
+    return inside
+
+
+def _one_of(key: str, values: frozenset[str]) -> Selector:
+    return Selector((Requirement(key, "In", values),))
+
+
+def _lets_claims_wait(pod: PodInfo, old: object, new: StorageClass) -> bool:
+    return new.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
+
+
+def _is_claimed(pod: PodInfo, old: object, new: PersistentVolumeClaim) -> bool:
+    if new.metadata.namespace != pod.namespace:
+        return False
+    return any(
+        volume.persistent_volume_claim is not None
+        and volume.persistent_volume_claim.claim_name == new.metadata.name
+        for volume in pod.pod.spec.volumes
+    )
+
+
+def _is_elsewhere(pod: PodInfo, old: PersistentVolume | None, new: PersistentVolume) -> bool:
+    return old is None or topologies_of(old) != topologies_of(new)
