@@ -37,6 +37,7 @@ from proreus.objects.devices import DEVICE_CLASS_RESOURCE_PREFIX, DeviceClass
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.objects.requests import is_extended_resource
+from proreus.plugins.extended_resources import ExtendedResourceClasses, may_be_devices
 from proreus.plugins.resource_scoring import (
     Demand,
     LeastAllocated,
@@ -77,6 +78,11 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         # What was derived from the requests of the last pod: as a rule the next one asks the same.
         self._needs_of: PodRequests | None = None
         self._last_needs: tuple[Need, ...] = ()
+        self._device_classes = (
+            ExtendedResourceClasses.watching(handle)
+            if handle.feature_gates.enabled("DRAExtendedResource")
+            else ExtendedResourceClasses()
+        )
         self._demands_of: PodRequests | None = None
         self._last_demands: tuple[Demand, ...] = ()
 
@@ -86,6 +92,10 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         if pod.pod.spec.resources is None:
             return requests.key
         return requests.key, tuple(sorted(requests.scoring.items()))
+
+    def outlook(self, nodes: NodeTable) -> Hashable:
+        """Return which version of the device classes answers belong to."""
+        return self._device_classes.version
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> None:
         """Never skips: even a pod that asks for nothing counts as a pod."""
@@ -107,6 +117,11 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
                     break
             else:
                 return None
+        left_to_devices = self._left_to_devices(pod.requests)
+        if left_to_devices:
+            needs = tuple(
+                (r, a) for r, a in needs if allocatable.get(r, 0) > 0 or r not in left_to_devices
+            )
         return _rejection(needs, crowded, allocatable, requested)
 
     def filter_all(
@@ -119,9 +134,12 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return
         crowded: BoolArray = nodes.pod_count >= nodes.allowed_pods
         failing = crowded.copy()
+        left_to_devices = self._left_to_devices(pod.requests)
         short: list[BoolArray] = []
         for resource, amount in needs:
             lacks = nodes.allocatable[resource] - nodes.requested[resource] < amount
+            if resource in left_to_devices:
+                lacks &= nodes.allocatable[resource] > 0
             short.append(lacks)
             failing |= lacks
         if not failing.any():
@@ -131,7 +149,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         masks = crowded[rows].astype(np.int64) << 1
         for bit, ((resource, amount), lacks) in enumerate(zip(needs, short, strict=True), start=2):
             masks |= lacks[rows].astype(np.int64) << bit
-            masks |= nodes.allocatable[resource][rows] < amount
+            masks |= lacks[rows] & (nodes.allocatable[resource][rows] < amount)
         for mask in _distinct(masks):
             reasons = [TOO_MANY_PODS] if mask & 2 else []
             reasons += [_insufficient(r) for bit, (r, _) in enumerate(needs, 2) if mask >> bit & 1]
@@ -145,6 +163,11 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             )
             self._needs_of = requests
         return self._last_needs
+
+    def _left_to_devices(self, requests: PodRequests) -> tuple[str, ...]:
+        """Return resources that DynamicResources looks after on nodes that have none."""
+        backed = self._device_classes.backed(requests.amounts)
+        return tuple(filter(may_be_devices, backed)) if backed else ()
 
     def _ignores(self, resource: str) -> bool:
         if not self._ignored and not self._ignored_groups:
@@ -195,9 +218,12 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def _room_added(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
         needs = needs_of(pod.requests.amounts)
         after = amounts_of(new.status.allocatable)
-        if after.get("pods", 0) < 1 or any(after.get(r, 0) < amount for r, amount in needs):
+        devices = {r for r in self._left_to_devices(pod.requests) if after.get(r, 0) <= 0}
+        if after.get("pods", 0) < 1 or any(
+            after.get(r, 0) < amount and r not in devices for r, amount in needs
+        ):
             return False
-        if old is None:
+        if old is None or devices:
             return True
         before = amounts_of(old.status.allocatable)
         return any(after.get(r, 0) > before.get(r, 0) for r in ("pods", *(r for r, _ in needs)))
@@ -227,7 +253,7 @@ def _rejection(
     crowded: bool,
     allocatable: Mapping[str, int],
     requested: Mapping[str, int],
-) -> Status:
+) -> Status | None:
     reasons = [TOO_MANY_PODS] if crowded else []
     unresolvable = False
     for resource, amount in needs:
@@ -235,7 +261,7 @@ def _rejection(
         if amount > capacity - requested.get(resource, 0):
             reasons.append(_insufficient(resource))
             unresolvable = unresolvable or amount > capacity
-    return _status(tuple(reasons), unresolvable)
+    return _status(tuple(reasons), unresolvable) if reasons else None
 
 
 @lru_cache(maxsize=1024)

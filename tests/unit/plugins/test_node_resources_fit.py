@@ -349,3 +349,32 @@ def test_a_device_class_helps_that_names_the_resource() -> None:
 
 def test_device_classes_matter_with_their_gate_only() -> None:
     assert "resource.k8s.io/DeviceClass" not in events("DRAExtendedResource=false")
+
+
+@pytest.mark.parametrize("gate", [True, False])
+def test_what_devices_stand_for_is_left_to_them_where_the_node_has_none(gate: bool) -> None:
+    nodes = [
+        make_node("own", cpu=4, resources={"example.com/gpu": 1}),
+        make_node("none", cpu=4),
+        make_node("small", cpu=1),
+    ]
+    handle = FakeHandle(nodes, gates=[f"DRAExtendedResource={gate}"])
+    plugin = fit(handle)
+    before = plugin.outlook(handle.nodes)
+    cls = {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/gpu"}}
+    handle.add({"kind": "DeviceClass", **cls})
+    assert (plugin.outlook(handle.nodes) != before) is gate
+    pod = make_pod(cpu=2, resources={"example.com/gpu": 2})
+    verdicts = Verdicts(3, plugin.name)
+    plugin.filter_all(CycleState(), pod, handle.nodes, verdicts)
+    assert_agreement(plugin, pod, handle.nodes)
+    gpu, cpu = "Insufficient example.com/gpu", "Insufficient cpu"
+    assert [summary(verdicts.status(row)) for row in range(3)] == [
+        (Code.UNRESOLVABLE, (gpu,)),
+        (Code.SUCCESS, ()) if gate else (Code.UNRESOLVABLE, (gpu,)),
+        (Code.UNRESOLVABLE, (cpu,) if gate else (cpu, gpu)),
+    ]
+    (event, *_) = [e for e in plugin.events_to_register() if e.resource == "Node"]
+    assert event.hint is not None
+    assert event.hint(pod, None, nodes[1]) is gate
+    assert event.hint(pod, nodes[1], nodes[1]) is gate

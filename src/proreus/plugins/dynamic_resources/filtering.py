@@ -28,7 +28,6 @@ from proreus.objects.selectors import ParsedNodeSelector
 from proreus.plugins.dynamic_resources.allocator import Answer, TimedOut
 from proreus.plugins.dynamic_resources.extended_resources import (
     SPECIAL_CLAIM_NAME,
-    may_be_devices,
     requests_for,
 )
 from proreus.plugins.dynamic_resources.manager import (
@@ -41,6 +40,7 @@ from proreus.plugins.dynamic_resources.manager import (
 )
 from proreus.plugins.dynamic_resources.plans import AllocationFault
 from proreus.plugins.dynamic_resources.situations import Situation
+from proreus.plugins.extended_resources import may_be_devices
 
 CANNOT_ALLOCATE = "cannot allocate all claims"
 NOT_AVAILABLE = "resourceclaim not available on the node"

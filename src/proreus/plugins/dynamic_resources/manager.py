@@ -32,11 +32,11 @@ from proreus.objects.meta import key_of
 from proreus.plugins.dynamic_resources.allocated import AllocatedDevices
 from proreus.plugins.dynamic_resources.allocator import Answer, Refusal, Solution, allocate
 from proreus.plugins.dynamic_resources.claims import is_extended_resource_claim
-from proreus.plugins.dynamic_resources.extended_resources import ExtendedResourceClasses
 from proreus.plugins.dynamic_resources.features import Features
 from proreus.plugins.dynamic_resources.plans import Plan, make_plan, plan_key
 from proreus.plugins.dynamic_resources.pools import Pools
 from proreus.plugins.dynamic_resources.situations import Situation, Situations
+from proreus.plugins.extended_resources import ExtendedResourceClasses
 
 _MOST_PLANS = 64
 

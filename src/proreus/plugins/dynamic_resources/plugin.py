@@ -47,7 +47,7 @@ from proreus.plugins.dynamic_resources.claims import (
     pod_group_reference,
     pod_reference,
 )
-from proreus.plugins.dynamic_resources.extended_resources import may_be_devices, new_extended_claim
+from proreus.plugins.dynamic_resources.extended_resources import new_extended_claim
 from proreus.plugins.dynamic_resources.features import Features
 from proreus.plugins.dynamic_resources.filtering import (
     LEFT_OVER,
@@ -59,6 +59,7 @@ from proreus.plugins.dynamic_resources.hints import events
 from proreus.plugins.dynamic_resources.manager import DeviceManager
 from proreus.plugins.dynamic_resources.results import allocations
 from proreus.plugins.dynamic_resources.scoring import allocated_score, normalized
+from proreus.plugins.extended_resources import may_be_devices
 
 _SECONDS_BETWEEN_LOOKS = 5.0
 
