@@ -65,7 +65,7 @@ def pod_template(
     """Return metadata and spec of a pod of one container."""
     container: Json = {
         "name": "main",
-        "image": "registry.k8s.io/pause:3.10",
+        "image": "pause:3.10",
         "resources": {"requests": {"cpu": cpu, "memory": memory}},
     }
     if host_port:
