@@ -132,6 +132,18 @@ class LabelColumn:
         self.codes: CodeArray = np.full(capacity, ABSENT, dtype=np.int32)
         self.values: Interner[str] = Interner() if values is None else values
 
+    def forget_unused(self, size: int) -> None:
+        """Give the values that the first ``size`` rows have new codes, and forget all others.
+
+        Hostnames of nodes that are gone would pile up for months otherwise.
+        """
+        codes, fresh = self.codes[:size], Interner[str]()
+        renamed = np.full(len(self.values) + 1, ABSENT, dtype=np.int32)
+        for code in np.unique(codes[codes != ABSENT]).tolist():
+            renamed[code] = fresh.code(self.values.values[code])
+        codes[:] = renamed[codes]
+        self.values = fresh
+
 
 def grown(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:
     """Return a copy with room for ``capacity`` rows; new cells are zero."""

@@ -292,14 +292,16 @@ class NodeTable:
         for key, column in self._labels.items():
             value = labels.get(key)
             column.codes[row] = ABSENT if value is None else column.values.code(value)
+            if len(column.values) > self._most_sets:
+                column.forget_unused(self.size)
         self.structure += 1
         self._note(row)
 
     @property
     def _most_sets(self) -> int:
-        """How many sets of ports or images may be known before those that are gone are dropped.
+        """How many sets or label values may be known before those that are gone are dropped.
 
-        Nodes pull and delete images, and pods with ports come and go, for months.
+        Nodes come and go, and so do images and pods with ports, for months.
         """
         return _SPARE_SETS + 2 * self.size
 
