@@ -149,9 +149,22 @@ def _up(cluster: KwokCluster, nodes: int) -> None:
     print(f"a cluster of {client.count('/api/v1/nodes')} nodes is up; now try:")
     client.close()
     print(f"  export KUBECONFIG={cluster.kubeconfig}")
-    print("  .venv/bin/proreus run --config deploy/second-scheduler/scheduler.yaml \\")
-    print("    --kubeconfig $KUBECONFIG --leader-elect=false")
+    print(f"  .venv/bin/proreus run --config {_write_configuration(cluster)}")
     print(f"  {kubectl} get nodes")
+
+
+def _write_configuration(cluster: KwokCluster) -> Path:
+    """Write deploy/'s two profiles for a process outside of the cluster, and return where.
+
+    A configuration file names its kubeconfig itself: --kubeconfig is ignored beside --config.
+    """
+    deploy = Path(__file__).resolve().parents[3] / "deploy"
+    document = yaml.safe_load((deploy / "second-scheduler" / "scheduler.yaml").read_text())
+    document["clientConnection"]["kubeconfig"] = str(cluster.kubeconfig)
+    document["leaderElection"] = {"leaderElect": False}
+    path = cluster.folder / "scheduler.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return path
 
 
 def main() -> int:
