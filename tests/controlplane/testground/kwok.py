@@ -17,6 +17,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import yaml
+
 from testground.binaries import (
     KUBERNETES_VERSION,
     MissingBinaries,
