@@ -17,7 +17,6 @@ from proreus.framework.status import Status
 from proreus.framework.verdicts import BoolArray, IntArray, Verdicts
 from proreus.objects.storage import (
     SELECTED_NODE_ANNOTATION,
-    CSIStorageCapacity,
     PersistentVolume,
     PersistentVolumeClaim,
 )
@@ -34,6 +33,7 @@ from proreus.plugins.volume_binding.reach import (
     reaches,
     reaching,
 )
+from proreus.plugins.volume_binding.rooms import Room
 from proreus.plugins.volume_binding.storage import Storage
 
 REASON_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
@@ -57,7 +57,7 @@ class PodVolumes:
     """What a pod would get on a node: volumes that exist, and volumes to be made."""
 
     static: tuple[tuple[PersistentVolumeClaim, PersistentVolume], ...] = ()
-    provisioned: tuple[tuple[PersistentVolumeClaim, CSIStorageCapacity | None], ...] = ()
+    provisioned: tuple[tuple[PersistentVolumeClaim, Room | None], ...] = ()
 
 
 NO_VOLUMES = PodVolumes()
@@ -160,9 +160,10 @@ class Placement:
                 raise StorageError(provisioning.problem)
             if not reaches(labels, provisioning.allowed):
                 return _NO_MATCH, NO_VOLUMES
-            if not provisioning.has_room(labels):
+            room = provisioning.room_at(labels)
+            if room is None and provisioning.roomy is not None:
                 return _NO_SPACE, NO_VOLUMES
-            provisioned.append((provisioning.claim, provisioning.capacity_at(labels)))
+            provisioned.append((provisioning.claim, room))
         return 0, PodVolumes(tuple(static), tuple(provisioned))
 
     # ---- all nodes -----------------------------------------------------------------------------

@@ -6,24 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from proreus.objects.meta import key_of
-from proreus.objects.quantity import parse_quantity, whole_value
+from proreus.objects.quantity import whole_value
 from proreus.objects.selectors import (
     LabelSelectorRequirement,
     ParsedNodeSelector,
     Selector,
     SelectorError,
-    parse_label_selector,
     parse_requirement,
 )
 from proreus.objects.storage import (
     NO_PROVISIONER,
-    CSIStorageCapacity,
     PersistentVolumeClaim,
     StorageClass,
     TopologySelectorTerm,
 )
 from proreus.objects.volume_claims import class_of_claim, requested_storage
-from proreus.plugins.volume_binding.reach import Reach, reach_of_selectors, reaches
+from proreus.plugins.volume_binding.reach import Reach, reach_of_selectors
+from proreus.plugins.volume_binding.rooms import Room
 from proreus.plugins.volume_binding.storage import Storage
 
 NOWHERE = ParsedNodeSelector(())
@@ -33,26 +32,22 @@ NOWHERE = ParsedNodeSelector(())
 class Provisioning:
     """How a volume can be made for a claim.
 
-    ``allowed``: where the class lets it be made. ``roomy``: where there is room; None where nobody
-    keeps count. ``capacities``: who says so, with their reach. ``problem``: why it cannot be told.
+    ``allowed``: where the class lets it be made. ``rooms``: who says that there is room, and
+    ``roomy``: where; None where nobody keeps count. ``problem``: why it cannot be told.
     """
 
     claim: PersistentVolumeClaim
     allowed: Reach = None
+    rooms: tuple[Room, ...] = ()
     roomy: Reach = None
-    capacities: tuple[tuple[CSIStorageCapacity, Selector], ...] = ()
     problem: str = ""
 
-    def capacity_at(self, labels: Mapping[str, str]) -> CSIStorageCapacity | None:
-        """Return what says that there is room at a node; None also where nobody keeps count."""
-        for capacity, selector in self.capacities:
-            if selector.matches(labels):
-                return capacity
+    def room_at(self, labels: Mapping[str, str]) -> Room | None:
+        """Return who says that there is room at a node."""
+        for room in self.rooms:
+            if room.term.labels.matches(labels):
+                return room
         return None
-
-    def has_room(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether there is room at a node."""
-        return reaches(labels, self.roomy)
 
 
 def provisioning_for(claim: PersistentVolumeClaim, storage: Storage) -> Provisioning:
@@ -70,9 +65,10 @@ def provisioning_for(claim: PersistentVolumeClaim, storage: Storage) -> Provisio
     driver = storage.csi_drivers.get(storage_class.provisioner)
     if asked is None or driver is None or not driver.spec.storage_capacity:
         return Provisioning(claim, allowed)
-    capacities = tuple(_roomy(storage, name, whole_value(asked)))
-    roomy = reach_of_selectors([selector for _, selector in capacities])
-    return Provisioning(claim, allowed, roomy, capacities)
+    size_bytes = whole_value(asked)
+    rooms = tuple(room for room in storage.rooms.of(name) if room.limit >= size_bytes)
+    roomy = ParsedNodeSelector(tuple(room.term for room in rooms))
+    return Provisioning(claim, allowed, rooms, roomy)
 
 
 def _allowed(storage_class: StorageClass) -> Reach:
@@ -95,29 +91,3 @@ def _selector_of(term: TopologySelectorTerm) -> Selector | None:
     except SelectorError:
         return None
     return Selector(requirements) if requirements else None
-
-
-def _roomy(
-    storage: Storage, class_name: str, size_bytes: int
-) -> list[tuple[CSIStorageCapacity, Selector]]:
-    found = []
-    for capacity in storage.capacities.values():
-        if capacity.storage_class_name == class_name and _is_enough(capacity, size_bytes):
-            try:
-                found.append((capacity, parse_label_selector(capacity.node_topology)))
-            except SelectorError:
-                continue
-    return found
-
-
-def _is_enough(capacity: CSIStorageCapacity, size_bytes: int) -> bool:
-    limit = limit_of(capacity)
-    return limit is not None and limit >= size_bytes and capacity.node_topology is not None
-
-
-def limit_of(capacity: CSIStorageCapacity) -> int | None:
-    """Return the size in bytes of the largest volume that can be made; None: not known."""
-    text = capacity.maximum_volume_size
-    if text is None:
-        text = capacity.capacity
-    return None if text is None else whole_value(parse_quantity(text))

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from proreus.framework.interning import ABSENT
 from proreus.framework.node_table import NodeTable
 from proreus.framework.verdicts import BoolArray, IntArray, Rows
 from proreus.objects.selectors import (
@@ -55,11 +56,11 @@ def reaches(labels: Mapping[str, str], reach: Reach) -> bool:
 
 def reaching(nodes: NodeTable, reach: ParsedNodeSelector) -> BoolArray:
     """Return the mask of nodes that can reach something."""
-    if len(reach.terms) > _FEW_SELECTORS:
-        each = [ParsedNodeSelector((term,)) for term in reach.terms]
-        return first_reached(nodes, each) < len(each)
+    terms = reach.terms
+    if len(terms) > _FEW_SELECTORS:
+        return first_reached(nodes, [ParsedNodeSelector((term,)) for term in terms]) < len(terms)
     mask = np.zeros(len(nodes), dtype=np.bool_)
-    for term in reach.terms:
+    for term in terms:
         if term.error is None:
             mask |= nodes.matches(term.labels)
     return mask
@@ -72,36 +73,59 @@ def first_reached(nodes: NodeTable, reaches_of: Sequence[Reach]) -> IntArray:
     """
     none = len(reaches_of)
     first: IntArray = np.full(len(nodes), none, dtype=np.int64)
-    rows_by_value: dict[str, _RowsByValue] = {}
-    many = none > _FEW_SELECTORS
+    by_value: dict[str, dict[str, int]] = {}
+    others: list[tuple[int, Selector]] = []
     for place, reach in enumerate(reaches_of):
         if reach is None:
-            np.minimum(first, place, out=first)
+            first[:] = place
             break
         for term in reach.terms:
             if term.error is not None:
                 continue
-            anchor = _anchor(nodes, term.labels) if many else None
-            if anchor is not None:
-                by_value = rows_by_value.get(anchor.key)
-                if by_value is None:
-                    by_value = rows_by_value[anchor.key] = _RowsByValue(nodes, anchor.key)
-                rows = by_value.rows(anchor)
-                if len(rows) <= _FEW_ROWS:
-                    _note_rows(nodes, first, place, term.labels, rows)
-                    continue
-            matching = nodes.matches(term.labels)
-            first[matching] = np.minimum(first[matching], place)
+            asked = term.labels.requirements
+            if len(asked) == 1 and asked[0].operator == "In":
+                places = by_value.setdefault(asked[0].key, {})
+                for value in asked[0].values:
+                    places.setdefault(value, place)
+            else:
+                others.append((place, term.labels))
+    for key, places in by_value.items():
+        _note_values(nodes, first, key, places)
+    _note_selectors(nodes, first, others)
     return first
 
 
-def _note_rows(
-    nodes: NodeTable, first: IntArray, place: int, selector: Selector, rows: Rows
+def _note_values(nodes: NodeTable, first: IntArray, key: str, places: Mapping[str, int]) -> None:
+    """Note what is reached by the value of one label: one answer a value, then one gather."""
+    values = nodes.label_values(key)
+    none = np.iinfo(np.int64).max
+    answers: IntArray = np.full(len(values) + 1, none, dtype=np.int64)  # the last: no such label
+    for value, place in places.items():
+        code = values.find(value)
+        if code != ABSENT:
+            answers[code] = place
+    np.minimum(first, answers[nodes.label(key)], out=first)
+
+
+def _note_selectors(
+    nodes: NodeTable, first: IntArray, selectors: Sequence[tuple[int, Selector]]
 ) -> None:
-    plain = len(selector.requirements) == 1
-    for row in rows.tolist():
-        if first[row] > place and (plain or selector.matches(nodes[row].labels)):
-            first[row] = place
+    rows_by_value: dict[str, _RowsByValue] = {}
+    many = len(selectors) > _FEW_SELECTORS
+    for place, selector in selectors:
+        anchor = _anchor(nodes, selector) if many else None
+        if anchor is not None:
+            index = rows_by_value.get(anchor.key)
+            if index is None:
+                index = rows_by_value[anchor.key] = _RowsByValue(nodes, anchor.key)
+            rows = index.rows(anchor)
+            if len(rows) <= _FEW_ROWS:
+                for row in rows.tolist():
+                    if first[row] > place and selector.matches(nodes[row].labels):
+                        first[row] = place
+                continue
+        matching = nodes.matches(selector)
+        first[matching] = np.minimum(first[matching], place)
 
 
 def _anchor(nodes: NodeTable, selector: Selector) -> Requirement | None:
@@ -130,6 +154,6 @@ class _RowsByValue:
         found = []
         for value in requirement.values:
             code = self._values.find(value)
-            if code >= 0:
+            if code != ABSENT:
                 found.append(self._order[starts[code] : starts[code + 1]])
         return np.concatenate(found) if found else np.empty(0, dtype=np.intp)

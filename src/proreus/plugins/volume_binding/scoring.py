@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from proreus.objects.quantity import parse_quantity, whole_value
+from proreus.objects.quantity import whole_value
 from proreus.objects.volume_claims import capacity_of, class_of_claim, requested_storage
 from proreus.plugins.volume_binding.placement import PodVolumes
 
@@ -36,10 +36,10 @@ def usages_of(volumes: PodVolumes) -> Iterator[Usage]:
         asked[name] = asked.get(name, 0) + whole_value(requested_storage(claim) or 0)
         have[name] = have.get(name, 0) + whole_value(capacity_of(volume))
     if not volumes.static:
-        for claim, capacity in volumes.provisioned:
-            if capacity is not None:
+        for claim, room in volumes.provisioned:
+            if room is not None:
                 name = class_of_claim(claim)
                 asked[name] = asked.get(name, 0) + whole_value(requested_storage(claim) or 0)
-                have[name] = whole_value(parse_quantity(capacity.capacity or 0))
+                have[name] = room.capacity
     for name, amount in asked.items():
         yield name, amount, have[name]

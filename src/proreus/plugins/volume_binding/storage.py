@@ -19,19 +19,18 @@ from proreus.objects.meta import ApiObject, key_of
 from proreus.objects.storage import (
     CSI_DRIVERS,
     CSI_NODES,
-    CSI_STORAGE_CAPACITIES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     STORAGE_CLASSES,
     CSIDriver,
     CSINode,
-    CSIStorageCapacity,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
 )
 from proreus.objects.volume_claims import class_of_volume
 from proreus.plugins.csi_migration import migrated_plugins
+from proreus.plugins.volume_binding.rooms import Rooms
 
 _NONE: frozenset[str] = frozenset()
 
@@ -52,7 +51,7 @@ class Storage:
         self.watched_volumes: Mapping[str, PersistentVolume] = handle.store(PERSISTENT_VOLUMES)
         self.classes: Mapping[str, StorageClass] = handle.store(STORAGE_CLASSES)
         self.csi_drivers: Mapping[str, CSIDriver] = handle.store(CSI_DRIVERS)
-        self.capacities: Mapping[str, CSIStorageCapacity] = handle.store(CSI_STORAGE_CAPACITIES)
+        self.rooms = Rooms(handle)
         self.claims = AssumeCache(handle, PERSISTENT_VOLUME_CLAIMS)
         self.volumes = AssumeCache(handle, PERSISTENT_VOLUMES)
         self._free: dict[str, dict[str, PersistentVolume]] = {}

@@ -1,0 +1,67 @@
+"""How much storage can be made where: CSIStorageCapacity objects, read once (KEP-1472)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from proreus.framework.handle import Handle
+from proreus.objects.meta import key_of
+from proreus.objects.quantity import parse_quantity, whole_value
+from proreus.objects.selectors import ParsedNodeTerm, SelectorError, parse_label_selector
+from proreus.objects.storage import CSI_STORAGE_CAPACITIES, CSIStorageCapacity
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Room for volumes of one class in one topology segment; sizes in bytes.
+
+    ``limit``: the largest volume that can be made. ``capacity``: how much there is in all.
+    """
+
+    term: ParsedNodeTerm
+    limit: int
+    capacity: int
+
+
+class Rooms:
+    """All room that is known of, by storage class."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._by_class: dict[str, dict[str, Room]] = {}
+        for capacity in handle.store(CSI_STORAGE_CAPACITIES).values():
+            self._changed(None, capacity)
+        handle.on_change(CSI_STORAGE_CAPACITIES, self._changed)
+
+    def of(self, class_name: str) -> Iterable[Room]:
+        """Return the room for volumes of a class."""
+        return self._by_class.get(class_name, {}).values()
+
+    def _changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
+        if old is not None:
+            self._by_class.get(old.storage_class_name, {}).pop(key_of(old), None)
+        room = None if new is None else room_of(new)
+        if new is not None and room is not None:
+            self._by_class.setdefault(new.storage_class_name, {})[key_of(new)] = room
+
+
+def room_of(capacity: CSIStorageCapacity) -> Room | None:
+    """Return what an object says; None where it names no size, or no nodes that can be told."""
+    limit = limit_of(capacity)
+    if limit is None or capacity.node_topology is None:
+        return None
+    try:
+        selector = parse_label_selector(capacity.node_topology)
+    except SelectorError:
+        return None
+    return Room(
+        ParsedNodeTerm(selector), limit, whole_value(parse_quantity(capacity.capacity or 0))
+    )
+
+
+def limit_of(capacity: CSIStorageCapacity) -> int | None:
+    """Return the size in bytes of the largest volume that can be made; None: not known."""
+    text = capacity.maximum_volume_size
+    if text is None:
+        text = capacity.capacity
+    return None if text is None else whole_value(parse_quantity(text))
