@@ -79,15 +79,18 @@ class Cache:
         if entry is not None and entry.assumed and self._assumed_ttl is not None:
             entry.expires = self._clock.now() + self._assumed_ttl
 
-    def expire_assumed(self) -> list[PodInfo]:
-        """Drop assumed pods whose confirmation is overdue, and return them."""
+    def expire_assumed(self) -> list[tuple[PodInfo, str]]:
+        """Drop assumed pods whose confirmation is overdue; return them and their nodes' names."""
         now = self._clock.now()
         overdue = [
             uid
             for uid in self._assumed
             if (expires := self._pods[uid].expires) is not None and expires <= now
         ]
-        return [self._drop(uid) for uid in overdue]
+        entries = [self._pods[uid] for uid in overdue]
+        for uid in overdue:
+            self._drop(uid)
+        return [(entry.info, entry.node_name) for entry in entries]
 
     def add_pod(self, pod: PodInfo) -> None:
         """Take over an assigned pod from the apiserver; confirms it where it was assumed."""

@@ -84,6 +84,6 @@ class NodeTree:
 def zone_of(node: Node) -> str:
     """Return the key of a node's zone: region and zone, the older labels first; "" without both."""
     labels = node.metadata.labels
-    zone = labels.get(LABEL_ZONE_BETA) or labels.get(LABEL_ZONE, "")
-    region = labels.get(LABEL_REGION_BETA) or labels.get(LABEL_REGION, "")
+    zone = labels.get(LABEL_ZONE_BETA, labels.get(LABEL_ZONE, ""))
+    region = labels.get(LABEL_REGION_BETA, labels.get(LABEL_REGION, ""))
     return f"{region}:\0:{zone}" if region or zone else ""

@@ -111,8 +111,10 @@ class InMemoryApi:
         """Set the pod's node; raises ``Conflict`` when it has one."""
         live = self._live(pod)
         if live.spec.node_name:
-            text = f"pod {live.metadata.name} is already assigned to node"
-            raise Conflict(409, "Conflict", f'{text} "{live.spec.node_name}"')
+            name, taken = live.metadata.name, live.spec.node_name
+            fault = f'pod {name} is already assigned to node "{taken}"'
+            text = f'Operation cannot be fulfilled on pods/binding "{name}": {fault}'
+            raise Conflict(409, "Conflict", text)
         spec = msgspec.structs.replace(live.spec, node_name=node_name)
         status = msgspec.structs.replace(live.status, nominated_node_name="")
         self.put(PODS, msgspec.structs.replace(live, spec=spec, status=status))
@@ -178,6 +180,18 @@ class InMemoryApi:
         self._expect(resource, meta)
         self.merge(resource.kind, _key(meta), patch)
         return self._answer(resource, meta)
+
+    async def add_finalizer(
+        self, resource: Resource[Any], namespace: str, name: str, version: str, finalizer: str
+    ) -> None:
+        """Add a finalizer to the object of this resourceVersion."""
+        found = await self.get(resource, namespace, name)
+        meta = found.metadata
+        if meta.resource_version != version:
+            raise Conflict(409, "Conflict", f'{resource.plural} "{name}" has been modified')
+        finalizers = [*meta.finalizers, finalizer]
+        patch = {"metadata": {"finalizers": finalizers}}
+        await self.patch(resource, namespace, name, patch)
 
     async def delete(self, resource: Resource[Any], namespace: str, name: str) -> None:
         """Delete an object."""

@@ -46,6 +46,7 @@ class OfflineCluster:
         self.events = SilentRecorder()
         self.metrics = SchedulerMetrics()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._failures: list[BaseException] = []
         self.scheduler = assemble(
             configuration,
             registry,
@@ -84,14 +85,24 @@ class OfflineCluster:
         return queued.key, node_name
 
     async def settle(self) -> None:
-        """Let background work go on until all of it is done, or waits for something to happen."""
+        """Let background work go on until all of it is done, or waits for something to happen.
+
+        Raises what any of it raised, which would be the end of a process.
+        """
         for _ in range(_ROUNDS_TO_REST):
             if not self._tasks:
-                return
+                break
             await asyncio.sleep(0)
+        if self._failures:
+            raise self._failures.pop(0)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failures.append(error)

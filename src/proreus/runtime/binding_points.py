@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from time import perf_counter
+from typing import Any
 
 from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.plugin import PreBindPlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
-from proreus.runtime.calls import as_status, ask, ask_and_wait, refuse
+from proreus.runtime.calls import as_status, ask, ask_and_wait, refuse, worded
 from proreus.runtime.profile import Profile
 
 
@@ -39,25 +41,88 @@ def run_pre_bind_pre_flight(
     return frozenset(busy)
 
 
+class Cancellation:
+    """A handle on a PreBind point that preemption may cancel. ``cause``: why it was, or ""."""
+
+    def __init__(self) -> None:
+        self.cause = ""
+        self._task: asyncio.Task[Status | None] | None = None
+
+    async def run(self, work: Coroutine[Any, Any, Status | None]) -> Status | None:
+        """Do the work. Cancelled, it has failed, even if the plugins made an end of it."""
+        self._task = asyncio.ensure_future(work)
+        try:
+            status = await self._task
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if not self.cause or (current is not None and current.cancelling()):
+                self._task.cancel()
+                raise
+            return Status.error(self.cause)
+        return Status.error(self.cause) if self.cause else status
+
+    def cancel(self, cause: str) -> bool:
+        """Cancel the work, once; tell whether that was still possible."""
+        if self._task is None or self._task.done() or self.cause:
+            return False
+        self.cause = cause
+        return self._task.cancel()
+
+
 async def run_pre_bind(
-    profile: Profile, state: CycleState, pod: PodInfo, node_name: str, busy: frozenset[str]
+    profile: Profile,
+    state: CycleState,
+    pod: PodInfo,
+    node_name: str,
+    busy: frozenset[str],
+    cancellation: Cancellation | None = None,
 ) -> Status | None:
     """Run PreBind of the plugins that have work.
 
-    Neighbours that allow it run at the same time; the first failure cancels its group.
+    Neighbours that allow it run at the same time; the first failure cancels its group. Raises
+    ``PluginError``, also when it was cancelled.
     """
+    cancellation = cancellation or Cancellation()
+    return await cancellation.run(_run_pre_bind(profile, state, pod, node_name, busy, cancellation))
+
+
+async def _run_pre_bind(
+    profile: Profile,
+    state: CycleState,
+    pod: PodInfo,
+    node_name: str,
+    busy: frozenset[str],
+    cancellation: Cancellation,
+) -> Status | None:
     for parallel, group in groupby(profile.pre_bind, key=lambda plugin: plugin.allow_parallel):
         working = [plugin for plugin in group if plugin.name in busy]
         if parallel and len(working) > 1:
-            status = await _pre_bind_together(working, state, pod, node_name)
+            with _worded_cancellation(working, cancellation):
+                status = await _pre_bind_together(working, state, pod, node_name)
             if status is not None:
                 return status
             continue
         for plugin in working:
-            status = await _pre_bind(plugin, state, pod, node_name)
+            with _worded_cancellation([plugin], cancellation):
+                status = await _pre_bind(plugin, state, pod, node_name)
             if status is not None:
                 return status
     return None
+
+
+@contextmanager
+def _worded_cancellation(
+    plugins: list[PreBindPlugin], cancellation: Cancellation
+) -> Iterator[None]:
+    """Say of which plugin's work preemption made an end, whatever the plugin made of that."""
+    try:
+        yield
+    except (asyncio.CancelledError, PluginError) as error:
+        if not cancellation.cause:
+            raise
+        plugin = next((p for p in plugins if p.name == getattr(error, "plugin", "")), plugins[0])
+        text = worded(plugin, "PreBind", cancellation.cause)
+        raise PluginError(plugin.name, "PreBind", text) from error
 
 
 async def _pre_bind_together(
@@ -107,8 +172,6 @@ async def run_bind(
 
 def run_post_bind(profile: Profile, state: CycleState, pod: PodInfo, node_name: str) -> None:
     """Tell PostBind plugins; one that fails is logged and passed."""
-    if not profile.post_bind:
-        return
     started = perf_counter()
     for plugin in profile.post_bind:
         with suppress(PluginError):

@@ -56,8 +56,20 @@ class Found:
             elif self.evaluated is None:
                 self._rows = self.verdicts.passed_rows()
             else:
-                self._rows = self.evaluated[self.verdicts.take(self.evaluated).passed()]
+                self._rows = self.evaluated[self.judged.passed()]
         return self._rows
+
+    @property
+    def judged(self) -> Verdicts:
+        """The verdicts of the rows that were judged."""
+        return self.verdicts if self.evaluated is None else self.verdicts.take(self.evaluated)
+
+    def add_rejection(self, row: int, status: Status) -> None:
+        """Note what became of a row that was judged apart, unless it was judged here too."""
+        if self.evaluated is not None and row not in self.evaluated:
+            self.verdicts.reject_row(row, status)
+            self.evaluated = np.append(self.evaluated, row)
+            self._rows = None
 
 
 class NodeSearch:

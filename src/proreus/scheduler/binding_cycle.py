@@ -7,22 +7,20 @@ everything is undone in reverse and the pod goes back to the queue.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from time import perf_counter
-from typing import Any
 
 from proreus.cache.cache import Cache, CacheError
 from proreus.clock import Clock
 from proreus.errors import ApiError, PluginError
 from proreus.framework.events import ASSIGNED_POD_DELETE
 from proreus.framework.handle import ApiWriter, EventRecorder
-from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.status import Code, Status, code_of
 from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.runtime.binding_points import (
+    Cancellation,
     run_bind,
     run_post_bind,
     run_pre_bind,
@@ -31,6 +29,7 @@ from proreus.runtime.binding_points import (
 from proreus.runtime.scheduling_points import run_unreserve
 from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.attempt import Decision, Failure, error_failure
+from proreus.scheduler.changes import as_assigned
 from proreus.scheduler.failure import FailureHandler
 from proreus.scheduler.scheduling_cycle import rejected_on_node
 
@@ -62,7 +61,7 @@ class BindingCycle:
         self._metrics = metrics
         self._clock = clock
         self._nominate_expected_node = nominate_expected_node
-        self._in_pre_bind: dict[str, _Cancellation] = {}
+        self._in_pre_bind: dict[str, Cancellation] = {}
         self._running = metrics.goroutines.labels("binding")
 
     async def run(self, decision: Decision) -> None:
@@ -88,9 +87,7 @@ class BindingCycle:
         attempt, pod = decision.attempt, decision.attempt.pod
         profile, state, node_name = attempt.profile, attempt.state, decision.node_name
         try:
-            busy: frozenset[str] = frozenset()
-            if profile.pre_bind:
-                busy = self._pre_flight(decision)
+            busy = self._pre_flight(decision)
             if (busy or decision.waiting) and self._nominate_expected_node():
                 await self._nominate(decision)
             rejected = await self._wait_on_permit(decision)
@@ -98,10 +95,9 @@ class BindingCycle:
                 return rejected
             # From here on no event can influence this pod's place in the queue.
             self._queue.done(pod.uid)
-            if busy:
-                failure = await self._pre_bind(decision, busy)
-                if failure is not None:
-                    return failure
+            failure = await self._pre_bind(decision, busy)
+            if failure is not None:
+                return failure
             started = perf_counter()
             status = await run_bind(profile, state, pod, node_name)
             profile.observe_point("Bind", code_of(status), perf_counter() - started)
@@ -152,12 +148,16 @@ class BindingCycle:
 
     async def _pre_bind(self, decision: Decision, busy: frozenset[str]) -> Failure | None:
         attempt, pod = decision.attempt, decision.attempt.pod
-        cancellation = self._in_pre_bind[pod.uid] = _Cancellation()
+        if not busy:
+            attempt.profile.observe_point("PreBind", Code.SUCCESS, 0.0)
+            return None
+        cancellation = self._in_pre_bind[pod.uid] = Cancellation()
         started = perf_counter()
         status: Status | None = Status(Code.ERROR)
         try:
-            work = run_pre_bind(attempt.profile, attempt.state, pod, decision.node_name, busy)
-            status = await cancellation.run(work)
+            status = await run_pre_bind(
+                attempt.profile, attempt.state, pod, decision.node_name, busy, cancellation
+            )
         finally:
             del self._in_pre_bind[pod.uid]
             attempt.profile.observe_point("PreBind", code_of(status), perf_counter() - started)
@@ -204,41 +204,12 @@ class BindingCycle:
             log.error("Scheduler cache forget pod failed", err=error, pod=pod.key)
             self._failures.handle(attempt, failure)
             return
+        gone = as_assigned(pod.pod, decision.node_name)
+        move = self._queue.move_all_to_active_or_backoff
         if failure.status.rejected:
             self._failures.handle(attempt, failure)
-            self._wake_others(attempt.queued)
+            # A pod that was turned down must not be woken by its own leaving.
+            move(ASSIGNED_POD_DELETE, gone, None, lambda other: other.uid != pod.uid)
         else:
-            self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, pod.pod, None)
+            move(ASSIGNED_POD_DELETE, gone, None)
             self._failures.handle(attempt, failure)
-
-    def _wake_others(self, queued: QueuedPodInfo) -> None:
-        """A pod that was turned down must not be woken by its own leaving."""
-        self._queue.move_all_to_active_or_backoff(
-            ASSIGNED_POD_DELETE, queued.pod, None, lambda other: other.uid != queued.uid
-        )
-
-
-class _Cancellation:
-    """A handle on work that preemption may cancel."""
-
-    def __init__(self) -> None:
-        self._task: asyncio.Task[Status | None] | None = None
-        self._cause = ""
-
-    async def run(self, work: Coroutine[Any, Any, Status | None]) -> Status | None:
-        """Run the work; an Error status says who cancelled it."""
-        self._task = asyncio.ensure_future(work)
-        try:
-            return await self._task
-        except asyncio.CancelledError:
-            if not self._cause:
-                self._task.cancel()
-                raise
-            return Status.error(self._cause)
-
-    def cancel(self, message: str) -> bool:
-        """Cancel the work, once."""
-        if self._task is None or self._task.done() or self._cause:
-            return False
-        self._cause = message
-        return self._task.cancel()

@@ -6,6 +6,8 @@ The rules are kube-scheduler's ``PodSchedulingPropertiesChange`` and
 
 from __future__ import annotations
 
+import msgspec
+
 from proreus.framework.events import (
     ASSIGNED_POD,
     NODE,
@@ -26,6 +28,7 @@ from proreus.framework.events import (
 )
 from proreus.framework.pod_info import PodInfo, amounts_of
 from proreus.objects.node import Node
+from proreus.objects.pod import Pod
 
 _POD_ACTIONS = (
     UPDATE_POD_LABEL,
@@ -50,6 +53,11 @@ _NODE_EVENTS = {
         UPDATE_NODE_DECLARED_FEATURE,
     )
 }
+
+
+def as_assigned(pod: Pod, node_name: str) -> Pod:
+    """Return a pod as it would be on a node: what hints are shown of one that was only assumed."""
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node_name))
 
 
 def pod_events(old: PodInfo, new: PodInfo) -> list[ClusterEvent]:

@@ -32,7 +32,7 @@ from proreus.objects.node import Node
 from proreus.objects.pod import Pod, priority_of
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.runtime.waiting_pods import WaitingPods
-from proreus.scheduler.changes import node_events, pod_events
+from proreus.scheduler.changes import as_assigned, node_events, pod_events
 
 log = logger(__name__)
 
@@ -167,15 +167,16 @@ class PodHandlers:
     def _delete_assumed(self, info: PodInfo) -> None:
         """Take back the decision for a pod that is being deleted before it was bound."""
         cached = self._cache.get_pod(info.uid) or info
+        node_name = self._cache.node_of(info.uid)
         waiting = self._waiting_pods.get(info.uid)
         if waiting is not None:
             waiting.reject("", "removed")
         else:
             try:
-                self._cache.forget(cached, self._cache.node_of(info.uid))
+                self._cache.forget(cached, node_name)
             except CacheError as error:
                 log.error("Scheduler cache ForgetPod failed", err=error, pod=info.key)
-        self._move(ASSIGNED_POD_DELETE, cached.pod, None)
+        self._move(ASSIGNED_POD_DELETE, as_assigned(cached.pod, node_name), None)
 
     def _move_less_important(self, pod: Pod) -> None:
         """A nomination is gone: pods that had to respect it may fit now."""

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
 
+from proreus.client.event_bodies import cut, printf_without_arguments
 from proreus.clock import Clock
 from proreus.errors import ApiError
 from proreus.framework.handle import ApiWriter, EventRecorder
@@ -63,9 +64,9 @@ class FailureHandler:
             return
         self._queue.nominator.add_nominated_pod(queued.info, failure.nominating)
         profile = attempt.profile.name
-        self._events.event(
-            pod, "Warning", "FailedScheduling", "Scheduling", failure.message, profile
-        )
+        # kube-scheduler hands its message on as a format, and people compare.
+        note = printf_without_arguments(cut(failure.message))
+        self._events.event(pod, "Warning", "FailedScheduling", "Scheduling", note, profile)
         reason = UNSCHEDULABLE if rejected else SCHEDULER_ERROR
         patch = self._status_patch(pod, reason, failure.message, failure.nominating)
         if patch:
@@ -82,7 +83,7 @@ class FailureHandler:
         live = self._pods.get(queued.key)
         if live is None or live.spec.node_name:
             self._queue.done(queued.uid)
-            return queued.pod if live is None else live
+            return queued.pod
         if live.metadata.uid != queued.uid:
             self._queue.done(queued.uid)
             return None

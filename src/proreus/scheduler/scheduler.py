@@ -27,6 +27,7 @@ from proreus.runtime.profile import Profile
 from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.attempt import Attempt, Decision, Failure
 from proreus.scheduler.binding_cycle import BindingCycle
+from proreus.scheduler.changes import as_assigned
 from proreus.scheduler.failure import FailureHandler
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
 
@@ -119,6 +120,8 @@ class Scheduler:
             return ""
         if state.pods_to_activate:
             self.queue.activate(state.pods_to_activate)
+            # What is added from here on is meant for the end of the binding.
+            state.pods_to_activate.clear()
         self._spawn(self._bind(outcome))
         return outcome.node_name
 
@@ -150,9 +153,10 @@ class Scheduler:
         """
         self.queue.flush()
         self.waiting_pods.expire()
-        for pod in self.cache.expire_assumed():
+        for pod, node_name in self.cache.expire_assumed():
             log.warning("Assumed pod was never confirmed; forgetting it", pod=pod.key)
-            self.queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, pod.pod, None)
+            gone = as_assigned(pod.pod, node_name)
+            self.queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, gone, None)
         self._measure_cache()
 
     def _measure_cache(self) -> None:

@@ -19,6 +19,7 @@ from proreus.framework.handle import Nominator
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status, code_of
 from proreus.framework.verdicts import IntArray, Verdicts
+from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
 from proreus.runtime.asking import raise_error
 from proreus.runtime.profile import Profile
@@ -37,7 +38,33 @@ from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.attempt import Attempt, Decision, Failure, error_failure
 from proreus.scheduler.select_host import SelectHost
 
+log = logger(__name__)
+
 NO_NODES = "no nodes available to schedule pods"
+
+
+class _timed:
+    """Observes how long an extension point took, and that it ended well or raised.
+
+    ``code`` may say more about a good end. A class, since it is entered six times a pod.
+    """
+
+    __slots__ = ("_observed", "_point", "_profile", "_started", "code")
+
+    def __init__(self, profile: Profile, point: str, observed: bool = True) -> None:
+        self._profile = profile
+        self._point = point
+        self._observed = observed
+        self.code = Code.SUCCESS
+
+    def __enter__(self) -> _timed:
+        self._started = perf_counter()
+        return self
+
+    def __exit__(self, error: object, *_: object) -> None:
+        if self._observed:
+            code = self.code if error is None else Code.ERROR
+            self._profile.observe_point(self._point, code, perf_counter() - self._started)
 
 
 class SchedulingCycle:
@@ -88,34 +115,38 @@ class SchedulingCycle:
         return await self._make_room(attempt, self.diagnose(outcome, found))
 
     def _pre_filter(self, attempt: Attempt) -> PreFilterOutcome:
-        started = perf_counter()
-        code = Code.ERROR
-        try:
+        with _timed(attempt.profile, "PreFilter") as timed:
             outcome = run_pre_filter(attempt.profile, attempt.state, attempt.pod)
-            code = code_of(outcome.status)
-            return outcome
-        finally:
-            attempt.profile.observe_point("PreFilter", code, perf_counter() - started)
+            timed.code = code_of(outcome.status)
+        return outcome
 
     def _find(self, attempt: Attempt, outcome: PreFilterOutcome) -> Found:
         """Look for nodes: on the nominated one first, then on all that PreFilter left."""
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
-        started = perf_counter()
-        code = Code.ERROR
+        row = self._cache.table.rows.get(pod.pod.status.nominated_node_name)
+        nominated = None if row is None else self._check_nominated(attempt, row)
+        if isinstance(nominated, Found):
+            return nominated
+        with _timed(profile, "Filter", bool(profile.filter)):
+            found = self.search(profile, state, pod, outcome.names)
+            if found.face is None:
+                raise_error(found.judged)
+        if row is not None and nominated is not None and not found.count:
+            found.add_rejection(row, nominated)
+        return found
+
+    def _check_nominated(self, attempt: Attempt, row: int) -> Found | Status | None:
+        """Judge the nominated node alone; an error there is only logged: the search goes on."""
+        profile, state, pod = attempt.profile, attempt.state, attempt.pod
         try:
-            row = self._cache.table.rows.get(pod.pod.status.nominated_node_name)
-            if row is not None and self._search.check_node(profile, state, pod, row) is None:
-                alone = np.array([row], dtype=np.intp)
-                found = Found(Verdicts(self._cache.table.size), alone, None, {})
-            else:
-                found = self.search(profile, state, pod, outcome.names)
-                if found.face is None:
-                    raise_error(found.verdicts)
-            code = Code.SUCCESS
-            return found
-        finally:
-            if profile.filter:
-                profile.observe_point("Filter", code, perf_counter() - started)
+            with _timed(profile, "Filter", bool(profile.filter)):
+                status = self._search.check_node(profile, state, pod, row)
+        except PluginError as error:
+            log.error("Evaluation failed on nominated node", err=error, pod=pod.key)
+            return None
+        if status is not None:
+            return status
+        return Found(Verdicts(self._cache.table.size), np.array([row], dtype=np.intp), None, {})
 
     def search(
         self, profile: Profile, state: CycleState, pod: PodInfo, names: frozenset[str] | None
@@ -125,13 +156,10 @@ class SchedulingCycle:
 
     def _rank(self, attempt: Attempt, found: Found) -> IntArray:
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
-        started = perf_counter()
-        run_pre_score(profile, state, pod, found)
-        scoring = perf_counter()
-        profile.observe_point("PreScore", Code.SUCCESS, scoring - started)
-        ranking = rank(profile, state, pod, found)
-        profile.observe_point("Score", Code.SUCCESS, perf_counter() - scoring)
-        return ranking
+        with _timed(profile, "PreScore"):
+            run_pre_score(profile, state, pod, found)
+        with _timed(profile, "Score"):
+            return rank(profile, state, pod, found)
 
     def _select_host(self, ranking: IntArray) -> str:
         """Return the best node."""
@@ -199,26 +227,16 @@ class SchedulingCycle:
         return Decision(attempt, node_name, waiting)
 
     def _reserve(self, attempt: Attempt, node_name: str) -> Status | None:
-        profile = attempt.profile
-        started = perf_counter()
-        code = Code.ERROR
-        try:
-            status = run_reserve(profile, attempt.state, attempt.pod, node_name)
-            code = code_of(status)
-            return status
-        finally:
-            profile.observe_point("Reserve", code, perf_counter() - started)
+        with _timed(attempt.profile, "Reserve") as timed:
+            status = run_reserve(attempt.profile, attempt.state, attempt.pod, node_name)
+            timed.code = code_of(status)
+        return status
 
     def _permit(self, attempt: Attempt, node_name: str) -> PermitOutcome:
-        profile = attempt.profile
-        started = perf_counter()
-        code = Code.ERROR
-        try:
-            outcome = run_permit(profile, attempt.state, attempt.pod, node_name)
-            code = outcome.code
-            return outcome
-        finally:
-            profile.observe_point("Permit", code, perf_counter() - started)
+        with _timed(attempt.profile, "Permit") as timed:
+            outcome = run_permit(attempt.profile, attempt.state, attempt.pod, node_name)
+            timed.code = outcome.code
+        return outcome
 
     def take_back(self, attempt: Attempt, node_name: str) -> None:
         """Undo reservations and the assumption."""
