@@ -263,7 +263,6 @@ def _without_chance(fields: Json) -> Json:
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_same_devices_are_given(outcome: Outcome, scenario: str) -> None:
     ours, theirs = (outcome.placed[scheduler, scenario] for scheduler in (OURS, UPSTREAM))
-    print(ours, theirs)
     assert [pod["bound"] for pod in ours] == [pod["bound"] for pod in theirs]
     assert ours == theirs
     assert any(pod["bound"] for pod in ours)

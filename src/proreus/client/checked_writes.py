@@ -75,10 +75,10 @@ class CheckedWriter:
         except TimeoutError:
             return
 
-    async def read(self, path: str) -> bytes:
+    async def read(self, path: str, content_type: str = JSON) -> bytes:
         """GET an object."""
         await self._pass_flow_control("GET")
-        return await self._client.request("GET", path)
+        return await self._client.request("GET", path, content_type=content_type)
 
     async def write(self, write: Write) -> bytes:
         """Write and return the answer's body; raise ``ApiError`` when it has not happened.

@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from proreus.client import protobuf_edits
 from proreus.client.answers import AnswerLost
 from proreus.client.backoff import Backoff
 from proreus.client.checked_writes import SERVER_ERRORS, CheckedWriter, Write, shows
 from proreus.client.flow_control import FlowControl, no_limit
-from proreus.client.session import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient
+from proreus.client.session import MERGE_PATCH, PROTOBUF, STRATEGIC_MERGE_PATCH, ApiClient
 from proreus.errors import ApiError, Conflict, NotFound
 from proreus.objects.codec import Decoder, decoder_for
 from proreus.objects.kinds import PODS
@@ -222,6 +223,27 @@ class Dispatcher:
         path = resource.path(namespace, name, subresource)
         write = Write("PATCH", path, _encode(patch), check, content_type)
         return _decode(await self._writer.write(write))
+
+    async def add_finalizer(
+        self, resource: Resource[Any], namespace: str, name: str, version: str, finalizer: str
+    ) -> None:
+        """Add a finalizer to the object of this resourceVersion, and leave its bytes alone.
+
+        For objects with opaque parts: see ``protobuf_edits``.
+        """
+        path = resource.path(namespace, name)
+
+        async def check() -> bytes | None:
+            found = _decode(await self._writer.read(path))["metadata"]
+            return b"" if finalizer in found.get("finalizers", ()) else None
+
+        data = await self._writer.read(path, PROTOBUF)
+        if protobuf_edits.resource_version(data) != version:
+            raise Conflict(
+                409, "Conflict", f'{resource.plural} "{name}" has been modified since it was read'
+            )
+        body = protobuf_edits.add_finalizer(data, finalizer)
+        await self._writer.write(Write("PUT", path, body, check, PROTOBUF))
 
     async def delete(
         self, resource: Resource[Any], namespace: str, name: str, uid: str = ""

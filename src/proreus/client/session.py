@@ -26,6 +26,8 @@ JSON = "application/json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+"""Who writes it is answered in it, and so is a GET of this content type."""
 
 _READ_BUFFER_BYTES = 256 * 1024
 
@@ -245,7 +247,8 @@ class ApiClient:
         )
 
     def _new_headers(self, authorization: str, content_type: str) -> Mapping[str, str]:
-        headers = {"Accept": JSON, "User-Agent": self._agent, "Content-Type": content_type}
+        accept = PROTOBUF if content_type == PROTOBUF else JSON
+        headers = {"Accept": accept, "User-Agent": self._agent, "Content-Type": content_type}
         if authorization:
             headers["Authorization"] = authorization
         if len(self._headers) > 16:  # tokens rotate; the old ones need not be kept

@@ -109,6 +109,12 @@ class ApiWriter(Protocol):
         """Apply a merge patch."""
         ...
 
+    async def add_finalizer(
+        self, resource: Resource[Any], namespace: str, name: str, version: str, finalizer: str
+    ) -> None:
+        """Add a finalizer to the object of this resourceVersion; all else stays byte by byte."""
+        ...
+
     async def delete(self, resource: Resource[Any], namespace: str, name: str) -> None:
         """Delete an object."""
         ...

@@ -81,15 +81,19 @@ class ClaimWriter:
         """Reserve a claim, after giving it an allocation if there is one to give."""
         key = key_of(claim)
 
-        async def attempt(current: ResourceClaim) -> ResourceClaim:
+        def check(current: ResourceClaim) -> None:
             if current.metadata.deletion_timestamp is not None:
                 raise ClaimWriteError(f"claim {key} got deleted in the meantime")
             if allocation is not None and current.status.allocation is not None:
                 raise ClaimWriteError(f"claim {key} got allocated elsewhere in the meantime")
             if allocation is None and current.status.allocation is None:
                 raise ClaimWriteError(f"claim {key} got deallocated elsewhere in the meantime")
+
+        async def attempt(current: ResourceClaim) -> ResourceClaim:
+            check(current)
             if allocation is not None and CLAIM_FINALIZER not in current.metadata.finalizers:
                 current = await self._add_finalizer(current)
+                check(current)
             consumers = current.status.reserved_for
             if all(one.uid != consumer.uid for one in consumers):
                 consumers = (*consumers, consumer)
@@ -107,9 +111,20 @@ class ClaimWriter:
         return await self._with_fresh(claim, attempt)
 
     async def _add_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
-        finalizers = [*claim.metadata.finalizers, CLAIM_FINALIZER]
-        patch = {"metadata": {"finalizers": finalizers}}
-        return await self._patch(claim, patch, "add finalizer to claim")
+        what, meta = "add finalizer to claim", claim.metadata
+        if not claim.spec.devices.config:
+            patch = {"metadata": {"finalizers": [*meta.finalizers, CLAIM_FINALIZER]}}
+            return await self._patch(claim, patch, what)
+        # A patch would spell opaque parameters anew, which the apiserver takes for a new spec.
+        try:
+            await self._handle.api.add_finalizer(
+                RESOURCE_CLAIMS, meta.namespace, meta.name, meta.resource_version, CLAIM_FINALIZER
+            )
+        except Conflict:
+            raise
+        except ApiError as error:
+            raise ClaimWriteError(f"{what}: {error}") from error
+        return await self._live(claim)
 
     def _stamped(self, allocation: AllocationResult) -> AllocationResult:
         if not self._binding_conditions or allocation.allocation_timestamp is not None:

@@ -29,6 +29,25 @@ async def test_allocation_and_reservation_are_written_once(gpus: Any) -> None:
     assert not gpus.plugin.manager.allocated.in_flight
 
 
+async def test_opaque_configuration_is_left_alone(gpus: Any) -> None:
+    opaque = {"opaque": {"driver": "gpu.example.com", "parameters": {"mode": "fast"}}}
+    gpus.claim(config=[opaque])
+    pod = gpus.pod("claim")
+    added: list[str] = []
+    original = gpus.api.add_finalizer
+
+    async def note(*arguments: Any) -> None:
+        added.append(arguments[-1])
+        await original(*arguments)
+
+    gpus.api.add_finalizer = note
+    assert await gpus.bind(pod) is None
+    assert added == ["resource.kubernetes.io/delete-protection"]
+    assert gpus.claim_now().metadata.finalizers == tuple(added)
+    (config,) = gpus.claim_now().status.allocation.devices.config
+    assert config.opaque.parameters == {"mode": "fast"}
+
+
 async def test_a_shared_claim_is_only_reserved(gpus: Any) -> None:
     gpus.claim(status=gpus.allocated("gpu-0"))
     pod = gpus.pod("claim")
