@@ -161,7 +161,7 @@ class Placement:
             if not reaches(labels, provisioning.allowed):
                 return _NO_MATCH, NO_VOLUMES
             room = provisioning.room_at(labels)
-            if room is None and provisioning.roomy is not None:
+            if room is None and provisioning.rooms is not None:
                 return _NO_SPACE, NO_VOLUMES
             provisioned.append((provisioning.claim, room))
         return 0, PodVolumes(tuple(static), tuple(provisioned))
@@ -236,12 +236,16 @@ class Placement:
             if provisioning.problem:
                 one_by_one |= unmatched
                 continue
-            for bit, reach in ((_NO_MATCH, provisioning.allowed), (_NO_SPACE, provisioning.roomy)):
-                if reach is not None:
-                    failing = unmatched & ~reaching(nodes, reach)
-                    bits[failing] |= bit
-                    unmatched &= ~failing
-                    undecided &= ~failing
+            allowed, rooms = provisioning.allowed, provisioning.rooms
+            if allowed is not None:
+                failing = unmatched & ~reaching(nodes, allowed)
+                bits[failing] |= _NO_MATCH
+                undecided &= ~failing
+            if rooms is not None:
+                room = first_reached(nodes, [room.reach for room in rooms])
+                failing = unmatched & undecided & (room == len(rooms))
+                bits[failing] |= _NO_SPACE
+                undecided &= ~failing
 
     def _match_all(
         self, nodes: NodeTable, candidates: Candidates, one_by_one: BoolArray

@@ -21,7 +21,7 @@ from proreus.objects.storage import (
     TopologySelectorTerm,
 )
 from proreus.objects.volume_claims import class_of_claim, requested_storage
-from proreus.plugins.volume_binding.reach import Reach, reach_of_selectors
+from proreus.plugins.volume_binding.reach import Reach, reach_of_selectors, reaches
 from proreus.plugins.volume_binding.rooms import Room
 from proreus.plugins.volume_binding.storage import Storage
 
@@ -32,20 +32,19 @@ NOWHERE = ParsedNodeSelector(())
 class Provisioning:
     """How a volume can be made for a claim.
 
-    ``allowed``: where the class lets it be made. ``rooms``: who says that there is room, and
-    ``roomy``: where; None where nobody keeps count. ``problem``: why it cannot be told.
+    ``allowed``: where the class lets it be made. ``rooms``: where there is enough room; None where
+    nobody keeps count. ``problem``: why it cannot be told.
     """
 
     claim: PersistentVolumeClaim
     allowed: Reach = None
-    rooms: tuple[Room, ...] = ()
-    roomy: Reach = None
+    rooms: tuple[Room, ...] | None = None
     problem: str = ""
 
     def room_at(self, labels: Mapping[str, str]) -> Room | None:
-        """Return who says that there is room at a node."""
-        for room in self.rooms:
-            if room.term.labels.matches(labels):
+        """Return where at a node there is room."""
+        for room in self.rooms or ():
+            if reaches(labels, room.reach):
                 return room
         return None
 
@@ -67,8 +66,7 @@ def provisioning_for(claim: PersistentVolumeClaim, storage: Storage) -> Provisio
         return Provisioning(claim, allowed)
     size_bytes = whole_value(asked)
     rooms = tuple(room for room in storage.rooms.of(name) if room.limit >= size_bytes)
-    roomy = ParsedNodeSelector(tuple(room.term for room in rooms))
-    return Provisioning(claim, allowed, rooms, roomy)
+    return Provisioning(claim, allowed, rooms)
 
 
 def _allowed(storage_class: StorageClass) -> Reach:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from proreus.framework.handle import Handle
 from proreus.objects.meta import key_of
 from proreus.objects.quantity import parse_quantity, whole_value
-from proreus.objects.selectors import ParsedNodeTerm, SelectorError, parse_label_selector
+from proreus.objects.selectors import ParsedNodeSelector, SelectorError, parse_label_selector
 from proreus.objects.storage import CSI_STORAGE_CAPACITIES, CSIStorageCapacity
+from proreus.plugins.volume_binding.reach import reach_of_selectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class Room:
     ``limit``: the largest volume that can be made. ``capacity``: how much there is in all.
     """
 
-    term: ParsedNodeTerm
+    reach: ParsedNodeSelector
     limit: int
     capacity: int
 
@@ -54,9 +55,8 @@ def room_of(capacity: CSIStorageCapacity) -> Room | None:
         selector = parse_label_selector(capacity.node_topology)
     except SelectorError:
         return None
-    return Room(
-        ParsedNodeTerm(selector), limit, whole_value(parse_quantity(capacity.capacity or 0))
-    )
+    total = whole_value(parse_quantity(capacity.capacity or 0))
+    return Room(reach_of_selectors([selector]), limit, total)
 
 
 def limit_of(capacity: CSIStorageCapacity) -> int | None:
