@@ -44,7 +44,10 @@ async def _play_step(cluster: OfflineCluster, step: JsonObject) -> JsonObject:
 
 async def _schedule(cluster: OfflineCluster, times: int) -> list[list[str]]:
     popped = []
+    queue = cluster.scheduler.queue
     for turn in range(times):
+        if not (queue.active_pods() or queue.backoff_pods()):
+            break
         if turn:
             cluster.advance(_STEP_SECONDS)
         outcome = await cluster.schedule_next()

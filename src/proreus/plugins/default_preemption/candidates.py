@@ -60,7 +60,6 @@ class DryRun:
         self._state = state
         self._pod = pod
         self._budgets = budgets
-        self._now = handle.clock.now()
         self.statuses: dict[int, Status] = {}
         """By row of the cluster's table."""
         self.errors: list[str] = []
@@ -95,7 +94,9 @@ class DryRun:
             if not trial.victims:
                 self.errors.append(f'expected at least one victim pod on node "{name}"')
                 continue
-            victims = sorted(trial.victims, key=self.importance)
+            victims = trial.victims
+            if trial.violating and trial.others:
+                victims = most_important_first(victims)
             yield Candidate(name, tuple(victims), trial.violations)
 
     def _without_less_important(
@@ -110,7 +111,7 @@ class DryRun:
                 continue
             for victim in potential:
                 self._handle.run_remove_pod(state, self._pod, victim, fork, row)
-            potential.sort(key=self.importance)
+            potential = most_important_first(potential)
             trials.append(_Trial(row, *self._budgets.split(potential), victims=[]))
         return trials
 
@@ -154,9 +155,23 @@ class DryRun:
         verdicts = self._handle.run_filters_with_nominated(state, self._pod, part)
         return [(trial, verdicts.status(index)) for index, trial in enumerate(trials)]
 
-    def importance(self, pod: PodInfo) -> tuple[int, float]:
-        """Return the sort key of victims: the most important first, then the longest running."""
-        return -pod.priority, started_at(pod, self._now)
+
+def most_important_first(pods: list[PodInfo]) -> list[PodInfo]:
+    """Sort pods by priority, then by how long they have run.
+
+    Of pods that have not started the last one comes first: kube-scheduler asks the clock anew for
+    each comparison, so that of two the one it asks about first is always the older one.
+    """
+    never = float("inf")
+
+    def key(item: tuple[int, PodInfo]) -> tuple[int, float, int]:
+        index, pod = item
+        start = pod.pod.status.start_time
+        if start is None:
+            return -pod.priority, never, -index
+        return -pod.priority, start.timestamp(), index
+
+    return [pod for _, pod in sorted(enumerate(pods), key=key)]
 
 
 def started_at(pod: PodInfo, now: float) -> float:
