@@ -25,8 +25,8 @@ async def decide(cluster: OfflineCluster, pod: JsonObject) -> JsonObject:
     """Answer one question; the form is that of the recorded answers (``expect``)."""
     typed = decoder_for(Pod).convert(pod)
     cluster.api.put(PODS, typed)
-    # The recorded questions were asked of a scheduler whose queue was empty: pods that are nominated
-    # count there as kube-scheduler counts pods in flight.
+    # The recorded questions were asked of a scheduler whose queue was empty: nominated pods count
+    # there as kube-scheduler counts pods in flight.
     while cluster.scheduler.queue.pop() is not None:
         pass
     info = PodInfo(cluster.api.store(PODS)[f"{typed.metadata.namespace}/{typed.metadata.name}"])
