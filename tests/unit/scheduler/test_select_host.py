@@ -1,0 +1,49 @@
+"""Which of the best nodes is taken (core.md 6.6)."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from proreus.scheduler.select_host import at_random, top_of_heap
+
+
+def in_order(size: int):
+    return lambda: np.arange(size)
+
+
+@pytest.mark.parametrize(
+    ("totals", "chosen"),
+    [
+        ([5], 0),
+        ([5, 5, 5], 0),
+        ([1, 9, 9], 1),
+        ([1, 1, 9, 9], 3),
+        ([-1, 3, -1, 7], 3),
+        ([-1, 0, 0, -1], 1),
+        ([9, -1, 9], 0),
+    ],
+)
+def test_top_of_heap(totals, chosen) -> None:
+    assert top_of_heap(np.array(totals), in_order(len(totals))) == chosen
+
+
+def test_top_of_heap_looks_in_the_order_of_the_search() -> None:
+    assert top_of_heap(np.array([5, 5, 5]), lambda: np.array([2, 0, 1])) == 2
+
+
+def test_at_random_takes_every_best_node_and_no_other() -> None:
+    select = at_random(random.Random(1))
+    ranking = np.array([7, -1, 9, 9, 3, 9])
+    chosen = Counter(select(ranking, in_order(6)) for _ in range(600))
+    assert set(chosen) == {2, 3, 5}
+    assert min(chosen.values()) > 150
+
+
+def test_at_random_can_be_repeated() -> None:
+    ranking = np.zeros(100, dtype=np.int64)
+    draws = [[at_random(random.Random(seed))(ranking, in_order(100))] for seed in (1, 1, 2)]
+    assert draws[0] == draws[1] != draws[2]
