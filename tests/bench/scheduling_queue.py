@@ -1,6 +1,6 @@
 """What the scheduling queue costs: microseconds an operation, with 10,000 pods in each place.
 
-Run it by hand: ``python tests/bench/queue.py [PODS]``.
+Run it by hand: ``python tests/bench/scheduling_queue.py [PODS]``.
 """
 
 from __future__ import annotations
