@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 
-import msgspec
 import numpy as np
 
 from proreus.config.plugin_args import DynamicResourcesArgs
@@ -27,25 +25,20 @@ from proreus.framework.plugin import (
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Verdicts
-from proreus.objects.devices import AllocationResult, ResourceClaim
+from proreus.objects.devices import ResourceClaim
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
 from proreus.objects.selectors import parse_node_selector
 from proreus.plugins.dynamic_resources.allocator import Solution
-from proreus.plugins.dynamic_resources.binding_conditions import (
-    Readiness,
-    needs_conditions,
-    readiness,
-)
-from proreus.plugins.dynamic_resources.claim_writes import ClaimWriteError, ClaimWriter
+from proreus.plugins.dynamic_resources.binding import Binding
+from proreus.plugins.dynamic_resources.binding_conditions import Readiness, needs_conditions
+from proreus.plugins.dynamic_resources.claim_writes import ClaimWriteError
 from proreus.plugins.dynamic_resources.claims import (
     ClaimError,
     check_requests,
     claims_of,
     is_extended_resource_claim,
     is_reserved_for,
-    pod_group_reference,
-    pod_reference,
 )
 from proreus.plugins.dynamic_resources.extended_resources import new_extended_claim
 from proreus.plugins.dynamic_resources.features import Features
@@ -60,8 +53,6 @@ from proreus.plugins.dynamic_resources.manager import DeviceManager
 from proreus.plugins.dynamic_resources.results import allocations
 from proreus.plugins.dynamic_resources.scoring import allocated_score, normalized
 from proreus.plugins.extended_resources import may_be_devices
-
-_SECONDS_BETWEEN_LOOKS = 5.0
 
 
 class DynamicResources(
@@ -88,7 +79,7 @@ class DynamicResources(
         super().__init__(args, handle)
         self.features = Features.of(handle.feature_gates)
         self.manager = DeviceManager.of(handle, self.features)
-        self._writer = ClaimWriter(handle, self.features.binding_conditions)
+        self._binding = Binding(handle, self.manager, args.binding_timeout_seconds)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Return what may help: see ``hints``."""
@@ -179,7 +170,7 @@ class DynamicResources(
                 raise ValueError(f"claim {key_of(claim)}: {error}")
             notes.usable[place] = parsed
             if self.features.binding_conditions:
-                ready, _ = self._readiness(claim)
+                ready, _ = self._binding.readiness_of(claim)
                 if ready in (Readiness.FAILED, Readiness.TIMED_OUT):
                     unusable.add(place)
             if self.features.prioritized_list:
@@ -229,10 +220,10 @@ class DynamicResources(
             claim = notes.claims[place]
             users = claim.status.reserved_for
             if not users or (len(users) == 1 and users[0].uid == pod.uid):
-                self.manager.claims.assume(await self._writer.deallocate(claim))
+                self.manager.claims.assume(await self._binding.writer.deallocate(claim))
                 return "deallocation of ResourceClaim completed"
         if notes.extended is not None and rejected[LEFT_OVER].any():
-            await self._writer.delete(notes.extended)
+            await self._binding.writer.delete(notes.extended)
             return "deletion of ResourceClaim completed"
         return "still not schedulable"
 
@@ -293,23 +284,9 @@ class DynamicResources(
             written.pop(notes.created.metadata.uid, None)
         held = [c for c in written.values() if is_reserved_for(c, pod.uid)]
         if held or notes.created is not None:
-            self.handle.spawn(self._take_back(held, notes.created, pod.uid))
+            self.handle.spawn(self._binding.take_back(held, notes.created, pod.uid))
         notes.written = []
         notes.created = None
-
-    async def _take_back(
-        self, held: Sequence[ResourceClaim], created: ResourceClaim | None, uid: str
-    ) -> None:
-        for claim in held:
-            try:
-                await self._writer.drop_reservation(claim, uid)
-            except (ClaimWriteError, ApiError):
-                continue  # the resource claim controller takes off pods that are gone
-        if created is not None:
-            try:
-                await self._writer.delete(created)
-            except ClaimWriteError:
-                return  # it has the pod as owner and goes with it; the next attempt finds it
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Skip pods without claims."""
@@ -322,105 +299,17 @@ class DynamicResources(
         given = {claim.metadata.uid: allocation for claim, allocation in notes.reserved}
         try:
             claims = [
-                await self._bind_claim(notes, pod.pod, claim, given.get(claim.metadata.uid))
+                await self._binding.bind_claim(notes, pod.pod, claim, given.get(claim.metadata.uid))
                 for claim in notes.claims
             ]
             extended = next((c for c, _ in notes.reserved if is_extended_resource_claim(c)), None)
             if extended is not None:
-                claims.append(await self._bind_extended(notes, pod, extended))
+                claims.append(await self._binding.bind_extended(notes, pod, extended))
         except (ClaimWriteError, ApiError) as error:
             return Status.error(str(error))
         if self.features.binding_conditions and any(map(needs_conditions, claims)):
-            return await self._wait_until_ready(pod, claims, node_name)
+            return await self._binding.wait_until_ready(pod, claims, node_name)
         return None
-
-    async def _bind_claim(
-        self,
-        notes: Notes,
-        pod: Pod,
-        claim: ResourceClaim,
-        allocation: AllocationResult | None,
-    ) -> ResourceClaim:
-        """Write one claim, unless the pod has it already; return it as it is then."""
-        uid, key = claim.metadata.uid, key_of(claim)
-        group = pod_group_reference(pod, claim) if self.features.workload_claims else None
-        consumer = pod_reference(pod) if group is None else group
-        if allocation is None and (
-            is_reserved_for(claim, pod.metadata.uid) or is_reserved_for(claim, consumer.uid)
-        ):
-            return claim
-        latest = self.manager.claims.get(key)
-        current = claim if latest is None or latest.metadata.uid != uid else latest
-        written = await self._writer.reserve(current, consumer, allocation)
-        notes.written.append(written)
-        known = self.manager.claims.assume(written)
-        if allocation is not None and (known or key in self.manager.claims):
-            self.manager.allocated.end(uid)
-        return written
-
-    async def _bind_extended(
-        self, notes: Notes, pod: PodInfo, claim: ResourceClaim
-    ) -> ResourceClaim:
-        """Create the claim for extended resources and allocate it."""
-        allocated = self.manager.allocated
-        allocation = allocated.in_flight[claim.metadata.uid].allocation
-        variant = notes.chosen
-        assert variant is not None
-        created = await self._writer.create_extended(pod.pod, variant.requests)
-        # From now on the devices belong to the claim that exists; it stays in flight until the
-        # watch delivers it.
-        allocated.begin(created, allocation)
-        allocated.end(claim.metadata.uid)
-        notes.reserved = tuple(r for r in notes.reserved if r[0] is not claim)
-        notes.created = created
-        written = await self._bind_claim(notes, pod.pod, created, allocation)
-        notes.created = written
-        status = {
-            "extendedResourceClaimStatus": {
-                "requestMappings": msgspec.to_builtins(variant.mappings),
-                "resourceClaimName": written.metadata.name,
-            }
-        }
-        await self.handle.api.patch_pod_status(pod.pod, {"status": status})
-        return written
-
-    # ---- devices that must be made ready -------------------------------------------------------
-
-    def _readiness(self, claim: ResourceClaim) -> tuple[Readiness, str]:
-        timeout_seconds = self.args.binding_timeout_seconds
-        return readiness(
-            claim,
-            self.handle.clock.now(),
-            float("inf") if timeout_seconds is None else timeout_seconds,
-        )
-
-    async def _wait_until_ready(
-        self, pod: PodInfo, claims: Sequence[ResourceClaim], node_name: str
-    ) -> Status | None:
-        self.handle.event_recorder.event(
-            pod.pod,
-            "Normal",
-            "BindingConditionsPending",
-            "Scheduling",
-            f"waiting for binding conditions for device on node {node_name}",
-            self.handle.profile_name,
-        )
-        waiting = list(claims)
-        while True:
-            left = []
-            for claim in waiting:
-                current = self.manager.claims.get(key_of(claim))
-                if current is None or current.metadata.uid != claim.metadata.uid:
-                    return Status.error(f"claim {key_of(claim)} got deleted in the meantime")
-                state, words = self._readiness(current)
-                if state in (Readiness.FAILED, Readiness.TIMED_OUT):
-                    return Status.error(words)
-                if state is Readiness.WAITING:
-                    left.append(claim)
-            if not left:
-                return None
-            waiting = left
-            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
 
 
 def _never() -> bool:

@@ -1,0 +1,147 @@
+"""What happens to claims once a node is chosen: writes, the wait for devices, and the way back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from proreus.errors import ApiError
+from proreus.framework.handle import Handle
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+from proreus.objects.devices import AllocationResult, ResourceClaim
+from proreus.objects.meta import key_of
+from proreus.objects.pod import Pod
+from proreus.plugins.dynamic_resources.binding_conditions import Readiness, readiness
+from proreus.plugins.dynamic_resources.claim_writes import ClaimWriteError, ClaimWriter
+from proreus.plugins.dynamic_resources.claims import (
+    is_reserved_for,
+    pod_group_reference,
+    pod_reference,
+)
+from proreus.plugins.dynamic_resources.filtering import Notes
+from proreus.plugins.dynamic_resources.manager import DeviceManager
+
+_SECONDS_BETWEEN_LOOKS = 5.0
+
+
+class Binding:
+    """Writes a pod's claims and keeps the manager in step with what was written.
+
+    ``timeout_seconds``: how long devices may take to be ready; None: as long as they like.
+    """
+
+    def __init__(
+        self, handle: Handle, manager: DeviceManager, timeout_seconds: float | None
+    ) -> None:
+        self._handle = handle
+        self._manager = manager
+        self._timeout_seconds = timeout_seconds
+        self.writer = ClaimWriter(handle, manager.features.binding_conditions)
+
+    async def bind_claim(
+        self,
+        notes: Notes,
+        pod: Pod,
+        claim: ResourceClaim,
+        allocation: AllocationResult | None,
+    ) -> ResourceClaim:
+        """Write one claim, unless the pod has it already; return it as it is then."""
+        uid, key = claim.metadata.uid, key_of(claim)
+        group = pod_group_reference(pod, claim) if self._manager.features.workload_claims else None
+        consumer = pod_reference(pod) if group is None else group
+        if allocation is None and (
+            is_reserved_for(claim, pod.metadata.uid) or is_reserved_for(claim, consumer.uid)
+        ):
+            return claim
+        latest = self._manager.claims.get(key)
+        current = claim if latest is None or latest.metadata.uid != uid else latest
+        written = await self.writer.reserve(current, consumer, allocation)
+        notes.written.append(written)
+        known = self._manager.claims.assume(written)
+        if allocation is not None and (known or key in self._manager.claims):
+            self._manager.allocated.end(uid)
+        return written
+
+    async def bind_extended(
+        self, notes: Notes, pod: PodInfo, claim: ResourceClaim
+    ) -> ResourceClaim:
+        """Create the claim for extended resources and allocate it."""
+        allocated = self._manager.allocated
+        allocation = allocated.in_flight[claim.metadata.uid].allocation
+        variant = notes.chosen
+        assert variant is not None
+        created = await self.writer.create_extended(pod.pod, variant.requests)
+        # From now on the devices belong to the claim that exists; it stays in flight until the
+        # watch delivers it.
+        allocated.begin(created, allocation)
+        allocated.end(claim.metadata.uid)
+        notes.reserved = tuple(r for r in notes.reserved if r[0] is not claim)
+        notes.created = created
+        written = await self.bind_claim(notes, pod.pod, created, allocation)
+        notes.created = written
+        status = {
+            "extendedResourceClaimStatus": {
+                "requestMappings": msgspec.to_builtins(variant.mappings),
+                "resourceClaimName": written.metadata.name,
+            }
+        }
+        await self._handle.api.patch_pod_status(pod.pod, {"status": status})
+        return written
+
+    async def take_back(
+        self, held: Sequence[ResourceClaim], created: ResourceClaim | None, uid: str
+    ) -> None:
+        """Take a pod off claims, and delete the one that was made for it."""
+        for claim in held:
+            try:
+                await self.writer.drop_reservation(claim, uid)
+            except (ClaimWriteError, ApiError):
+                continue  # the resource claim controller takes off pods that are gone
+        if created is not None:
+            try:
+                await self.writer.delete(created)
+            except ClaimWriteError:
+                return  # it has the pod as owner and goes with it; the next attempt finds it
+
+    # ---- devices that must be made ready -------------------------------------------------------
+
+    def readiness_of(self, claim: ResourceClaim) -> tuple[Readiness, str]:
+        """Tell how far a claim's devices are, and what went wrong if anything did."""
+        timeout_seconds = self._timeout_seconds
+        return readiness(
+            claim,
+            self._handle.clock.now(),
+            float("inf") if timeout_seconds is None else timeout_seconds,
+        )
+
+    async def wait_until_ready(
+        self, pod: PodInfo, claims: Sequence[ResourceClaim], node_name: str
+    ) -> Status | None:
+        """Wait until the drivers have made all devices ready; an error if one fails to be."""
+        self._handle.event_recorder.event(
+            pod.pod,
+            "Normal",
+            "BindingConditionsPending",
+            "Scheduling",
+            f"waiting for binding conditions for device on node {node_name}",
+            self._handle.profile_name,
+        )
+        waiting = list(claims)
+        while True:
+            left = []
+            for claim in waiting:
+                current = self._manager.claims.get(key_of(claim))
+                if current is None or current.metadata.uid != claim.metadata.uid:
+                    return Status.error(f"claim {key_of(claim)} got deleted in the meantime")
+                state, words = self.readiness_of(current)
+                if state in (Readiness.FAILED, Readiness.TIMED_OUT):
+                    return Status.error(words)
+                if state is Readiness.WAITING:
+                    left.append(claim)
+            if not left:
+                return None
+            waiting = left
+            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
