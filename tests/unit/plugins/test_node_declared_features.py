@@ -1,0 +1,86 @@
+"""NodeDeclaredFeatures: what pods need, what nodes declare, and who is woken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.events import ADD, NODE, POD, UPDATE, UPDATE_NODE_DECLARED_FEATURE
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+from proreus.objects.node import Node
+from proreus.plugins.node_declared_features import NodeDeclaredFeatures, required_features
+from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
+
+RESTART = "RestartAllContainersOnContainerExits"
+USERNS = "UserNamespacesHostNetworkSupport"
+RULES = [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}]
+RESTARTING = {"containers": [{"name": "c", "restartPolicyRules": RULES}]}
+HOST = {"hostNetwork": True, "hostUsers": False}
+
+
+def declaring(name: str, *features: str) -> Node:
+    return make_node(name, status={"declaredFeatures": list(features)})
+
+
+NODES = [declaring("both", RESTART, "Other", USERNS), declaring("one", USERNS), declaring("none")]
+
+
+@pytest.mark.parametrize(
+    ("spec", "features"),
+    [
+        ({}, set()),
+        (RESTARTING, {RESTART}),
+        ({"initContainers": RESTARTING["containers"]}, {RESTART}),
+        ({"containers": [{"name": "c", "restartPolicyRules": [{"action": "Restart"}]}]}, set()),
+        (HOST, {USERNS}),
+        ({"hostNetwork": True}, set()),
+        ({"hostNetwork": True, "hostUsers": True}, set()),
+        ({"hostUsers": False}, set()),
+        (RESTARTING | HOST, {RESTART, USERNS}),
+    ],
+)
+def test_what_pods_need(spec: dict[str, Any], features: set[str]) -> None:
+    assert required_features(make_pod(spec=spec).pod) == features
+
+
+def judge(pod: PodInfo, *gates: str) -> Status | list[str]:
+    handle = FakeHandle(NODES, gates=gates)
+    plugin, state = make_plugin(NodeDeclaredFeatures, handle), CycleState()
+    answer = plugin.pre_filter(state, pod, handle.nodes)
+    if answer is not None:
+        return answer
+    statuses = {node.name: plugin.filter(state, pod, node) for node in handle.nodes}
+    rejected = {status for status in statuses.values() if status is not None}
+    text = "node(s) didn't match Pod's required features"
+    assert rejected <= {Status.unresolvable(text).of("NodeDeclaredFeatures")}
+    return [name for name, status in statuses.items() if status is None]
+
+
+def test_nodes() -> None:
+    assert judge(make_pod()) == Status.skip()
+    assert judge(make_pod(spec=HOST)) == ["both", "one"]
+    assert judge(make_pod(spec=RESTARTING | HOST)) == ["both"]
+
+
+def test_the_gate() -> None:
+    off = ("NodeDeclaredFeatures=false", "InPlacePodLevelResourcesVerticalScaling=false")
+    more = "InPlacePodVerticalScalingInitContainers=false"
+    assert judge(make_pod(spec=HOST), *off, more) == Status.skip()
+
+
+def test_events() -> None:
+    node, pod = make_plugin(NodeDeclaredFeatures, FakeHandle()).events_to_register()
+    assert (node.resource, node.action) == (NODE, ADD | UPDATE_NODE_DECLARED_FEATURE)
+    assert (pod.resource, pod.action) == (POD, UPDATE)
+
+    waiting = make_pod(spec=HOST)
+    assert node.hint(waiting, None, NODES[2])
+    assert not node.hint(waiting, NODES[1], NODES[1])
+    assert node.hint(waiting, NODES[2], NODES[1])
+
+    assert not pod.hint(waiting, waiting.pod, waiting.pod)
+    assert pod.hint(waiting, waiting.pod, make_pod().pod)
+    assert not pod.hint(waiting, make_pod("o", spec=HOST).pod, make_pod("o").pod)

@@ -1,0 +1,165 @@
+"""VolumeRestrictions: claims for one pod only, disks for one node only, and who is woken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.events import ADD, DELETE, NODE, PERSISTENT_VOLUME_CLAIM, POD
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+from proreus.framework.verdicts import Verdicts
+from proreus.objects.codec import decoder_for
+from proreus.objects.storage import PersistentVolumeClaim
+from proreus.plugins.volume_restrictions import VolumeRestrictions
+from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
+from proreus.testing.agreement import assert_agreement
+from proreus.testing.volumes import by_claim, make_claim
+
+DISK = "node(s) had no available disk"
+IN_USE = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already "
+    "in-use by another pod"
+)
+NODES = [make_node("n0"), make_node("n1")]
+
+
+def disks(*sources: dict[str, Any]) -> dict[str, Any]:
+    return {"volumes": [{"name": f"v{i}", **source} for i, source in enumerate(sources)]}
+
+
+def gce(name: str, read_only: bool = False) -> dict[str, Any]:
+    return {"gcePersistentDisk": {"pdName": name, "readOnly": read_only}}
+
+
+def iscsi(iqn: str, read_only: bool = False) -> dict[str, Any]:
+    return {"iscsi": {"iqn": iqn, "targetPortal": "x", "lun": 1, "readOnly": read_only}}
+
+
+def rbd(monitors: list[str], pool: str = "p", read_only: bool = False) -> dict[str, Any]:
+    return {"rbd": {"monitors": monitors, "pool": pool, "image": "i", "readOnly": read_only}}
+
+
+EBS = {"awsElasticBlockStore": {"volumeID": "vol-1", "readOnly": True}}
+
+
+def judge(handle: FakeHandle, pod: PodInfo) -> list[Status | None] | Status:
+    plugin, state = make_plugin(VolumeRestrictions, handle), CycleState()
+    answer = plugin.pre_filter(state, pod, handle.nodes)
+    if answer is not None:
+        return answer
+    assert_agreement(plugin, pod, handle.nodes)
+    verdicts = Verdicts(len(handle.nodes), plugin.name)
+    plugin.filter_all(state, pod, handle.nodes, verdicts)
+    return [verdicts.status(row) for row in range(len(handle.nodes))]
+
+
+def reasons(answers: list[Status | None] | Status) -> list[str]:
+    assert isinstance(answers, list)
+    return [status.message if status is not None else "" for status in answers]
+
+
+@pytest.mark.parametrize(
+    "volumes",
+    [{}, {"volumes": [{"name": "c", "configMap": {"name": "x"}}]}, by_claim("shared")],
+)
+def test_ordinary_pods_are_skipped(volumes: dict[str, Any]) -> None:
+    other = make_pod("other", node_name="n0", spec=by_claim("shared"))
+    handle = FakeHandle(NODES, [other], objects=[make_claim("shared")])
+    assert judge(handle, make_pod(spec=volumes)) == Status.skip()
+
+
+def test_a_missing_claim_is_told_here_first() -> None:
+    answer = judge(FakeHandle(NODES), make_pod(spec=by_claim("c")))
+    assert answer == Status.unresolvable('persistentvolumeclaim "c" not found')
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "conflict"),
+    [
+        (gce("a"), gce("a"), True),
+        (gce("a", True), gce("a", True), False),
+        (gce("a", True), gce("a"), True),
+        (gce("a"), gce("b"), False),
+        (EBS, EBS, True),
+        (iscsi("q"), iscsi("q"), True),
+        (iscsi("q", True), iscsi("q", True), False),
+        (iscsi("q"), iscsi("r"), False),
+        (rbd(["a", "b"]), rbd(["b", "c"]), True),
+        (rbd(["a"]), rbd(["b"]), False),
+        (rbd(["a"]), rbd(["a"], pool="o"), False),
+        (rbd(["a"], read_only=True), rbd(["a"], read_only=True), False),
+        (gce("a"), EBS, False),
+    ],
+)
+def test_disks(mine: dict[str, Any], theirs: dict[str, Any], conflict: bool) -> None:
+    handle = FakeHandle(NODES, [make_pod("other", node_name="n0", spec=disks(theirs))])
+    assert reasons(judge(handle, make_pod(spec=disks(mine)))) == [DISK if conflict else "", ""]
+
+
+def exclusive(*others: PodInfo) -> FakeHandle:
+    claim = make_claim("mine", modes=["ReadWriteOncePod"])
+    return FakeHandle(NODES, others, objects=[claim])
+
+
+def test_an_exclusive_claim_in_use_rules_out_every_node_but_preemption_may_help() -> None:
+    handle = exclusive(make_pod("other", node_name="n0", spec=by_claim("mine")))
+    answers = judge(handle, make_pod(spec=by_claim("mine")))
+    assert reasons(answers) == [IN_USE, IN_USE]
+    assert {status.code for status in answers if status} == {Status.unschedulable().code}
+
+
+def test_an_exclusive_claim_that_is_free_is_no_concern() -> None:
+    elsewhere = make_pod("other", namespace="elsewhere", node_name="n0", spec=by_claim("mine"))
+    assert judge(exclusive(elsewhere), make_pod(spec=by_claim("mine"))) == Status.skip()
+
+
+def test_conflicts_are_counted_on_a_copy_when_pods_are_tried() -> None:
+    other = make_pod("other", node_name="n0", spec=by_claim("mine"))
+    handle, pod = exclusive(other), make_pod(spec=by_claim("mine"))
+    plugin, state = make_plugin(VolumeRestrictions, handle), CycleState()
+    plugin.pre_filter(state, pod, handle.nodes)
+    trial, node = state.clone(), handle.nodes[0]
+    plugin.remove_pod(trial, pod, other, node)
+    assert plugin.filter(trial, pod, node) is None
+    assert plugin.filter(state, pod, node) is not None
+    plugin.add_pod(trial, pod, other, node)
+    assert plugin.filter(trial, pod, node) is not None
+
+
+def test_events() -> None:
+    registered = make_plugin(VolumeRestrictions, FakeHandle()).events_to_register()
+    assert [(event.resource, event.action) for event in registered] == [
+        (POD, DELETE),
+        (NODE, ADD),
+        (PERSISTENT_VOLUME_CLAIM, ADD),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("mine", "gone", "woken"),
+    [
+        (by_claim("a"), make_pod("o", spec=by_claim("a", "b")), True),
+        (by_claim("a"), make_pod("o", spec=by_claim("b")), False),
+        (by_claim("a"), make_pod("o", namespace="elsewhere", spec=by_claim("a")), False),
+        (disks(gce("d")), make_pod("o", spec=disks(gce("d"))), True),
+        (disks(gce("d")), make_pod("o", namespace="elsewhere", spec=disks(gce("d"))), False),
+        (disks(gce("d", True)), make_pod("o", spec=disks(gce("d", True))), False),
+    ],
+)
+def test_pods_that_go(mine: dict[str, Any], gone: PodInfo, woken: bool) -> None:
+    hint = make_plugin(VolumeRestrictions, FakeHandle()).events_to_register()[0].hint
+    assert hint(make_pod(spec=mine), gone.pod, None) is woken
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace", "woken"),
+    [("a", "default", True), ("b", "default", False), ("a", "elsewhere", False)],
+)
+def test_claims_that_appear(name: str, namespace: str, woken: bool) -> None:
+    hint = make_plugin(VolumeRestrictions, FakeHandle()).events_to_register()[2].hint
+    claim = make_claim(name, namespace=namespace)
+    new = decoder_for(PersistentVolumeClaim).convert(claim)
+    assert hint(make_pod(spec=by_claim("a")), None, new) is woken

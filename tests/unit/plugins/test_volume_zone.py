@@ -1,0 +1,149 @@
+"""VolumeZone: labels of volumes against labels of nodes, and who is woken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.events import (
+    ADD,
+    NODE,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    STORAGE_CLASS,
+    UPDATE,
+    UPDATE_NODE_LABEL,
+)
+from proreus.framework.status import Status
+from proreus.framework.verdicts import Verdicts
+from proreus.objects.codec import decoder_for
+from proreus.objects.kinds import BY_KIND
+from proreus.plugins.volume_zone import VolumeZone
+from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
+from proreus.testing.agreement import assert_agreement
+from proreus.testing.volumes import by_claim, make_claim, make_class, make_volume
+
+ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
+REASON = "node(s) had no available volume zone"
+NODES = [
+    make_node("a", labels={ZONE: "a", REGION: "r"}),
+    make_node("b", labels={ZONE: "b", REGION: "r"}),
+    make_node("beta-a", labels={BETA_ZONE: "a"}),
+    make_node("region-only", labels={REGION: "r"}),
+    make_node("nowhere"),
+]
+
+
+def typed(obj: dict[str, Any]) -> Any:
+    return decoder_for(BY_KIND[obj["kind"]].type).convert(obj)
+
+
+def feasible(*volume_labels: dict[str, str]) -> list[str] | Status:
+    names = [f"c{number}" for number in range(len(volume_labels))]
+    objects = [make_claim(name, volume=f"pv-{name}") for name in names]
+    objects += [
+        make_volume(f"pv-{name}", labels=labels)
+        for name, labels in zip(names, volume_labels, strict=True)
+    ]
+    handle, pod = FakeHandle(NODES, objects=objects), make_pod(spec=by_claim(*names))
+    plugin, state = make_plugin(VolumeZone, handle), CycleState()
+    answer = plugin.pre_filter(state, pod, handle.nodes)
+    if answer is not None:
+        return answer
+    assert_agreement(plugin, pod, handle.nodes)
+    verdicts = Verdicts(len(NODES), plugin.name)
+    plugin.filter_all(state, pod, handle.nodes, verdicts)
+    assert set(verdicts.counts()) <= {Status.unresolvable(REASON).of("VolumeZone")}
+    return [handle.nodes[int(row)].name for row in verdicts.passed_rows()]
+
+
+@pytest.mark.parametrize(
+    ("labels", "nodes"),
+    [
+        ([{ZONE: "a"}], ["a", "nowhere"]),
+        ([{ZONE: "a__b"}], ["a", "b", "nowhere"]),
+        ([{ZONE: " a __ c "}], ["a", "nowhere"]),
+        ([{ZONE: "c"}], ["nowhere"]),
+        ([{BETA_ZONE: "a"}], ["a", "beta-a", "nowhere"]),
+        ([{REGION: "r"}], ["a", "b", "region-only", "nowhere"]),
+        ([{ZONE: "b", REGION: "r"}], ["b", "nowhere"]),
+        ([{ZONE: "a"}, {ZONE: "b"}], ["nowhere"]),
+        ([{ZONE: "a__"}, {REGION: "r"}], ["a", "b", "region-only", "nowhere"]),
+        ([{ZONE: "a__"}], Status.skip()),
+        ([{}], Status.skip()),
+    ],
+)
+def test_nodes(labels: list[dict[str, str]], nodes: list[str] | Status) -> None:
+    assert feasible(*labels) == nodes
+
+
+@pytest.mark.parametrize(
+    ("objects", "expected"),
+    [
+        ([], 'persistentvolumeclaim "c" not found'),
+        ([make_claim("c", volume="gone")], 'persistentvolume "gone" not found'),
+        (
+            [make_claim("c", class_name=None)],
+            "PersistentVolumeClaim had no pv name and storageClass name",
+        ),
+        ([make_claim("c")], 'storageclass.storage.k8s.io "wait" not found'),
+        (
+            [make_claim("c"), make_class(mode=None)],
+            'VolumeBindingMode not set for StorageClass "wait"',
+        ),
+        ([make_claim("c"), make_class(mode="Immediate")], "PersistentVolume had no name"),
+        ([make_claim("c"), make_class()], None),
+    ],
+)
+def test_claims_without_a_volume(objects: list[dict[str, Any]], expected: str | None) -> None:
+    handle = FakeHandle(NODES, objects=objects)
+    plugin = make_plugin(VolumeZone, handle)
+    answer = plugin.pre_filter(CycleState(), make_pod(spec=by_claim("c")), handle.nodes)
+    assert answer == (Status.skip() if expected is None else Status.unresolvable(expected))
+
+
+def test_a_claim_without_a_name() -> None:
+    plugin = make_plugin(VolumeZone, FakeHandle(NODES))
+    answer = plugin.pre_filter(CycleState(), make_pod(spec=by_claim("")), plugin.handle.nodes)
+    assert answer == Status.unresolvable("PersistentVolumeClaim had no name")
+
+
+def test_only_pods_without_volumes_share_answers() -> None:
+    plugin = make_plugin(VolumeZone, FakeHandle(NODES))
+    assert plugin.sign(make_pod()) == ()
+    assert plugin.sign(make_pod(spec=by_claim("c"))) is None
+
+
+def test_events() -> None:
+    registered = make_plugin(VolumeZone, FakeHandle()).events_to_register()
+    assert [(event.resource, event.action) for event in registered] == [
+        (STORAGE_CLASS, ADD),
+        (NODE, ADD | UPDATE_NODE_LABEL),
+        (PERSISTENT_VOLUME_CLAIM, ADD | UPDATE),
+        (PERSISTENT_VOLUME, ADD | UPDATE),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "old", "new", "woken"),
+    [
+        (0, None, make_class(), True),
+        (0, None, make_class(mode="Immediate"), False),
+        (0, None, make_class(mode=None), False),
+        (2, None, make_claim("c"), True),
+        (2, make_claim("c"), make_claim("c"), True),
+        (2, None, make_claim("d"), False),
+        (2, None, make_claim("c", namespace="elsewhere"), False),
+        (3, None, make_volume("pv"), True),
+        (3, make_volume("pv"), make_volume("pv"), False),
+        (3, make_volume("pv"), make_volume("pv", labels={"any": "a"}), False),
+        (3, make_volume("pv"), make_volume("pv", labels={ZONE: "a"}), True),
+    ],
+)
+def test_hints(number: int, old: Any, new: Any, woken: bool) -> None:
+    hint = make_plugin(VolumeZone, FakeHandle()).events_to_register()[number].hint
+    before = None if old is None else typed(old)
+    assert hint(make_pod(spec=by_claim("c")), before, typed(new)) is woken
