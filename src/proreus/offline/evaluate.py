@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -71,5 +72,7 @@ def read_cases(path: Path) -> Iterator[JsonObject]:
                 yield case
     except OSError as error:
         raise ProreusError(f"cannot read {path}: {error.strerror or error}") from error
+    except (EOFError, zlib.error) as error:
+        raise ProreusError(f"cannot read {path}: {error}") from error
     except msgspec.DecodeError as error:
         raise ProreusError(f"{path}, line {number}: not JSON: {error}") from error

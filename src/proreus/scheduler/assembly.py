@@ -21,8 +21,9 @@ from proreus.framework.plugin import (
     ReservePlugin,
 )
 from proreus.framework.registrations import PreEnqueue, Registration, registrations_of
+from proreus.logs import logger
 from proreus.objects.kinds import BY_KIND, NODES, PODS
-from proreus.objects.meta import Resource
+from proreus.objects.meta import Resource, Untyped
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.runtime.expansion import ExpandedProfile, expand_all
 from proreus.runtime.profile import Profile
@@ -36,6 +37,12 @@ from proreus.scheduler.profile_handle import Core, ProfileHandle, Surroundings
 from proreus.scheduler.scheduler import Scheduler
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
 from proreus.scheduler.select_host import SelectHost, at_random
+
+log = logger(__name__)
+
+_ALWAYS_WATCHED = frozenset(
+    {events.POD, events.ASSIGNED_POD, events.UNSCHEDULABLE_POD, events.NODE, events.ANY}
+)
 
 _ASKED_FOR_EVENTS = (
     PreEnqueuePlugin,
@@ -199,8 +206,23 @@ def _registered_kinds(views: Mapping[str, ProfileForQueue]) -> dict[str, Resourc
     """Return the kinds beside pods and nodes that plugins registered, by event resource name."""
     names = {event.resource for view in views.values() for _, event in view.registrations}
     found = {}
-    for name in sorted(names - {events.POD, events.NODE, events.ANY}):
-        resource = BY_KIND.get(name.rpartition("/")[2])
+    for name in sorted(names - _ALWAYS_WATCHED):
+        resource = BY_KIND.get(name.rpartition("/")[2]) or _custom(name)
         if resource is not None:
             found[name] = resource
+        else:
+            log.error(
+                "Incorrect event registration",
+                err="neither a kind that is known nor of the form <plural>.<version>.<group>",
+                resource=name,
+            )
     return found
+
+
+def _custom(name: str) -> Resource[Any] | None:
+    """Return the resource that ``plural.version.group`` names: any that the apiserver may serve."""
+    plural, _, rest = name.partition(".")
+    version, _, group = rest.partition(".")
+    if not (plural and version and group) or "/" in name:
+        return None
+    return Resource(group, version, plural, name, True, Untyped)

@@ -297,6 +297,26 @@ def test_who_asks_for_unscheduled_pods_is_not_told_of_assigned_ones(kit) -> None
     assert world.places() == {}
 
 
+def test_any_resource_can_be_registered_by_its_name(kit) -> None:
+    name = "gadgets.v1beta1.example.com"
+    world = kit.World(
+        kit.plugin("A", FilterPlugin, filter=NO, events_to_register=(ClusterEvent(name, ALL),))
+    )
+    [handler] = world.api._handlers[name]
+    heard = []
+    world.queue.move_all_to_active_or_backoff = lambda event, *_: heard.append(event.label)
+    handler.on_add(object())
+    assert heard == [f"{name}Add"]
+
+
+@pytest.mark.parametrize("name", ["Gadget", "gadgets.example", "example.com/v1/Gadget"])
+def test_a_resource_that_cannot_be_found_is_told(kit, caplog, name) -> None:
+    kit.World(
+        kit.plugin("A", FilterPlugin, filter=NO, events_to_register=(ClusterEvent(name, ALL),))
+    )
+    assert [record.getMessage() for record in caplog.records] == ["Incorrect event registration"]
+
+
 # ---- durations -----------------------------------------------------------------------------------
 
 

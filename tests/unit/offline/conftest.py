@@ -1,0 +1,48 @@
+"""Offline clusters of the default configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proreus.config.load import default_configuration
+from proreus.feature_gates import FeatureGates
+from proreus.offline.cluster import OfflineCluster
+from proreus.plugins import IN_TREE
+from proreus.runtime.registry import Registry
+
+
+def node(name: str, cpu: str = "4") -> dict[str, Any]:
+    return {
+        "kind": "Node",
+        "metadata": {"name": name},
+        "status": {"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "10"}},
+    }
+
+
+def pod(name: str, cpu: str = "1", **spec: Any) -> dict[str, Any]:
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"schedulerName": "default-scheduler", "containers": [container], **spec},
+    }
+
+
+class Kit:
+    """What the tests of this room build with."""
+
+    node = staticmethod(node)
+    pod = staticmethod(pod)
+
+    @staticmethod
+    def cluster(*objects: dict[str, Any], **options: Any) -> OfflineCluster:
+        gates, registry = FeatureGates(), Registry(IN_TREE)
+        config = default_configuration(registry, gates)
+        return OfflineCluster(config, registry, gates, objects, **options)
+
+
+@pytest.fixture(scope="session")
+def kit() -> type[Kit]:
+    return Kit

@@ -1,0 +1,118 @@
+"""Cases in, answers out: single decisions, scripts, refused configurations, unreadable files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from proreus.errors import ProreusError
+from proreus.offline.evaluate import evaluate, read_cases
+from proreus.plugins import IN_TREE
+from proreus.runtime.registry import Registry
+
+
+def answer(case: dict, configuration: object = None) -> dict:
+    [found] = evaluate([{"id": "x", **case}], Registry(IN_TREE), configuration)
+    assert found["id"] == "x"
+    return json.loads(json.dumps(found["expect"]))
+
+
+def test_a_decision_in_full(kit) -> None:
+    told = answer({"objects": [kit.node("n0"), kit.node("n1", "500m")], "pod": kit.pod("p")})
+    assert told["preFilter"] == {"code": "Success"}
+    assert told["feasible"] == ["n0"]
+    assert told["filter"]["n1"] == {
+        "code": "UnschedulableAndUnresolvable",
+        "plugin": "NodeResourcesFit",
+        "reasons": ["Insufficient cpu"],
+    }
+    assert set(told["total"]) == {"n0"}
+    assert sum(told["scores"]["n0"].values()) == told["total"]["n0"]
+
+
+def test_a_rejection_in_full(kit) -> None:
+    told = answer({"objects": [kit.node("n0", "500m")], "pod": kit.pod("p")})
+    assert told["feasible"] == []
+    assert told["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+
+
+def test_a_script(kit) -> None:
+    told = answer(
+        {
+            "objects": [kit.node("n0", "1")],
+            "steps": [
+                {"add": kit.pod("a")},
+                {"schedule": 3},
+                {"add": kit.pod("b")},
+                {"schedule": 1},
+                {"delete": {"kind": "Pod", "namespace": "default", "name": "a"}},
+                {"schedule": 1},
+                {"advance": 5},
+            ],
+        }
+    )
+    trace = told["trace"]
+    assert trace[0] == {"active": ["a"]}
+    assert trace[1]["popped"] == [["a", "n0"]]
+    assert trace[3]["popped"] == [["b", ""]]
+    assert trace[3]["unschedulable"] == ["b"]
+    assert trace[5]["popped"] == [["b", "n0"]]
+    assert len(trace) == 7
+
+
+def test_a_step_that_is_none(kit) -> None:
+    with pytest.raises(ValueError, match="none of add, patch, delete, advance and schedule"):
+        answer({"objects": [], "steps": [{"jump": 1}]})
+
+
+def test_a_configuration_that_is_refused_is_an_answer(kit) -> None:
+    case = {"objects": [], "pod": kit.pod("p"), "config": {"kind": "Nonsense"}}
+    assert list(answer(case)) == ["configError"]
+
+
+def test_a_configuration_for_cases_without_one(kit) -> None:
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [
+            {"plugins": {"multiPoint": {"disabled": [{"name": "NodeResourcesFit"}]}}},
+        ],
+    }
+    case = {"objects": [kit.node("n0", "500m")], "pod": kit.pod("p")}
+    assert answer(case, config)["feasible"] == ["n0"]
+
+
+# ---- files ---------------------------------------------------------------------------------------
+
+
+def test_cases_are_read_plain_and_packed(tmp_path) -> None:
+    text = b'{"id": "a", "objects": []}\n\n{"id": "b", "objects": []}\n'
+    plain, packed = tmp_path / "cases.jsonl", tmp_path / "cases.jsonl.gz"
+    plain.write_bytes(text)
+    packed.write_bytes(gzip.compress(text))
+    assert [c["id"] for c in read_cases(plain)] == ["a", "b"]
+    assert [c["id"] for c in read_cases(packed)] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        ("a.jsonl", b'{"id": "a", "objects": []}\n{"id":', "line 2: not JSON"),
+        ("a.jsonl", b'{"id": "a"}', "line 1: a case has an id and objects"),
+        ("a.jsonl", b"[]", "line 1: a case has an id and objects"),
+        ("a.jsonl.gz", b"plain text", "cannot read"),
+        ("a.jsonl.gz", gzip.compress(b"x" * 100)[:20], "cannot read"),
+    ],
+)
+def test_files_that_cannot_be_used(tmp_path, name, content, text) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(ProreusError, match=text):
+        list(read_cases(path))
+
+
+def test_a_file_that_is_not_there(tmp_path) -> None:
+    with pytest.raises(ProreusError, match=r"cannot read .*: No such file"):
+        list(read_cases(tmp_path / "nothing.jsonl"))
