@@ -48,6 +48,17 @@ options:
 """
 
 
+_HINTS = """\
+  export KUBECONFIG={kubeconfig}
+  .venv/bin/proreus run --config {configuration} \\
+      --authentication-kubeconfig $KUBECONFIG --authorization-kubeconfig $KUBECONFIG &
+  {kubectl} apply -f examples/kwok/web.yaml
+  {kubectl} get pods -o wide
+  curl --insecure --cert {certificate} --key {key} \\
+      https://127.0.0.1:10259/metrics
+"""
+
+
 class KwokCluster:
     """One cluster, all of it in one folder."""
 
@@ -150,9 +161,16 @@ def _up(cluster: KwokCluster, nodes: int) -> None:
     client = KubeClient.from_kubeconfig(cluster.kubeconfig)
     print(f"a cluster of {client.count('/api/v1/nodes')} nodes is up; now try:")
     client.close()
-    print(f"  export KUBECONFIG={cluster.kubeconfig}")
-    print(f"  .venv/bin/proreus run --config {_write_configuration(cluster)}")
-    print(f"  {kubectl} get nodes")
+    pki = cluster.folder / "work" / "clusters" / cluster.name / "pki"
+    print(
+        _HINTS.format(
+            kubeconfig=cluster.kubeconfig,
+            configuration=_write_configuration(cluster),
+            kubectl=kubectl,
+            certificate=pki / "admin.crt",
+            key=pki / "admin.key",
+        )
+    )
 
 
 def _write_configuration(cluster: KwokCluster) -> Path:
