@@ -64,8 +64,6 @@ class AttachedVolumes:
         self._volumes: Mapping[str, PersistentVolume] = handle.store(PERSISTENT_VOLUMES)
         self._csi_nodes: Mapping[str, CSINode] = handle.store(CSI_NODES)
         self._attachments: dict[str, dict[str, VolumeAttachment]] = {}
-        for attachment in handle.store(VOLUME_ATTACHMENTS).values():
-            self._attachment_changed(None, attachment)
         self._position = -1
         self._loads: list[Load] = []
         self._limits: dict[str, IntArray] = {}
@@ -78,6 +76,8 @@ class AttachedVolumes:
         for resource in (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES):
             self._watch(handle, resource)
         handle.on_change(CSI_NODES, self._csi_node_changed)
+        for attachment in handle.store(VOLUME_ATTACHMENTS).values():
+            self._attachment_changed(None, attachment)
         handle.on_change(VOLUME_ATTACHMENTS, self._attachment_changed)
 
     # ---- questions -----------------------------------------------------------------------------

@@ -1,0 +1,127 @@
+"""The counts of attached volumes stay in step with whatever happens to the cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proreus.framework.node_info import NodeInfo
+from proreus.plugins.node_volume_limits.attached import AttachedVolumes
+from proreus.plugins.node_volume_limits.volumes import VolumeLookup
+from proreus.testing import FakeHandle, make_node, make_pod
+from proreus.testing.volumes import (
+    by_claim,
+    make_attachment,
+    make_claim,
+    make_class,
+    make_csi_node,
+    make_volume,
+)
+
+NODES = ("n0", "n1", "n2", "n3")
+NAMES = ("a", "b", "c")
+NUMBERS = st.integers(0, 3)
+
+
+def add_node(handle: FakeHandle, name: str) -> None:
+    if name not in handle.nodes:
+        info = NodeInfo(name)
+        info.set_node(make_node(name))
+        handle.nodes.add_node(info)
+
+
+def remove_node(handle: FakeHandle, name: str) -> None:
+    if name in handle.nodes:
+        handle.nodes.remove_node(handle.nodes[handle.nodes.rows[name]])
+
+
+def add_pod(handle: FakeHandle, node: str, claims: list[str], name: str) -> None:
+    pod = make_pod(name, node_name=node, spec=by_claim(*claims))
+    row = handle.nodes.rows.get(node)
+    if row is not None and all(pod.uid not in info.pods for info in handle.nodes):
+        handle.nodes.add_pod(row, pod)
+
+
+def remove_pod(handle: FakeHandle, name: str) -> None:
+    uid = make_pod(name).uid
+    for row, info in enumerate(handle.nodes):
+        if uid in info.pods:
+            handle.nodes.remove_pod(row, uid)
+
+
+def objects() -> st.SearchStrategy[dict[str, Any]]:
+    names, drivers = st.sampled_from(NAMES), st.sampled_from(("d", "e"))
+    sources = st.builds(
+        lambda driver, handle: {"csi": {"driver": driver, "volumeHandle": handle}}, drivers, names
+    )
+    return st.one_of(
+        st.builds(make_claim, names, volume=st.sampled_from(("", *NAMES))),
+        st.builds(lambda name, source: make_volume(name, source=source), names, sources),
+        st.builds(make_class, st.just("wait"), drivers),
+        st.builds(
+            make_csi_node,
+            st.sampled_from(NODES),
+            st.dictionaries(drivers, st.one_of(st.none(), st.integers(0, 3)), max_size=2),
+        ),
+        st.builds(
+            make_attachment,
+            names,
+            st.sampled_from(NODES),
+            st.sampled_from((*NAMES, None)),
+            drivers,
+        ),
+    )
+
+
+def removals() -> st.SearchStrategy[tuple[str, str]]:
+    kinds = ("PersistentVolumeClaim", "PersistentVolume", "VolumeAttachment")
+    return st.one_of(
+        st.tuples(st.sampled_from(kinds), st.sampled_from(NAMES)),
+        st.tuples(st.just("CSINode"), st.sampled_from(NODES)),
+        st.just(("StorageClass", "wait")),
+    )
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("node+"), st.sampled_from(NODES)),
+    st.tuples(st.just("node-"), st.sampled_from(NODES)),
+    st.tuples(
+        st.just("pod+"),
+        st.sampled_from(NODES),
+        st.lists(st.sampled_from(NAMES), max_size=2),
+        st.sampled_from(("p", "q", "r")),
+    ),
+    st.tuples(st.just("pod-"), st.sampled_from(("p", "q", "r"))),
+    st.tuples(st.just("object+"), objects()),
+    st.tuples(st.just("object-"), removals()),
+    st.tuples(st.just("look")),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(STEPS, max_size=40))
+def test_any_history(steps: list[tuple[Any, ...]]) -> None:
+    handle = FakeHandle([make_node("n0"), make_node("n1")], objects=[make_csi_node("n0", {"d": 2})])
+    attached = AttachedVolumes(handle, VolumeLookup(handle))
+    for what, *arguments in steps:
+        if what == "node+":
+            add_node(handle, *arguments)
+        elif what == "node-":
+            remove_node(handle, *arguments)
+        elif what == "pod+":
+            add_pod(handle, *arguments)
+        elif what == "pod-":
+            remove_pod(handle, *arguments)
+        elif what == "object+":
+            handle.add(*arguments)
+        elif what == "object-":
+            (kind, name) = arguments[0]
+            key = f"default/{name}" if kind == "PersistentVolumeClaim" else name
+            handle.remove(kind, key)
+        else:
+            attached.refresh()
+            attached.validate()
+    attached.refresh()
+    attached.validate()

@@ -1,0 +1,315 @@
+"""NodeVolumeLimits: what counts, where it counts, and who is woken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.events import (
+    ADD,
+    CSI_NODE,
+    DELETE,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    UPDATE,
+    VOLUME_ATTACHMENT,
+)
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Code, Status
+from proreus.framework.verdicts import Verdicts
+from proreus.objects.codec import decoder_for
+from proreus.objects.kinds import BY_KIND
+from proreus.plugins.node_volume_limits import NodeVolumeLimits
+from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
+from proreus.testing.agreement import assert_agreement
+from proreus.testing.volumes import (
+    DRIVER,
+    by_claim,
+    make_attachment,
+    make_claim,
+    make_class,
+    make_csi_node,
+    make_volume,
+)
+
+FULL = "node(s) exceed max volume count"
+EBS = "ebs.csi.aws.com"
+NODES = [make_node("n0"), make_node("n1")]
+
+
+def typed(obj: dict[str, Any]) -> Any:
+    return decoder_for(BY_KIND[obj["kind"]].type).convert(obj)
+
+
+def bound(*names: str) -> list[dict[str, Any]]:
+    """Return claims with a volume each."""
+    return [
+        obj
+        for name in names
+        for obj in (make_claim(name, volume=f"pv-{name}"), make_volume(f"pv-{name}"))
+    ]
+
+
+def running(name: str, *claims: str, node: str = "n0") -> PodInfo:
+    return make_pod(name, node_name=node, spec=by_claim(*claims))
+
+
+def judge(handle: FakeHandle, pod: PodInfo) -> list[Status | None] | Status:
+    plugin, state = make_plugin(NodeVolumeLimits, handle), CycleState()
+    answer = plugin.pre_filter(state, pod, handle.nodes)
+    if answer is not None:
+        return answer
+    assert_agreement(plugin, pod, handle.nodes)
+    verdicts = Verdicts(len(handle.nodes), plugin.name)
+    plugin.filter_all(state, pod, handle.nodes, verdicts)
+    plugin._attached.refresh()
+    plugin._attached.validate()
+    return [verdicts.status(row) for row in range(len(handle.nodes))]
+
+
+def full(handle: FakeHandle, pod: PodInfo) -> list[bool]:
+    answers = judge(handle, pod)
+    assert isinstance(answers, list)
+    rejected = {status for status in answers if status is not None}
+    assert rejected <= {Status.unschedulable(FULL).of("NodeVolumeLimits")}
+    return [status is not None for status in answers]
+
+
+@pytest.mark.parametrize(
+    "volumes",
+    [
+        {},
+        {"volumes": [{"name": "c", "configMap": {"name": "x"}}, {"name": "e", "emptyDir": {}}]},
+        {"volumes": [{"name": "i", "csi": {"driver": DRIVER}}]},
+        {"volumes": [{"name": "r", "rbd": {"image": "i", "monitors": ["m"]}}]},
+    ],
+)
+def test_ordinary_pods_are_skipped(volumes: dict[str, Any]) -> None:
+    assert judge(FakeHandle(NODES), make_pod(spec=volumes)) == Status.skip()
+
+
+@pytest.mark.parametrize(
+    ("limit", "rejected"), [(0, True), (1, True), (2, True), (3, False), (None, False)]
+)
+def test_limits(limit: int | None, rejected: bool) -> None:
+    objects = [*bound("a", "b", "c"), make_csi_node("n0", {DRIVER: limit, "other": 0})]
+    handle = FakeHandle(NODES, [running("r", "a", "b")], objects=objects)
+    assert full(handle, make_pod(spec=by_claim("c"))) == [rejected, False]
+
+
+def test_a_volume_that_is_there_already_is_no_more() -> None:
+    handle = FakeHandle(
+        NODES,
+        [running("r", "a", "b"), running("s", "b")],
+        objects=[*bound("a", "b", "c"), make_csi_node("n0", {DRIVER: 2})],
+    )
+    assert full(handle, make_pod(spec=by_claim("a", "b"))) == [False, False]
+    assert full(handle, make_pod(spec=by_claim("a", "c"))) == [True, False]
+
+
+def test_attachments_count_even_if_no_pod_uses_them_but_only_once() -> None:
+    objects = [*bound("a", "b", "c"), make_csi_node("n0", {DRIVER: 2})]
+    pods, pod = [running("r", "a")], make_pod(spec=by_claim("c"))
+    own = make_attachment("va-a", "n0", "pv-a")
+    assert full(FakeHandle(NODES, pods, objects=[*objects, own]), pod) == [False, False]
+    left = make_attachment("va-b", "n0", "pv-b")
+    assert full(FakeHandle(NODES, pods, objects=[*objects, own, left]), pod) == [True, False]
+    # A volume of the new pod that is attached still counts as both, as in kube-scheduler.
+    new = make_attachment("va-c", "n0", "pv-c")
+    assert full(FakeHandle(NODES, pods, objects=[*objects, own, new]), pod) == [True, False]
+    for nothing in (
+        make_attachment("va-b", "n1", "pv-b"),
+        make_attachment("va-b", "n0", None),
+        make_attachment("va-b", "n0", "gone"),
+        make_attachment("va-b", "n0", "pv-b", attacher="other"),
+    ):
+        handle = FakeHandle(NODES, pods, objects=[*objects, own, nothing])
+        assert full(handle, pod) == [False, False]
+
+
+def test_claims_without_a_volume_count_with_the_provisioner() -> None:
+    objects = [make_class(), make_claim("a"), make_claim("b"), make_csi_node("n0", {DRIVER: 1})]
+    handle = FakeHandle(NODES, [running("r", "a")], objects=objects)
+    assert full(handle, make_pod(spec=by_claim("b"))) == [True, False]
+    assert full(handle, make_pod(spec=by_claim("a"))) == [False, False]
+
+
+@pytest.mark.parametrize("claim", [make_claim("b", class_name=None), make_claim("b")])
+def test_claims_without_a_class_do_not_count(claim: dict[str, Any]) -> None:
+    handle = FakeHandle(NODES, objects=[claim, make_csi_node("n0", {DRIVER: 0})])
+    assert full(handle, make_pod(spec=by_claim("b"))) == [False, False]
+
+
+def test_a_missing_claim() -> None:
+    handle = FakeHandle(NODES, objects=[make_csi_node("n0", {DRIVER: 1})])
+    answers = judge(handle, make_pod(spec=by_claim("b")))
+    text = 'looking up PVC default/b: persistentvolumeclaim "b" not found'
+    assert answers == [Status.unresolvable(text).of("NodeVolumeLimits")] * 2
+    # Of a pod that runs it is passed over.
+    handle = FakeHandle(
+        NODES,
+        [running("r", "gone", "a")],
+        objects=[*bound("a", "b"), make_csi_node("n0", {DRIVER: 2})],
+    )
+    assert full(handle, make_pod(spec=by_claim("b"))) == [False, False]
+
+
+def test_ephemeral_volumes_count_and_must_be_the_pods_own() -> None:
+    spec = {"volumes": [{"name": "v", "ephemeral": {}}]}
+    pod = make_pod("p", spec=spec)
+    objects = [make_class(), make_csi_node("n0", {DRIVER: 0})]
+    mine = make_claim("p-v", owner_uid=pod.uid)
+    assert full(FakeHandle(NODES, objects=[*objects, mine]), pod) == [True, False]
+    theirs = make_claim("p-v", owner_uid="another")
+    answers = judge(FakeHandle(NODES, objects=[*objects, theirs]), pod)
+    text = "PVC default/p-v was not created for pod default/p (pod is not owner)"
+    assert answers == [Status.error(text).of("NodeVolumeLimits")] * 2
+
+
+def test_one_pod_that_cannot_be_told_spoils_its_node() -> None:
+    odd = make_pod("odd", node_name="n0", spec={"volumes": [{"name": "v", "ephemeral": {}}]})
+    claim = make_claim("odd-v", owner_uid="another")
+    limits = [make_csi_node("n0", {DRIVER: 9}), make_csi_node("n1", {DRIVER: 9})]
+    handle = FakeHandle(NODES, [odd], objects=[*bound("a"), claim, *limits])
+    answers = judge(handle, make_pod(spec=by_claim("a")))
+    assert isinstance(answers, list)
+    assert [status and status.code for status in answers] == [Code.ERROR, None]
+
+
+# ---- in-tree volumes -----------------------------------------------------------------------------
+
+IN_TREE = {"awsElasticBlockStore": {"volumeID": "aws://a/vol-1"}}
+
+
+@pytest.mark.parametrize(
+    ("volume", "rejected"),
+    [
+        (IN_TREE, True),
+        ({"azureFile": {"shareName": "s"}}, False),
+        ({"vsphereVolume": {"volumePath": "s"}}, False),
+    ],
+)
+def test_inline_volumes_count_with_the_driver_they_moved_to(
+    volume: dict[str, Any], rejected: bool
+) -> None:
+    limits = {EBS: 0, "file.csi.azure.com": 0, "csi.vsphere.vmware.com": 0}
+    handle = FakeHandle(NODES, objects=[make_csi_node("n0", limits)])
+    pod = make_pod(spec={"volumes": [{"name": "v", **volume}]})
+    assert full(handle, pod) == [rejected, False]
+
+
+def test_the_same_disk_in_tree_and_csi_is_one() -> None:
+    csi = {"csi": {"driver": EBS, "volumeHandle": "vol-1"}}
+    objects = [
+        make_claim("a", volume="pv-a"),
+        make_volume("pv-a", source=csi),
+        make_claim("b", volume="pv-b"),
+        make_volume("pv-b", source=IN_TREE),
+        make_csi_node("n0", {EBS: 1}),
+    ]
+    handle = FakeHandle(NODES, [running("r", "a")], objects=objects)
+    assert full(handle, make_pod(spec=by_claim("b"))) == [False, False]
+
+
+def test_in_tree_provisioners() -> None:
+    objects = [
+        make_class("ebs", "kubernetes.io/aws-ebs"),
+        make_class("file", "kubernetes.io/azure-file"),
+        make_claim("a", class_name="ebs"),
+        make_claim("b", class_name="file"),
+        make_csi_node("n0", {EBS: 0, "file.csi.azure.com": 0}),
+    ]
+    handle = FakeHandle(NODES, objects=objects)
+    assert full(handle, make_pod(spec=by_claim("a"))) == [True, False]
+    assert full(handle, make_pod(spec=by_claim("b"))) == [False, False]
+
+
+def test_a_disk_without_a_name() -> None:
+    bad = {"awsElasticBlockStore": {"volumeID": "aws://a/disk"}}
+    handle = FakeHandle(NODES, objects=[make_csi_node("n0", {EBS: 9})])
+    answers = judge(handle, make_pod(spec={"volumes": [{"name": "v", **bad}]}))
+    assert isinstance(answers, list)
+    assert answers[0] is not None
+    assert answers[0].code == Code.ERROR
+
+
+# ---- VolumeLimitScaling --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prevent", "gate", "rejected"),
+    [(True, "true", True), (True, "false", False), (False, "true", False)],
+)
+def test_drivers_to_wait_for(prevent: bool, gate: str, rejected: bool) -> None:
+    driver = {
+        "kind": "CSIDriver",
+        "metadata": {"name": DRIVER},
+        "spec": {"preventPodSchedulingIfMissing": prevent},
+    }
+    objects = [*bound("a"), driver, make_csi_node("n0", {DRIVER: None})]
+    handle = FakeHandle(NODES, objects=objects, gates=[f"VolumeLimitScaling={gate}"])
+    answers = judge(handle, make_pod(spec=by_claim("a")))
+    text = f"{DRIVER} CSI driver is not installed on the node"
+    expected = Status.unschedulable(text).of("NodeVolumeLimits") if rejected else None
+    assert answers == [None, expected]
+
+
+# ---- events --------------------------------------------------------------------------------------
+
+
+def events() -> Any:
+    return make_plugin(NodeVolumeLimits, FakeHandle()).events_to_register()
+
+
+def test_events() -> None:
+    assert [(event.resource, event.action) for event in events()] == [
+        (CSI_NODE, ADD | UPDATE),
+        (POD, DELETE),
+        (PERSISTENT_VOLUME_CLAIM, ADD),
+        (VOLUME_ATTACHMENT, DELETE),
+    ]
+
+
+WAITING = make_pod("w", spec=by_claim("c"))
+EPHEMERAL = make_pod("w", spec={"volumes": [{"name": "v", "ephemeral": {}}]})
+INLINE = make_pod("w", spec={"volumes": [{"name": "v", **IN_TREE}]})
+
+
+@pytest.mark.parametrize(
+    ("number", "pod", "old", "new", "woken"),
+    [
+        (0, WAITING, None, make_csi_node("n"), True),
+        (0, WAITING, make_csi_node("n", {"d": 1}), make_csi_node("n", {"d": 2}), True),
+        (0, WAITING, make_csi_node("n", {"d": 2}), make_csi_node("n", {"d": 1}), False),
+        (0, WAITING, make_csi_node("n", {"d": 1}), make_csi_node("n", {"d": 1, "e": 1}), True),
+        (0, WAITING, make_csi_node("n", {"d": 1}), make_csi_node("n", {"d": None}), False),
+        (2, WAITING, None, make_claim("c"), True),
+        (2, WAITING, None, make_claim("d"), False),
+        (2, WAITING, None, make_claim("c", namespace="elsewhere"), False),
+        (2, EPHEMERAL, None, make_claim("w-v"), True),
+        (3, WAITING, make_attachment("va", "n", "pv"), None, True),
+        (3, EPHEMERAL, make_attachment("va", "n", "pv"), None, False),
+        (3, INLINE, make_attachment("va", "n", "pv"), None, False),
+        (3, INLINE, make_attachment("va", "n", "pv", attacher=EBS), None, True),
+    ],
+)
+def test_hints(number: int, pod: PodInfo, old: Any, new: Any, woken: bool) -> None:
+    before, after = (None if obj is None else typed(obj) for obj in (old, new))
+    assert events()[number].hint(pod, before, after) is woken
+
+
+@pytest.mark.parametrize(
+    ("gone", "woken"),
+    [
+        (running("o", "any"), True),
+        (make_pod("o", spec=by_claim("any")), False),
+        (make_pod("o", spec=by_claim("any"), status={"nominatedNodeName": "n0"}), True),
+        (make_pod("o", node_name="n0"), False),
+        (make_pod("o", node_name="n0", spec={"volumes": [{"name": "v", **IN_TREE}]}), True),
+        (make_pod("o", node_name="n0", spec={"volumes": [{"name": "v", "secret": {}}]}), False),
+    ],
+)
+def test_pods_that_go(gone: PodInfo, woken: bool) -> None:
+    assert events()[1].hint(WAITING, gone.pod, None) is woken
