@@ -166,6 +166,8 @@ class Fork(NodeTable):
         self._pod_index = None
         self._changed = []
         self._changed_before = 0
+        self._asked = (-1, -1, -1)
+        self._changes = []
 
     def label(self, key: str) -> CodeArray:
         """Return a label's values as codes; labels do not change in a fork."""

@@ -67,6 +67,8 @@ class NodeTable:
         self._pod_index: PodIndex | None = None
         self._changed: list[int] = []
         self._changed_before = 0
+        self._asked = (-1, -1, -1)
+        self._changes: list[int] = []
         self.structure = 0
         """Moves when nodes come, go, or change themselves (not when only their pods change)."""
 
@@ -188,15 +190,20 @@ class NodeTable:
         return self._changed_before + len(self._changed)
 
     def changes_since(self, position: int) -> list[int] | None:
-        """Return the rows that changed since, each once; None when that is no longer known."""
+        """Return the rows that changed since, each once; None when that is no longer known.
+
+        The list is not to be changed: whoever asks from the same position is given the same one.
+        """
+        asked = position, self.position, self.size
+        if asked == self._asked:
+            return self._changes
         start = position - self._changed_before
         if start < 0:
             return None
-        part = self._changed[start:]
-        if not part:
-            return part
         # A row that changed and then went away with its node is nobody's concern any more.
-        return [row for row in dict.fromkeys(part) if row < self.size]
+        rows = [row for row in dict.fromkeys(self._changed[start:]) if row < self.size]
+        self._asked, self._changes = asked, rows
+        return rows
 
     def _note(self, row: int) -> None:
         self._changed.append(row)

@@ -69,7 +69,7 @@ class Status:
     @classmethod
     def skip(cls) -> Status:
         """This plugin has nothing to say about this pod."""
-        return cls(Code.SKIP)
+        return _SKIP
 
     @classmethod
     def wait(cls, timeout_seconds: float, *reasons: str) -> Status:
@@ -94,6 +94,10 @@ class Status:
     def of(self, plugin: str) -> Status:
         """Return the same status with the plugin's name on it."""
         return self if self.plugin == plugin else replace(self, plugin=plugin)
+
+
+_SKIP = Status(Code.SKIP)
+"""One for all: most plugins skip most pods."""
 
 
 def code_of(status: Status | None) -> Code:
