@@ -67,6 +67,8 @@ class Dispatcher:
             doubt_backoff_seconds=self._options.doubt_backoff_seconds,
             rng=self._rng,
         )
+        # By path of a pod's status: set once the last patch that was asked for is done.
+        self._patching: dict[str, asyncio.Event] = {}
 
     @property
     def busy(self) -> int:
@@ -118,8 +120,22 @@ class Dispatcher:
         """Apply a strategic merge patch ``{"status": …}``.
 
         Tried up to 4 times, 10 ms x5 apart, on InternalError, ServiceUnavailable, Conflict and
-        refused connections, as by kube-scheduler's PatchPodStatus.
+        refused connections, as by kube-scheduler's PatchPodStatus. Patches of one pod go out one
+        after another, in the order in which they were asked for: the last one must win.
         """
+        path = PODS.path(pod.metadata.namespace, pod.metadata.name)
+        before, done = self._patching.get(path), asyncio.Event()
+        self._patching[path] = done
+        try:
+            if before is not None:
+                await before.wait()
+            await self._patch_pod_status(pod, patch)
+        finally:
+            done.set()
+            if self._patching[path] is done:
+                del self._patching[path]
+
+    async def _patch_pod_status(self, pod: Pod, patch: JsonObject) -> None:
         meta = pod.metadata
         path = PODS.path(meta.namespace, meta.name)
 

@@ -309,6 +309,24 @@ async def test_status_patch_whose_answer_was_lost_is_looked_for(server, dispatch
     assert len(server.seen("PATCH", f"{PATH}/status")) == (1 if happened else 2)
 
 
+async def test_status_patches_of_one_pod_go_out_in_order(server, dispatcher):
+    seen = []
+
+    async def script(call):
+        name = call.json["status"]["nominatedNodeName"]
+        seen.append(name)
+        if seen == ["first"]:
+            await call.refuse(503, "ServiceUnavailable")
+        else:
+            await call.answer(200, {})
+
+    server.script = script
+    patches = [{"status": {"nominatedNodeName": name}} for name in ("first", "second")]
+    await asyncio.gather(*(dispatcher.patch_pod_status(POD, patch) for patch in patches))
+    assert seen == ["first", "first", "second"]
+    assert not dispatcher._patching
+
+
 async def test_delete_sends_no_preconditions_and_no_grace(server, dispatcher):
     async def script(call):
         await call.answer(200, {})
