@@ -1,0 +1,126 @@
+"""Who is woken by what happens to storage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proreus.framework.events import (
+    ADD,
+    CSI_DRIVER,
+    CSI_NODE,
+    CSI_STORAGE_CAPACITY,
+    NODE,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    STORAGE_CLASS,
+    UPDATE,
+    UPDATE_NODE_LABEL,
+)
+from proreus.framework.pod_info import PodInfo
+from proreus.objects.codec import decoder_for
+from proreus.objects.kinds import BY_KIND
+from proreus.plugins.volume_binding.hints import EVENTS
+from proreus.testing import make_pod
+from proreus.testing.volumes import (
+    DRIVER,
+    by_claim,
+    make_capacity,
+    make_claim,
+    make_class,
+    make_csi_node,
+)
+
+PLAIN = make_pod("p", spec=by_claim("c"))
+EPHEMERAL = make_pod("p", spec={"volumes": [{"name": "v", "ephemeral": {}}]})
+INLINE = make_pod("p", spec={"volumes": [{"name": "v", "csi": {"driver": DRIVER}}]})
+
+
+def driver(counting: bool | None, name: str = DRIVER) -> dict[str, Any]:
+    return {"kind": "CSIDriver", "metadata": {"name": name}, "spec": {"storageCapacity": counting}}
+
+
+def test_events() -> None:
+    assert [(event.resource, event.action, event.hint is None) for event in EVENTS] == [
+        (STORAGE_CLASS, ADD | UPDATE, False),
+        (PERSISTENT_VOLUME_CLAIM, ADD | UPDATE, False),
+        (PERSISTENT_VOLUME, ADD | UPDATE, True),
+        (NODE, ADD | UPDATE_NODE_LABEL, True),
+        (CSI_NODE, ADD | UPDATE, False),
+        (CSI_DRIVER, UPDATE, False),
+        (CSI_STORAGE_CAPACITY, ADD | UPDATE, False),
+    ]
+
+
+IN_A, IN_B = [{"zone": ["a"]}], [{"zone": ["b"]}]
+EBS, GCE = "kubernetes.io/aws-ebs", "kubernetes.io/gce-pd"
+
+
+@pytest.mark.parametrize(
+    ("resource", "pod", "old", "new", "woken"),
+    [
+        (STORAGE_CLASS, PLAIN, None, make_class(), True),
+        (STORAGE_CLASS, PLAIN, make_class(), make_class(), False),
+        (STORAGE_CLASS, PLAIN, make_class(allowed=IN_A), make_class(allowed=IN_B), True),
+        (PERSISTENT_VOLUME_CLAIM, PLAIN, None, make_claim("c"), True),
+        (PERSISTENT_VOLUME_CLAIM, PLAIN, make_claim("c"), make_claim("c"), True),
+        (PERSISTENT_VOLUME_CLAIM, PLAIN, None, make_claim("d"), False),
+        (PERSISTENT_VOLUME_CLAIM, PLAIN, None, make_claim("c", namespace="other"), False),
+        (PERSISTENT_VOLUME_CLAIM, EPHEMERAL, None, make_claim("p-v"), True),
+        (PERSISTENT_VOLUME_CLAIM, INLINE, None, make_claim("c"), False),
+        (CSI_NODE, PLAIN, None, make_csi_node("n"), True),
+        (CSI_NODE, PLAIN, make_csi_node("n"), make_csi_node("n", {DRIVER: 1}), False),
+        (CSI_NODE, PLAIN, make_csi_node("n"), make_csi_node("n", migrated=[EBS]), True),
+        (
+            CSI_NODE,
+            PLAIN,
+            make_csi_node("n", migrated=[GCE, EBS]),
+            make_csi_node("n", migrated=[EBS, GCE]),
+            False,
+        ),
+        (CSI_DRIVER, INLINE, driver(True), driver(False), True),
+        (CSI_DRIVER, INLINE, driver(True), driver(None), True),
+        (CSI_DRIVER, INLINE, driver(True), driver(True), False),
+        (CSI_DRIVER, INLINE, driver(False), driver(True), False),
+        (CSI_DRIVER, INLINE, driver(True, "other"), driver(False, "other"), False),
+        (CSI_DRIVER, PLAIN, driver(True), driver(False), False),
+        (CSI_STORAGE_CAPACITY, PLAIN, None, make_capacity("x", None, {}), True),
+        (
+            CSI_STORAGE_CAPACITY,
+            PLAIN,
+            make_capacity("x", "1Gi", {}),
+            make_capacity("x", "2Gi", {}),
+            True,
+        ),
+        (
+            CSI_STORAGE_CAPACITY,
+            PLAIN,
+            make_capacity("x", "1Gi", {}),
+            make_capacity("x", "1024Mi", {}),
+            False,
+        ),
+        (
+            CSI_STORAGE_CAPACITY,
+            PLAIN,
+            make_capacity("x", None, {}),
+            make_capacity("x", "1", {}),
+            True,
+        ),
+        (
+            CSI_STORAGE_CAPACITY,
+            PLAIN,
+            make_capacity("x", "1", {}, largest="5"),
+            make_capacity("x", "9", {}, largest="5"),
+            False,
+        ),
+    ],
+)
+def test_hints(resource: str, pod: PodInfo, old: Any, new: Any, woken: bool) -> None:
+    (hint,) = [event.hint for event in EVENTS if event.resource == resource]
+    assert hint is not None
+    before, after = (
+        None if obj is None else decoder_for(BY_KIND[obj["kind"]].type).convert(obj)
+        for obj in (old, new)
+    )
+    assert hint(pod, before, after) is woken

@@ -1,0 +1,87 @@
+"""Scores by storage in use (gate StorageCapacityScoring)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from proreus.framework.status import Status
+from proreus.plugins.volume_binding.scoring import Usage, usage_score
+from proreus.testing.agreement import assert_agreement
+from proreus.testing.volumes import DRIVER, make_capacity, make_claim, make_class, make_volume
+
+GATE = ("StorageCapacityScoring=true",)
+ON_A1 = {"kubernetes.io/hostname": ["a1"]}
+
+Make = Callable[..., Any]
+
+
+@pytest.mark.parametrize(
+    ("usages", "score"),
+    [
+        ([("x", 50, 100)], 50),
+        ([("x", 50, 100), ("y", 10, 100)], 70),
+        ([("x", 5, 10), ("y", 333, 1000)], 59),
+        ([("x", 120, 100)], 0),
+        ([("x", 0, 0)], 0),
+        ([], 0),
+    ],
+)
+def test_worked_examples(usages: list[Usage], score: int) -> None:
+    assert usage_score(usages, lambda percent: 100 - percent) == score
+
+
+def scores(one: Any) -> dict[str, int]:
+    nodes = one.handle.nodes
+    assert one.pre_filter() is None
+    assert one.plugin.pre_score(one.state, one.pod, nodes) is None
+    assert_agreement(one.plugin, one.pod, nodes)
+    return {node.name: one.plugin.score(one.state, one.pod, node) for node in nodes}
+
+
+def test_by_default_nothing_is_scored(attempt: Make) -> None:
+    one = attempt([make_class(), make_claim("c")], "c")
+    one.pre_filter()
+    assert one.plugin.pre_score(one.state, one.pod, one.handle.nodes) == Status.skip()
+
+
+def test_pods_without_claims_have_nothing_to_score(attempt: Make) -> None:
+    one = attempt([], volumes=[], gates=GATE)
+    one.pre_filter()
+    assert one.plugin.pre_score(one.state, one.pod, one.handle.nodes) == Status.skip()
+
+
+def test_static_volumes(attempt: Make) -> None:
+    volumes = [make_volume("small", "20Gi", where=ON_A1), make_volume("large", "40Gi")]
+    one = attempt([make_class(), *volumes, make_claim("c")], "c", gates=GATE)
+    assert scores(one) == {"a1": 50, "a2": 75, "b1": 75}
+
+
+def test_the_shape_may_prefer_the_fullest(attempt: Make) -> None:
+    shape = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
+    volumes = [make_volume("small", "20Gi", where=ON_A1), make_volume("large", "40Gi")]
+    objects = [make_class(), *volumes, make_claim("c")]
+    one = attempt(objects, "c", gates=GATE, args={"shape": shape})
+    assert scores(one) == {"a1": 50, "a2": 25, "b1": 25}
+
+
+def test_volumes_to_be_made(attempt: Make) -> None:
+    driver = {"kind": "CSIDriver", "metadata": {"name": DRIVER}, "spec": {"storageCapacity": True}}
+    objects = [
+        make_class(),
+        driver,
+        make_capacity("a", "40Gi", {"zone": "a"}),
+        make_capacity("b", "100Gi", {"zone": "b"}, largest="20Gi"),
+    ]
+    claims = [make_claim("c"), make_claim("d")]
+    one = attempt([*objects, *claims], "c", "d", gates=GATE)
+    assert scores(one) == {"a1": 50, "a2": 50, "b1": 80}
+
+
+def test_volumes_of_which_nobody_keeps_count(attempt: Make) -> None:
+    one = attempt([make_class(), make_claim("c")], "c", gates=GATE)
+    assert scores(one) == {"a1": 0, "a2": 0, "b1": 0}
+    one = attempt([make_claim("c", volume="pv"), make_volume("pv")], "c", gates=GATE)
+    assert scores(one) == {"a1": 0, "a2": 0, "b1": 0}
