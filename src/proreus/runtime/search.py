@@ -8,7 +8,7 @@ a second time, with those pods on them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Nominator
 from proreus.framework.node_table import NodeTable
-from proreus.framework.plugin import FilterPlugin
+from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import PASSED, Rows, Verdicts
@@ -26,6 +26,8 @@ from proreus.runtime.shared_answers import Face
 
 _MIN_FEASIBLE_NODES_TO_FIND = 100
 _MIN_FEASIBLE_PERCENTAGE = 5
+_FEW_NOMINATED = 4
+"""Up to so many nodes with nominated pods are judged one by one."""
 
 
 @dataclass(slots=True)
@@ -118,11 +120,9 @@ class NodeSearch:
         """Judge every row of a fork, nominated pods taken into account."""
         verdicts = judge_table(profile, state, pod, nodes)
         nominated = set(self._nominator.nominated_nodes())
-        for row, node in enumerate(nodes):
-            if node.name in nominated:
-                status = self._judge_with_nominated(profile, state, pod, row, nodes)
-                if status is not None:
-                    _overrule(verdicts, row, status)
+        rows = [row for row, node in enumerate(nodes) if node.name in nominated]
+        for row, status in self._rejected_with_nominated(profile, state, pod, rows, nodes):
+            _overrule(verdicts, row, status)
         return verdicts
 
     # ---- whole table ---------------------------------------------------------------------------
@@ -232,14 +232,12 @@ class NodeSearch:
         self, profile: Profile, state: CycleState, pod: PodInfo, found: Found
     ) -> Found:
         """Judge nodes with nominated pods again, with those pods on them."""
-        rejected: list[tuple[int, Status]] = []
         rows = self._rows_with_nominated(profile.table)
         if rows and found.evaluated is not None:
             rows &= set(found.evaluated.tolist())
-        for row in rows:
-            status = self._judge_with_nominated(profile, state, pod, row, profile.table)
-            if status is not None:
-                rejected.append((row, status))
+        if not rows:
+            return found
+        rejected = self._rejected_with_nominated(profile, state, pod, sorted(rows), profile.table)
         if not rejected:
             return found
         verdicts = found.verdicts.copy()
@@ -255,12 +253,7 @@ class NodeSearch:
         self, profile: Profile, state: CycleState, pod: PodInfo, row: int, nodes: NodeTable
     ) -> Status | None:
         """Judge a row with the pods that are nominated to it and not less important."""
-        node = nodes[row]
-        nominated = [
-            other
-            for other in self._nominator.nominated_pods(node.name)
-            if other.priority >= pod.priority and other.uid != pod.uid
-        ]
+        nominated = self._nominated_before(pod, nodes[row].name)
         if not nominated:
             return None
         trial = state.clone()
@@ -270,6 +263,48 @@ class NodeSearch:
                 continue
             profile.add_pod(trial, pod, other, fork, 0)
         return judge_node(profile, trial, pod, fork, 0)
+
+    def _rejected_with_nominated(
+        self, profile: Profile, state: CycleState, pod: PodInfo, rows: list[int], nodes: NodeTable
+    ) -> list[tuple[int, Status]]:
+        """Judge rows, each with the pods nominated to it; return those that are rejected."""
+        if len(rows) > _FEW_NOMINATED and _adding_is_row_local(profile, state):
+            judged = self._judge_at_once(profile, state, pod, rows, nodes)
+        else:
+            judged = (
+                (row, self._judge_with_nominated(profile, state, pod, row, nodes)) for row in rows
+            )
+        return [(row, status) for row, status in judged if status is not None]
+
+    def _judge_at_once(
+        self, profile: Profile, state: CycleState, pod: PodInfo, rows: list[int], nodes: NodeTable
+    ) -> Iterable[tuple[int, Status | None]]:
+        """Judge many rows in one go: only where adding a pod to one concerns no other."""
+        nominated = {row: self._nominated_before(pod, nodes[row].name) for row in rows}
+        rows = [row for row in rows if nominated[row]]
+        fork = nodes.fork(np.array(rows, dtype=np.intp))
+        for index, row in enumerate(rows):
+            for other in nominated[row]:
+                if other.uid not in fork[index].pods:
+                    fork.add_pod(index, other)
+        verdicts = judge_table(profile, state, pod, fork)
+        return ((row, verdicts.status(index)) for index, row in enumerate(rows))
+
+    def _nominated_before(self, pod: PodInfo, node_name: str) -> list[PodInfo]:
+        """Return the pods nominated to a node that this pod has to respect."""
+        return [
+            other
+            for other in self._nominator.nominated_pods(node_name)
+            if other.priority >= pod.priority and other.uid != pod.uid
+        ]
+
+
+def _adding_is_row_local(profile: Profile, state: CycleState) -> bool:
+    """Tell whether a pod added to one node concerns that node's verdict alone."""
+    skipped = state.skip_filter
+    return all(p.row_local or p.name in skipped for p in profile.filter) and all(
+        type(p).add_pod is PreFilterPlugin.add_pod or p.name in skipped for p in profile.pre_filter
+    )
 
 
 def judge_node(

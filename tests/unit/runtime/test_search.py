@@ -274,6 +274,42 @@ def test_a_walk_does_not_count_nodes_that_nominated_pods_fill(kit) -> None:
     assert bench.names(bench.find(kit.make_pod("p", 100))) == ["n002"]
 
 
+def test_many_nominations_are_judged_at_once_with_the_same_result(kit) -> None:
+    forks = []
+    bench = bench_of(kit, kit.Room, kit.Cordon, nodes=30)
+    fork = bench.nodes.fork
+    bench.nodes.fork = lambda rows: forks.append(len(rows)) or fork(rows)
+    for number in range(20):
+        other = kit.make_pod(f"o{number}", 950, priority=number % 3)
+        bench.nominator.pods[f"n{number:03}"] = [other]
+    bench.cache.assume(bench.nominator.pods["n001"][0], "n001")
+    found = bench.find(kit.make_pod("p", 100, priority=1))
+    assert forks == [13], "one fork of the nodes whose nominated pods are to be respected"
+    room = [i for i in range(30) if i >= 20 or i % 3 == 0]
+    assert bench.names(found) == [f"n{i:03}" for i in room]
+    assert bench.nodes[2].requested.get("cpu", 0) == 0
+    bench.cache.validate()
+
+
+def test_plugins_that_count_across_nodes_hear_of_each_nominated_pod_alone(kit) -> None:
+    class Count(PreFilterPlugin, FilterPlugin):
+        row_local = True
+
+        def sign(self, pod):
+            return ()
+
+        def add_pod(self, state, pod, added, node) -> None:
+            state.write("count", (state.get("count") or 0) + 1)
+
+        def filter(self, state, pod, node):
+            return NO if (state.get("count") or 0) > 1 else None
+
+    bench = bench_of(kit, Count, nodes=10)
+    for number in range(10):
+        bench.nominator.pods[f"n{number:03}"] = [kit.make_pod(f"o{number}")]
+    assert bench.find(kit.make_pod("p")).count == 10
+
+
 def test_shared_answers_stay_what_they_are_without_nominated_pods(kit) -> None:
     bench = bench_of(kit, kit.Room, nodes=2)
     bench.nominator.pods["n000"] = [kit.make_pod("big", 950)]
