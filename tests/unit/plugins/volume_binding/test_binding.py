@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from proreus.errors import Conflict
@@ -140,6 +141,27 @@ async def test_dynamic_binding(attempt: Make) -> None:
     one.handle.add(make_claim("c", selected_node="a1", volume="new"))
     await turns()
     assert work.result() is None
+
+
+async def test_what_is_written_stays_even_while_the_watch_is_late(attempt: Make) -> None:
+    objects = [make_class(), make_class("static", "kubernetes.io/no-provisioner")]
+    claims = [make_claim("c", class_name="static"), make_claim("d")]
+    one = attempt([*objects, make_volume("pv", class_name="static"), *claims], "c", "d")
+
+    async def answer_only(resource: Any, namespace: str, name: str, patch: Any) -> dict[str, Any]:
+        cache = one.plugin._storage.volumes if "spec" in patch else one.plugin._storage.claims
+        answer = msgspec.to_builtins(cache.get(f"{namespace}/{name}".strip("/")))
+        answer["metadata"]["resourceVersion"] = "1000"
+        return answer
+
+    one.handle.api.patch = answer_only
+    work = waiting(one)
+    await turns()
+    assert not work.done()
+    work.cancel()
+    one.plugin.unreserve(one.state, one.pod, "a1")
+    assert one.volume("pv").spec.claim_ref is not None
+    assert one.claim("d").metadata.annotations == {SELECTED: "a1"}
 
 
 async def test_what_is_written_stays_when_the_pod_fails_later(attempt: Make) -> None:

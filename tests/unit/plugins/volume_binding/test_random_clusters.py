@@ -174,7 +174,8 @@ def test_both_forms_agree(handle: FakeHandle, names: list[str]) -> None:
 # ---- many selectors at once ----------------------------------------------------------------------
 
 
-def selectors() -> st.SearchStrategy[Reach]:
+def selectors(fewest: int = 0) -> st.SearchStrategy[Reach]:
+    """Draw who can reach something; ``fewest``: expressions a term."""
     values = st.lists(st.sampled_from((*ZONES, *NODES, "gone")), min_size=1, max_size=2)
     expression = st.fixed_dictionaries(
         {
@@ -183,17 +184,24 @@ def selectors() -> st.SearchStrategy[Reach]:
             "values": values,
         }
     )
-    term = st.fixed_dictionaries({"matchExpressions": st.lists(expression, max_size=2)})
+    expressions = st.lists(expression, min_size=fewest, max_size=2)
+    term = st.fixed_dictionaries({"matchExpressions": expressions})
     made = st.lists(term, max_size=2).map(
         lambda terms: parse_node_selector(
             decoder_for(NodeSelector).convert({"nodeSelectorTerms": terms})
         )
     )
-    return st.one_of(made, made, made, st.none())
+    return made if fewest else st.one_of(made, made, made, st.none())
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(maps(zone=ZONES, beta=ZONES), max_size=7), st.lists(selectors(), max_size=14))
+@given(
+    st.lists(maps(zone=ZONES, beta=ZONES), max_size=7),
+    st.one_of(
+        st.lists(selectors(), max_size=14),
+        st.lists(st.one_of(selectors(1), selectors(2)), min_size=8, max_size=24),
+    ),
+)
 def test_the_first_that_can_be_reached(labels: list[dict[str, str]], all_of: list[Reach]) -> None:
     nodes = make_table(make_node(f"n{row}", labels=one) for row, one in enumerate(labels))
     expected = [
