@@ -58,7 +58,10 @@ class Plugin:
 
     row_local: ClassVar[bool] = False
     """Filter and Score of a node depend on that node and the pod alone, so that an answer holds
-    until that node changes. Leave it False when the plugin looks across nodes or at the outside."""
+    until that node changes. Leave it False when the plugin looks across nodes or at the outside.
+
+    Where ``sign`` shares its answers, Filter is asked about every node, also about those that
+    another plugin rejects."""
 
     evaluations: Evaluations = Evaluations()
     """Counters, set by the profile that the plugin belongs to."""

@@ -9,7 +9,7 @@ import pytest
 
 from proreus import app, logs
 from proreus.app import RunOptions
-from proreus.errors import ConfigError, LeaseLost
+from proreus.errors import CacheCorrupted, ConfigError, LeaseLost
 
 # the package's own "run" is the function
 run_module = sys.modules["proreus.app.run"]
@@ -69,6 +69,28 @@ async def test_a_lost_lease_is_1_also_from_within_a_task_group(body, capsys):
     body(work)
     assert await app.run(RunOptions()) == 1
     assert '"Leaderelection lost" err="another holds it"' in capsys.readouterr().err
+
+
+async def test_a_corrupted_cache_is_the_end_however_deep_a_handler_runs(body, capsys):
+    """As told by an informer: a task of a group in a task of a group, beside tasks that go on."""
+
+    async def handle():
+        raise CacheCorrupted("pod p moved from node a to b")
+
+    async def informers():
+        async with asyncio.TaskGroup() as group:
+            group.create_task(handle())
+            group.create_task(asyncio.Event().wait())
+
+    async def work(stopping, options):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(informers())
+            group.create_task(asyncio.Event().wait())
+            await stopping.wait()
+
+    body(work)
+    assert await app.run(RunOptions()) == 1
+    assert 'err="pod p moved from node a to b"' in capsys.readouterr().err
 
 
 async def test_a_bug_is_not_hidden(body):
