@@ -27,6 +27,10 @@ class PluginError(ProreusError):
         super().__init__(message)
 
 
+class ExtenderError(ProreusError):
+    """An HTTP extender could not be asked, or answered with an error or with nonsense."""
+
+
 class ApiError(ProreusError):
     """The apiserver answered with an error Status, or not at all (``status`` 0)."""
 

@@ -27,6 +27,7 @@ from proreus.objects.meta import Resource
 from proreus.objects.pod import Pod
 from proreus.runtime.registry import Registry
 from proreus.scheduler.assembly import assemble
+from proreus.scheduler.extender import whole_types
 from proreus.scheduler.profile_handle import Surroundings
 from proreus.server.health import Check
 from proreus.server.server import Server, Sources
@@ -61,7 +62,9 @@ class Process:
             quiet=self._dispatcher.wait_for_quiet,
             flow_control=_rate(connection),
         )
-        self._stores = InformerStores(clients.main, self._on_informer_error)
+        self._stores = InformerStores(
+            clients.main, self._on_informer_error, whole_types(config.extenders)
+        )
         self._refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._background: set[asyncio.Task[None]] = set()
         self._synced = self._leads = self._stopping = False
@@ -77,6 +80,7 @@ class Process:
                 metrics=metrics,
                 feature_gates=options.feature_gates,
                 spawn=self._spawn,
+                world=self._stores.group,
             ),
             unschedulable_timeout_seconds=options.max_unschedulable_seconds,
             assumed_ttl_seconds=options.assumed_pod_expiration_seconds,
@@ -99,6 +103,10 @@ class Process:
                 await self._wind_down()
             for task in self._running:
                 task.cancel()
+
+    async def close(self) -> None:
+        """Let go of connections that outlive ``run``."""
+        await self._scheduler.close()
 
     async def _lead_and_schedule(self) -> None:
         """Learn what there is, take the lead, and schedule."""

@@ -75,6 +75,7 @@ async def _run_until(stopping: asyncio.Event, options: RunOptions) -> None:
     async with contextlib.AsyncExitStack() as stack:
         clients = await make_clients(options, config, metrics, stack)
         process = Process(options, config, registry, metrics, clients)
+        stack.push_async_callback(process.close)
         if options.write_config_to:
             await _write_configuration(options.write_config_to, config)
             return
@@ -95,8 +96,6 @@ def _configuration(options: RunOptions, registry: Registry) -> SchedulerConfigur
     else:
         config = override(default_configuration(registry, gates))
         config = config.model_copy(update={"client_connection": _connection(options, config)})
-    if config.extenders:
-        raise ConfigError("extenders: HTTP extenders are not implemented in proreus yet")
     return in_use(_with_rate(config), registry)
 
 

@@ -5,6 +5,7 @@ made while the scheduler is put together and started later, all at once.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from proreus.client.informer import Handler, Informer, InformerGroup
@@ -23,11 +24,16 @@ class InformerStores:
     """Informers by kind, made on first use."""
 
     def __init__(
-        self, client: ApiClient, on_error: Callable[[Resource[Any], ApiError], None]
+        self,
+        client: ApiClient,
+        on_error: Callable[[Resource[Any], ApiError], None],
+        types: Mapping[str, type] | None = None,
     ) -> None:
+        """``types``: by kind, what objects become instead of the resource's own type."""
         self.group = InformerGroup()
         self._client = client
         self._on_error = on_error
+        self._types = types or {}
 
     def store(self, resource: Resource[T]) -> Mapping[str, T]:
         """Return the objects of a resource by key; the first call begins to watch it."""
@@ -47,6 +53,8 @@ class InformerStores:
         informer = self.group.by_kind.get(resource.kind)
         if informer is None:
             selector = UNFINISHED_PODS if resource.kind == PODS.kind else ""
+            if resource.kind in self._types:
+                resource = replace(resource, type=self._types[resource.kind])
             informer = Informer(
                 self._client, resource, field_selector=selector, on_error=self._on_error
             )

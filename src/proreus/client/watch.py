@@ -6,6 +6,7 @@ resource: what a scheduler does not read (managedFields above all) is never buil
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -15,6 +16,7 @@ from proreus.client.answers import Status, error_of_status
 from proreus.errors import ApiError
 from proreus.objects.codec import decoder_for
 from proreus.objects.meta import ApiObject, ApiStruct, ListMeta, ObjectMeta
+from proreus.objects.whole import is_whole, keep_json
 
 T = TypeVar("T", bound=ApiObject)
 
@@ -91,7 +93,11 @@ class EventDecoder(Generic[T]):
     def __init__(self, type_: type[T]) -> None:
         self._type = type_
         # built at run time from a type argument, which a type checker cannot follow
-        self._decode = msgspec.json.Decoder(WatchEvent[type_]).decode  # type: ignore[valid-type]
+        self._decode: Callable[[bytes], WatchEvent[T] | None] = msgspec.json.Decoder(
+            WatchEvent[type_]  # type: ignore[valid-type]
+        ).decode
+        if is_whole(type_):
+            self._decode = lambda _: None  # by way of its frame, which has the object's JSON
 
     def decode(self, lines: list[bytes]) -> Batch[T]:
         """Decode lines up to an ERROR event; unknown types of event are ignored.
@@ -145,6 +151,7 @@ def decode_object(type_: type[T], raw: msgspec.Raw) -> T | None:
     data = bytes(raw)
     try:
         obj: T = decoder_for(type_).decode(data)
+        keep_json(obj, data)
         return obj
     except msgspec.ValidationError as error:
         try:
@@ -178,10 +185,12 @@ class ListDecoder(Generic[T]):
 
     def decode(self, body: bytes) -> ObjectList[T]:
         """Decode a page; objects that do not fit their type are logged and left out."""
-        try:
-            page: ObjectList[T] = self._decode(body)
-            return page
-        except msgspec.ValidationError:
-            raw = self._decode_raw(body)
-            found = (decode_object(self._type, item) for item in raw.items or ())
-            return ObjectList(raw.metadata, [obj for obj in found if obj is not None])
+        if not is_whole(self._type):
+            try:
+                page: ObjectList[T] = self._decode(body)
+                return page
+            except msgspec.ValidationError:
+                pass
+        raw = self._decode_raw(body)
+        found = (decode_object(self._type, item) for item in raw.items or ())
+        return ObjectList(raw.metadata, [obj for obj in found if obj is not None])

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from proreus.framework.nominating import NominatingInfo
     from proreus.framework.pod_info import PodInfo
     from proreus.framework.verdicts import Verdicts
+    from proreus.framework.victims import Victims
     from proreus.metrics import SchedulerMetrics
     from proreus.objects.pod import Pod
 
@@ -226,6 +227,15 @@ class Handle(Protocol):
         self, state: CycleState, pod: PodInfo, removed: PodInfo, nodes: NodeTable, row: int
     ) -> None:
         """Try a row of a fork without a pod: count it out and tell the PreFilter plugins."""
+        ...
+
+    async def preempt_through_extenders(
+        self, pod: Pod, victims: Mapping[str, Victims]
+    ) -> Mapping[str, Victims]:
+        """Let HTTP extenders take nodes and victims from what preemption would do, by node.
+
+        The same mapping comes back when none of them minds. Raises ``ExtenderError``.
+        """
         ...
 
     def activate(self, pod_keys: Iterable[str]) -> None:

@@ -39,7 +39,9 @@ class OfflineCluster:
         seed: int = 0,
         hide_finished: bool = True,
         select_host: SelectHost | None = None,
+        ask_extenders: bool = False,
     ) -> None:
+        """``ask_extenders``: over the network, as a live scheduler does; else none take part."""
         self.clock = FakeClock(_START)
         self._milliseconds = 0
         self.api = InMemoryApi(hide_finished)
@@ -59,6 +61,7 @@ class OfflineCluster:
                 metrics=self.metrics,
                 feature_gates=feature_gates,
                 spawn=self._spawn,
+                ask_extenders=ask_extenders,
             ),
             select_host=select_host,
         )

@@ -9,7 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from proreus.framework.cycle_state import CycleState
+from proreus.framework.emptied_part import EmptiedPart
 from proreus.framework.node_parts import FeasiblePart
+from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import ScorePlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code
@@ -23,7 +25,7 @@ from proreus.runtime.shared_answers import Scorer
 
 def run_pre_score(profile: Profile, state: CycleState, pod: PodInfo, found: Found) -> None:
     """Let plugins prepare; notes in ``state`` who has nothing to score. Raises ``PluginError``."""
-    nodes = FeasiblePart(profile.table, found)
+    nodes = _feasible(profile, found)
     skipped = []
     for plugin in profile.pre_score:
         answer = ask(plugin, "PreScore", state, plugin.pre_score, state, pod, nodes)
@@ -75,6 +77,13 @@ def score_each(
     }
 
 
+def _feasible(profile: Profile, found: Found) -> NodeTable:
+    """Return the feasible nodes as score plugins are to see them."""
+    if found.emptied:
+        return EmptiedPart(profile.table, found.rows)
+    return FeasiblePart(profile.table, found)
+
+
 def _active(profile: Profile, state: CycleState) -> list[ScorePlugin]:
     return [plugin for plugin in profile.score if plugin.name not in state.skip_score]
 
@@ -84,12 +93,12 @@ def _score(
 ) -> IntArray:
     """Return one plugin's scores of the feasible nodes, normalised and checked."""
     rows = found.rows
-    if plugin.name in found.signatures and found.evaluated is None:
+    if plugin.name in found.signatures and found.evaluated is None and not found.emptied:
         answers = profile.shared.answers(plugin, found.signatures[plugin.name])
         answers.refresh_score(state, pod, profile.table)
         raw = answers.raw if isinstance(answers.raw, int) else answers.raw[rows]
     else:
-        raw = score_table(plugin, state, pod, profile.table.take(rows))
+        raw = score_table(plugin, state, pod, _feasible(profile, found))
     if isinstance(raw, int):
         raw = np.full(len(rows), raw, dtype=np.int64)
     scores = normalize_scores(plugin, state, pod, raw) if plugin.normalizes else raw

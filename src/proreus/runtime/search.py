@@ -8,7 +8,7 @@ a second time, with those pods on them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +36,8 @@ class Found:
 
     ``verdicts``: by row of the whole table. ``evaluated``: the rows that were judged; None = all.
     ``face``: set when all of it was shared, and nothing was judged beside it.
+    ``rejected_by_extender``: HTTP extenders left nodes out. ``emptied``: they sent the others back
+    as objects, which kube-scheduler takes for nodes without pods.
     """
 
     verdicts: Verdicts
@@ -43,6 +45,8 @@ class Found:
     face: Face | None
     signatures: dict[str, Hashable]
     _rows: Rows | None = None
+    rejected_by_extender: bool = False
+    emptied: bool = False
 
     @property
     def count(self) -> int:
@@ -73,6 +77,24 @@ class Found:
             self.evaluated = np.append(self.evaluated, row)
             self._rows = None
 
+    def narrowed(self, rows: list[int], rejected: Mapping[int, Status], emptied: bool) -> Found:
+        """Return what is left once extenders had their say: some rows, reasons for some others.
+
+        A row that is left out without a reason is one that nobody looked at. What comes back shares
+        nothing with other pods.
+        """
+        verdicts, evaluated = self.verdicts.copy(), self.evaluated
+        for row, status in rejected.items():
+            _overrule(verdicts, row, status)
+        gone = set(self.rows.tolist()).difference(rows)
+        if silent := gone - rejected.keys():
+            everything = np.arange(verdicts.size) if evaluated is None else evaluated
+            evaluated = np.setdiff1d(everything, list(silent))
+        if evaluated is not None and rejected:
+            evaluated = np.union1d(evaluated, list(rejected))
+        kept = np.array(rows, dtype=np.intp)
+        return Found(verdicts, evaluated, None, self.signatures, kept, bool(gone), emptied)
+
 
 class NodeSearch:
     """Searches nodes for all profiles of a scheduler.
@@ -87,6 +109,8 @@ class NodeSearch:
         self._nominator = nominator
         self._order = order
         self._percentage = percentage_of_nodes_to_score
+        self.one_is_enough = True
+        """Whether a walk may stop at the first node where no plugin scores; not with extenders."""
         self.next_start = 0
         self.started_at = 0
 
@@ -200,7 +224,7 @@ class NodeSearch:
 
     def _wanted(self, profile: Profile) -> int:
         """Return how many feasible nodes a walk looks for."""
-        if not profile.score:
+        if not profile.score and self.one_is_enough:
             return 1
         return num_feasible_nodes_to_find(
             profile.table.size, profile.percentage_of_nodes_to_score, self._percentage

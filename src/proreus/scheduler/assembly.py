@@ -32,6 +32,8 @@ from proreus.runtime.search import NodeSearch
 from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.binding_cycle import BindingCycle
 from proreus.scheduler.event_handlers import NodeHandlers, OtherHandlers, PodHandlers
+from proreus.scheduler.extender import build_extenders
+from proreus.scheduler.extender_chain import EXTENDER, ExtenderChain
 from proreus.scheduler.failure import FailureHandler
 from proreus.scheduler.profile_handle import Core, ProfileHandle, Surroundings
 from proreus.scheduler.scheduler import Scheduler
@@ -56,7 +58,8 @@ _ASKED_FOR_EVENTS = (
 class ProfileForQueue:
     """A profile as the queue sees it."""
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: Profile, extended: bool = False) -> None:
+        """``extended``: extenders may reject its pods; anything that happens may help then."""
         self.pre_enqueue: Mapping[str, PreEnqueue] = {
             plugin.name: plugin.pre_enqueue for plugin in profile.pre_enqueue
         }
@@ -66,6 +69,8 @@ class ProfileForQueue:
             if isinstance(plugin, _ASKED_FOR_EVENTS)
             for registration in registrations_of(plugin.name, plugin.events_to_register())
         ]
+        if extended:
+            self.registrations += registrations_of(EXTENDER, events.EVERYTHING)
 
 
 def assemble(
@@ -80,11 +85,13 @@ def assemble(
     """Build a scheduler and connect it to the watched objects; raises ``ConfigError``."""
     gates = around.feature_gates
     core = Core(Cache(around.clock, assumed_ttl_seconds), WaitingPods(around.clock))
+    core.extenders = _extenders(configuration, around, core.cache)
     profiles = {
         name: _build_profile(expanded, registry, around, core)
         for name, expanded in expand_all(configuration, registry, gates).items()
     }
-    views = {name: ProfileForQueue(profile) for name, profile in profiles.items()}
+    extended = core.extenders is not None
+    views = {name: ProfileForQueue(profile, extended) for name, profile in profiles.items()}
     pods = around.stores.store(PODS)
     first = next(iter(profiles.values()))
     queue = core.queue = SchedulingQueue(
@@ -102,6 +109,8 @@ def assemble(
     core.search = NodeSearch(
         queue.nominator, core.cache.node_order, configuration.percentage_of_nodes_to_score
     )
+    if core.extenders is not None and core.extenders.narrow_or_score:
+        core.search.one_is_enough = False
     failures = FailureHandler(
         queue=queue,
         pods=pods,
@@ -121,6 +130,7 @@ def assemble(
         metrics=around.metrics,
         clock=around.clock,
         nominate_expected_node=lambda: gates.enabled("NominatedNodeNameForExpectation"),
+        extenders=core.extenders,
     )
     scheduler = Scheduler(
         profiles=profiles,
@@ -134,6 +144,7 @@ def assemble(
             waiting_pods=core.waiting_pods,
             select_host=select_host or at_random(around.rng),
             metrics=around.metrics,
+            extenders=core.extenders,
         ),
         binding_cycle=core.binding_cycle,
         failures=failures,
@@ -142,9 +153,19 @@ def assemble(
         clock=around.clock,
         rng=around.rng,
         spawn=around.spawn,
+        extenders=core.extenders,
     )
     _connect(scheduler, views, around)
     return scheduler
+
+
+def _extenders(
+    configuration: SchedulerConfiguration, around: Surroundings, cache: Cache
+) -> ExtenderChain | None:
+    extenders = build_extenders(configuration.extenders, around.clock)
+    if not extenders or not around.ask_extenders:
+        return None
+    return ExtenderChain(extenders, cache.table, around.metrics, around.rng, around.world)
 
 
 def _build_profile(

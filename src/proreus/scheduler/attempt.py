@@ -11,16 +11,21 @@ from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.status import Code, Status
 from proreus.runtime.profile import Profile
 from proreus.runtime.waiting_pods import WaitingPod
+from proreus.scheduler.extender import Extender
 
 
 @dataclass(slots=True)
 class Attempt:
-    """A popped pod on its way. ``started``: ``perf_counter`` seconds at the pop."""
+    """A popped pod on its way. ``started``: ``perf_counter`` seconds at the pop.
+
+    ``extenders``: those that want to be asked about it.
+    """
 
     queued: QueuedPodInfo
     profile: Profile
     state: CycleState
     started: float
+    extenders: tuple[Extender, ...] = ()
 
     @property
     def pod(self) -> PodInfo:

@@ -12,7 +12,7 @@ from time import perf_counter
 
 from proreus.cache.cache import Cache, CacheError
 from proreus.clock import Clock
-from proreus.errors import ApiError, PluginError
+from proreus.errors import ApiError, ExtenderError, PluginError
 from proreus.framework.events import ASSIGNED_POD_DELETE
 from proreus.framework.handle import ApiWriter, EventRecorder
 from proreus.framework.status import Code, Status, code_of
@@ -30,6 +30,7 @@ from proreus.runtime.scheduling_points import run_unreserve
 from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.attempt import Decision, Failure, error_failure
 from proreus.scheduler.changes import as_assigned
+from proreus.scheduler.extender_chain import ExtenderChain
 from proreus.scheduler.failure import FailureHandler
 from proreus.scheduler.scheduling_cycle import rejected_on_node
 
@@ -51,7 +52,9 @@ class BindingCycle:
         metrics: SchedulerMetrics,
         clock: Clock,
         nominate_expected_node: Callable[[], bool],
+        extenders: ExtenderChain | None = None,
     ) -> None:
+        self._extenders = extenders
         self._cache = cache
         self._queue = queue
         self._waiting_pods = waiting_pods
@@ -98,10 +101,12 @@ class BindingCycle:
             failure = await self._pre_bind(decision, busy)
             if failure is not None:
                 return failure
+            if self._extenders is not None and await self._extenders.bind(pod, node_name):
+                return None
             started = perf_counter()
             status = await run_bind(profile, state, pod, node_name)
             profile.observe_point("Bind", code_of(status), perf_counter() - started)
-        except PluginError as error:
+        except (PluginError, ExtenderError) as error:
             return error_failure(str(error))
         return None if status is None else Failure(status)
 

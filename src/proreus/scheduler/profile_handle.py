@@ -19,13 +19,16 @@ from proreus.framework.handle import ApiWriter, EventRecorder, Nominator
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.verdicts import Verdicts
+from proreus.framework.victims import Victims
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.meta import ApiObject, Resource
+from proreus.objects.pod import Pod
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.runtime.profile import Profile
 from proreus.runtime.search import NodeSearch, judge_table
 from proreus.runtime.waiting_pods import WaitingPod, WaitingPods
 from proreus.scheduler.binding_cycle import BindingCycle
+from proreus.scheduler.extender_chain import ExtenderChain, Pausable
 
 T = TypeVar("T", bound=ApiObject)
 
@@ -50,7 +53,11 @@ class Stores(Protocol):
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a scheduler stands on: the outside world, real or pretended."""
+    """What a scheduler stands on: the outside world, real or pretended.
+
+    ``world``: what is to stand still while an HTTP extender is asked; None where nothing moves by
+    itself. ``ask_extenders``: whether those that are configured are asked at all.
+    """
 
     api: ApiWriter
     event_recorder: EventRecorder
@@ -60,6 +67,8 @@ class Surroundings:
     metrics: SchedulerMetrics
     feature_gates: FeatureGates
     spawn: Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
+    world: Pausable | None = None
+    ask_extenders: bool = True
 
 
 @dataclass
@@ -71,6 +80,7 @@ class Core:
     queue: SchedulingQueue | None = None
     search: NodeSearch | None = None
     binding_cycle: BindingCycle | None = None
+    extenders: ExtenderChain | None = None
 
 
 class ProfileHandle:
@@ -161,6 +171,13 @@ class ProfileHandle:
     ) -> None:
         """Try a row of a fork without a pod."""
         self._profile.remove_pod(state, pod, removed, nodes, row)
+
+    async def preempt_through_extenders(
+        self, pod: Pod, victims: Mapping[str, Victims]
+    ) -> Mapping[str, Victims]:
+        """Let extenders take nodes and victims from what preemption would do."""
+        extenders = self._core.extenders
+        return victims if extenders is None else await extenders.preempt(pod, victims)
 
     def activate(self, pod_keys: Iterable[str]) -> None:
         """Move pods to the active queue."""

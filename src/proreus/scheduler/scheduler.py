@@ -28,6 +28,7 @@ from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.attempt import Attempt, Decision, Failure
 from proreus.scheduler.binding_cycle import BindingCycle
 from proreus.scheduler.changes import as_assigned
+from proreus.scheduler.extender_chain import ExtenderChain
 from proreus.scheduler.failure import FailureHandler
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
 
@@ -58,11 +59,13 @@ class Scheduler:
         clock: Clock,
         rng: random.Random,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
+        extenders: ExtenderChain | None = None,
     ) -> None:
         self.profiles = profiles
         self.cache = cache
         self.queue = queue
         self.waiting_pods = waiting_pods
+        self._extenders = extenders
         self.metrics = metrics
         self.scheduling_cycle = scheduling_cycle
         self._binding_cycle = binding_cycle
@@ -103,6 +106,11 @@ class Scheduler:
         self._fewer_bindings.set()
         for waiting in self.waiting_pods:
             waiting.reject("", "the scheduler is shutting down")
+
+    async def close(self) -> None:
+        """Let go of what the scheduler has opened: connections to extenders."""
+        if self._extenders is not None:
+            await self._extenders.close()
 
     async def schedule_one(self, queued: QueuedPodInfo) -> str:
         """Make one attempt for a popped pod; return the chosen node's name, "" if there is none."""

@@ -12,7 +12,7 @@ from time import perf_counter
 import numpy as np
 
 from proreus.cache.cache import Cache, CacheError
-from proreus.errors import PluginError
+from proreus.errors import ExtenderError, PluginError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.diagnosis import Diagnosis, NoFit
 from proreus.framework.handle import Nominator
@@ -36,6 +36,7 @@ from proreus.runtime.scheduling_points import (
 from proreus.runtime.search import Found, NodeSearch
 from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.attempt import Attempt, Decision, Failure, error_failure
+from proreus.scheduler.extender_chain import EXTENDER, ExtenderChain
 from proreus.scheduler.select_host import SelectHost
 
 log = logger(__name__)
@@ -79,7 +80,9 @@ class SchedulingCycle:
         waiting_pods: WaitingPods,
         select_host: SelectHost,
         metrics: SchedulerMetrics,
+        extenders: ExtenderChain | None = None,
     ) -> None:
+        self._extenders = extenders
         self._cache = cache
         self._nominator = nominator
         self._search = search
@@ -89,6 +92,14 @@ class SchedulingCycle:
 
     async def run(self, attempt: Attempt) -> Decision | Failure:
         """Decide where the pod goes, or why it cannot."""
+        if self._extenders is not None:
+            attempt.extenders = self._extenders.interested_in(attempt.pod.pod)
+            if attempt.extenders:
+                with self._extenders.paused():
+                    return await self._run(attempt)
+        return await self._run(attempt)
+
+    async def _run(self, attempt: Attempt) -> Decision | Failure:
         found = await self._choose(attempt)
         self._metrics.scheduling_algorithm_duration_seconds.observe(
             perf_counter() - attempt.started
@@ -105,12 +116,15 @@ class SchedulingCycle:
             return Failure(Status.unresolvable(NO_NODES))
         try:
             outcome = self._pre_filter(attempt)
-            found = self._find(attempt, outcome) if outcome.status is None else None
+            found = await self._find(attempt, outcome) if outcome.status is None else None
             if found is not None and found.count == 1:
                 return self._cache.table[int(found.rows[0])].name
             if found is not None and found.count:
-                return self._select_host(self._rank(attempt, found))
-        except PluginError as error:
+                ranking = self._rank(attempt, found)
+                if attempt.extenders:
+                    ranking = await self._prioritize(attempt, found, ranking)
+                return self._select_host(ranking)
+        except (PluginError, ExtenderError) as error:
             return error_failure(str(error))
         return await self._make_room(attempt, self.diagnose(outcome, found))
 
@@ -120,20 +134,22 @@ class SchedulingCycle:
             timed.code = code_of(outcome.status)
         return outcome
 
-    def _find(self, attempt: Attempt, outcome: PreFilterOutcome) -> Found:
+    async def _find(self, attempt: Attempt, outcome: PreFilterOutcome) -> Found:
         """Look for nodes: on the nominated one first, then on all that PreFilter left."""
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
         row = self._cache.table.rows.get(pod.pod.status.nominated_node_name)
         nominated = None if row is None else self._check_nominated(attempt, row)
         if isinstance(nominated, Found):
-            return nominated
+            nominated = await self._confirm_nominated(attempt, nominated)
+            if nominated is not None:
+                return nominated
         with _timed(profile, "Filter", bool(profile.filter)):
             found = self.search(profile, state, pod, outcome.names)
             if found.face is None:
                 raise_error(found.judged)
         if row is not None and nominated is not None and not found.count:
             found.add_rejection(row, nominated)
-        return found
+        return await self._filter_by_extenders(attempt, found)
 
     def _check_nominated(self, attempt: Attempt, row: int) -> Found | Status | None:
         """Judge the nominated node alone; an error there is only logged: the search goes on."""
@@ -147,6 +163,25 @@ class SchedulingCycle:
         if status is not None:
             return status
         return Found(Verdicts(self._cache.table.size), np.array([row], dtype=np.intp), None, {})
+
+    async def _confirm_nominated(self, attempt: Attempt, found: Found) -> Found | None:
+        """Ask extenders about the nominated node; None when the search has to go on."""
+        try:
+            found = await self._filter_by_extenders(attempt, found)
+        except ExtenderError as error:
+            log.error("Evaluation failed on nominated node", err=error, pod=attempt.pod.key)
+            return None
+        return found if found.count else None
+
+    async def _filter_by_extenders(self, attempt: Attempt, found: Found) -> Found:
+        if self._extenders is None or not attempt.extenders:
+            return found
+        return await self._extenders.filter(attempt.extenders, attempt.pod.pod, found)
+
+    async def _prioritize(self, attempt: Attempt, found: Found, ranking: IntArray) -> IntArray:
+        assert self._extenders is not None
+        pod = attempt.pod.pod
+        return await self._extenders.prioritize(attempt.extenders, pod, found.rows, ranking)
 
     def search(
         self, profile: Profile, state: CycleState, pod: PodInfo, names: frozenset[str] | None
@@ -183,6 +218,8 @@ class SchedulingCycle:
                 text = f"node(s) didn't satisfy plugin(s) [{narrowing}]"
                 diagnosis.absent = Status.unresolvable(text)
             diagnosis.note_rejectors()
+            if found.rejected_by_extender:
+                diagnosis.unschedulable_plugins.add(EXTENDER)
         diagnosis.unschedulable_plugins.update(outcome.narrowing)
         return diagnosis
 

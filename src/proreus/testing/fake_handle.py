@@ -21,10 +21,12 @@ from proreus.framework.nominating import NominatingInfo
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.verdicts import Verdicts
+from proreus.framework.victims import Victims
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import BY_KIND, NODES, PODS
 from proreus.objects.meta import Resource
 from proreus.objects.node import Node
+from proreus.objects.pod import Pod
 from proreus.offline.api import InMemoryApi, JsonObject, SilentRecorder
 from proreus.testing.builders import make_table
 
@@ -159,6 +161,12 @@ class FakeHandle:
         for plugin in self.filters:
             if isinstance(plugin, PreFilterPlugin) and plugin.name not in state.skip_filter:
                 plugin.remove_pod(state, pod, removed, nodes[row])
+
+    async def preempt_through_extenders(
+        self, pod: Pod, victims: Mapping[str, Victims]
+    ) -> Mapping[str, Victims]:
+        """There are no extenders."""
+        return victims
 
     def activate(self, pod_keys: Iterable[str]) -> None:
         """Note pods to be moved to the active queue."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from proreus.config.plugin_args import DefaultPreemptionArgs
-from proreus.errors import ApiError
+from proreus.errors import ApiError, ExtenderError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.diagnosis import Diagnosis, NoFit
 from proreus.framework.events import DELETE, POD, ClusterEvent
@@ -18,6 +18,7 @@ from proreus.framework.plugin import PostFilterPlugin, PreEnqueuePlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Rows, Verdicts
+from proreus.framework.victims import Victims
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod, condition_of
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
@@ -73,6 +74,10 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin):
                 return PostFilterResult(Status.error(f"preemption: {_aggregate(dry_run.errors)}"))
             text = self._why_not(dry_run)
             return PostFilterResult(Status.unschedulable(f"preemption: {text}"), CLEAR_NOMINATION)
+        try:
+            candidates = await self._ask_extenders(live, candidates)
+        except ExtenderError as error:
+            return PostFilterResult(Status.error(f"preemption: {error}"))
         best = pick_one(candidates, self.handle.clock.now())
         if best is None:
             text = "preemption: no candidate node for preemption"
@@ -102,6 +107,16 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin):
         if not len(rows):
             return []
         return dry_run.candidates(self._from_somewhere(rows), self.num_candidates(len(rows)))
+
+    async def _ask_extenders(self, pod: Pod, candidates: list[Candidate]) -> list[Candidate]:
+        """Return the candidates that HTTP extenders leave, with the victims that they leave."""
+        proposed = {c.node_name: Victims(c.victims, c.pdb_violations) for c in candidates}
+        left = await self.handle.preempt_through_extenders(pod, proposed)
+        if left is proposed:
+            return candidates
+        return [
+            Candidate(name, victims.pods, victims.pdb_violations) for name, victims in left.items()
+        ]
 
     def num_candidates(self, nodes: int) -> int:
         """Return how many candidates are enough among ``nodes`` potential ones."""

@@ -1,0 +1,17 @@
+"""Who would have to go from a node for a pod to fit: what preemption and extenders exchange."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from proreus.framework.pod_info import PodInfo
+
+
+class Victims(NamedTuple):
+    """The pods to be evicted from one node, the most important first.
+
+    ``pdb_violations``: how many of them violate a PodDisruptionBudget.
+    """
+
+    pods: tuple[PodInfo, ...]
+    pdb_violations: int

@@ -1,0 +1,227 @@
+"""All extenders of a scheduler, and their part in each step: kube-scheduler's order and rules.
+
+Filter and preempt go through them one after the other, each seeing what the last one left;
+Prioritize asks all at once. While one is asked for a pod, nothing may change under the scheduling
+cycle: whoever runs a cycle holds ``paused``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from proreus.errors import ExtenderError
+from proreus.framework.node_table import NodeTable
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+from proreus.framework.verdicts import IntArray, Rows
+from proreus.framework.victims import Victims
+from proreus.logs import logger
+from proreus.metrics import SchedulerMetrics
+from proreus.objects.node import Node
+from proreus.objects.pod import Pod
+from proreus.runtime.search import Found
+from proreus.scheduler.extender import Extender
+
+log = logger(__name__)
+
+FloatArray = npt.NDArray[np.float64]
+
+EXTENDER = "Extender"
+"""What stands for all extenders where a pod's rejectors are named."""
+
+
+class Pausable(Protocol):
+    """The world as the scheduler sees it, which can be made to stand still."""
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Let nothing change for the length of a ``with`` block; what happens is told after it."""
+        ...
+
+
+class ExtenderChain:
+    """The extenders in the order in which they are asked."""
+
+    def __init__(
+        self,
+        extenders: Sequence[Extender],
+        table: NodeTable,
+        metrics: SchedulerMetrics,
+        rng: random.Random,
+        world: Pausable | None = None,
+    ) -> None:
+        self._extenders = tuple(extenders)
+        self._table = table
+        self._rng = rng
+        self._world = world
+        self._asking = metrics.goroutines.labels("prioritizing_extender")
+        self.narrow_or_score = any(e.filter_verb or e.prioritize_verb for e in extenders)
+        """Whether one feasible node is not enough to decide, even if no plugin scores."""
+
+    def interested_in(self, pod: Pod) -> tuple[Extender, ...]:
+        """Return the extenders that want to be asked about a pod."""
+        return tuple(extender for extender in self._extenders if extender.is_interested(pod))
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Let nothing change for the length of a ``with`` block."""
+        return nullcontext() if self._world is None else self._world.paused()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for extender in self._extenders:
+            await extender.close()
+
+    # ---- filter --------------------------------------------------------------------------------
+
+    async def filter(self, asked: Sequence[Extender], pod: Pod, found: Found) -> Found:
+        """Let extenders narrow down what a search found; raises ``ExtenderError``.
+
+        What comes back shares nothing with other pods: the world went on while it was made.
+        """
+        filters = [extender for extender in asked if extender.filter_verb]
+        if not filters or not found.count:
+            return found
+        rows = {self._table[row].name: row for row in found.rows.tolist()}
+        statuses: dict[str, Status] = {}
+        left, emptied = rows, False
+        for extender in filters:
+            if not left:
+                break
+            try:
+                answer = await extender.filter(pod, self._nodes(left.values()))
+            except ExtenderError as error:
+                if not extender.ignorable:
+                    raise
+                log.v(2).info("Passing over an extender's error", err=error, extender=extender.url)
+                continue
+            for name, message in answer.failed.items():
+                statuses[name] = Status.unschedulable(message)
+            for name, message in answer.unresolvable.items():
+                statuses[name] = Status.unresolvable(message)
+            left = {name: rows[name] for name in answer.names}
+            emptied = emptied or answer.as_objects
+        by_row = {
+            row: status
+            for name, status in statuses.items()
+            if name not in left and (row := self._table.rows.get(name)) is not None
+        }
+        return found.narrowed(sorted(left.values()), by_row, emptied)
+
+    # ---- prioritize ----------------------------------------------------------------------------
+
+    async def prioritize(
+        self, asked: Sequence[Extender], pod: Pod, rows: Rows, ranking: IntArray
+    ) -> IntArray:
+        """Add what extenders think of feasible nodes to a ranking; errors are passed over.
+
+        Equals that an extender has scored are told apart at random. The numbers of the ranking that
+        comes back say only which node is better.
+        """
+        # A face's ranking would change under us, and belongs to other pods too.
+        totals = ranking[rows]
+        nodes = self._nodes(rows.tolist())
+        answers = await asyncio.gather(*(self._prioritize(e, pod, nodes) for e in asked))
+        added: dict[str, int] = {}
+        for answer in answers:
+            for name, score in answer.items():
+                added[name] = _as_int64(added.get(name, 0) + score)
+        if not added:
+            return _ranked(len(ranking), rows, totals)
+        chance = np.zeros(len(rows), dtype=np.float64)
+        for index, node in enumerate(nodes):
+            name = node.metadata.name
+            if name in added:
+                totals[index] = _as_int64(int(totals[index]) + added[name])
+                chance[index] = 1.0 - self._rng.random()  # never 0: that is for who was not scored
+        return _ranked(len(ranking), rows, _in_order(totals, chance))
+
+    async def _prioritize(
+        self, extender: Extender, pod: Pod, nodes: Sequence[Node]
+    ) -> Mapping[str, int]:
+        self._asking.inc()
+        try:
+            return await extender.prioritize(pod, nodes)
+        except ExtenderError as error:
+            message = "Failed to run extender's priority function. No score given by this extender"
+            log.v(5).info(message, err=error, extender=extender.url)
+            return {}
+        finally:
+            self._asking.dec()
+
+    # ---- preempt -------------------------------------------------------------------------------
+
+    async def preempt(self, pod: Pod, victims: Mapping[str, Victims]) -> Mapping[str, Victims]:
+        """Let extenders take nodes and victims from what preemption would do.
+
+        Raises ``ExtenderError``. Without an extender that minds, the same mapping comes back.
+        """
+        for extender in self._extenders:
+            if not victims:
+                break
+            if not extender.preempt_verb or not extender.is_interested(pod):
+                continue
+            try:
+                left = await extender.preempt(pod, victims, self._table)
+            except ExtenderError as error:
+                if not extender.ignorable:
+                    raise
+                log.v(2).info("Passing over an extender's error", err=error, extender=extender.url)
+                continue
+            for name in [name for name, those in left.items() if not those.pods]:
+                if not extender.ignorable:
+                    raise ExtenderError(f'expected at least one victim pod on node "{name}"')
+                del left[name]
+            victims = left
+        return victims
+
+    # ---- bind ----------------------------------------------------------------------------------
+
+    async def bind(self, pod: PodInfo, node_name: str) -> bool:
+        """Have the extender that binds do it; tell whether there is one.
+
+        Raises ``ExtenderError``.
+        """
+        for extender in self._extenders:
+            if not extender.bind_verb or not extender.is_interested(pod.pod):
+                continue
+            try:
+                await extender.bind(pod.pod, node_name)
+            except ExtenderError as error:
+                if not extender.ignorable:
+                    raise
+                log.v(2).info("Passing over an extender's error", err=error, extender=extender.url)
+                continue
+            return True
+        return False
+
+    def _nodes(self, rows: Iterable[int]) -> list[Node]:
+        nodes = [self._table[row].node for row in rows]
+        return [node for node in nodes if node is not None]
+
+
+def _ranked(size: int, rows: Rows, scores: IntArray) -> IntArray:
+    """Return a ranking by row: the feasible rows in the order of their scores, from 0 on."""
+    ranking = np.full(size, -1, dtype=np.int64)
+    # Extenders' scores may be negative, which in a ranking means that a node cannot take the pod.
+    ranking[rows] = np.unique(scores, return_inverse=True)[1]
+    return ranking
+
+
+def _in_order(totals: IntArray, chance: FloatArray) -> IntArray:
+    """Return numbers in the order of the totals, and among equal ones in that of chance."""
+    order = np.lexsort((chance, totals))
+    same = (np.diff(totals[order]) == 0) & (np.diff(chance[order]) == 0)
+    numbers = np.empty(len(totals), dtype=np.int64)
+    numbers[order] = np.concatenate(([0], np.cumsum(~same)))
+    return numbers
+
+
+def _as_int64(number: int) -> int:
+    """Wrap around as Go's int64 does."""
+    return (number + 2**63) % 2**64 - 2**63

@@ -1,0 +1,217 @@
+"""HTTP to one extender: a body out, a body in, and errors in the words of Go's client.
+
+Those words reach people: the error of an extender that is not ignorable becomes the pod's
+condition. Nothing here knows what the bodies mean.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import ssl
+import tempfile
+from urllib import request as urllib_request
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from proreus.client.session import JSON, user_agent
+from proreus.config.types import Extender, ExtenderTLSConfig
+from proreus.errors import ConfigError, ExtenderError
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_IDLE_SECONDS = 90.0
+_REDIRECTS = 10
+
+
+class NoAnswer(ExtenderError):
+    """The extender was not reached, or did not answer. ``hung``: only a time-out told so."""
+
+    def __init__(self, text: str, hung: bool) -> None:
+        super().__init__(text)
+        self.hung = hung
+
+
+class Transport:
+    """The connections to one extender. Raises ``ConfigError`` for TLS options that do not work."""
+
+    def __init__(self, config: Extender) -> None:
+        self._base = config.url_prefix.rstrip("/")
+        self._timeout = aiohttp.ClientTimeout(total=config.http_timeout_seconds)
+        self._tls = tls_context(config)
+        self._server_name = (config.tls_config and config.tls_config.server_name) or None
+        self._proxy = _proxy_of(self._base)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def post(self, verb: str, body: bytes, *, repeatable: bool = True) -> bytes:
+        """Return the body of a 200; raises ``ExtenderError``, ``NoAnswer`` when none came.
+
+        ``repeatable``: may be sent again when an idle connection broke under it.
+        """
+        url = f"{self._base}/{verb}"
+        try:
+            try:
+                response = await self._send(url, body)
+            except aiohttp.ServerDisconnectedError:
+                if not repeatable:
+                    raise
+                response = await self._send(url, body)
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            hung = isinstance(error, TimeoutError)
+            raise NoAnswer(f'Post "{url}": {_in_gos_words(error, url)}', hung) from error
+        try:
+            async with response:
+                if response.status != 200:
+                    raise ExtenderError(
+                        f"failed {verb} with extender at URL {url}, code {response.status}"
+                    )
+                return await response.read()
+        except TimeoutError as error:
+            text = "Client.Timeout or context cancellation while reading body"
+            raise NoAnswer(f"context deadline exceeded ({text})", True) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise NoAnswer("unexpected EOF", False) from error
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            session, self._session = self._session, None
+            await session.close()
+
+    async def _send(self, url: str, body: bytes) -> aiohttp.ClientResponse:
+        if self._session is None:
+            self._session = self._new_session()
+        return await self._session.post(
+            url,
+            data=body,
+            proxy=self._proxy,
+            server_hostname=self._server_name,
+            max_redirects=_REDIRECTS,
+        )
+
+    def _new_session(self) -> aiohttp.ClientSession:
+        # No limit here: bindings are bounded by the scheduler, everything else comes one by one.
+        connector = aiohttp.TCPConnector(
+            limit=0,
+            keepalive_timeout=_IDLE_SECONDS,
+            ssl=self._tls if self._tls is not None else True,
+        )
+        return aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={
+                "Content-Type": JSON,
+                "User-Agent": user_agent(),
+                "Accept-Encoding": "gzip",
+            },
+            timeout=self._timeout,
+        )
+
+
+# ---- TLS -----------------------------------------------------------------------------------------
+
+
+def tls_context(config: Extender) -> ssl.SSLContext | None:
+    """Return the TLS context for an extender; None for Go's defaults: the system's CAs.
+
+    ``enableHTTPS`` without a CA turns verification off, as in kube-scheduler. Files are read once.
+    """
+    tls = config.tls_config or ExtenderTLSConfig()
+    ca = _pem(tls.ca_data, tls.ca_file)
+    insecure = tls.insecure or (config.enable_https and not ca)
+    if ca and insecure:
+        raise ConfigError(
+            "specifying a root certificates file with the insecure flag is not allowed"
+        )
+    certificate, key = _pem(tls.cert_data, tls.cert_file), _pem(tls.key_data, tls.key_file)
+    if not (ca or insecure or tls.server_name or (certificate and key)):
+        return None
+    context = _context_of(ca)
+    # From Python 3.13 on the default wants extensions that cluster CAs often lack; Go does not.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if certificate and key:
+        _load_key_pair(context, certificate, key)
+    return context
+
+
+def _pem(data: bytes, file: str) -> bytes:
+    """Return what was given as data, or else what the file holds."""
+    if data or not file:
+        return data
+    try:
+        with open(file, "rb") as opened:
+            return opened.read()
+    except OSError as error:
+        raise ConfigError(f"open {file}: {(error.strerror or str(error)).lower()}") from error
+
+
+def _context_of(ca: bytes) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cadata=ca.decode("latin-1") if ca else None)
+    except (ssl.SSLError, ValueError) as error:
+        raise ConfigError(
+            "unable to load root certificates: unable to parse bytes as PEM block"
+        ) from error
+
+
+def _load_key_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Take a client certificate; OpenSSL reads both from one file alone."""
+    with tempfile.NamedTemporaryFile() as file:  # only its owner may read it
+        file.write(certificate + b"\n" + key)
+        file.flush()
+        try:
+            context.load_cert_chain(file.name)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(f"tls: the client certificate and its key: {error}") from error
+
+
+def _proxy_of(url: str) -> str | None:
+    """Return the proxy that HTTP_PROXY, HTTPS_PROXY and NO_PROXY choose; none on this machine."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if host in _LOOPBACK or urllib_request.proxy_bypass(host):
+        return None
+    return urllib_request.getproxies().get(parts.scheme)
+
+
+# ---- errors --------------------------------------------------------------------------------------
+
+
+def _in_gos_words(error: Exception, url: str) -> str:
+    match error:
+        case TimeoutError():
+            return "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
+        case aiohttp.ClientConnectorCertificateError():
+            return f"tls: failed to verify certificate: {_certificate_problem(error)}"
+        case aiohttp.ClientConnectorDNSError():
+            return f"dial tcp: lookup {error.host}: no such host"
+        case aiohttp.ClientConnectorError():
+            host = f"[{error.host}]" if ":" in str(error.host) else error.host
+            return f"dial tcp {host}:{error.port}: connect: {_strerror(error.os_error)}"
+        case aiohttp.ServerDisconnectedError():
+            return "EOF"
+        case aiohttp.NonHttpUrlClientError() | aiohttp.InvalidURL():
+            return f'unsupported protocol scheme "{urlsplit(url).scheme}"'
+        case aiohttp.TooManyRedirects():
+            return f"stopped after {_REDIRECTS} redirects"
+        case OSError() if error.errno:
+            return f"read tcp: read: {_strerror(error)}"
+    return str(error) or type(error).__name__
+
+
+def _certificate_problem(error: aiohttp.ClientConnectorCertificateError) -> str:
+    problem = error.certificate_error
+    if isinstance(problem, ssl.SSLCertVerificationError):
+        return f"x509: {problem.verify_message}"
+    return str(problem)
+
+
+def _strerror(error: OSError) -> str:
+    """Return the system's text for an error, in Go's spelling."""
+    number = error.errno
+    if not number:  # several addresses were tried
+        number = errno.ECONNREFUSED if "refused" in str(error).lower() else 0
+    return os.strerror(number).lower() if number else str(error)

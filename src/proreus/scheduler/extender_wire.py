@@ -1,0 +1,187 @@
+"""What is said to HTTP extenders and what they answer: bytes, and nothing of the network.
+
+The format is ``k8s.io/kube-scheduler/extender/v1`` as Go writes it: fields without JSON names of
+their own, hence capital letters and explicit nulls. As in Go, the keys of an answer are matched
+without regard to case, and keys that are not known pass by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from proreus.errors import ExtenderError
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.victims import Victims
+from proreus.objects.node import Node
+from proreus.objects.pod import Pod
+from proreus.objects.whole import json_of, json_of_pod_on
+
+T = TypeVar("T")
+
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
+
+
+# ---- questions -----------------------------------------------------------------------------------
+
+
+def nodes_body(pod: Pod, nodes: Sequence[Node], by_name: bool) -> bytes:
+    """Return ExtenderArgs: a pod and its nodes, by name for extenders that know the nodes."""
+    body: dict[str, object] = {"Pod": msgspec.Raw(json_of(pod)), "Nodes": None, "NodeNames": None}
+    if by_name:
+        body["NodeNames"] = [node.metadata.name for node in nodes]
+    else:
+        items = [msgspec.Raw(json_of(node)) for node in nodes]
+        body["Nodes"] = {"metadata": {}, "items": items}
+    return msgspec.json.encode(body)
+
+
+def preemption_body(pod: Pod, victims: Mapping[str, Victims], by_name: bool) -> bytes:
+    """Return ExtenderPreemptionArgs: victims by node, only their UIDs for those that know pods."""
+    # Go writes maps in the order of their keys.
+    by_node = {
+        name: {
+            "Pods": [_victim(pod, name, by_name) for pod in victims[name].pods],
+            "NumPDBViolations": victims[name].pdb_violations,
+        }
+        for name in sorted(victims)
+    }
+    return msgspec.json.encode(
+        {
+            "Pod": msgspec.Raw(json_of(pod)),
+            "NodeNameToVictims": None if by_name else by_node,
+            "NodeNameToMetaVictims": by_node if by_name else None,
+        }
+    )
+
+
+def binding_body(pod: Pod, node_name: str) -> bytes:
+    """Return ExtenderBindingArgs."""
+    meta = pod.metadata
+    return msgspec.json.encode(
+        {
+            "PodName": meta.name,
+            "PodNamespace": meta.namespace,
+            "PodUID": meta.uid,
+            "Node": node_name,
+        }
+    )
+
+
+def _victim(pod: PodInfo, node_name: str, by_name: bool) -> object:
+    return {"UID": pod.uid} if by_name else msgspec.Raw(json_of_pod_on(pod.pod, node_name))
+
+
+# ---- answers -------------------------------------------------------------------------------------
+
+
+class Filtered(NamedTuple):
+    """An answer to Filter.
+
+    ``names``: the nodes that are left. ``as_objects``: they came as objects, not as names.
+    ``failed`` and ``unresolvable``: messages by node.
+    """
+
+    names: list[str]
+    as_objects: bool
+    failed: dict[str, str]
+    unresolvable: dict[str, str]
+
+
+class MetaVictims(NamedTuple):
+    """Victims as extenders name them."""
+
+    uids: list[str]
+    pdb_violations: int
+
+
+def read_filtered(body: bytes, by_name: bool) -> Filtered:
+    """Read an ExtenderFilterResult; raises ``ExtenderError`` for the error that it may carry.
+
+    Names count only from an extender that was sent names; otherwise, and without them, the objects.
+    """
+    fields = _fields(body, "ExtenderFilterResult")
+    _raise_error(fields)
+    names = _read(fields, "nodenames", list[str]) if by_name else None
+    as_objects = names is None
+    if names is None:
+        nodes = _fields(fields.get("nodes", b"null"), "Nodes")
+        items = _read(nodes, "items", list[msgspec.Raw]) or []
+        names = [_name_of(item) for item in items]
+    return Filtered(
+        names,
+        as_objects,
+        failed=_read(fields, "failednodes", dict[str, str]) or {},
+        unresolvable=_read(fields, "failedandunresolvablenodes", dict[str, str]) or {},
+    )
+
+
+def read_scores(body: bytes) -> list[tuple[str, int]]:
+    """Read a HostPriorityList: nodes and their scores, neither of them checked."""
+    items = _decoded(body, list[msgspec.Raw], "HostPriorityList") or []
+    scores = []
+    for item in items:
+        fields = _fields(item, "HostPriority")
+        scores.append((_read(fields, "host", str) or "", _integer(fields, "score")))
+    return scores
+
+
+def read_victims(body: bytes) -> dict[str, MetaVictims]:
+    """Read an ExtenderPreemptionResult: victims by node."""
+    fields = _fields(body, "ExtenderPreemptionResult")
+    by_node = _read(fields, "nodenametometavictims", dict[str, msgspec.Raw]) or {}
+    found = {}
+    for name, raw in by_node.items():
+        victims = _fields(raw, "MetaVictims")
+        pods = _read(victims, "pods", list[msgspec.Raw]) or []
+        uids = [_read(_fields(pod, "MetaPod"), "uid", str) or "" for pod in pods]
+        found[name] = MetaVictims(uids, _integer(victims, "numpdbviolations"))
+    return found
+
+
+def read_bound(body: bytes) -> None:
+    """Read an ExtenderBindingResult; raises ``ExtenderError`` for the error that it may carry."""
+    _raise_error(_fields(body, "ExtenderBindingResult"))
+
+
+def _raise_error(fields: Mapping[str, msgspec.Raw]) -> None:
+    error = _read(fields, "error", str)
+    if error:
+        raise ExtenderError(error)
+
+
+def _name_of(node: msgspec.Raw) -> str:
+    metadata = _fields(_fields(node, "Node").get("metadata", b"null"), "metadata")
+    return _read(metadata, "name", str) or ""
+
+
+def _integer(fields: Mapping[str, msgspec.Raw], key: str) -> int:
+    return _read(fields, key, int) or 0
+
+
+def _fields(data: bytes | msgspec.Raw, what: str) -> dict[str, msgspec.Raw]:
+    """Return the fields of an object by their names in lower case; null has none."""
+    try:
+        fields = _FIELDS.decode(data)
+    except msgspec.DecodeError as error:
+        raise _unreadable(what, error) from error
+    return {key.lower(): value for key, value in fields.items()} if fields else {}
+
+
+def _read(fields: Mapping[str, msgspec.Raw], key: str, type_: type[T]) -> T | None:
+    """Return a field; None where it is absent or null."""
+    raw = fields.get(key)
+    return None if raw is None else _decoded(raw, type_, key)
+
+
+def _decoded(data: bytes | msgspec.Raw, type_: type[T], what: str) -> T | None:
+    try:
+        return msgspec.json.decode(data, type=type_ | None)
+    except msgspec.DecodeError as error:
+        raise _unreadable(what, error) from error
+
+
+def _unreadable(what: str, error: msgspec.DecodeError) -> ExtenderError:
+    return ExtenderError(f"the extender's answer cannot be read: {what}: {error}")
