@@ -1,1 +1,0 @@
-"""Slow controllers of CRDs, in a process of their own."""
