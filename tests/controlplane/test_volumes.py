@@ -1,0 +1,267 @@
+"""Volumes on the real thing: bound, found, provisioned, and provisioned elsewhere the second time.
+
+The volume controller and the provisioner are a thread of the test: it does what they do to claims
+and volumes and knows nothing of pods. ``--scheduler kube-scheduler`` runs the same with the
+original.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from testground import objects
+from testground.children import eventually
+from testground.control_plane import ControlPlane
+from testground.kube_client import ApiFailure, KubeClient
+from testground.schedulers import RunScheduler, configuration, profile
+
+Json = dict[str, Any]
+
+ME = "with-volumes"
+DRIVER = "csi.example.com"
+VOLUMES, CLAIMS = "/api/v1/persistentvolumes", "/api/v1/namespaces/{}/persistentvolumeclaims"
+CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
+SELECTED = "volume.kubernetes.io/selected-node"
+COMPLETED = "pv.kubernetes.io/bind-completed"
+HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+
+FULL_NODE, BROKEN_NODE = "node-00000", "node-00001"
+"""One that takes a single volume, and one on which the claim ``UNLUCKY`` cannot be served."""
+UNLUCKY = "unlucky"
+TAINT = {"key": "full", "effect": "NoSchedule"}
+
+
+def claim(name: str, class_name: str, **metadata: Any) -> Json:
+    return {
+        "metadata": {"name": name, "namespace": "default", **metadata},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+            "storageClassName": class_name,
+        },
+    }
+
+
+def volume(name: str, class_name: str, where: Json, source: Json, **spec: Any) -> Json:
+    expressions = [{"key": key, "operator": "In", "values": [v]} for key, v in where.items()]
+    term = {"matchExpressions": expressions}
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": class_name,
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+            **source,
+            **spec,
+        },
+    }
+
+
+def with_claims(name: str, *claims: str, **options: Any) -> Json:
+    volumes = [
+        {"name": f"v{number}", "persistentVolumeClaim": {"claimName": one}}
+        for number, one in enumerate(claims)
+    ]
+    spec = {"volumes": volumes, **options.pop("spec", {})}
+    return objects.pod(name, ME, spec=spec, **options)
+
+
+class FakeStorage(threading.Thread):
+    """Binds what is promised, makes what is asked for; gives ``UNLUCKY`` up on ``BROKEN_NODE``."""
+
+    def __init__(self, client: KubeClient) -> None:
+        super().__init__(daemon=True)
+        self._client = client
+        self._over = threading.Event()
+        self.given_up: list[str] = []
+
+    def run(self) -> None:
+        while not self._over.wait(0.1):
+            volumes = self._client.list(VOLUMES)
+            promised = {
+                ref["uid"]: one
+                for one in volumes
+                if (ref := one["spec"].get("claimRef")) and ref.get("uid")
+            }
+            for one in self._client.list(CLAIMS.format("default")):
+                if not one["spec"].get("volumeName"):
+                    self._serve(one, promised.get(one["metadata"]["uid"]))
+
+    def _serve(self, wish: Json, found: Json | None) -> None:
+        meta = wish["metadata"]
+        node = meta.get("annotations", {}).get(SELECTED)
+        path = CLAIMS.format("default") + "/" + meta["name"]
+        if found is None and node == BROKEN_NODE and meta["name"] == UNLUCKY:
+            self.given_up.append(meta["name"])
+            self._client.patch(path, {"metadata": {"annotations": {SELECTED: None}}})
+            return
+        if found is None and node:
+            found = self._make(wish, node)
+        if found is not None:
+            marks = {"metadata": {"annotations": {COMPLETED: "yes"}}}
+            self._client.patch(path, {**marks, "spec": {"volumeName": found["metadata"]["name"]}})
+
+    def _make(self, wish: Json, node: str) -> Json:
+        zone = self._client.get(f"{objects.NODES}/{node}")["metadata"]["labels"][ZONE]
+        name = f"made-for-{wish['metadata']['name']}"
+        ref = {"kind": "PersistentVolumeClaim", "namespace": "default"}
+        ref |= {key: wish["metadata"][key] for key in ("name", "uid")}
+        source = {"csi": {"driver": DRIVER, "volumeHandle": name}}
+        class_name = wish["spec"]["storageClassName"]
+        made = volume(name, class_name, {ZONE: zone}, source, claimRef=ref)
+        try:
+            return self._client.create(VOLUMES, made)
+        except ApiFailure as failure:
+            if failure.status != 409:
+                raise
+            return made
+
+    def end(self) -> None:
+        self._over.set()
+        self.join()
+
+
+@pytest.fixture(scope="module")
+def storage(
+    control_plane: ControlPlane, run_module_scheduler: RunScheduler
+) -> Iterator[FakeStorage]:
+    client = control_plane.client
+    tainted = {0: [TAINT]}
+    nodes = [objects.node(index, taints=tainted.get(index, ())) for index in range(6)]
+    client.create_all(objects.NODES, nodes)
+    for name, provisioner in (("made", DRIVER), ("local", "kubernetes.io/no-provisioner")):
+        wait = {"volumeBindingMode": "WaitForFirstConsumer"}
+        client.create(CLASSES, {"metadata": {"name": name}, "provisioner": provisioner, **wait})
+    for index in range(6):
+        name = f"node-{index:05}"
+        driver = {"name": DRIVER, "nodeID": name, "topologyKeys": [ZONE]}
+        driver["allocatable"] = {"count": 1 if name == FULL_NODE else 10}
+        client.create(CSI_NODES, {"metadata": {"name": name}, "spec": {"drivers": [driver]}})
+    run_module_scheduler(configuration([profile(ME)], control_plane.kubeconfig))
+    fake = FakeStorage(client)
+    fake.start()
+    yield fake
+    fake.end()
+
+
+def node_of(client: KubeClient, name: str) -> str:
+    found = client.get(objects.PODS.format("default") + f"/{name}")["spec"]
+    return str(found.get("nodeName", ""))
+
+
+def placed(client: KubeClient, name: str, seconds: float = 30) -> str:
+    return eventually(seconds, f"{name} on a node", lambda: node_of(client, name))
+
+
+def create(client: KubeClient, *bodies: Json) -> None:
+    for body in bodies:
+        collection = objects.PODS if "containers" in body["spec"] else CLAIMS
+        client.create(collection.format("default"), body)
+
+
+def mark_of_volume(client: KubeClient, name: str) -> tuple[Json, Json]:
+    found = client.get(f"{VOLUMES}/{name}")
+    return found["spec"]["claimRef"], found["metadata"].get("annotations", {})
+
+
+def test_volumes_are_made_where_the_pod_goes(control_plane: ControlPlane, storage: Any) -> None:
+    client = control_plane.client
+    there = {"nodeSelector": {HOST: "node-00002"}}
+    create(
+        client, claim("a", "made"), claim("b", "made"), with_claims("made", "a", "b", spec=there)
+    )
+    assert placed(client, "made") == "node-00002"
+    for name in ("a", "b"):
+        found = client.get(CLAIMS.format("default") + f"/{name}")
+        assert found["metadata"]["annotations"][SELECTED] == "node-00002"
+    # The zone of the volume is where its next pod must go.
+    create(client, with_claims("next", "a"))
+    zone = client.get(f"{objects.NODES}/{placed(client, 'next')}")["metadata"]["labels"][ZONE]
+    assert zone == objects.ZONES[2]
+
+
+def test_a_free_volume_is_found_and_bound(control_plane: ControlPlane, storage: Any) -> None:
+    client = control_plane.client
+    local = {"local": {"path": "/disk"}}
+    for name, node in (("disk-3", "node-00003"), ("disk-4", "node-00004")):
+        client.create(VOLUMES, volume(name, "local", {HOST: node}, local))
+        status = {"status": {"phase": "Available"}}
+        client.patch(f"{VOLUMES}/{name}/status", status)
+    create(client, claim("l1", "local"), claim("l2", "local"))
+    create(client, with_claims("local-1", "l1"), with_claims("local-2", "l2"))
+    nodes = {placed(client, "local-1"), placed(client, "local-2")}
+    assert nodes == {"node-00003", "node-00004"}
+    ref, marks = mark_of_volume(client, "disk-3")
+    assert (ref["kind"], ref["apiVersion"], ref["namespace"]) == (
+        "PersistentVolumeClaim",
+        "v1",
+        "default",
+    )
+    assert marks["pv.kubernetes.io/bound-by-controller"] == "yes"
+    spec = client.get(f"{VOLUMES}/disk-3")["spec"]
+    assert spec["local"] == {"path": "/disk"}
+    assert spec["persistentVolumeReclaimPolicy"] == "Retain"
+    # The disks are gone: a third pod waits until there is another one.
+    create(client, claim("l3", "local"), with_claims("local-3", "l3"))
+    waiting = objects.PODS.format("default") + "/local-3"
+    text = "didn't find available persistent volumes to bind"
+    eventually(30, "a reason", lambda: text in str(client.get(waiting)["status"]))
+    client.create(VOLUMES, volume("disk-5", "local", {HOST: "node-00005"}, local))
+    client.patch(f"{VOLUMES}/disk-5/status", {"status": {"phase": "Available"}})
+    assert placed(client, "local-3") == "node-00005"
+
+
+def test_a_provisioner_that_gives_up_sends_the_pod_elsewhere(
+    control_plane: ControlPlane, storage: FakeStorage
+) -> None:
+    client = control_plane.client
+    preference = {"matchExpressions": [{"key": HOST, "operator": "In", "values": [BROKEN_NODE]}]}
+    preferred = [{"weight": 100, "preference": preference}]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    create(client, claim(UNLUCKY, "made"))
+    create(client, with_claims("again", UNLUCKY, spec={"affinity": affinity}))
+    eventually(30, "a first try", lambda: UNLUCKY in storage.given_up)
+    assert not node_of(client, "again")
+    client.patch(f"{objects.NODES}/{BROKEN_NODE}", {"spec": {"unschedulable": True}})
+    try:
+        assert placed(client, "again", 60) != BROKEN_NODE
+    finally:
+        client.patch(f"{objects.NODES}/{BROKEN_NODE}", {"spec": {"unschedulable": None}})
+
+
+def test_a_claim_that_comes_late_wakes_its_pod(control_plane: ControlPlane, storage: Any) -> None:
+    client = control_plane.client
+    ephemeral = {"volumeClaimTemplate": {"spec": claim("x", "made")["spec"]}}
+    volumes = [{"name": "scratch", "ephemeral": ephemeral}]
+    create(client, objects.pod("late", ME, spec={"volumes": volumes}))
+    pod = objects.PODS.format("default") + "/late"
+    text = "waiting for ephemeral volume controller to create"
+    eventually(30, "a reason", lambda: text in str(client.get(pod)["status"]))
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "late", "controller": True}
+    owner["uid"] = client.get(pod)["metadata"]["uid"]
+    create(client, claim("late-scratch", "made", ownerReferences=[owner]))
+    assert placed(client, "late")
+
+
+def test_a_node_takes_no_more_volumes_than_its_driver_can_attach(
+    control_plane: ControlPlane, storage: Any
+) -> None:
+    client = control_plane.client
+    there = {"nodeSelector": {HOST: FULL_NODE}, "tolerations": [{"operator": "Exists"}]}
+    for name in ("full-1", "full-2"):
+        create(client, claim(name, "made"))
+    create(client, with_claims("full-1", "full-1", spec=there))
+    assert placed(client, "full-1") == FULL_NODE
+    create(client, with_claims("full-2", "full-2", spec=there))
+    second = objects.PODS.format("default") + "/full-2"
+    eventually(
+        30, "a reason", lambda: "exceed max volume count" in str(client.get(second)["status"])
+    )
+    client.delete(objects.PODS.format("default") + "/full-1", {"gracePeriodSeconds": 0})
+    assert placed(client, "full-2") == FULL_NODE
