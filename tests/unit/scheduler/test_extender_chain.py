@@ -1,0 +1,102 @@
+"""How scores of extenders and plugins come together, and who is told apart at random."""
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from proreus.clock import FakeClock
+from proreus.config.types import Extender as Configuration
+from proreus.errors import ExtenderError
+from proreus.metrics import SchedulerMetrics
+from proreus.scheduler.extender import build_extenders
+from proreus.scheduler.extender_chain import ExtenderChain
+from proreus.scheduler.select_host import at_random, top_of_heap
+from proreus.testing.builders import make_node, make_pod, make_table
+
+POD = make_pod()
+TABLE = make_table([make_node(name) for name in "abcd"], [])
+ALL = np.arange(4)
+
+
+class Fixed:
+    """Thinks of nodes what it was told to."""
+
+    url = "http://fixed"
+    filter_verb = prioritize_verb = "x"
+
+    def __init__(self, scores):
+        self._scores = scores
+
+    async def prioritize(self, pod, nodes):
+        if isinstance(self._scores, Exception):
+            raise self._scores
+        return self._scores
+
+
+@pytest.fixture
+def prioritize():
+    async def run(ranking, *scores, rows=ALL, seed=0):
+        chain = ExtenderChain((), TABLE, SchedulerMetrics(), random.Random(seed))
+        asked = [Fixed(one) for one in scores]
+        return await chain.prioritize(asked, POD.pod, rows, np.array(ranking))
+
+    return run
+
+
+def order(ranking):
+    """Return the names of feasible rows, the best first."""
+    rows = sorted((row for row in range(4) if ranking[row] >= 0), key=lambda row: -ranking[row])
+    return "".join(TABLE[row].name for row in rows)
+
+
+async def test_scores_are_added_to_those_of_plugins(prioritize):
+    ranking = await prioritize([10, 20, 30, 40], {"a": 25, "b": -100}, {"b": 200, "x": 999})
+    assert order(ranking) == "bdac"  # 120, 40, 35, 30
+
+
+async def test_negative_totals_are_still_feasible(prioritize):
+    ranking = await prioritize([0, 0, -1, 0], {"a": -50, "b": -70, "d": -60}, rows=ALL[[0, 1, 3]])
+    assert order(ranking) == "adb"
+    assert ranking[2] == -1
+
+
+async def test_sums_wrap_around_like_gos(prioritize):
+    ranking = await prioritize([5, 0, 0, 0], {"a": 2**63 - 1, "b": 1, "c": 2, "d": 3})
+    assert order(ranking) == "dcba"
+
+
+async def test_the_ranking_given_is_not_touched(prioritize):
+    given = np.array([1, 2, 3, 4])
+    chain = ExtenderChain((), TABLE, SchedulerMetrics(), random.Random(0))
+    await chain.prioritize([Fixed({"a": 50})], POD.pod, ALL, given)
+    assert given.tolist() == [1, 2, 3, 4]
+
+
+async def test_an_extender_that_fails_changes_nothing(prioritize):
+    ranking = await prioritize([10, 20, 20, 5], ExtenderError("no"))
+    assert ranking.tolist() == [1, 2, 2, 0]
+
+
+async def test_equals_are_told_apart_at_random_if_they_were_scored(prioritize):
+    winners = Counter()
+    for seed in range(200):
+        ranking = await prioritize([7, 7, 7, 0], {"a": 0, "b": 0}, seed=seed)
+        chosen = top_of_heap(ranking, lambda: ALL)
+        assert chosen == at_random(random.Random(1))(ranking, lambda: ALL)
+        winners[TABLE[chosen].name] += 1
+    # c has the same score, but nobody has scored it.
+    assert winners.keys() == {"a", "b"}
+    assert min(winners.values()) > 60
+
+
+async def test_without_scores_the_heap_decides(prioritize):
+    ranking = await prioritize([1, 1, 9, 9], {})
+    assert top_of_heap(ranking, lambda: ALL) == top_of_heap(np.array([1, 1, 9, 9]), lambda: ALL)
+    assert at_random(random.Random(0))(ranking, lambda: ALL) in (2, 3)
+
+
+async def test_an_extender_without_the_verb_scores_all_alike():
+    (one,) = build_extenders([Configuration(filter_verb="f")], FakeClock())
+    assert await one.prioritize(POD.pod, [TABLE[0].node]) == {"a": 0}
