@@ -47,7 +47,7 @@ class ImageLocality(ScorePlugin):
             return 0
         table = self.handle.nodes
         row = table.rows.get(node.name)
-        if row is not None:
+        if row is not None and table[row] is node:
             return _score(wish, table.image_sets.values[table.image_set[row]])
         return _score(wish, Images().replace(NO_IMAGES, node.node))
 

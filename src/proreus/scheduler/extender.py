@@ -72,12 +72,7 @@ class Extender:
         return filtered
 
     async def prioritize(self, pod: Pod, nodes: Sequence[Node]) -> dict[str, int]:
-        """Ask how good the nodes are; return what that adds to their scores, by name.
-
-        An extender without the verb adds nothing to each of them.
-        """
-        if not self.prioritize_verb:
-            return {node.metadata.name: 0 for node in nodes}
+        """Ask how good the nodes are; return what that adds to their scores, by name."""
         body = wire.nodes_body(pod, nodes, self._by_name)
         answer = await self._ask(self.prioritize_verb, body, passed_over=True)
         added: dict[str, int] = {}

@@ -58,7 +58,7 @@ class ExtenderChain:
     ) -> None:
         self._extenders = tuple(extenders)
         self._table = table
-        self._rng = rng
+        self._chance = np.random.default_rng(rng.getrandbits(64))
         self._world = world
         self._asking = metrics.goroutines.labels("prioritizing_extender")
         self.narrow_or_score = any(e.filter_verb or e.prioritize_verb for e in extenders)
@@ -123,22 +123,22 @@ class ExtenderChain:
         Equals that an extender has scored are told apart at random. The numbers of the ranking that
         comes back say only which node is better.
         """
-        # A face's ranking would change under us, and belongs to other pods too.
+        # Copied before anybody is waited for: a shared ranking goes on to change.
         totals = ranking[rows]
-        nodes = self._nodes(rows.tolist())
-        answers = await asyncio.gather(*(self._prioritize(e, pod, nodes) for e in asked))
-        added: dict[str, int] = {}
-        for answer in answers:
-            for name, score in answer.items():
-                added[name] = _as_int64(added.get(name, 0) + score)
-        if not added:
-            return _ranked(len(ranking), rows, totals)
-        chance = np.zeros(len(rows), dtype=np.float64)
-        for index, node in enumerate(nodes):
-            name = node.metadata.name
-            if name in added:
-                totals[index] = _as_int64(int(totals[index]) + added[name])
-                chance[index] = 1.0 - self._rng.random()  # never 0: that is for who was not scored
+        asking = [extender for extender in asked if extender.prioritize_verb]
+        # Who cannot tell is taken to have given everybody 0 points.
+        scored = np.full(len(rows), len(asking) < len(asked))
+        if asking:
+            nodes = self._nodes(rows.tolist())
+            answers = await asyncio.gather(*(self._prioritize(e, pod, nodes) for e in asking))
+            places = {node.metadata.name: index for index, node in enumerate(nodes)}
+            for answer in answers:
+                for name, score in answer.items():
+                    index = places.get(name)
+                    if index is not None:
+                        totals[index] = _as_int64(int(totals[index]) + score)
+                        scored[index] = True
+        chance = np.where(scored, 1.0 - self._chance.random(len(rows)), 0.0)
         return _ranked(len(ranking), rows, _in_order(totals, chance))
 
     async def _prioritize(
