@@ -42,7 +42,9 @@ FINISH_SECONDS = 6 * 60.0
 _TRIES = 12
 _SLEEP_SECONDS = 10.0
 _WORKERS = 8
-_PATIENCE_SECONDS = 0.05
+_PATIENCE_SECONDS = 0.5
+_IMPATIENT_SECONDS = 0.05
+"""How long an Event waits for bindings to be done; less once a tenth of the room is taken."""
 _REMEMBERED = 16_384
 
 _encode = msgspec.json.Encoder().encode
@@ -223,7 +225,8 @@ class EventRecorder:
                 self._filled.clear()
                 await self._filled.wait()
             if self._quiet is not None:
-                await self._quiet(_PATIENCE_SECONDS)
+                pressing = len(self._queue) > self._capacity // 10
+                await self._quiet(_IMPATIENT_SECONDS if pressing else _PATIENCE_SECONDS)
                 if not self._queue:
                     continue
             entry = self._queue.popleft()
