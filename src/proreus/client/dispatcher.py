@@ -84,6 +84,9 @@ class Dispatcher:
     async def bind(self, pod: Pod, node_name: str) -> None:
         """Bind a pod; return when it is certain that it is on ``node_name``.
 
+        Patches of its status that were asked for before go out first: why it had no node must not
+        be written over its PodScheduled condition, which the binding makes true.
+
         Raises ``Conflict`` if it is on another node or is another pod by now, ``NotFound`` if it is
         gone, another ``ApiError`` if it could not be done. After ``AnswerLost`` the pod may yet
         turn out to be bound, which the informer then tells.
@@ -91,6 +94,8 @@ class Dispatcher:
         meta = pod.metadata
         namespace, name, uid = meta.namespace, meta.name, meta.uid
         path = PODS.path(namespace, name)
+        if patching := self._patching.get(path):
+            await patching.wait()
 
         async def check() -> bytes | None:
             body = await self._writer.read(path)

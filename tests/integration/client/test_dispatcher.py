@@ -327,6 +327,21 @@ async def test_status_patches_of_one_pod_go_out_in_order(server, dispatcher):
     assert not dispatcher._patching
 
 
+async def test_binding_waits_for_the_status_patches_that_were_asked_for_before(server, dispatcher):
+    seen = []
+
+    async def script(call):
+        seen.append(call.path)
+        if seen == [f"{PATH}/status"]:
+            await call.refuse(503, "ServiceUnavailable")
+        else:
+            await call.answer(200, {})
+
+    server.script = script
+    await asyncio.gather(dispatcher.patch_pod_status(POD, PATCH), dispatcher.bind(POD, "n1"))
+    assert seen == [f"{PATH}/status", f"{PATH}/status", BINDING]
+
+
 async def test_delete_sends_no_preconditions_and_no_grace(server, dispatcher):
     async def script(call):
         await call.answer(200, {})
