@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "controlplane"))
 from testground import findings, objects
 from testground.binaries import MissingBinaries, find_or_build
 from testground.children import CLOCK_TICKS_A_SECOND, Child, eventually
-from testground.control_plane import ControlPlane
+from testground.control_plane import ADMIN_TOKEN, ControlPlane
 from testground.kube_client import KubeClient
 from testground.schedulers import SHARED_PLUGINS, Kind, SchedulerProcess, configuration, profile
 
@@ -166,7 +166,9 @@ def drain(
     hold_lease(client)
     client.create_all(objects.PODS, make_pods(options.pods, options.shapes, tag))
     plugins = SHARED_PLUGINS if options.plugins == "shared" else ()
-    config = configuration([profile(SCHEDULER_NAME, plugins=plugins)], plane.kubeconfig, LEASE)
+    # as a pod in the cluster: by token, which costs the apiserver less than a certificate does
+    kubeconfig = plane.write_kubeconfig(plane.folder / "scheduler.kubeconfig", token=ADMIN_TOKEN)
+    config = configuration([profile(SCHEDULER_NAME, plugins=plugins)], kubeconfig, LEASE)
     scheduler = SchedulerProcess(kind, program, config, plane.folder, f"{kind}-{tag}", ["-v=0"])
     started = time.monotonic()
     scheduler.run()

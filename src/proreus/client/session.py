@@ -30,6 +30,8 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 """Who writes it is answered in it, and so is a GET of this content type."""
 
 _READ_BUFFER_BYTES = 256 * 1024
+_THICK_SECONDS = 0.01
+_GATHER_SECONDS = 0.008
 
 
 def _nothing(*_: object) -> None:
@@ -295,18 +297,39 @@ class ApiClient:
 
 
 class Stream:
-    """The body of a watch."""
+    """The body of a watch.
+
+    The apiserver sends each event on its own. When they come thick and fast the socket is left
+    alone for a moment, so that one look at it takes many events instead of one.
+    """
 
     def __init__(self, response: aiohttp.ClientResponse, name: str) -> None:
         self._content = response.content
+        self._connection = response.connection
         self._name = name
+        self._last = 0.0
 
     async def chunk(self) -> bytes:
         """Return all that has come since the last call; empty at the orderly end."""
+        if time.monotonic() - self._last < _THICK_SECONDS:
+            await self._gather()
         try:
-            return await self._content.readany()
+            data = await self._content.readany()
+            self._last = time.monotonic()
+            return data
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise AnswerLost(f"{self._name} broke: {_text_of(error)}") from error
+
+    async def _gather(self) -> None:
+        """Let events pile up in the socket for a moment."""
+        protocol = self._connection.protocol if self._connection is not None else None
+        if protocol is None:
+            return
+        protocol.pause_reading()
+        try:
+            await asyncio.sleep(_GATHER_SECONDS)
+        finally:
+            protocol.resume_reading()
 
 
 def _text_of(error: Exception) -> str:
