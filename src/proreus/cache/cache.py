@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from proreus.cache.node_tree import NodeTree
+from proreus.cache.pod_group_states import PodGroupStates
 from proreus.clock import Clock
 from proreus.errors import CacheCorrupted
 from proreus.framework.node_info import NodeInfo
@@ -40,11 +41,17 @@ class Cache:
     """Nodes, the pods on them, and which of those are only assumed.
 
     ``assumed_ttl_seconds``: how long an assumed pod whose binding was acknowledged may wait for
-    its confirmation. None, the default, is for ever, as in kube-scheduler 1.36.
+    its confirmation. None, the default, is for ever, as in kube-scheduler 1.36. ``pod_groups``:
+    whether to keep book of PodGroups (gate GenericWorkload); pods without a node are to be told to
+    ``pod_group_states`` by whoever hears of them.
     """
 
-    def __init__(self, clock: Clock, assumed_ttl_seconds: float | None = None) -> None:
+    def __init__(
+        self, clock: Clock, assumed_ttl_seconds: float | None = None, pod_groups: bool = False
+    ) -> None:
         self.table = NodeTable()
+        self.pod_group_states = PodGroupStates()
+        self._groups = self.pod_group_states if pod_groups else None
         self._clock = clock
         self._assumed_ttl = assumed_ttl_seconds
         self._tree = NodeTree()
@@ -59,6 +66,8 @@ class Cache:
         if pod.uid in self._pods:
             raise CacheError(f"pod {_name(pod)} is in the cache, so can't be assumed")
         self._put(pod, node_name, assumed=True)
+        if self._groups is not None:
+            self._groups.assume(pod, node_name)
 
     def forget(self, pod: PodInfo, node_name: str) -> None:
         """Take an assumption back; raises ``CacheError`` when the pod is not assumed there."""
@@ -72,6 +81,8 @@ class Cache:
         if not entry.assumed:
             raise CacheError(f"pod {_name(pod)} wasn't assumed so cannot be forgotten")
         self._drop(pod.uid)
+        if self._groups is not None:
+            self._groups.forget(pod)
 
     def finish_binding(self, uid: str) -> None:
         """Start the time limit of an assumed pod, where there is one: its binding was accepted."""
@@ -89,7 +100,9 @@ class Cache:
         ]
         entries = [self._pods[uid] for uid in overdue]
         for uid in overdue:
-            self._drop(uid)
+            pod = self._drop(uid)
+            if self._groups is not None:
+                self._groups.forget(pod)
         return [(entry.info, entry.node_name) for entry in entries]
 
     def add_pod(self, pod: PodInfo) -> None:
@@ -105,6 +118,8 @@ class Cache:
             self._put(pod, node_name, assumed=False)
         else:
             raise CacheError(f"pod {_name(pod)} was already in added state")
+        if self._groups is not None:
+            self._groups.assign(pod)
 
     def update_pod(self, new: PodInfo) -> None:
         """Take over a change of an assigned pod; raises ``CacheError`` when it is not known."""
@@ -120,6 +135,8 @@ class Cache:
             )
         self._drop(new.uid)
         self._put(new, new.pod.spec.node_name, assumed=False)
+        if self._groups is not None:
+            self._groups.assign(new)
 
     def remove_pod(self, pod: Pod) -> None:
         """Forget a pod that is gone; raises ``CacheError`` when it is not known."""
@@ -133,6 +150,8 @@ class Cache:
                 "the scheduler cache is corrupted and the scheduler must start anew"
             )
         self._drop(uid)
+        if self._groups is not None:
+            self._groups.remove(pod)
 
     def is_assumed(self, uid: str) -> bool:
         """Tell whether a pod is assumed and not confirmed yet."""
@@ -215,6 +234,7 @@ class Cache:
         """Derive everything redundant anew; raises ``AssertionError`` where it is out of step."""
         self.table.validate()
         self._tree.validate(self.table)
+        self.pod_group_states.validate()
         placed = {
             uid: info.name for info in (*self.table, *self._ghosts.values()) for uid in info.pods
         }

@@ -134,16 +134,13 @@ class Dispatcher:
         try:
             if before is not None:
                 await before.wait()
-            await self._patch_pod_status(pod, patch)
+            await self._patch_status(path, patch)
         finally:
             done.set()
             if self._patching[path] is done:
                 del self._patching[path]
 
-    async def _patch_pod_status(self, pod: Pod, patch: JsonObject) -> None:
-        meta = pod.metadata
-        path = PODS.path(meta.namespace, meta.name)
-
+    async def _patch_status(self, path: str, patch: JsonObject) -> None:
         async def check() -> bytes | None:
             found = await self._writer.read(path)
             return found if shows(patch, _decode(found)) else None
@@ -244,6 +241,12 @@ class Dispatcher:
         path = resource.path(namespace, name, subresource)
         write = Write("PATCH", path, _encode(patch), check, content_type)
         return _decode(await self._writer.write(write))
+
+    async def patch_status(
+        self, resource: Resource[Any], namespace: str, name: str, patch: JsonObject
+    ) -> None:
+        """Apply a strategic merge patch ``{"status": …}``; tried as often as a pod's status."""
+        await self._patch_status(resource.path(namespace, name), patch)
 
     async def add_finalizer(
         self, resource: Resource[Any], namespace: str, name: str, version: str, finalizer: str

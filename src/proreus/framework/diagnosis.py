@@ -6,7 +6,7 @@ The text is kube-scheduler's FitError, byte for byte.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -54,6 +54,10 @@ class Diagnosis:
         left_out[self.evaluated] = False
         full.reject_with(left_out, self.absent)
         return full
+
+    def of_rows(self, rows: Rows) -> Diagnosis:
+        """Return what is known of some rows, as if there were no others."""
+        return replace(self, verdicts=self.complete().take(rows), evaluated=None)
 
 
 @dataclass(frozen=True, slots=True)

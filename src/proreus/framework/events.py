@@ -141,3 +141,8 @@ EVERYTHING: tuple[ClusterEvent, ...] = tuple(
     )
 )
 """What a plugin is taken to register that does not say what it waits for."""
+
+
+def everything(pod_groups: bool) -> tuple[ClusterEvent, ...]:
+    """Return ``EVERYTHING``, with PodGroups where gate GenericWorkload is on."""
+    return (*EVERYTHING, ClusterEvent(POD_GROUP, ALL)) if pod_groups else EVERYTHING

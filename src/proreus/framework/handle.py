@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from proreus.framework.cycle_state import CycleState
     from proreus.framework.node_table import NodeTable
     from proreus.framework.nominating import NominatingInfo
+    from proreus.framework.pod_group import PodGroupStates
     from proreus.framework.pod_info import PodInfo
     from proreus.framework.verdicts import Verdicts
     from proreus.framework.victims import Victims
@@ -77,6 +78,12 @@ class ApiWriter(Protocol):
 
     async def patch_pod_status(self, pod: Pod, patch: dict[str, Any]) -> None:
         """Apply a strategic merge patch ``{"status": …}`` to the pod's status."""
+        ...
+
+    async def patch_status(
+        self, resource: Resource[Any], namespace: str, name: str, patch: dict[str, Any]
+    ) -> None:
+        """Apply a strategic merge patch ``{"status": …}`` to an object's status."""
         ...
 
     async def delete_pod(self, pod: Pod) -> None:
@@ -173,6 +180,11 @@ class Handle(Protocol):
     @property
     def nominator(self) -> Nominator:
         """Nominated pods."""
+        ...
+
+    @property
+    def pod_group_states(self) -> PodGroupStates:
+        """The pods of PodGroups; none are known unless gate GenericWorkload is on."""
         ...
 
     @property

@@ -12,7 +12,7 @@ derives it. The runtime calls columns for many rows and the per-node form for a 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.nominating import PostFilterResult
+from proreus.framework.pod_group import Placement, PodGroupAssignments, PodGroupInfo
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Verdicts
@@ -285,6 +286,34 @@ class PostBindPlugin(Plugin):
         raise NotImplementedError
 
 
+class PlacementGeneratePlugin(Plugin):
+    """Names sets of nodes among which a whole PodGroup may go; a profile has at most one."""
+
+    def generate_placements(
+        self, state: CycleState, group: PodGroupInfo, nodes: NodeTable
+    ) -> Sequence[Placement] | Status:
+        """Called once a cycle of a group, with the whole cluster. The group is tried in each
+        placement in turn. None at all: it is unschedulable. Unschedulable rejects the group."""
+        raise NotImplementedError
+
+
+class PlacementScorePlugin(Plugin):
+    """Says how good a placement is for a PodGroup."""
+
+    def score_placement(
+        self, state: CycleState, group: PodGroupInfo, assignments: PodGroupAssignments
+    ) -> int | Status:
+        """Score one placement in which the group fits: any int, if ``normalize_placements``
+        brings it to 0..100. Called only if there are several."""
+        raise NotImplementedError
+
+    def normalize_placements(
+        self, state: CycleState, group: PodGroupInfo, scores: IntArray
+    ) -> IntArray | Status:
+        """Bring the scores of all placements to 0..100. Must not change its argument."""
+        return scores
+
+
 POINTS: dict[str, type[Plugin]] = {
     "preEnqueue": PreEnqueuePlugin,
     "queueSort": QueueSortPlugin,
@@ -298,6 +327,8 @@ POINTS: dict[str, type[Plugin]] = {
     "preBind": PreBindPlugin,
     "bind": BindPlugin,
     "postBind": PostBindPlugin,
+    "placementGenerate": PlacementGeneratePlugin,
+    "placementScore": PlacementScorePlugin,
 }
 """Extension points by their names in KubeSchedulerConfiguration."""
 

@@ -80,6 +80,31 @@ class SchedulerMetrics(ProcessMetrics):
             "Pods bound after the periodic flush of unschedulable pods had moved them.",
         ).labels()
 
+    def describe_pod_groups(self) -> None:
+        """Add what is counted of PodGroups: only there with gate GenericWorkload."""
+        self.podgroup_schedule_attempts_total = self.counter(
+            "scheduler_podgroup_schedule_attempts_total",
+            "ALPHA",
+            "Attempts to schedule a pod group, by outcome: scheduled, unschedulable, "
+            "waiting_on_preemption or error.",
+            "result",
+            "profile",
+        )
+        self.podgroup_scheduling_attempt_duration_seconds = self.histogram(
+            "scheduler_podgroup_scheduling_attempt_duration_seconds",
+            "ALPHA",
+            "Seconds that one attempt to schedule a pod group took.",
+            _ATTEMPT,
+            "result",
+            "profile",
+        )
+        self.podgroup_scheduling_algorithm_duration_seconds = self.histogram(
+            "scheduler_podgroup_scheduling_algorithm_duration_seconds",
+            "ALPHA",
+            "Seconds that the search for nodes for a whole pod group took.",
+            _ATTEMPT,
+        ).labels()
+
     def _describe_framework(self) -> None:
         self.framework_extension_point_duration_seconds = self.histogram(
             "scheduler_framework_extension_point_duration_seconds",

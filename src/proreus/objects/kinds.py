@@ -10,6 +10,7 @@ from proreus.objects.meta import ApiStruct, ObjectMeta, Resource, Untyped
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
+from proreus.objects.scheduling import POD_GROUPS
 from proreus.objects.storage import STORAGE_KINDS
 from proreus.objects.workloads import WORKLOAD_KINDS
 
@@ -32,6 +33,7 @@ BY_KIND: dict[str, Resource[Any]] = {
     for resource in (
         *SCHEDULED_KINDS,
         POD_DISRUPTION_BUDGETS,
+        POD_GROUPS,
         *WORKLOAD_KINDS,
         *DEVICE_KINDS,
         *STORAGE_KINDS,

@@ -121,7 +121,15 @@ class InMemoryApi:
 
     async def patch_pod_status(self, pod: Pod, patch: JsonObject) -> None:
         """Apply a strategic merge patch to the pod's status: conditions merge by type."""
-        live = self._live(pod)
+        self._patch_status(PODS, self._live(pod), patch)
+
+    async def patch_status(
+        self, resource: Resource[Any], namespace: str, name: str, patch: JsonObject
+    ) -> None:
+        """Apply a strategic merge patch to an object's status: conditions merge by type."""
+        self._patch_status(resource, await self.get(resource, namespace, name), patch)
+
+    def _patch_status(self, resource: Resource[Any], live: Any, patch: JsonObject) -> None:
         status = dict(patch["status"])
         builtin = msgspec.to_builtins(live)
         merged: dict[str, JsonObject] = {
@@ -133,7 +141,7 @@ class InMemoryApi:
             merged[name] = merge_patch(merged.get(name, {}), condition)
         status["conditions"] = list(merged.values())
         builtin = merge_patch(builtin, {"status": status})
-        self.put(PODS, decoder_for(Pod).convert(builtin))
+        self.put(resource, decoder_for(resource.type).convert(builtin))
 
     async def delete_pod(self, pod: Pod) -> None:
         """Delete a pod, at once."""

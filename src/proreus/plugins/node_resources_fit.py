@@ -29,7 +29,14 @@ from proreus.framework.events import (
 from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
-from proreus.framework.plugin import FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
+from proreus.framework.plugin import (
+    FilterPlugin,
+    PlacementScorePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+)
+from proreus.framework.pod_group import PodGroupAssignments, PodGroupInfo
 from proreus.framework.pod_info import PodInfo, PodRequests, amounts_of
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import BoolArray, IntArray, Verdicts
@@ -46,6 +53,7 @@ from proreus.plugins.resource_scoring import (
     Strategy,
     demands_of,
     loads_of,
+    placement_loads,
     score_rows,
 )
 
@@ -59,7 +67,9 @@ _SCALE_OF_SHAPE = 10
 Need = tuple[str, int]
 
 
-class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+class NodeResourcesFit(
+    PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, PlacementScorePlugin
+):
     """Rejects nodes without room for the pod, and scores by what would be left."""
 
     Args = NodeResourcesFitArgs
@@ -191,6 +201,15 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             self._last_demands = demands_of(self._resources, requests.scoring, defaults=True)
             self._demands_of = requests
         return self._last_demands
+
+    def score_placement(
+        self, state: CycleState, group: PodGroupInfo, assignments: PodGroupAssignments
+    ) -> int:
+        """Score a placement by how full its nodes are together, whatever the strategy."""
+        names, nodes = assignments.placement.node_names, self.handle.nodes
+        part = nodes if names is None else nodes.take(nodes.rows_of(names))
+        pods = [placed.pod for placed in assignments.pods]
+        return MostAllocated().score(placement_loads(self._resources, pods, part))
 
     # ---- events --------------------------------------------------------------------------------
 

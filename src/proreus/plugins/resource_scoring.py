@@ -16,6 +16,7 @@ import numpy as np
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import MAX_SCORE
+from proreus.framework.pod_info import PodInfo
 from proreus.framework.verdicts import IntArray
 from proreus.objects.requests import is_scalar_resource
 
@@ -80,6 +81,22 @@ def loads_of(demands: Iterable[Demand], node: NodeInfo) -> list[Load]:
         if capacity:
             held = (nonzero if defaults else requested).get(resource, 0)
             loads.append((held, amount, capacity, weight))
+    return loads
+
+
+def placement_loads(
+    resources: Iterable[WeightedResource], pods: Sequence[PodInfo], nodes: NodeTable
+) -> list[Load]:
+    """Return what pods meet on a set of nodes taken as one; see ``loads_of``."""
+    loads = []
+    for resource in resources:
+        name = resource.name
+        wanted = sum(pod.requests.scoring.get(name, 0) for pod in pods)
+        capacity = int(nodes.allocatable[name].sum())
+        if not capacity or (not wanted and is_scalar_resource(name)):
+            continue
+        columns = nodes.nonzero_requested if name in _WITH_DEFAULTS else nodes.requested
+        loads.append((int(columns[name].sum()), wanted, capacity, resource.weight))
     return loads
 
 

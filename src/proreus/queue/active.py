@@ -68,16 +68,25 @@ class ActiveQueue:
         Its rejecters stay with it: they are replaced when this attempt fails.
         """
         while (queued := self._take()) is not None:
-            queued.attempts += 1
-            if not self._in_flight.begin(queued.info):
-                log.error("Pod is being scheduled already, so it is discarded", pod=queued.key)
-                continue
-            self.scheduling_cycle += 1
-            if queued.unschedulable_plugins or queued.pending_plugins:
-                self._recorder.released(queued.pod.spec.scheduler_name, queued.rejectors)
-            self._recorder.note(queued.key, "popped")
-            return queued
+            if self._begin(queued):
+                return queued
         return None
+
+    def pop_specific(self, key: str) -> QueuedPodInfo | None:
+        """Take out a pod by ``namespace/name``, whether it is its turn or not."""
+        queued = self._heap.discard(key)
+        return queued if queued is not None and self._begin(queued) else None
+
+    def _begin(self, queued: QueuedPodInfo) -> bool:
+        queued.attempts += 1
+        if not self._in_flight.begin(queued.info):
+            log.error("Pod is being scheduled already, so it is discarded", pod=queued.key)
+            return False
+        self.scheduling_cycle += 1
+        if queued.unschedulable_plugins or queued.pending_plugins:
+            self._recorder.released(queued.pod.spec.scheduler_name, queued.rejectors)
+        self._recorder.note(queued.key, "popped")
+        return True
 
     def _take(self) -> QueuedPodInfo | None:
         queued = self._heap.pop()

@@ -202,6 +202,13 @@ class SchedulingQueue:
         """Return the next pod and put it in flight, until ``done``; None when there is none."""
         return self._active.pop()
 
+    def pop_specific(self, key: str) -> QueuedPodInfo | None:
+        """Pop a pod (``namespace/name``) out of turn; None when it is not here, or is gated."""
+        if self.get(key) is None:
+            return None
+        self.activate((key,))
+        return self._active.pop_specific(key)
+
     def done(self, uid: str) -> None:
         """Say that an attempt is over: the pod is bound, gone, or back in the queue."""
         self._in_flight.done(uid)

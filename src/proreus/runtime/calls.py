@@ -39,6 +39,11 @@ _WORDING = {
     "PreBindPreFlight": 'running PreBindPreFlight "{name}": {error}',
     "PreBind": 'running PreBind plugin "{name}": {error}',
     "Bind": 'running Bind plugin "{name}": {error}',
+    "PlacementGenerate": 'running PlacementGenerate plugin "{name}": {error}',
+    "PlacementScore": 'running PlacementScore plugin "{name}": {error}',
+    "PlacementScoreExtensionNormalize": (
+        'running Normalize on PlacementScore plugins: plugin "{name}" failed with: {error}'
+    ),
 }
 _logged: set[tuple[str, str, str]] = set()
 

@@ -15,6 +15,8 @@ from proreus.framework.plugin import (
     Evaluations,
     FilterPlugin,
     PermitPlugin,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
     Plugin,
     PostBindPlugin,
     PostFilterPlugin,
@@ -41,7 +43,8 @@ SKIPPED = object()
 class Profile:
     """The plugins of one schedulerName by extension point.
 
-    ``weights``: of score plugins. ``percentage_of_nodes_to_score``: None = the global setting.
+    ``weights``: of score plugins; ``placement_weights``: of those that score placements.
+    ``percentage_of_nodes_to_score``: None = the global setting.
     """
 
     def __init__(
@@ -53,9 +56,11 @@ class Profile:
         table: NodeTable,
         metrics: SchedulerMetrics,
         percentage_of_nodes_to_score: int | None = None,
+        placement_weights: Mapping[str, int] | None = None,
     ) -> None:
         self.name = name
         self.weights = dict(weights)
+        self.placement_weights = dict(placement_weights or {})
         self.table = table
         self.metrics = metrics
         self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
@@ -71,6 +76,8 @@ class Profile:
         self.pre_bind = _typed(plugins, "preBind", PreBindPlugin)
         self.bind = _typed(plugins, "bind", BindPlugin)
         self.post_bind = _typed(plugins, "postBind", PostBindPlugin)
+        self.placement_generate = _typed(plugins, "placementGenerate", PlacementGeneratePlugin)
+        self.placement_score = _typed(plugins, "placementScore", PlacementScorePlugin)
         self.shared = SharedAnswers(table)
         self.order_of_filter = {plugin.name: i for i, plugin in enumerate(self.filter)}
         self._signing = tuple(dict.fromkeys(p for p in (*self.filter, *self.score) if p.row_local))
@@ -109,6 +116,8 @@ class Profile:
             self.pre_bind,
             self.bind,
             self.post_bind,
+            self.placement_generate,
+            self.placement_score,
         )
         return tuple(dict.fromkeys(plugin for point in points for plugin in point))
 

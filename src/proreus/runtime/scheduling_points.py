@@ -13,6 +13,7 @@ from time import perf_counter
 
 from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
+from proreus.framework.node_table import NodeTable
 from proreus.framework.nominating import NominatingInfo, PostFilterResult
 from proreus.framework.plugin import MAX_PERMIT_WAIT_SECONDS
 from proreus.framework.pod_info import PodInfo
@@ -35,14 +36,21 @@ class PreFilterOutcome:
     narrowing: tuple[str, ...] = ()
 
 
-def run_pre_filter(profile: Profile, state: CycleState, pod: PodInfo) -> PreFilterOutcome:
-    """Ask every PreFilter plugin: Unschedulable is remembered, Unresolvable ends it."""
+def run_pre_filter(
+    profile: Profile, state: CycleState, pod: PodInfo, nodes: NodeTable | None = None
+) -> PreFilterOutcome:
+    """Ask every PreFilter plugin: Unschedulable is remembered, Unresolvable ends it.
+
+    ``nodes``: None = the whole cluster.
+    """
+    if nodes is None:
+        nodes = profile.table
     outcome = PreFilterOutcome()
     skipped: list[str] = []
     narrowing: list[str] = []
     remembered: Status | None = None
     for plugin in profile.pre_filter:
-        answer = ask(plugin, "PreFilter", state, plugin.pre_filter, state, pod, profile.table)
+        answer = ask(plugin, "PreFilter", state, plugin.pre_filter, state, pod, nodes)
         if isinstance(answer, Status) and answer.code == Code.SKIP:
             skipped.append(plugin.name)
             continue
@@ -139,10 +147,13 @@ def run_unreserve(profile: Profile, state: CycleState, pod: PodInfo, node_name: 
 
 @dataclass(slots=True)
 class PermitOutcome:
-    """``status``: a rejection, or None; ``timeouts``: seconds by plugin that holds the pod."""
+    """``status``: a rejection, or None; ``timeouts``: seconds by plugin that holds the pod, and
+    ``reasons`` why they do.
+    """
 
     status: Status | None = None
     timeouts: dict[str, float] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
 
     @property
     def code(self) -> Code:
@@ -163,6 +174,7 @@ def run_permit(profile: Profile, state: CycleState, pod: PodInfo, node_name: str
         if status.code == Code.WAIT:
             seconds = min(status.timeout_seconds, MAX_PERMIT_WAIT_SECONDS)
             outcome.timeouts[plugin.name] = seconds
+            outcome.reasons += status.reasons
         else:
             refuse(plugin, "Permit", status)
     return outcome

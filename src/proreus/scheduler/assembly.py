@@ -5,7 +5,8 @@ The same for a process, for ``evaluate`` and for tests: only the surroundings di
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from proreus.cache.cache import Cache
@@ -24,6 +25,7 @@ from proreus.framework.registrations import PreEnqueue, Registration, registrati
 from proreus.logs import logger
 from proreus.objects.kinds import BY_KIND, NODES, PODS
 from proreus.objects.meta import Resource, Untyped
+from proreus.objects.scheduling import POD_GROUPS
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.runtime.expansion import ExpandedProfile, expand_all
 from proreus.runtime.profile import Profile
@@ -35,6 +37,8 @@ from proreus.scheduler.event_handlers import NodeHandlers, OtherHandlers, PodHan
 from proreus.scheduler.extender import build_extenders
 from proreus.scheduler.extender_chain import EXTENDER, ExtenderChain
 from proreus.scheduler.failure import FailureHandler
+from proreus.scheduler.pod_group_cycle import PodGroupCycle
+from proreus.scheduler.pod_group_status import PodGroupStatusWriter
 from proreus.scheduler.profile_handle import Core, ProfileHandle, Surroundings
 from proreus.scheduler.scheduler import Scheduler
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
@@ -58,8 +62,16 @@ _ASKED_FOR_EVENTS = (
 class ProfileForQueue:
     """A profile as the queue sees it."""
 
-    def __init__(self, profile: Profile, extended: bool = False) -> None:
-        """``extended``: extenders may reject its pods; anything that happens may help then."""
+    def __init__(
+        self,
+        profile: Profile,
+        extended: bool = False,
+        everything: Iterable[events.ClusterEvent] = events.EVERYTHING,
+    ) -> None:
+        """``extended``: extenders may reject its pods; anything that happens may help then.
+
+        ``everything``: what somebody waits for who does not say what.
+        """
         self.pre_enqueue: Mapping[str, PreEnqueue] = {
             plugin.name: plugin.pre_enqueue for plugin in profile.pre_enqueue
         }
@@ -67,10 +79,17 @@ class ProfileForQueue:
             registration
             for plugin in profile.plugins
             if isinstance(plugin, _ASKED_FOR_EVENTS)
-            for registration in registrations_of(plugin.name, plugin.events_to_register())
+            for registration in registrations_of(plugin.name, _registered(plugin, everything))
         ]
         if extended:
-            self.registrations += registrations_of(EXTENDER, events.EVERYTHING)
+            self.registrations += registrations_of(EXTENDER, everything)
+
+
+def _registered(
+    plugin: Plugin, everything: Iterable[events.ClusterEvent]
+) -> Iterable[events.ClusterEvent]:
+    asked = plugin.events_to_register()
+    return everything if asked is events.EVERYTHING else asked
 
 
 def assemble(
@@ -84,14 +103,19 @@ def assemble(
 ) -> Scheduler:
     """Build a scheduler and connect it to the watched objects; raises ``ConfigError``."""
     gates = around.feature_gates
-    core = Core(Cache(around.clock, assumed_ttl_seconds), WaitingPods(around.clock))
+    pod_groups = gates.enabled("GenericWorkload")
+    cache = Cache(around.clock, assumed_ttl_seconds, pod_groups)
+    core = Core(cache, WaitingPods(around.clock))
     core.extenders = _extenders(configuration, around, core.cache)
     profiles = {
         name: _build_profile(expanded, registry, around, core)
         for name, expanded in expand_all(configuration, registry, gates).items()
     }
     extended = core.extenders is not None
-    views = {name: ProfileForQueue(profile, extended) for name, profile in profiles.items()}
+    everything = events.everything(pod_groups)
+    views = {
+        name: ProfileForQueue(profile, extended, everything) for name, profile in profiles.items()
+    }
     pods = around.stores.store(PODS)
     first = next(iter(profiles.values()))
     queue = core.queue = SchedulingQueue(
@@ -103,7 +127,7 @@ def assemble(
         max_backoff_seconds=configuration.pod_max_backoff_seconds,
         unschedulable_timeout_seconds=unschedulable_timeout_seconds,
         pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
-        generic_workload=gates.enabled("GenericWorkload"),
+        generic_workload=pod_groups,
         metrics=around.metrics,
     )
     core.search = NodeSearch(
@@ -155,8 +179,28 @@ def assemble(
         spawn=around.spawn,
         extenders=core.extenders,
     )
+    if pod_groups:
+        scheduler.pod_group_cycle = _pod_group_cycle(scheduler, core, failures, around)
     _connect(scheduler, views, around)
     return scheduler
+
+
+def _pod_group_cycle(
+    scheduler: Scheduler, core: Core, failures: FailureHandler, around: Surroundings
+) -> PodGroupCycle:
+    groups = around.stores.store(POD_GROUPS)
+    return PodGroupCycle(
+        pods=scheduler,
+        cache=core.cache,
+        queue=scheduler.queue,
+        cycle=scheduler.scheduling_cycle,
+        failures=failures,
+        status_writer=PodGroupStatusWriter(groups, around.api, around.clock, around.spawn),
+        metrics=around.metrics,
+        rng=around.rng,
+        paused=nullcontext if around.world is None else around.world.paused,
+        topology_aware=around.feature_gates.enabled("TopologyAwareWorkloadScheduling"),
+    )
 
 
 def _extenders(
@@ -185,6 +229,7 @@ def _build_profile(
         expanded.name,
         plugins,
         expanded.weights,
+        placement_weights=expanded.placement_weights,
         table=core.cache.table,
         metrics=around.metrics,
         percentage_of_nodes_to_score=expanded.percentage_of_nodes_to_score,
@@ -216,6 +261,8 @@ def _connect(
         scheduler_names=scheduler.profiles.keys(),
         metrics=metrics,
         pod_level_resources=around.feature_gates.enabled("PodLevelResources"),
+        pod_groups=around.feature_gates.enabled("GenericWorkload"),
+        gangs=around.feature_gates.enabled("GangScheduling"),
     )
     stores.add_handler(NODES, NodeHandlers(cache=scheduler.cache, queue=queue, metrics=metrics))
     stores.add_handler(PODS, pod_handlers)

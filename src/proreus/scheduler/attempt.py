@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.diagnosis import NoFit
+from proreus.framework.node_table import NodeTable
 from proreus.framework.nominating import CLEAR_NOMINATION, NominatingInfo
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.status import Code, Status
@@ -14,11 +15,20 @@ from proreus.runtime.waiting_pods import WaitingPod
 from proreus.scheduler.extender import Extender
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The nodes that a pod must keep to: by name, and as a part of the table."""
+
+    names: frozenset[str]
+    nodes: NodeTable
+
+
 @dataclass(slots=True)
 class Attempt:
     """A popped pod on its way. ``started``: ``perf_counter`` seconds at the pop.
 
-    ``extenders``: those that want to be asked about it.
+    ``extenders``: those that want to be asked about it. ``limits``: None = all nodes may do.
+    ``may_make_room``: whether PostFilter is asked when no node does.
     """
 
     queued: QueuedPodInfo
@@ -26,6 +36,8 @@ class Attempt:
     state: CycleState
     started: float
     extenders: tuple[Extender, ...] = ()
+    limits: Limits | None = None
+    may_make_room: bool = True
 
     @property
     def pod(self) -> PodInfo:

@@ -63,7 +63,12 @@ class PodHandlers:
         scheduler_names: Collection[str],
         metrics: SchedulerMetrics,
         pod_level_resources: bool = True,
+        pod_groups: bool = False,
+        gangs: bool = False,
     ) -> None:
+        """``pod_groups``, ``gangs``: gates GenericWorkload and GangScheduling."""
+        self._groups = cache.pod_group_states if pod_groups else None
+        self._gangs = gangs
         self._cache = cache
         self._queue = queue
         self._waiting_pods = waiting_pods
@@ -79,7 +84,11 @@ class PodHandlers:
             self._add_assigned(info)
             self._timed.observe(ASSIGNED_POD_ADD, started)
         elif self._ours(pod):
+            if self._groups is not None:
+                self._groups.add(info)
             self._queue.add(info)
+            if self._gangs:
+                self._move(UNSCHEDULABLE_POD_ADD, None, pod)
             self._timed.observe(UNSCHEDULABLE_POD_ADD, started)
 
     def on_update(self, old: Pod, new: Pod) -> None:
@@ -147,6 +156,8 @@ class PodHandlers:
         new = info.pod
         if old.metadata.resource_version == new.metadata.resource_version != "":
             return
+        if self._groups is not None:
+            self._groups.add(info)
         if self._cache.is_assumed(info.uid):
             if new.metadata.deletion_timestamp and not old.metadata.deletion_timestamp:
                 self._delete_assumed(info)
@@ -158,6 +169,8 @@ class PodHandlers:
             self._move_less_important(old)
 
     def _delete_pending(self, info: PodInfo) -> None:
+        if self._groups is not None:
+            self._groups.remove(info.pod)
         self._queue.delete(info)
         if self._cache.is_assumed(info.uid):
             self._delete_assumed(info)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from proreus.cache.cache import Cache
+from proreus.cache.pod_group_states import PodGroupStates
 from proreus.clock import Clock
 from proreus.feature_gates import FeatureGates
 from proreus.framework.cycle_state import CycleState
@@ -112,6 +113,11 @@ class ProfileHandle:
     def feature_gates(self) -> FeatureGates:
         """Feature gates of this process."""
         return self._around.feature_gates
+
+    @property
+    def pod_group_states(self) -> PodGroupStates:
+        """The pods of PodGroups."""
+        return self._core.cache.pod_group_states
 
     @property
     def metrics(self) -> SchedulerMetrics:

@@ -30,6 +30,7 @@ from proreus.scheduler.binding_cycle import BindingCycle
 from proreus.scheduler.changes import as_assigned
 from proreus.scheduler.extender_chain import ExtenderChain
 from proreus.scheduler.failure import FailureHandler
+from proreus.scheduler.pod_group_cycle import PodGroupCycle
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
 
 log = logger(__name__)
@@ -68,6 +69,8 @@ class Scheduler:
         self._extenders = extenders
         self.metrics = metrics
         self.scheduling_cycle = scheduling_cycle
+        self.pod_group_cycle: PodGroupCycle | None = None
+        """For pods of PodGroups; None while gate GenericWorkload is off."""
         self._binding_cycle = binding_cycle
         self._failures = failures
         self._events = event_recorder
@@ -114,24 +117,35 @@ class Scheduler:
 
     async def schedule_one(self, queued: QueuedPodInfo) -> str:
         """Make one attempt for a popped pod; return the chosen node's name, "" if there is none."""
+        if self.pod_group_cycle is not None and queued.pod.spec.scheduling_group is not None:
+            return await self.pod_group_cycle.run(queued)
         profile = self.profiles.get(queued.pod.spec.scheduler_name)
-        if profile is None or self._skip(queued, profile):
+        if profile is None or self.skips(queued, profile):
             self.queue.done(queued.uid)
             return ""
-        state = CycleState()
-        if self._rng.random() < _TIMED_CYCLES:
-            state.timer = self._timer
-        attempt = Attempt(queued, profile, state, perf_counter())
+        attempt = self.begin(queued, profile)
         outcome = await self.scheduling_cycle.run(attempt)
         if isinstance(outcome, Failure):
             self._failures.handle(attempt, outcome)
             return ""
+        self.start_binding(outcome)
+        return outcome.node_name
+
+    def begin(self, queued: QueuedPodInfo, profile: Profile) -> Attempt:
+        """Return a new attempt for a popped pod."""
+        state = CycleState()
+        if self._rng.random() < _TIMED_CYCLES:
+            state.timer = self._timer
+        return Attempt(queued, profile, state, perf_counter())
+
+    def start_binding(self, decision: Decision) -> None:
+        """Begin to bind a decided pod, beside the loop."""
+        state = decision.attempt.state
         if state.pods_to_activate:
             self.queue.activate(state.pods_to_activate)
             # What is added from here on is meant for the end of the binding.
             state.pods_to_activate.clear()
-        self._spawn(self._bind(outcome))
-        return outcome.node_name
+        self._spawn(self._bind(decision))
 
     async def _bind(self, decision: Decision) -> None:
         # A pod that Permit holds must not keep the loop from deciding the pods it waits for.
@@ -143,7 +157,7 @@ class Scheduler:
             self.bindings_in_flight -= counted
             self._fewer_bindings.set()
 
-    def _skip(self, queued: QueuedPodInfo, profile: Profile) -> bool:
+    def skips(self, queued: QueuedPodInfo, profile: Profile) -> bool:
         """Tell whether the pod needs no node any more, or has one."""
         pod = queued.pod
         if pod.metadata.deletion_timestamp is not None:

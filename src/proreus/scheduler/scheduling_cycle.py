@@ -90,28 +90,33 @@ class SchedulingCycle:
         self._select = select_host
         self._metrics = metrics
 
+    def note_extenders(self, attempt: Attempt) -> None:
+        """Find out which extenders are to be asked."""
+        if self._extenders is not None:
+            attempt.extenders = self._extenders.interested_in(attempt.pod.pod)
+
     async def run(self, attempt: Attempt) -> Decision | Failure:
         """Decide where the pod goes, or why it cannot."""
         if self._extenders is not None:
-            attempt.extenders = self._extenders.interested_in(attempt.pod.pod)
+            self.note_extenders(attempt)
             if attempt.extenders:
                 with self._extenders.paused():
                     return await self._run(attempt)
         return await self._run(attempt)
 
     async def _run(self, attempt: Attempt) -> Decision | Failure:
-        found = await self._choose(attempt)
+        found = await self.choose(attempt)
         self._metrics.scheduling_algorithm_duration_seconds.observe(
             perf_counter() - attempt.started
         )
         if isinstance(found, Failure):
             return found
-        return self._commit(attempt, found)
+        return self.commit(attempt, found)
 
     # ---- choose --------------------------------------------------------------------------------
 
-    async def _choose(self, attempt: Attempt) -> str | Failure:
-        """Return the name of the best node."""
+    async def choose(self, attempt: Attempt) -> str | Failure:
+        """Return the name of the best node; nothing is assumed yet."""
         if not self._cache.table.size:
             return Failure(Status.unresolvable(NO_NODES))
         try:
@@ -129,8 +134,9 @@ class SchedulingCycle:
         return await self._make_room(attempt, self.diagnose(outcome, found))
 
     def _pre_filter(self, attempt: Attempt) -> PreFilterOutcome:
+        nodes = None if attempt.limits is None else attempt.limits.nodes
         with _timed(attempt.profile, "PreFilter") as timed:
-            outcome = run_pre_filter(attempt.profile, attempt.state, attempt.pod)
+            outcome = run_pre_filter(attempt.profile, attempt.state, attempt.pod, nodes)
             timed.code = code_of(outcome.status)
         return outcome
 
@@ -138,13 +144,17 @@ class SchedulingCycle:
         """Look for nodes: on the nominated one first, then on all that PreFilter left."""
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
         row = self._cache.table.rows.get(pod.pod.status.nominated_node_name)
+        names, limits = outcome.names, attempt.limits
+        if limits is not None:
+            names = limits.names if names is None else names & limits.names
+            row = row if pod.pod.status.nominated_node_name in limits.names else None
         nominated = None if row is None else self._check_nominated(attempt, row)
         if isinstance(nominated, Found):
             nominated = await self._confirm_nominated(attempt, nominated)
             if nominated is not None:
                 return nominated
         with _timed(profile, "Filter", bool(profile.filter)):
-            found = self.search(profile, state, pod, outcome.names)
+            found = self.search(profile, state, pod, names)
             if found.face is None:
                 raise_error(found.judged)
         if row is not None and nominated is not None and not found.count:
@@ -225,22 +235,35 @@ class SchedulingCycle:
 
     async def _make_room(self, attempt: Attempt, diagnosis: Diagnosis) -> Failure:
         """Ask PostFilter, and tell why no node can take the pod."""
-        no_fit = NoFit(self._cache.table.size, diagnosis)
-        failure = Failure(Status(Code.UNSCHEDULABLE), no_fit)
+        told = NoFit(self._cache.table.size, diagnosis)
+        if attempt.limits is not None:
+            rows = self._cache.table.rows_of(attempt.limits.names)
+            told = NoFit(len(rows), diagnosis.of_rows(rows))
+        failure = Failure(Status(Code.UNSCHEDULABLE), told)
         profile = attempt.profile
-        if not profile.post_filter:
+        if not profile.post_filter or not attempt.may_make_room:
             return failure
         started = perf_counter()
         outcome = await run_post_filter(profile, attempt.state, attempt.pod, diagnosis.complete())
         profile.observe_point("PostFilter", outcome.code, perf_counter() - started)
-        diagnosis.post_filter_message = outcome.message
+        told.diagnosis.post_filter_message = outcome.message
         failure.nominating = outcome.nominating
         return failure
 
     # ---- assume, reserve, permit ---------------------------------------------------------------
 
-    def _commit(self, attempt: Attempt, node_name: str) -> Decision | Failure:
-        """Assume the pod on its node, reserve, and ask for permission."""
+    def commit(self, attempt: Attempt, node_name: str) -> Decision | Failure:
+        """Decide for a node; where Permit holds the pod, it waits from now on."""
+        permit = self.assume(attempt, node_name)
+        if isinstance(permit, Failure):
+            return permit
+        waiting = None
+        if permit.timeouts:
+            waiting = self._waiting_pods.add(attempt.pod, permit.timeouts)
+        return Decision(attempt, node_name, waiting)
+
+    def assume(self, attempt: Attempt, node_name: str) -> PermitOutcome | Failure:
+        """Assume the pod on its node, reserve, and ask for permission; undo it if refused."""
         pod = attempt.pod
         try:
             self._cache.assume(pod, node_name)
@@ -258,10 +281,7 @@ class SchedulingCycle:
         if rejected is not None:
             self.take_back(attempt, node_name)
             return rejected_on_node(rejected)
-        waiting = None
-        if permit.timeouts:
-            waiting = self._waiting_pods.add(pod, permit.timeouts)
-        return Decision(attempt, node_name, waiting)
+        return permit
 
     def _reserve(self, attempt: Attempt, node_name: str) -> Status | None:
         with _timed(attempt.profile, "Reserve") as timed:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from functools import cached_property
 from typing import Any, TypeVar
 
+from proreus.cache.pod_group_states import PodGroupStates
 from proreus.clock import FakeClock
 from proreus.feature_gates import FeatureGates
 from proreus.framework.cycle_state import CycleState
@@ -85,6 +86,7 @@ class FakeHandle:
         self.rng = random.Random(seed)
         self.feature_gates = FeatureGates.from_list(gates)
         self.nominator = FakeNominator()
+        self.pod_group_states = PodGroupStates()
         self.api = InMemoryApi(hide_finished=False)
         self.event_recorder = SilentRecorder()
         self.filters: tuple[FilterPlugin, ...] = ()
@@ -95,6 +97,10 @@ class FakeHandle:
             self.api.put(NODES, node)
         for pod in pods:
             self.api.put(PODS, pod.pod)
+            if pod.pod.spec.node_name:
+                self.pod_group_states.assign(pod)
+            else:
+                self.pod_group_states.add(pod)
         for obj in objects:
             self.api.add(obj)
 

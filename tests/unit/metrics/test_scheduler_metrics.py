@@ -22,6 +22,9 @@ scheduler_event_handling_duration_seconds histogram ALPHA event POINT
 scheduler_pod_scheduling_sli_duration_seconds histogram BETA attempts SLI
 scheduler_pod_scheduling_attempts histogram STABLE - 1..16 5
 scheduler_pod_scheduled_after_flush_total counter ALPHA -
+scheduler_podgroup_schedule_attempts_total counter ALPHA result,profile
+scheduler_podgroup_scheduling_attempt_duration_seconds histogram ALPHA result,profile ATTEMPT
+scheduler_podgroup_scheduling_algorithm_duration_seconds histogram ALPHA - ATTEMPT
 scheduler_framework_extension_point_duration_seconds histogram STABLE \
 extension_point,status,profile POINT
 scheduler_plugin_execution_duration_seconds histogram ALPHA plugin,extension_point,status PLUGIN
@@ -104,6 +107,7 @@ def touch_everything(metrics):
 
 def test_names_types_labels_and_buckets_are_kube_schedulers():
     metrics = SchedulerMetrics()
+    metrics.describe_pod_groups()
     touch_everything(metrics)
     body, _ = metrics.expose()
     described = {family.description.name: family.description for family in metrics.families()}

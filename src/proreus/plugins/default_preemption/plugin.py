@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from proreus.framework.victims import Victims
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod, condition_of
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
+from proreus.objects.scheduling import POD_GROUPS, PodGroup, pod_group_key
 from proreus.plugins.default_preemption.budgets import Budgets
 from proreus.plugins.default_preemption.candidates import Candidate, DryRun
 from proreus.plugins.default_preemption.eviction import (
@@ -44,7 +45,13 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin):
         self._pods = handle.store(PODS)
         self._budgets = handle.store(POD_DISRUPTION_BUDGETS)
         self._evictor = Evictor(handle, self._pods, self.name)
-        self._async = handle.feature_gates.enabled("SchedulerAsyncPreemption")
+        gates = handle.feature_gates
+        self._async = gates.enabled("SchedulerAsyncPreemption")
+        self._by_topology = gates.enabled("TopologyAwareWorkloadScheduling")
+        self._by_group = gates.enabled("WorkloadAwarePreemption")
+        # Not watched unless a gate asks for it.
+        watched = self._by_topology or self._by_group
+        self._groups: Mapping[str, PodGroup] = handle.store(POD_GROUPS) if watched else {}
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register the victims' going, for pods that are gated here; the hint wakes nobody else."""
@@ -61,6 +68,9 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin):
     ) -> PostFilterResult:
         """Find the cheapest node to make room on, and make it."""
         self.handle.metrics.preemption_attempts_total.inc()
+        obstacle = self._left_to_group(pod)
+        if obstacle:
+            return PostFilterResult(Status.unschedulable(f"preemption: {obstacle}"))
         live = self._pods.get(pod.key)
         if live is None:
             return PostFilterResult(Status.error(f'pods "{pod.name}" not found'))
@@ -83,6 +93,21 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin):
             text = "preemption: no candidate node for preemption"
             return PostFilterResult(Status.unschedulable(text))
         return await self._preempt(best, pod)
+
+    def _left_to_group(self, pod: PodInfo) -> str:
+        """Return why a pod of a PodGroup may not preempt by itself; "" if it may."""
+        key = pod_group_key(pod.pod)
+        if not key:
+            return ""
+        if self._by_topology:
+            group = self._groups.get(key)
+            if group is None:
+                return "pod group for pod not found"
+            if group.topology_keys:
+                return "not eligible due to placement-based pod group scheduling limitation"
+        if self._by_group:
+            return "not eligible due to workload aware preemption enabled"
+        return ""
 
     def _not_eligible(self, pod: Pod, verdicts: Verdicts) -> str:
         """Return why the pod may not preempt; "" if it may."""

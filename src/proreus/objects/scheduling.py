@@ -1,0 +1,105 @@
+"""scheduling.k8s.io/v1alpha2: PodGroups, pods that are to be scheduled together (KEP-4671).
+
+Alpha, behind gate GenericWorkload; field names are those of 1.36 and may move.
+"""
+
+from __future__ import annotations
+
+from proreus.objects.meta import ApiStruct, ObjectMeta, Resource
+from proreus.objects.pod import Pod
+
+POD_GROUP_SCHEDULED = "PodGroupScheduled"
+"""The condition that tells whether the group has been scheduled; never taken back."""
+
+DISRUPTED_AS_GROUP = "PodGroup"
+"""The disruption mode of a group whose pods may only be evicted all together."""
+
+
+class BasicSchedulingPolicy(ApiStruct, frozen=True):
+    """The pods belong together, but each may start alone."""
+
+
+class GangSchedulingPolicy(ApiStruct, frozen=True):
+    """All or nothing: no pod starts before ``min_count`` of them can."""
+
+    min_count: int = 0
+
+
+class PodGroupSchedulingPolicy(ApiStruct, frozen=True):
+    """One of the two."""
+
+    basic: BasicSchedulingPolicy | None = None
+    gang: GangSchedulingPolicy | None = None
+
+
+class TopologyConstraint(ApiStruct, frozen=True):
+    """All pods go to nodes with the same value of a label."""
+
+    key: str = ""
+
+
+class PodGroupSchedulingConstraints(ApiStruct, frozen=True):
+    """Where the group may go as a whole."""
+
+    topology: tuple[TopologyConstraint, ...] = ()
+
+
+class PodGroupSpec(ApiStruct, frozen=True):
+    """What is asked for the group. ``disruption_mode``: Pod (also when absent) or PodGroup."""
+
+    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+    scheduling_constraints: PodGroupSchedulingConstraints | None = None
+    disruption_mode: str = ""
+    priority: int | None = None
+    priority_class_name: str = ""
+
+
+class Condition(ApiStruct, frozen=True):
+    """metav1.Condition; times stay text."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    observed_generation: int = 0
+    last_transition_time: str | None = None
+
+
+class PodGroupStatus(ApiStruct, frozen=True):
+    """What has become of the group."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class PodGroup(ApiStruct, frozen=True):
+    """A PodGroup; pods name it in ``spec.schedulingGroup.podGroupName``."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus = PodGroupStatus()
+
+    @property
+    def topology_keys(self) -> tuple[str, ...]:
+        """The labels that the group's nodes must agree in."""
+        constraints = self.spec.scheduling_constraints
+        return () if constraints is None else tuple(one.key for one in constraints.topology)
+
+    @property
+    def priority(self) -> int:
+        """Priority of the group as a whole."""
+        return self.spec.priority or 0
+
+    def condition(self, type_: str) -> Condition | None:
+        """Return the condition of a type, if there is one."""
+        return next((one for one in self.status.conditions if one.type == type_), None)
+
+
+POD_GROUPS = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", True, PodGroup)
+
+
+def pod_group_key(pod: Pod) -> str:
+    """Return ``namespace/name`` of the group that a pod belongs to; "" where it has none."""
+    group = pod.spec.scheduling_group
+    if group is None or not group.pod_group_name:
+        return ""
+    return f"{pod.metadata.namespace}/{group.pod_group_name}"

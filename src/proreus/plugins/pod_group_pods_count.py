@@ -1,0 +1,32 @@
+"""PodGroupPodsCount: the placement that takes more pods of the group is the better one (gate
+TopologyAwareWorkloadScheduling)."""
+
+from __future__ import annotations
+
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.plugin import MAX_SCORE, PlacementScorePlugin
+from proreus.framework.pod_group import PodGroupAssignments, PodGroupInfo
+from proreus.framework.status import Status
+from proreus.framework.verdicts import IntArray
+
+
+class PodGroupPodsCount(PlacementScorePlugin):
+    """Counts the pods that have a node already with those that the placement has room for."""
+
+    def score_placement(
+        self, state: CycleState, group: PodGroupInfo, assignments: PodGroupAssignments
+    ) -> int:
+        """Return the number of pods."""
+        known = self.handle.pod_group_states.get(group.key)
+        return (0 if known is None else known.scheduled_count) + len(assignments.pods)
+
+    def normalize_placements(
+        self, state: CycleState, group: PodGroupInfo, scores: IntArray
+    ) -> IntArray | Status:
+        """Make the fullest placement 100."""
+        most = int(scores.max(initial=0))
+        if most == 0:
+            return Status.error(
+                "no pods from pod group are assigned to any of the candidate placements"
+            )
+        return scores * MAX_SCORE // most

@@ -1,0 +1,76 @@
+"""TopologyPlacementGenerator: a whole PodGroup within one topology domain (KEP-5732, gate
+TopologyAwareWorkloadScheduling).
+
+Each value of the label that the group's constraint names makes one placement. A group that has pods
+on nodes already stays in their domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.handle import Handle
+from proreus.framework.interning import ABSENT
+from proreus.framework.node_table import NodeTable
+from proreus.framework.plugin import PlacementGeneratePlugin
+from proreus.framework.pod_group import PlacedPod, Placement, PodGroupInfo
+from proreus.framework.status import Status
+from proreus.objects.scheduling import POD_GROUPS
+
+
+class TopologyPlacementGenerator(PlacementGeneratePlugin):
+    """Makes a placement of each topology domain; of the first constraint only, as upstream."""
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        enabled = handle.feature_gates.enabled("TopologyAwareWorkloadScheduling")
+        self._groups = handle.store(POD_GROUPS) if enabled else {}
+
+    def generate_placements(
+        self, state: CycleState, group: PodGroupInfo, nodes: NodeTable
+    ) -> Sequence[Placement] | Status:
+        """Return one placement a domain, in the order of the domains' names."""
+        found = self._groups.get(group.key)
+        if found is None:
+            return Status.error(f'podgroup.scheduling.k8s.io "{group.name}" not found')
+        if not found.topology_keys:
+            return [Placement("all-nodes", None)]
+        key = found.topology_keys[0]
+        known = self.handle.pod_group_states.get(group.key)
+        try:
+            required = domain_of(() if known is None else known.scheduled(), key, nodes)
+        except ValueError as error:
+            text = "cannot determine domain for already scheduled pods"
+            return Status.error(f"{text}: {error}")
+        codes, values = nodes.label(key), nodes.label_values(key).values
+        placements = []
+        for code in np.unique(codes[codes != ABSENT]).tolist():
+            if required is None or values[code] == required:
+                rows = np.flatnonzero(codes == code).tolist()
+                names = frozenset(nodes[row].name for row in rows)
+                placements.append(Placement(values[code], names))
+        return sorted(placements, key=lambda placement: placement.name)
+
+
+def domain_of(pods: Iterable[PlacedPod], key: str, nodes: NodeTable) -> str | None:
+    """Return the domain that pods are in; None without pods.
+
+    Raises ``ValueError`` when they are in none, or in several.
+    """
+    domain: str | None = None
+    for pod, node_name in pods:
+        row = nodes.rows.get(node_name)
+        if row is None:
+            text = f'nodeinfo not found for node name "{node_name}"'
+            raise ValueError(f"getting node for pod {pod.key}: {text}")
+        value = nodes[row].labels.get(key)
+        if value is None:
+            raise ValueError(f"no topology domain found for pod {pod.key}")
+        if domain is not None and domain != value:
+            raise ValueError(f"more than 1 domain found for pod group: {domain}, {value}")
+        domain = value
+    return domain

@@ -1,0 +1,104 @@
+"""The extension points that are asked once a PodGroup: which placements there are, and how good.
+
+A placement is a set of nodes among which a whole group may go (KEP-5732).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+
+import numpy as np
+
+from proreus.errors import PluginError
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.plugin import MAX_SCORE, MIN_SCORE, PlacementScorePlugin
+from proreus.framework.pod_group import Placement, PodGroupAssignments, PodGroupInfo
+from proreus.framework.status import Code, Status
+from proreus.framework.verdicts import IntArray
+from proreus.runtime.calls import ask, refuse, unfit
+from proreus.runtime.profile import Profile
+
+NO_PLACEMENTS = Status.unschedulable("no feasible placements found")
+_EVERYWHERE = (Placement("all-nodes", None),)
+
+
+def run_placement_generate(
+    profile: Profile, state: CycleState, group: PodGroupInfo
+) -> Sequence[Placement] | Status:
+    """Return where the group may go, or the rejection; raises ``PluginError``.
+
+    Without a plugin: one placement with all nodes.
+    """
+    started = perf_counter()
+    placements: Sequence[Placement] = _EVERYWHERE
+    point, code = "PlacementGenerate", Code.ERROR
+    try:
+        for plugin in profile.placement_generate:
+            answer = ask(
+                plugin, point, state, plugin.generate_placements, state, group, profile.table
+            )
+            if isinstance(answer, Status):
+                if not answer.rejected:
+                    refuse(plugin, point, answer)
+                code = answer.code
+                return answer.of(plugin.name)
+            placements = answer
+        code = Code.SUCCESS if placements else Code.UNSCHEDULABLE
+        return placements or NO_PLACEMENTS
+    finally:
+        profile.observe_point(point, code, perf_counter() - started)
+
+
+def run_placement_score(
+    profile: Profile,
+    state: CycleState,
+    group: PodGroupInfo,
+    candidates: Sequence[PodGroupAssignments],
+) -> IntArray:
+    """Return the weighted total of each placement; raises ``PluginError``."""
+    started = perf_counter()
+    totals = np.zeros(len(candidates), dtype=np.int64)
+    code = Code.ERROR
+    try:
+        for plugin in profile.placement_score:
+            scores = _score(plugin, state, group, candidates)
+            totals += scores * profile.placement_weights[plugin.name]
+        code = Code.SUCCESS
+        return totals
+    finally:
+        profile.observe_point("PlacementScore", code, perf_counter() - started)
+
+
+def _score(
+    plugin: PlacementScorePlugin,
+    state: CycleState,
+    group: PodGroupInfo,
+    candidates: Sequence[PodGroupAssignments],
+) -> IntArray:
+    """Return one plugin's scores, normalised and checked."""
+    point = "PlacementScore"
+    raw: list[int] = []
+    for candidate in candidates:
+        answer = ask(plugin, point, state, plugin.score_placement, state, group, candidate)
+        if isinstance(answer, Status):
+            refuse(plugin, point, answer)
+        try:
+            raw.append(int(answer))
+        except (TypeError, ValueError) as error:
+            raise unfit(plugin, point, "an integer", answer) from error
+    scores = np.array(raw, dtype=np.int64)
+    point = "PlacementScoreExtensionNormalize"
+    normal = ask(plugin, point, state, plugin.normalize_placements, state, group, scores)
+    if isinstance(normal, Status):
+        refuse(plugin, point, normal)
+    scores = np.asarray(normal, dtype=np.int64)
+    for score in scores.tolist():
+        if not MIN_SCORE <= score <= MAX_SCORE:
+            raise PluginError(
+                plugin.name,
+                point,
+                f'plugin "{plugin.name}" returns an invalid placement score {score}, it should in '
+                "the range of [0, 100] after normalizing",
+            )
+    return scores

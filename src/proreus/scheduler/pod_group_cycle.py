@@ -1,0 +1,291 @@
+"""The scheduling cycle of a whole PodGroup (KEP-4671, gate GenericWorkload).
+
+A popped pod that belongs to a group pulls in all other pods of it that wait. They are tried
+together (``pod_group_trial``), on all nodes or in each of several placements; then all that fit are
+bound, or all go back to the queue. kube-scheduler's ``scheduleOnePodGroup``.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from time import perf_counter
+from typing import Protocol
+
+from proreus.cache.cache import Cache
+from proreus.errors import PluginError
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.nominating import NominatingInfo
+from proreus.framework.pod_group import (
+    GROUP_TRIAL,
+    Placement,
+    PodGroupAssignments,
+    PodGroupInfo,
+)
+from proreus.framework.pod_info import QueuedPodInfo
+from proreus.framework.status import Status
+from proreus.logs import logger
+from proreus.metrics import SchedulerMetrics
+from proreus.objects.scheduling import pod_group_key
+from proreus.queue.scheduling_queue import SchedulingQueue
+from proreus.runtime.placement_points import run_placement_generate, run_placement_score
+from proreus.runtime.profile import Profile
+from proreus.scheduler.attempt import Attempt, Decision, Failure, Limits, error_failure
+from proreus.scheduler.failure import FailureHandler
+from proreus.scheduler.pod_group_status import PodGroupStatusWriter
+from proreus.scheduler.pod_group_trial import GroupResult, Member, Trial
+from proreus.scheduler.scheduling_cycle import SchedulingCycle
+
+log = logger(__name__)
+
+
+class PodScheduling(Protocol):
+    """What the scheduler does with single pods."""
+
+    @property
+    def profiles(self) -> Mapping[str, Profile]:
+        """All profiles by schedulerName."""
+        ...
+
+    def skips(self, queued: QueuedPodInfo, profile: Profile) -> bool:
+        """Tell whether a pod needs no node any more, or has one."""
+        ...
+
+    def begin(self, queued: QueuedPodInfo, profile: Profile) -> Attempt:
+        """Return a new attempt for a pod."""
+        ...
+
+    def start_binding(self, decision: Decision) -> None:
+        """Begin to bind a decided pod."""
+        ...
+
+
+class PodGroupCycle:
+    """Schedules groups. ``topology_aware``: gate TopologyAwareWorkloadScheduling.
+
+    ``paused``: makes the world stand still while a trial may wait for somebody.
+    """
+
+    def __init__(
+        self,
+        *,
+        pods: PodScheduling,
+        cache: Cache,
+        queue: SchedulingQueue,
+        cycle: SchedulingCycle,
+        failures: FailureHandler,
+        status_writer: PodGroupStatusWriter,
+        metrics: SchedulerMetrics,
+        rng: random.Random,
+        paused: Callable[[], AbstractContextManager[None]],
+        topology_aware: bool,
+    ) -> None:
+        self._pods = pods
+        self._cache = cache
+        self._queue = queue
+        self._cycle = cycle
+        self._failures = failures
+        self._status_writer = status_writer
+        self._rng = rng
+        self._paused = paused
+        self._topology_aware = topology_aware
+        self._metrics = metrics
+        metrics.describe_pod_groups()
+
+    async def run(self, popped: QueuedPodInfo) -> str:
+        """Schedule the group of a popped pod; return that pod's node, "" if it has none."""
+        key = pod_group_key(popped.pod)
+        state = self._cache.pod_group_states.get(key)
+        if state is None:
+            text = f"pod group state not found for pod group {key}"
+            return self._fail([popped], f"error while retrieving pod group state: {text}")
+        members = [popped]
+        for other in list(state.unscheduled.values()):
+            if other.uid != popped.uid:
+                queued = self._queue.pop_specific(other.key)
+                if queued is not None:
+                    members.append(queued)
+        members.sort(key=lambda m: (-m.info.priority, m.initial_attempt_timestamp or 0.0))
+        names = list(dict.fromkeys(member.pod.spec.scheduler_name for member in members))
+        if len(names) > 1:
+            return self._fail(
+                members,
+                "all pods in a single pod group should have the same .spec.schedulerName set, "
+                f'got: "{names[0]}" and "{names[1]}"',
+            )
+        profile = self._pods.profiles.get(names[0])
+        left = []
+        for member in members:
+            if profile is None or self._pods.skips(member, profile):
+                self._queue.done(member.uid)
+            else:
+                left.append(member)
+        if profile is None or not left:
+            return ""
+        namespace, _, name = key.partition("/")
+        group = PodGroupInfo(namespace, name, tuple(member.info for member in left))
+        with self._paused():
+            placed = await self._schedule(profile, group, left)
+        return placed.get(popped.uid, "")
+
+    def _fail(self, members: Sequence[QueuedPodInfo], text: str) -> str:
+        """Let the attempt of each pod fail, before it has really begun."""
+        for member in members:
+            profile = self._pods.profiles.get(member.pod.spec.scheduler_name)
+            if profile is None:
+                self._queue.done(member.uid)
+            else:
+                self._failures.handle(self._pods.begin(member, profile), error_failure(text))
+        return ""
+
+    # ---- find ----------------------------------------------------------------------------------
+
+    async def _schedule(
+        self, profile: Profile, group: PodGroupInfo, pods: Sequence[QueuedPodInfo]
+    ) -> dict[str, str]:
+        started = perf_counter()
+        result = await self._find(profile, group, pods)
+        self._metrics.podgroup_scheduling_algorithm_duration_seconds.observe(
+            perf_counter() - started
+        )
+        placed = self._submit(profile, pods, result)
+        self._report(profile, group, result, started)
+        return placed
+
+    async def _find(
+        self,
+        profile: Profile,
+        group: PodGroupInfo,
+        pods: Sequence[QueuedPodInfo],
+        make_room: bool = True,
+    ) -> GroupResult:
+        """Look for nodes for all pods; nothing is assumed afterwards."""
+        trial = Trial(
+            self._cycle,
+            self._queue.nominator,
+            lambda queued: self._begin_trial(queued, profile),
+            make_room,
+        )
+        if not self._topology_aware:
+            return await trial.run(pods)
+        state = CycleState()
+        try:
+            placements = run_placement_generate(profile, state, group)
+            if isinstance(placements, Status):
+                return GroupResult(placements)
+            return await self._find_among(profile, state, group, placements, pods, trial)
+        except PluginError as error:
+            return GroupResult(Status.error(str(error)))
+
+    async def _find_among(
+        self,
+        profile: Profile,
+        state: CycleState,
+        group: PodGroupInfo,
+        placements: Sequence[Placement],
+        pods: Sequence[QueuedPodInfo],
+        trial: Trial,
+    ) -> GroupResult:
+        """Try the group in each placement, and take the best of those that will do."""
+        first: GroupResult | None = None
+        found: list[tuple[PodGroupAssignments, GroupResult]] = []
+        for placement in placements:
+            result = await trial.run(pods, self._limits(placement))
+            if result.failed:
+                return result
+            first = first or result
+            if result.status is None or result.waiting_on_preemption:
+                found.append((PodGroupAssignments(placement, result.placed), result))
+        if not found:
+            assert first is not None
+            assert first.status is not None
+            first.status = Status.unschedulable(
+                f"0/{len(placements)} placements are available, first placement status: "
+                f"{first.status.reasons[0]}"
+            )
+            return first
+        if len(found) == 1:
+            return found[0][1]
+        totals = run_placement_score(profile, state, group, [one for one, _ in found]).tolist()
+        best = [index for index, total in enumerate(totals) if total == max(totals)]
+        return found[self._rng.choice(best)][1]
+
+    def _limits(self, placement: Placement) -> Limits | None:
+        if placement.node_names is None:
+            return None
+        names, table = frozenset(placement.node_names), self._cache.table
+        return Limits(names, table.take(table.rows_of(names)))
+
+    def _begin_trial(self, queued: QueuedPodInfo, profile: Profile) -> Attempt:
+        attempt = self._pods.begin(queued, profile)
+        attempt.state.write(GROUP_TRIAL, True)
+        self._cycle.note_extenders(attempt)
+        return attempt
+
+    # ---- submit --------------------------------------------------------------------------------
+
+    def _submit(
+        self, profile: Profile, pods: Sequence[QueuedPodInfo], result: GroupResult
+    ) -> dict[str, str]:
+        """Bind the pods that may go, put the others back; return the nodes of the former."""
+        placed = {}
+        for index, queued in enumerate(pods):
+            if index < len(result.members):
+                member = result.members[index]
+                member.attempt.started = perf_counter() - member.seconds
+                failure = _failure_of(member, result)
+            else:
+                assert result.status is not None
+                member = Member(self._pods.begin(queued, profile))
+                failure = Failure(result.status)
+            if failure is None:
+                failure = self._commit(member)
+            if failure is None:
+                placed[queued.uid] = member.node_name
+            else:
+                self._failures.handle(member.attempt, failure)
+        return placed
+
+    def _commit(self, member: Member) -> Failure | None:
+        """Assume a pod for good, and begin to bind it."""
+        member.attempt.state.write(GROUP_TRIAL, None)
+        decision = self._cycle.commit(member.attempt, member.node_name)
+        if isinstance(decision, Failure):
+            return decision
+        self._pods.start_binding(decision)
+        return None
+
+    def _report(
+        self, profile: Profile, group: PodGroupInfo, result: GroupResult, started: float
+    ) -> None:
+        status = result.status
+        if status is None:
+            label = "scheduled"
+        elif result.failed:
+            label = "error"
+            log.error("Error scheduling pod group", err=status.message, podGroup=group.key)
+        else:
+            label = "waiting_on_preemption" if result.waiting_on_preemption else "unschedulable"
+            log.v(2).info("Unable to schedule pod group", podGroup=group.key, err=status.message)
+        labels = (label, profile.name)
+        self._metrics.podgroup_schedule_attempts_total.labels(*labels).inc()
+        seconds = perf_counter() - started
+        self._metrics.podgroup_scheduling_attempt_duration_seconds.labels(*labels).observe(seconds)
+        self._status_writer.write(group.key, status)
+
+
+def _failure_of(member: Member, result: GroupResult) -> Failure | None:
+    """Return why a pod goes back to the queue; None if it may be bound."""
+    status, own = result.status, member.failure
+    if result.failed:
+        assert status is not None
+        return own if own is not None and not own.status.rejected else Failure(status)
+    if own is not None:
+        waits = result.waiting_on_preemption
+        return member.not_permitted if member.needs_preemption and not waits else own
+    if status is None:
+        return None
+    if result.waiting_on_preemption:
+        return Failure(status, nominating=NominatingInfo(member.node_name))
+    return member.not_permitted

@@ -1,0 +1,149 @@
+"""A trial: would a whole PodGroup fit, and where each of its pods?
+
+The pods are tried one after the other; each that fits is assumed and reserved like any pod, so
+that the next one sees it, and all of it is undone at the end. That happens on the live table, which
+costs no copy: nobody looks at it in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from proreus.framework.nominating import NominatingInfo
+from proreus.framework.pod_group import PlacedPod
+from proreus.framework.pod_info import QueuedPodInfo
+from proreus.framework.status import Code, Status
+from proreus.queue.nominator import Nominator
+from proreus.runtime.scheduling_points import PermitOutcome
+from proreus.scheduler.attempt import Attempt, Failure, Limits
+from proreus.scheduler.scheduling_cycle import SchedulingCycle
+
+UNSCHEDULABLE = "pod group is unschedulable"
+WAITING = "pod group is waiting for preemption to complete"
+HELD = "one or more plugins asked to wait and no plugin rejected pod"
+
+
+@dataclass(slots=True)
+class Member:
+    """What became of one pod of the group.
+
+    ``node_name``: where it fits, or will fit once preemption has made room; "" where it does not.
+    ``failure``: why it does not fit now. ``seconds``: how long it took to find that out.
+    """
+
+    attempt: Attempt
+    node_name: str = ""
+    failure: Failure | None = None
+    permit: PermitOutcome = field(default_factory=PermitOutcome)
+    nominated_before: str | None = None
+    seconds: float = 0.0
+
+    @property
+    def needs_preemption(self) -> bool:
+        """Whether it will fit only once others are gone."""
+        return self.failure is not None and bool(self.node_name)
+
+    @property
+    def not_permitted(self) -> Failure:
+        """The failure of a pod that would fit, but not without the others."""
+        reasons = (UNSCHEDULABLE, *self.permit.reasons, HELD) if self.permit.timeouts else ()
+        return Failure(Status(Code.UNSCHEDULABLE, reasons or (UNSCHEDULABLE,)))
+
+
+@dataclass(slots=True)
+class GroupResult:
+    """``status`` None: the group can be scheduled. ``members`` may lack those not looked at."""
+
+    status: Status | None
+    members: list[Member] = field(default_factory=list)
+    waiting_on_preemption: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether something went wrong, as opposed to: the group does not fit."""
+        return self.status is not None and not self.status.rejected
+
+    @property
+    def placed(self) -> tuple[PlacedPod, ...]:
+        """The pods that have a place, and it."""
+        return tuple(PlacedPod(m.attempt.pod, m.node_name) for m in self.members if m.node_name)
+
+
+class Trial:
+    """Tries the pods of a group in their order.
+
+    ``begin``: makes a pod's attempt. ``make_room``: whether PostFilter may preempt for single pods.
+    """
+
+    def __init__(
+        self,
+        cycle: SchedulingCycle,
+        nominator: Nominator,
+        begin: Callable[[QueuedPodInfo], Attempt],
+        make_room: bool = True,
+    ) -> None:
+        self._cycle = cycle
+        self._nominator = nominator
+        self._begin = begin
+        self._make_room = make_room
+
+    async def run(self, pods: Sequence[QueuedPodInfo], limits: Limits | None = None) -> GroupResult:
+        """Try the pods, on some nodes or on all; nothing is left of it but the answer."""
+        result = GroupResult(Status.unschedulable(UNSCHEDULABLE))
+        try:
+            await self._run(pods, limits, result)
+        finally:
+            for member in reversed(result.members):
+                if member.node_name:
+                    self._take_back(member)
+        return result
+
+    async def _run(
+        self, pods: Sequence[QueuedPodInfo], limits: Limits | None, result: GroupResult
+    ) -> None:
+        preempting = False
+        for queued in pods:
+            member = await self._try(queued, limits)
+            result.members.append(member)
+            if member.node_name:
+                preempting = preempting or member.needs_preemption
+                if not member.permit.timeouts:
+                    # One pod that may go makes the group go; the others are let go with it.
+                    waits = Status.unschedulable(UNSCHEDULABLE, WAITING)
+                    result.status = waits if preempting else None
+                    result.waiting_on_preemption = preempting
+            elif member.failure is not None and not member.failure.status.rejected:
+                text = "failed to schedule other pod from a pod group"
+                result.status = Status.error(f"{text}: {member.failure.message}")
+                result.waiting_on_preemption = False
+                return
+
+    async def _try(self, queued: QueuedPodInfo, limits: Limits | None) -> Member:
+        """Find a node for a pod and assume it there, also where room has yet to be made."""
+        attempt = self._begin(queued)
+        attempt.limits, attempt.may_make_room = limits, self._make_room
+        member = Member(attempt, nominated_before=self._nominator.nominated_node_of(queued.uid))
+        chosen = await self._cycle.choose(attempt)
+        if isinstance(chosen, Failure):
+            member.failure = chosen
+            chosen = "" if chosen.nominating is None else chosen.nominating.node_name
+        if chosen:
+            permit = self._cycle.assume(attempt, chosen)
+            if isinstance(permit, Failure):
+                member.failure = permit
+                self._restore_nomination(member)
+            else:
+                member.node_name, member.permit = chosen, permit
+        member.seconds = perf_counter() - attempt.started
+        return member
+
+    def _take_back(self, member: Member) -> None:
+        self._cycle.take_back(member.attempt, member.node_name)
+        self._restore_nomination(member)
+
+    def _restore_nomination(self, member: Member) -> None:
+        if member.nominated_before is not None:
+            nominating = NominatingInfo(member.nominated_before)
+            self._nominator.add_nominated_pod(member.attempt.pod, nominating)
