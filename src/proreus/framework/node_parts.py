@@ -54,6 +54,11 @@ class Part(NodeTable):
         self.nonzero_requested = _PartColumns(parent.nonzero_requested, self)
 
     @property
+    def parent(self) -> NodeTable:
+        """The other table."""
+        return self._parent
+
+    @property
     def picked(self) -> Rows:
         """The rows of the other table that this one is made of."""
         return self._rows_array

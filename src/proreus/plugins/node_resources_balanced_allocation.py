@@ -22,6 +22,7 @@ from proreus.framework.plugin import MAX_SCORE, PreScorePlugin, ScorePlugin
 from proreus.framework.pod_info import PodInfo, PodRequests
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray
+from proreus.plugins.dynamic_resources.scored_devices import ScoredDevices
 from proreus.plugins.resource_scoring import ColumnLoad, Demand, demands_of, loads_of, score_rows
 
 FloatArray = npt.NDArray[np.float64]
@@ -39,12 +40,16 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         if problems:
             raise ConfigError(*problems)
         self._resources = args.resources
+        self._scored_devices = ScoredDevices.of(handle, [r.name for r in self._resources])
         self._demands_of: PodRequests | None = None
         self._last_demands: tuple[Demand, ...] = ()
 
-    def sign(self, pod: PodInfo) -> Hashable:
-        """Only requests are read."""
-        return pod.requests.key
+    def sign(self, pod: PodInfo) -> Hashable | None:
+        """Only requests are read; None where devices count, which change without their node."""
+        requests = pod.requests
+        if self._scored_devices is not None and self._scored_devices.concern(requests.amounts):
+            return None
+        return requests.key
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
         """Skip pods that ask for none of the resources: they change no balance."""
@@ -54,14 +59,15 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score one node."""
         before, after = [], []
-        for held, wanted, capacity, _ in loads_of(self._demands(pod.requests), node):
+        loads = loads_of(self._demands(pod.requests), node, self._scored_devices)
+        for held, wanted, capacity, _ in loads:
             before.append(held / capacity)
             after.append((held + wanted) / capacity)
         return 50 + (50 + _balance(after) - _balance(before)) // 2
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
         """Score all nodes."""
-        return score_rows(self._demands(pod.requests), nodes, _changes)
+        return score_rows(self._demands(pod.requests), nodes, _changes, self._scored_devices)
 
     def _demands(self, requests: PodRequests) -> tuple[Demand, ...]:
         if requests is not self._demands_of:

@@ -44,6 +44,7 @@ from proreus.objects.devices import DEVICE_CLASS_RESOURCE_PREFIX, DeviceClass
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.objects.requests import is_extended_resource
+from proreus.plugins.dynamic_resources.scored_devices import ScoredDevices
 from proreus.plugins.extended_resources import ExtendedResourceClasses, may_be_devices
 from proreus.plugins.resource_scoring import (
     Demand,
@@ -93,12 +94,18 @@ class NodeResourcesFit(
             if handle.feature_gates.enabled("DRAExtendedResource")
             else ExtendedResourceClasses()
         )
+        self._scored_devices = ScoredDevices.of(handle, [r.name for r in self._resources])
         self._demands_of: PodRequests | None = None
         self._last_demands: tuple[Demand, ...] = ()
 
-    def sign(self, pod: PodInfo) -> Hashable:
-        """Requests; with pod-level ones also those of the containers, which Score looks at."""
+    def sign(self, pod: PodInfo) -> Hashable | None:
+        """Requests; with pod-level ones also those of the containers, which Score looks at.
+
+        None where devices count in the score: they change without any change of a node.
+        """
         requests = pod.requests
+        if self._scored_devices is not None and self._scored_devices.concern(requests.amounts):
+            return None
         if pod.pod.spec.resources is None:
             return requests.key
         return requests.key, tuple(sorted(requests.scoring.items()))
@@ -190,11 +197,15 @@ class NodeResourcesFit(
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score one node."""
-        return self._strategy.score(loads_of(self._demands(pod.requests), node))
+        return self._strategy.score(
+            loads_of(self._demands(pod.requests), node, self._scored_devices)
+        )
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
         """Score all nodes."""
-        return score_rows(self._demands(pod.requests), nodes, self._strategy.score_all)
+        return score_rows(
+            self._demands(pod.requests), nodes, self._strategy.score_all, self._scored_devices
+        )
 
     def _demands(self, requests: PodRequests) -> tuple[Demand, ...]:
         if requests is not self._demands_of:

@@ -38,6 +38,18 @@ class WeightedResource(Protocol):
         ...
 
 
+class Devices(Protocol):
+    """Devices that stand for resources on nodes that have none of their own (KEP-5004)."""
+
+    def at(self, resource: str, node: NodeInfo) -> tuple[int, int]:
+        """Return how many are taken on a node, of how many."""
+        ...
+
+    def columns(self, resource: str, nodes: NodeTable) -> tuple[IntArray, IntArray] | None:
+        """Return the same for each node; None if devices do not stand for the resource."""
+        ...
+
+
 class Demand(NamedTuple):
     """What a pod wants of a resource that is scored."""
 
@@ -72,7 +84,9 @@ def demands_of(
     )
 
 
-def loads_of(demands: Iterable[Demand], node: NodeInfo) -> list[Load]:
+def loads_of(
+    demands: Iterable[Demand], node: NodeInfo, devices: Devices | None = None
+) -> list[Load]:
     """Return what demands meet on a node; resources that it does not have are left out."""
     allocatable, requested, nonzero = node.allocatable, node.requested, node.nonzero_requested
     loads = []
@@ -81,6 +95,10 @@ def loads_of(demands: Iterable[Demand], node: NodeInfo) -> list[Load]:
         if capacity:
             held = (nonzero if defaults else requested).get(resource, 0)
             loads.append((held, amount, capacity, weight))
+        elif devices is not None:
+            held, capacity = devices.at(resource, node)
+            if capacity:
+                loads.append((held, amount, capacity, weight))
     return loads
 
 
@@ -101,9 +119,10 @@ def placement_loads(
 
 
 def score_rows(
-    demands: Iterable[Demand],
+    demands: Sequence[Demand],
     nodes: NodeTable,
     score: Callable[[Sequence[ColumnLoad], int], IntArray],
+    devices: Devices | None = None,
 ) -> IntArray:
     """Score all rows with ``score(loads, rows)``, which sees rows that have each resource.
 
@@ -118,6 +137,11 @@ def score_rows(
         )
         for demand in demands
     ]
+    if devices is not None:
+        loads = [
+            _with_devices(load, devices.columns(demand.resource, nodes))
+            for demand, load in zip(demands, loads, strict=True)
+        ]
     size = len(nodes)
     if not size or all(load.capacity.min() > 0 for load in loads):
         return score(loads, size)
@@ -134,6 +158,17 @@ def score_rows(
         ]
         scores[rows] = score(group, len(rows))
     return scores
+
+
+def _with_devices(load: ColumnLoad, devices: tuple[IntArray, IntArray] | None) -> ColumnLoad:
+    """Return a load in which devices stand for what nodes do not have themselves."""
+    if devices is None:
+        return load
+    has_own = load.capacity > 0
+    return load._replace(
+        held=np.where(has_own, load.held, devices[0]),
+        capacity=np.where(has_own, load.capacity, devices[1]),
+    )
 
 
 class Strategy(ABC):

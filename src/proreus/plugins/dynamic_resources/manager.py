@@ -32,6 +32,7 @@ from proreus.objects.meta import key_of
 from proreus.plugins.dynamic_resources.allocated import AllocatedDevices
 from proreus.plugins.dynamic_resources.allocator import Answer, Refusal, Solution, allocate
 from proreus.plugins.dynamic_resources.claims import is_extended_resource_claim
+from proreus.plugins.dynamic_resources.device_totals import DeviceTotals
 from proreus.plugins.dynamic_resources.features import Features
 from proreus.plugins.dynamic_resources.plans import Plan, make_plan, plan_key
 from proreus.plugins.dynamic_resources.pools import Pools
@@ -92,6 +93,7 @@ class DeviceManager:
         self.pools = Pools(features)
         self.allocated = AllocatedDevices(features, self._pool_changed)
         self.situations = Situations(self.pools, self.allocated)
+        self.totals = DeviceTotals(self.pools, self.allocated)
         self.classes: Mapping[str, DeviceClass] = handle.store(DEVICE_CLASSES)
         self.extended = ExtendedResourceClasses()
         self.extended_claims: dict[str, str] = {}
@@ -126,6 +128,7 @@ class DeviceManager:
 
     def _pool_changed(self, key: tuple[str, str]) -> None:
         self.situations.pool_changed(key)
+        self.totals.taken_changed(key)
 
     def _class_changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
         self.extended.put(old, new)
@@ -140,6 +143,7 @@ class DeviceManager:
         unbound = any(key in pools.unbound or key in pools.troubled for key in keys)
         pools.put(old, new)
         self.situations.slices_changed(before, keys, unbound)
+        self.totals.slices_changed(keys)
 
     def _rule_changed(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> None:
         if old is not None:

@@ -15,7 +15,7 @@ from functools import lru_cache
 import msgspec
 
 from proreus.errors import ProreusError
-from proreus.objects.devices import Device, DeviceTaint, ResourceSlice
+from proreus.objects.devices import Device, DeviceTaint, ResourceSlice, ResourceSliceSpec
 from proreus.objects.quantity import parse_quantity
 from proreus.objects.selectors import NodeSelector, ParsedNodeSelector, parse_node_selector
 from proreus.plugins.dynamic_resources.devices import Counters, DeviceKind, DeviceKinds
@@ -166,6 +166,16 @@ class Pools:
         return not self._features.partitionable_devices and bool(
             spec.per_device_node_selection or spec.shared_counters
         )
+
+    def __iter__(self) -> Iterator[PoolKey]:
+        return iter(self._pools)
+
+    def published(self, key: PoolKey) -> Iterator[tuple[ResourceSliceSpec, tuple[DeviceKind, ...]]]:
+        """Yield all slices of a pool, old generations included, and what their devices are."""
+        pool = self._pools.get(key)
+        if pool is not None:
+            for name, one in pool.slices.items():
+                yield one.spec, pool.kinds[name]
 
     # ---- views ---------------------------------------------------------------------------------
 
@@ -336,12 +346,13 @@ def _device_reachable(device: Device, node: str, labels: Labels) -> bool:
 def _selects(selector: NodeSelector | None, node: str, labels: Labels) -> bool:
     if selector is None:
         return False
-    parsed = _parsed(msgspec.json.encode(selector))
+    parsed = parsed_selector(msgspec.json.encode(selector))
     return parsed.matches(labels, node)
 
 
 @lru_cache(maxsize=4096)
-def _parsed(encoded: bytes) -> ParsedNodeSelector:
+def parsed_selector(encoded: bytes) -> ParsedNodeSelector:
+    """Return a node selector ready for use; raises ``PoolError`` if it cannot be parsed."""
     parsed = parse_node_selector(msgspec.json.decode(encoded, type=NodeSelector))
     error = parsed.error()
     if error is not None:
