@@ -87,3 +87,27 @@ def test_gauges_are_counted_at_the_scrape(bench, pod):
     assert pending == {"active": 1, "backoff": 2, "unschedulable": 0, "gated": 1}
     in_flight = {labels[0]: n for labels, n in bench.metrics.inflight_events.values()}
     assert in_flight == {"NodeAdd": 1, "PodPopped": 1}
+
+
+def test_a_pod_can_be_popped_out_of_turn(bench, pod):
+    bench.add(pod("a"), pod("b"))
+    taken = bench.queue.pop_specific("default/b")
+    assert (taken.info.name, taken.attempts, bench.queue.scheduling_cycle) == ("b", 1, 1)
+    assert bench.queue.in_flight_count == 1
+    assert bench.queue.pop_specific("default/b") is None
+    assert [bench.pop().info.name, bench.queue.pop()] == ["a", None]
+
+
+def test_out_of_turn_pods_come_from_anywhere_but_gates(bench, pod):
+    bench.profile.register("Fit", "Node", 1)
+    for name in ("waiting", "backing-off", "error"):
+        bench.rejected(pod(name), *(() if name == "error" else ("Fit",)))
+    bench.queue.move_all_to_active_or_backoff(
+        NODE_ADD, None, None, lambda queued: queued.info.name == "backing-off"
+    )
+    assert bench.places() == {"unschedulable": ["waiting"], "backoff": ["backing-off", "error"]}
+    bench.add(pod("gated", gates=("wait",)))
+    names = ("waiting", "backing-off", "error", "gated", "unknown")
+    taken = [bench.queue.pop_specific(f"default/{name}") for name in names]
+    assert [queued and queued.info.name for queued in taken] == [*names[:3], None, None]
+    assert bench.places() == {"gated": ["gated"]}

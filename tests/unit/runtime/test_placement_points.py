@@ -1,0 +1,112 @@
+"""PlacementGenerate and PlacementScore: what answers lead to, weights, bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from proreus.errors import PluginError
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.plugin import PlacementGeneratePlugin, PlacementScorePlugin, Plugin
+from proreus.framework.pod_group import Placement, PodGroupAssignments, PodGroupInfo
+from proreus.framework.status import Code, Status
+from proreus.metrics import SchedulerMetrics
+from proreus.plugins.priority_sort import PrioritySort
+from proreus.runtime.placement_points import (
+    NO_PLACEMENTS,
+    run_placement_generate,
+    run_placement_score,
+)
+from proreus.runtime.profile import Profile
+from proreus.testing import FakeHandle, make_node
+
+GROUP = PodGroupInfo("default", "g", ())
+TWO = [PodGroupAssignments(Placement(name, {name}), ()) for name in "ab"]
+
+
+class Generator(PlacementGeneratePlugin):
+    def generate_placements(self, state: Any, group: Any, nodes: Any) -> Any:
+        if isinstance(self.args, Exception):
+            raise self.args
+        return self.args
+
+
+class Scorer(PlacementScorePlugin):
+    def score_placement(self, state: Any, group: Any, assignments: PodGroupAssignments) -> Any:
+        return self.args[assignments.placement.name]
+
+
+class Doubling(Scorer):
+    def normalize_placements(self, state: Any, group: Any, scores: Any) -> Any:
+        return scores * 2
+
+
+def profile(*plugins: Plugin, **weights: int) -> Profile:
+    handle = FakeHandle([make_node("a")])
+    generators = tuple(p for p in plugins if isinstance(p, PlacementGeneratePlugin))
+    scorers = tuple(p for p in plugins if isinstance(p, PlacementScorePlugin))
+    points = {
+        "queueSort": (PrioritySort(None, handle),),
+        "placementGenerate": generators,
+        "placementScore": scorers,
+    }
+    metrics = SchedulerMetrics()
+    return Profile("p", points, {}, table=handle.nodes, metrics=metrics, placement_weights=weights)
+
+
+def generate(answer: Any) -> Any:
+    return run_placement_generate(profile(Generator(answer, FakeHandle())), CycleState(), GROUP)
+
+
+def test_without_a_plugin_there_is_one_placement_of_all_nodes() -> None:
+    [placement] = run_placement_generate(profile(), CycleState(), GROUP)  # type: ignore[misc]
+    assert placement.node_names is None
+
+
+def test_placements_and_rejections_are_handed_on() -> None:
+    placements = [Placement("x", {"a"})]
+    assert generate(placements) == placements
+    assert generate([]) == NO_PLACEMENTS
+    status = generate(Status.unschedulable("not now"))
+    assert (status.code, status.plugin) == (Code.UNSCHEDULABLE, "Generator")
+
+
+@pytest.mark.parametrize("answer", [Status.error("broken"), ValueError("broken")])
+def test_errors_are_errors(answer: Any) -> None:
+    with pytest.raises(PluginError, match='running PlacementGenerate plugin "Generator": broken'):
+        generate(answer)
+
+
+def score(*plugins: Plugin, **weights: int) -> list[int]:
+    totals = run_placement_score(profile(*plugins, **weights), CycleState(), GROUP, TWO)
+    return [int(total) for total in totals]
+
+
+def test_scores_are_normalised_weighted_and_added() -> None:
+    handle = FakeHandle()
+    plugins = Scorer({"a": 10, "b": 20}, handle), Doubling({"a": 50, "b": 1}, handle)
+    assert score(*plugins, Scorer=3, Doubling=1) == [130, 62]
+
+
+def test_without_plugins_all_placements_are_equal() -> None:
+    assert score() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("plugin", "answers", "text"),
+    [
+        (Scorer, {"a": 101, "b": 0}, "invalid placement score 101"),
+        (Doubling, {"a": 51, "b": 0}, "invalid placement score 102"),
+        (Scorer, {"a": Status.error("broken"), "b": 0}, "broken"),
+        (Scorer, {"a": "many", "b": 0}, "must return an integer"),
+    ],
+)
+def test_what_is_no_score_is_an_error(plugin: Any, answers: Any, text: str) -> None:
+    with pytest.raises(PluginError, match=text):
+        score(plugin(answers, FakeHandle()), **{plugin.name: 1})
+
+
+def test_numpy_scores_are_fine() -> None:
+    assert score(Scorer({"a": np.int64(3), "b": 4}, FakeHandle()), Scorer=1) == [3, 4]
