@@ -6,5 +6,6 @@ to them. No test lives here, and nothing of proreus is imported: proreus is one 
 ``binaries`` builds or finds the programs, ``children`` starts and ends processes, ``control_plane``
 is etcd and kube-apiserver, ``kwok`` a whole cluster with fake kubelets, ``schedulers`` the process
 under test, ``kube_client`` a fast client, ``objects`` what tests put into a cluster, ``findings``
-what they read out of it.
+what they read out of it. ``stage`` lets two schedulers play the same scenario, with
+``fake_storage`` and ``fake_extender`` beside it.
 """

@@ -11,7 +11,7 @@ import json
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import urllib3
@@ -48,13 +48,24 @@ _AUDIT_POLICY = {
 
 
 class ControlPlane:
-    """One control plane in one folder. A restart of its parts keeps ports and data."""
+    """One control plane in one folder. A restart of its parts keeps ports and data.
 
-    def __init__(self, binaries: Mapping[str, Path], folder: Path, *, audit: bool = True) -> None:
+    ``flags`` are further ones of the apiserver.
+    """
+
+    def __init__(
+        self,
+        binaries: Mapping[str, Path],
+        folder: Path,
+        *,
+        audit: bool = True,
+        flags: Sequence[str] = (),
+    ) -> None:
         self.binaries = binaries
         self.folder = folder
         self.kubeconfig = folder / "admin.kubeconfig"
         self._audit = audit
+        self._flags = flags
         (folder / "pki").mkdir(parents=True)
         self._write_credentials()
         self._port, self._etcd_port, peer_port = free_ports(3)
@@ -213,4 +224,5 @@ class ControlPlane:
             "--endpoint-reconciler-type=none",
             "--watch-cache=true",
             *(audit if self._audit else ()),
+            *self._flags,
         ]

@@ -1,0 +1,13 @@
+"""Scenarios that two schedulers play on clusters of their own, one module a family of plugins.
+
+Each is a function of a ``Stage``; it says in its checks where pods go, and the test says that both
+stories are the same. Nodes differ in size or weight so that no tie is left to chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from testground.stage import Stage
+
+Scenario = Callable[[Stage], None]

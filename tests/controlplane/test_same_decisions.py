@@ -1,0 +1,120 @@
+"""The same clusters and pods for kube-scheduler and proreus: the same nodes, the same reasons.
+
+Each scheduler has a control plane of its own and its default configuration; both play a scenario at
+the same time. ``--scheduler kube-scheduler`` plays kube-scheduler against itself: what differs then
+was left to chance by the scenario.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scenarios import (
+    Scenario,
+    affinity,
+    devices,
+    extenders,
+    gangs,
+    nodes,
+    preemption,
+    spread,
+    volumes,
+)
+from testground.control_plane import ControlPlane
+from testground.fake_extender import FakeExtender
+from testground.schedulers import Kind, RunScheduler, configuration
+from testground.stage import Stage, differences
+
+Json = dict[str, Any]
+Stages = dict[str, Stage]
+
+FAMILIES = (nodes, affinity, spread, volumes, devices, preemption, extenders)
+SCENARIOS = {one.__name__: one for family in FAMILIES for one in family.SCENARIOS}
+
+OURS, UPSTREAM = "ours", "upstream"
+
+GANGS_EXIST = find_spec("proreus.plugins.gang_scheduling") is not None
+
+WITH_GANGS = "GenericWorkload=true,GangScheduling=true"
+
+
+@pytest.fixture(scope="module")
+def stages(
+    binaries: dict[str, Path], folder: Path, run_module_scheduler: RunScheduler, under_test: Kind
+) -> Iterator[Stages]:
+    with raised(binaries, folder, run_module_scheduler, under_test) as made:
+        yield made
+
+
+@pytest.fixture
+def stages_with_gangs(
+    binaries: dict[str, Path], folder: Path, run_scheduler: RunScheduler, under_test: Kind
+) -> Iterator[Stages]:
+    with raised(binaries, folder, run_scheduler, under_test, WITH_GANGS) as made:
+        yield made
+
+
+@contextmanager
+def raised(
+    binaries: dict[str, Path], folder: Path, run: RunScheduler, under_test: Kind, gates: str = ""
+) -> Iterator[Stages]:
+    """Start a control plane and a scheduler for each stage."""
+    kinds: dict[str, Kind] = {OURS: under_test, UPSTREAM: "kube-scheduler"}
+    flags = [f"--feature-gates={gates}"] if gates else []
+    apis = ["--runtime-config=scheduling.k8s.io/v1alpha2=true"] if gates else []
+    made: Stages = {}
+    with ExitStack() as cleanup:
+        for name, kind in kinds.items():
+            where = folder / f"same-{name}-{bool(gates)}"
+            plane = ControlPlane(binaries, where, audit=False, flags=[*flags, *apis])
+            cleanup.callback(plane.stop)
+            plane.start()
+            extender = FakeExtender(plane.client)
+            cleanup.callback(extender.close)
+            config = configuration([], plane.kubeconfig)
+            del config["profiles"]  # the default one is what is compared
+            config["extenders"] = [extender.configuration()]
+            run(config, kind=kind, flags=flags)
+            made[name] = Stage(plane.client)
+            made[name].prepare()
+        yield made
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_both_tell_the_same_story(stages: Stages, name: str) -> None:
+    stories = play(stages, SCENARIOS[name])
+    assert differences(stories[OURS], stories[UPSTREAM]) == []
+    assert stories[OURS]["at the end"]["pods"]
+
+
+@pytest.mark.skipif(not GANGS_EXIST, reason="there is no plugin GangScheduling here yet")
+@pytest.mark.parametrize("scenario", gangs.SCENARIOS)
+def test_both_place_the_same_gangs(stages_with_gangs: Stages, scenario: Scenario) -> None:
+    stories = play(stages_with_gangs, scenario)
+    assert differences(stories[OURS], stories[UPSTREAM]) == []
+
+
+def play(stages: Stages, scenario: Scenario) -> dict[str, Json]:
+    """Play it on both stages at once; return both stories."""
+
+    def one(name: str) -> Json:
+        stage = stages[name]
+        try:
+            scenario(stage)
+            return stage.story()
+        finally:
+            stage.clear()
+
+    with ThreadPoolExecutor(len(stages)) as threads:
+        running = {name: threads.submit(one, name) for name in stages}
+    failed = {name: trouble for name, future in running.items() if (trouble := future.exception())}
+    for name, trouble in failed.items():
+        trouble.add_note(f"on the stage called {name}; stages with trouble: {', '.join(failed)}")
+        raise trouble
+    return {name: future.result() for name, future in running.items()}
