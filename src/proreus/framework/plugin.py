@@ -12,7 +12,7 @@ derives it. The runtime calls columns for many rows and the per-node form for a 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -29,6 +29,7 @@ from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Verdicts
 from proreus.metrics import Counter
+from proreus.objects.scheduling import PodGroup
 
 MIN_SCORE = 0
 MAX_SCORE = 100
@@ -188,6 +189,25 @@ class PostFilterPlugin(Plugin):
 
         Success ends the point and may nominate a node; Unschedulable goes on to the next plugin;
         Unresolvable ends the point.
+        """
+        raise NotImplementedError
+
+
+class PodGroupPostFilterPlugin(Plugin):
+    """Tries to make room for a whole PodGroup; not configurable by itself: it comes with PostFilter
+    (gate WorkloadAwarePreemption)."""
+
+    async def pod_group_post_filter(
+        self,
+        group: PodGroup,
+        pods: Sequence[PodInfo],
+        fits: Callable[[], Awaitable[Status | None]],
+    ) -> Status | None:
+        """Called when the group did not fit. None: room will be made.
+
+        ``fits`` tries the group on the nodes as they are at that moment, without PostFilter; its
+        answer None means that it fits. The plugin may take pods off ``handle.nodes`` meanwhile, and
+        must have put them back when it returns.
         """
         raise NotImplementedError
 

@@ -200,6 +200,7 @@ def _pod_group_cycle(
         rng=around.rng,
         paused=nullcontext if around.world is None else around.world.paused,
         topology_aware=around.feature_gates.enabled("TopologyAwareWorkloadScheduling"),
+        groups=groups if around.feature_gates.enabled("WorkloadAwarePreemption") else None,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from time import perf_counter
 from typing import Protocol
 
@@ -24,15 +25,16 @@ from proreus.framework.pod_group import (
     PodGroupInfo,
 )
 from proreus.framework.pod_info import QueuedPodInfo
-from proreus.framework.status import Status
+from proreus.framework.status import Code, Status
 from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
-from proreus.objects.scheduling import pod_group_key
+from proreus.objects.scheduling import PodGroup, pod_group_key
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.runtime.placement_points import run_placement_generate, run_placement_score
 from proreus.runtime.profile import Profile
 from proreus.scheduler.attempt import Attempt, Decision, Failure, Limits, error_failure
 from proreus.scheduler.failure import FailureHandler
+from proreus.scheduler.pod_group_preemption import preempt_for_group
 from proreus.scheduler.pod_group_status import PodGroupStatusWriter
 from proreus.scheduler.pod_group_trial import GroupResult, Member, Trial
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
@@ -64,7 +66,9 @@ class PodScheduling(Protocol):
 class PodGroupCycle:
     """Schedules groups. ``topology_aware``: gate TopologyAwareWorkloadScheduling.
 
-    ``paused``: makes the world stand still while a trial may wait for somebody.
+    ``groups``: the PodGroups for which to preempt as a whole; None while gate
+    WorkloadAwarePreemption is off. ``paused``: makes the world stand still while a trial may wait
+    for somebody.
     """
 
     def __init__(
@@ -80,6 +84,7 @@ class PodGroupCycle:
         rng: random.Random,
         paused: Callable[[], AbstractContextManager[None]],
         topology_aware: bool,
+        groups: Mapping[str, PodGroup] | None,
     ) -> None:
         self._pods = pods
         self._cache = cache
@@ -90,6 +95,7 @@ class PodGroupCycle:
         self._rng = rng
         self._paused = paused
         self._topology_aware = topology_aware
+        self._groups = groups
         self._metrics = metrics
         metrics.describe_pod_groups()
 
@@ -146,9 +152,11 @@ class PodGroupCycle:
     ) -> dict[str, str]:
         started = perf_counter()
         result = await self._find(profile, group, pods)
-        self._metrics.podgroup_scheduling_algorithm_duration_seconds.observe(
-            perf_counter() - started
-        )
+        seconds = perf_counter() - started
+        self._metrics.podgroup_scheduling_algorithm_duration_seconds.observe(seconds)
+        unfit = result.status is not None and result.status.code == Code.UNSCHEDULABLE
+        if self._groups is not None and unfit:
+            await self._make_room(profile, group, pods, result)
         placed = self._submit(profile, pods, result)
         self._report(profile, group, result, started)
         return placed
@@ -222,6 +230,32 @@ class PodGroupCycle:
         attempt.state.write(GROUP_TRIAL, True)
         self._cycle.note_extenders(attempt)
         return attempt
+
+    # ---- preempt -------------------------------------------------------------------------------
+
+    async def _make_room(
+        self,
+        profile: Profile,
+        group: PodGroupInfo,
+        pods: Sequence[QueuedPodInfo],
+        result: GroupResult,
+    ) -> None:
+        """Preempt for the group as a whole, and note in the result what came of it."""
+        assert result.status is not None
+        assert self._groups is not None
+
+        async def fits() -> Status | None:
+            return (await self._find(profile, group, pods, make_room=False)).status
+
+        status = await preempt_for_group(profile, group, self._groups, fits)
+        if status is None:
+            result.waiting_on_preemption = True
+        elif status.rejected:
+            result.status = replace(
+                result.status, reasons=(*result.status.reasons, *status.reasons)
+            )
+        else:
+            result.status = status
 
     # ---- submit --------------------------------------------------------------------------------
 

@@ -558,3 +558,133 @@ async def test_with_gates_off_no_book_is_kept_and_no_metric_shown() -> None:
 
     assert cluster.scheduler.cache.pod_group_states.get("default/g") is None
     assert b"scheduler_podgroup" not in cluster.metrics.expose()[0]
+
+
+# ---- preemption for a whole group ----------------------------------------------------------------
+
+WHOLE = (*GANGS, "WorkloadAwarePreemption=true")
+
+
+async def test_room_is_made_for_a_whole_gang_and_no_more_than_it_needs() -> None:
+    cluster = Cluster(*WHOLE)
+    cluster.nodes(a="2", b="2")
+    for name, node, priority in (("x", "a", 1), ("y", "a", 3), ("z", "b", 2), ("v", "b", 9)):
+        cluster.pods(name, group="", priority=priority, node_name=node)
+    cluster.group(min_count=2, priority=5)
+    cluster.pods("p", "q", priority=5)
+
+    assert not await cluster.cycle()
+    assert cluster.api.deleted == ["default/z", "default/x"]
+    assert cluster.attempts() == {"waiting_on_preemption": 1}
+    notes = {key: note for key, reason, note in cluster.events.events if reason == "Preempted"}
+    uid = cluster.api.store(POD_GROUPS)["default/g"].metadata.uid
+    assert set(notes.values()) == {f"Preempted by podgroup {uid} on node cluster"}
+
+    cluster.advance(3)
+    await cluster.cycle()
+    assert {"p", "q"} <= cluster.placed().keys()
+
+
+async def test_single_pods_of_a_group_do_not_preempt() -> None:
+    cluster = Cluster(*WHOLE)
+    cluster.nodes(a="1")
+    cluster.pods("x", group="", priority=1, node_name="a")
+    cluster.group(min_count=2, priority=5)
+    cluster.pods("p", "q", priority=5)
+
+    assert not await cluster.cycle()
+    assert not cluster.api.deleted
+    text = "preemption: not eligible due to workload aware preemption enabled"
+    assert any(text in cluster.message(name) for name in "pq")
+    condition = cluster.condition()
+    assert condition is not None
+    assert condition.message == "pod group is unschedulable, pod group is unschedulable"
+
+
+async def test_a_group_that_is_disrupted_as_one_goes_as_one() -> None:
+    cluster = Cluster(*WHOLE)
+    cluster.nodes(a="1", b="1", c="1")
+    cluster.group("old", disruptionMode="PodGroup", priority=1)
+    cluster.pods("x", group="old", node_name="a", priority=7)
+    cluster.pods("y", group="old", node_name="b", priority=7)
+    cluster.pods("alone", group="", priority=2, node_name="c")
+    cluster.group(min_count=1, priority=5)
+    cluster.pods("p", priority=5)
+
+    await cluster.cycle()
+    assert sorted(cluster.api.deleted) == ["default/x", "default/y"]
+
+
+@pytest.mark.parametrize(
+    ("priority", "spec", "text"),
+    [
+        (1, {}, "No preemption victims found for incoming preemptor"),
+        (5, {"preemptionPolicy": "Never"}, "not eligible due to preemptionPolicy=Never."),
+    ],
+)
+async def test_nobody_is_evicted_without_the_right(priority: int, spec: Any, text: str) -> None:
+    cluster = Cluster(*WHOLE)
+    cluster.nodes(a="1")
+    cluster.pods("x", group="", priority=1, node_name="a")
+    cluster.group(min_count=1, priority=priority)
+    group = {"schedulingGroup": {"podGroupName": "g"}}
+    cluster.pods("p", group="", priority=priority, spec={**group, **spec})
+
+    assert not await cluster.cycle()
+    assert not cluster.api.deleted
+    condition = cluster.condition()
+    assert condition is not None
+    assert condition.message == f"pod group is unschedulable, {text}"
+
+
+async def test_a_budget_spares_its_pods_where_others_will_do() -> None:
+    cluster = Cluster(*WHOLE)
+    cluster.nodes(a="1", b="1")
+    cluster.pods("guarded", group="", priority=1, node_name="a", labels={"app": "db"})
+    cluster.pods("other", group="", priority=2, node_name="b")
+    cluster.api.add(
+        {
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "db", "namespace": "default"},
+            "spec": {"selector": {"matchLabels": {"app": "db"}}},
+            "status": {"disruptionsAllowed": 0},
+        }
+    )
+    cluster.group(min_count=1, priority=5)
+    cluster.pods("p", priority=5)
+
+    await cluster.cycle()
+    assert cluster.api.deleted == ["default/other"]
+
+
+async def test_groups_with_constraints_do_not_preempt() -> None:
+    cluster = Cluster(*WHOLE, "TopologyAwareWorkloadScheduling=true")
+    zones(cluster, a=("x", "1"))
+    cluster.pods("x", group="", priority=1, node_name="a")
+    cluster.group(min_count=1, priority=5, **ZONE)
+    cluster.pods("p", priority=5)
+
+    await cluster.cycle()
+    assert not cluster.api.deleted
+    condition = cluster.condition()
+    assert condition is not None
+    assert condition.message.endswith(
+        "workload aware preemption is not supported for pod groups with scheduling constraints"
+    )
+
+
+async def test_most_of_a_large_cluster_is_put_back_in_few_trials() -> None:
+    cluster = Cluster(*WHOLE)
+    for number in range(60):
+        cluster.nodes(**{f"n{number}": "1"})
+        cluster.pods(f"x{number}", group="", priority=1 + number % 3, node_name=f"n{number}")
+    cluster.group(min_count=3, priority=5)
+    cluster.pods("p", "q", "r", priority=5)
+    before = cluster.scheduler.cache.table.position
+
+    await cluster.cycle()
+    assert len(cluster.api.deleted) == 3
+    assert {cluster.api.deleted[0], cluster.api.deleted[1]} < {
+        f"default/x{n}" for n in range(0, 60, 3)
+    }
+    assert cluster.scheduler.cache.table.position - before < 1000

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeVar
 
 from proreus.framework.pod_info import PodInfo
 from proreus.objects.policy import PodDisruptionBudget
 from proreus.objects.selectors import Selector, SelectorError, parse_label_selector
+
+
+class Unit(Protocol):
+    """Pods that are evicted together or not at all."""
+
+    @property
+    def pods(self) -> Sequence[PodInfo]:
+        """The pods."""
+        ...
+
+
+T = TypeVar("T", bound=Unit)
 
 
 class Budgets:
@@ -36,6 +49,16 @@ class Budgets:
         others: list[PodInfo] = []
         for victim in victims:
             (violating if self._violates(victim, left) else others).append(victim)
+        return violating, others
+
+    def split_units(self, units: Iterable[T]) -> tuple[list[T], list[T]]:
+        """The same for units that are evicted as a whole; a unit's first violation decides."""
+        left: dict[str, int] = {}
+        violating: list[T] = []
+        others: list[T] = []
+        for unit in units:
+            violates = any(self._violates(pod, left) for pod in unit.pods)
+            (violating if violates else others).append(unit)
         return violating, others
 
     def _violates(self, victim: PodInfo, left: dict[str, int]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
@@ -25,6 +26,24 @@ log = logger(__name__)
 
 DISRUPTION_TARGET = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
+
+
+@dataclass(frozen=True, slots=True)
+class Preemptor:
+    """On whose behalf pods are evicted: a pod, or a whole PodGroup (``pods``: their keys)."""
+
+    word: str
+    uid: str
+    name: str
+    priority: int
+    scheduler_name: str
+    pods: tuple[str, ...]
+
+    @classmethod
+    def of_pod(cls, pod: PodInfo) -> Preemptor:
+        """Return a pod as a preemptor."""
+        scheduler = pod.pod.spec.scheduler_name
+        return cls("pod", pod.uid, pod.key, pod.priority, scheduler, (pod.key,))
 
 
 class Evictor:
@@ -48,14 +67,14 @@ class Evictor:
         gone = live is None or live.metadata.uid != last.metadata.uid
         return not (gone or (live and live.metadata.deletion_timestamp is not None))
 
-    async def evict(self, candidate: Candidate, preemptor: PodInfo) -> None:
+    async def evict(self, candidate: Candidate, preemptor: Preemptor) -> None:
         """Evict all victims now; raises ``ApiError`` for the first that could not be evicted."""
         self._handle.metrics.preemption_victims.observe(len(candidate.victims))
         for victim in _not_on_their_way(candidate):
             await self._evict_one(victim, preemptor, candidate.node_name)
         await self._clear_nominations(candidate, preemptor)
 
-    def evict_in_background(self, candidate: Candidate, preemptor: PodInfo) -> None:
+    def evict_in_background(self, candidate: Candidate, preemptor: Preemptor) -> None:
         """Evict the victims that are not on their way out already, beside the scheduling loop."""
         victims = _not_on_their_way(candidate)
         if not victims:
@@ -65,7 +84,7 @@ class Evictor:
         self._handle.spawn(self._evict_all(candidate, preemptor, victims))
 
     async def _evict_all(
-        self, candidate: Candidate, preemptor: PodInfo, victims: list[Pod]
+        self, candidate: Candidate, preemptor: Preemptor, victims: list[Pod]
     ) -> None:
         started = perf_counter()
         metrics = self._handle.metrics
@@ -82,17 +101,17 @@ class Evictor:
             await self._evict_one(last, preemptor, node_name)
         except ApiError as error:
             result = "error"
-            log.error("Error occurred during async preemption", err=error, preemptor=preemptor.key)
+            log.error("Error occurred during async preemption", err=error, preemptor=preemptor.name)
         finally:
             del self._preempting[preemptor.uid]
         if result == "error":
-            self._handle.activate([preemptor.key])
+            self._handle.activate(preemptor.pods)
         metrics.preemption_goroutines_execution_total.labels(result).inc()
         metrics.preemption_goroutines_duration_seconds.labels(result).observe(
             perf_counter() - started
         )
 
-    async def _evict_one(self, victim: Pod, preemptor: PodInfo, node_name: str) -> None:
+    async def _evict_one(self, victim: Pod, preemptor: Preemptor, node_name: str) -> None:
         handle = self._handle
         in_memory = False
         waiting = handle.get_waiting_pod(victim.metadata.uid)
@@ -107,17 +126,17 @@ class Evictor:
                 await handle.api.delete_pod(victim)
             except NotFound:
                 return
-        note = f"Preempted by pod {preemptor.uid} on node {node_name}"
+        note = f"Preempted by {preemptor.word} {preemptor.uid} on node {node_name}"
         if in_memory:
             note += " (in kube-scheduler memory)."
         handle.event_recorder.event(
             victim, "Normal", "Preempted", "Preempting", note, handle.profile_name
         )
 
-    async def _mark(self, victim: Pod, preemptor: PodInfo) -> None:
+    async def _mark(self, victim: Pod, preemptor: Preemptor) -> None:
         """Say on the victim why it has to go."""
-        scheduler = preemptor.pod.spec.scheduler_name
-        message = f"{scheduler}: preempting to accommodate a higher priority pod"
+        scheduler = preemptor.scheduler_name
+        message = f"{scheduler}: preempting to accommodate a higher priority {preemptor.word}"
         old = condition_of(victim, DISRUPTION_TARGET)
         if old is not None and (old.status, old.reason, old.message) == (
             "True",
@@ -138,7 +157,7 @@ class Evictor:
             condition["observedGeneration"] = victim.metadata.generation
         await self._handle.api.patch_pod_status(victim, {"status": {"conditions": [condition]}})
 
-    async def _clear_nominations(self, candidate: Candidate, preemptor: PodInfo) -> None:
+    async def _clear_nominations(self, candidate: Candidate, preemptor: Preemptor) -> None:
         """Less important pods that wait for this node need not wait for it any more."""
         nominator = self._handle.nominator
         for other in nominator.nominated_pods(candidate.node_name):

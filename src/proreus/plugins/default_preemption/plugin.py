@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,17 @@ from proreus.framework.diagnosis import Diagnosis, NoFit
 from proreus.framework.events import DELETE, POD, ClusterEvent
 from proreus.framework.handle import Handle
 from proreus.framework.nominating import CLEAR_NOMINATION, NominatingInfo, PostFilterResult
-from proreus.framework.plugin import PostFilterPlugin, PreEnqueuePlugin
+from proreus.framework.plugin import (
+    PodGroupPostFilterPlugin,
+    PostFilterPlugin,
+    PreEnqueuePlugin,
+)
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Rows, Verdicts
 from proreus.framework.victims import Victims
 from proreus.objects.kinds import PODS
+from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod, condition_of
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
 from proreus.objects.scheduling import POD_GROUPS, PodGroup, pod_group_key
@@ -29,13 +34,15 @@ from proreus.plugins.default_preemption.eviction import (
     DISRUPTION_TARGET,
     PREEMPTION_BY_SCHEDULER,
     Evictor,
+    Preemptor,
 )
 from proreus.plugins.default_preemption.picking import pick_one
+from proreus.plugins.default_preemption.whole_groups import Fits, GroupDryRun, victims_for
 
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 
-class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin):
+class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePlugin):
     """Evicts less important pods from the node where that hurts least."""
 
     Args = DefaultPreemptionArgs
@@ -59,7 +66,16 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin):
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """Keep a preemptor out of the queue until its last victim is on its way."""
-        if self._async and self._evictor.is_running(pod.uid):
+        if not self._async:
+            return None
+        if self._by_group and (key := pod_group_key(pod.pod)):
+            group = self._groups.get(key)
+            if group is not None and self._evictor.is_running(group.metadata.uid):
+                return Status.unresolvable(
+                    "waiting for the preemption for this pod group to be finished"
+                )
+            return None
+        if self._evictor.is_running(pod.uid):
             return Status.unresolvable("waiting for the preemption for this pod to be finished")
         return None
 
@@ -143,6 +159,34 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin):
             Candidate(name, victims.pods, victims.pdb_violations) for name, victims in left.items()
         ]
 
+    async def pod_group_post_filter(
+        self, group: PodGroup, pods: Sequence[PodInfo], fits: Fits
+    ) -> Status | None:
+        """Make room for a whole group: on all nodes at once, at the expense of whole groups too."""
+        if any(pod.pod.spec.preemption_policy == "Never" for pod in pods):
+            return Status.unschedulable("not eligible due to preemptionPolicy=Never.")
+        units = victims_for(self.handle.nodes, self._groups, group.priority)
+        dry_run = GroupDryRun(self.handle.nodes, Budgets(self._budgets.values()), fits)
+        found = await dry_run.run(units)
+        if isinstance(found, Status):
+            return found
+        preemptor = Preemptor(
+            "podgroup",
+            group.metadata.uid,
+            key_of(group),
+            group.priority,
+            self.handle.profile_name,
+            tuple(pod.key for pod in pods),
+        )
+        if self._async:
+            self._evictor.evict_in_background(found, preemptor)
+            return None
+        try:
+            await self._evictor.evict(found, preemptor)
+        except ApiError as error:
+            return Status.error(str(error))
+        return None
+
     def num_candidates(self, nodes: int) -> int:
         """Return how many candidates are enough among ``nodes`` potential ones."""
         args: DefaultPreemptionArgs = self.args
@@ -164,10 +208,10 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin):
     async def _preempt(self, best: Candidate, pod: PodInfo) -> PostFilterResult:
         nominating = NominatingInfo(best.node_name)
         if self._async:
-            self._evictor.evict_in_background(best, pod)
+            self._evictor.evict_in_background(best, Preemptor.of_pod(pod))
             return PostFilterResult(None, nominating)
         try:
-            await self._evictor.evict(best, pod)
+            await self._evictor.evict(best, Preemptor.of_pod(pod))
         except ApiError as error:
             return PostFilterResult(Status.error(f"preemption: {error}"))
         return PostFilterResult(None, nominating)

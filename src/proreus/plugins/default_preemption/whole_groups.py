@@ -1,0 +1,134 @@
+"""Preemption for a whole PodGroup (KEP-5710, gate WorkloadAwarePreemption).
+
+The cluster is one domain: everything less important is taken off the nodes, and if the group fits
+then, what need not go is put back, the most important first. Groups whose disruption mode is
+PodGroup go or stay as a whole. All of it happens on the live table, which is put right afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from proreus.framework.node_table import NodeTable
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+from proreus.objects.scheduling import DISRUPTED_AS_GROUP, PodGroup, pod_group_key
+from proreus.plugins.default_preemption.budgets import Budgets
+from proreus.plugins.default_preemption.candidates import Candidate
+
+DOMAIN = "cluster"
+"""Stands for the node where single pods preempt."""
+
+NO_VICTIMS = "No preemption victims found for incoming preemptor"
+
+Fits = Callable[[], Awaitable[Status | None]]
+"""Tells whether the group would fit the nodes as they are now: None = yes."""
+
+
+@dataclass(slots=True)
+class Victims:
+    """A unit of eviction: one pod, or all pods of a group. ``nodes``: of each pod, its node."""
+
+    priority: int
+    whole_group: bool
+    pods: list[PodInfo] = field(default_factory=list)
+    nodes: list[str] = field(default_factory=list)
+
+    @property
+    def importance(self) -> tuple[int, bool, int, float]:
+        """A key that sorts the most important first: groups before pods, large ones first."""
+        starts = [pod.pod.status.start_time for pod in self.pods]
+        started = min((s.timestamp() for s in starts if s is not None), default=float("inf"))
+        return -self.priority, not self.whole_group, -len(self.pods), started
+
+
+def victims_for(nodes: NodeTable, groups: Mapping[str, PodGroup], priority: int) -> list[Victims]:
+    """Return all units less important than ``priority``, the most important first."""
+    of_group: dict[str, Victims] = {}
+    units: list[Victims] = []
+    for node in nodes:
+        for pod in node.pods.values():
+            key = pod_group_key(pod.pod)
+            group = groups.get(key)
+            if group is None or group.spec.disruption_mode != DISRUPTED_AS_GROUP:
+                unit = Victims(pod.priority, False)
+                units.append(unit)
+            elif (known := of_group.get(key)) is not None:
+                unit = known
+            else:
+                unit = of_group[key] = Victims(group.priority, True)
+                units.append(unit)
+            unit.pods.append(pod)
+            unit.nodes.append(node.name)
+    return sorted((u for u in units if u.priority < priority), key=lambda unit: unit.importance)
+
+
+class GroupDryRun:
+    """Finds out at whose expense a group would fit."""
+
+    def __init__(self, nodes: NodeTable, budgets: Budgets, fits: Fits) -> None:
+        self._nodes = nodes
+        self._budgets = budgets
+        self._fits = fits
+        self._away: dict[int, Victims] = {}
+
+    async def run(self, units: Sequence[Victims]) -> Candidate | Status:
+        """Return whom to evict, or why that would not help."""
+        if not units:
+            return Status.unresolvable(NO_VICTIMS)
+        try:
+            self._remove(units)
+            status = await self._fits()
+            if status is not None:
+                return status
+            violating, others = self._budgets.split_units(units)
+            victims, violations = [], 0
+            for part in (violating, others):
+                left = await self._reprieve(part)
+                if isinstance(left, Status):
+                    return left
+                victims += left
+                violations += len(left) if part is violating else 0
+            victims.sort(key=lambda unit: unit.importance)
+            pods = tuple(pod for unit in victims for pod in unit.pods)
+            return Candidate(DOMAIN, pods, violations)
+        finally:
+            self._put_back(list(self._away.values()))
+
+    async def _reprieve(self, units: Sequence[Victims]) -> list[Victims] | Status:
+        """Put units back in order as long as the group still fits; return those that must go.
+
+        Several are put back at a time, and fewer when they turn out to be too many: as a rule most
+        of the cluster has nothing to do with the group.
+        """
+        victims: list[Victims] = []
+        start, size = 0, 1
+        while start < len(units):
+            some = units[start : start + size]
+            self._put_back(some)
+            status = await self._fits()
+            if status is None:
+                start += len(some)
+                size *= 2
+                continue
+            if not status.rejected:
+                return status
+            self._remove(some)
+            if len(some) == 1:
+                victims.append(some[0])
+                start += 1
+            size = max(1, len(some) // 2)
+        return victims
+
+    def _remove(self, units: Iterable[Victims]) -> None:
+        for unit in units:
+            self._away[id(unit)] = unit
+            for pod, node_name in zip(unit.pods, unit.nodes, strict=True):
+                self._nodes.remove_pod(self._nodes.rows[node_name], pod.uid)
+
+    def _put_back(self, units: Iterable[Victims]) -> None:
+        for unit in units:
+            del self._away[id(unit)]
+            for pod, node_name in zip(unit.pods, unit.nodes, strict=True):
+                self._nodes.add_pod(self._nodes.rows[node_name], pod)
