@@ -31,9 +31,15 @@ HELD = (
 class Cluster(OfflineCluster):
     """The default profile over an API in memory, with gates."""
 
-    def __init__(self, *gates: str, config: Any = None, plugins: tuple[Any, ...] = ()) -> None:
+    def __init__(
+        self,
+        *gates: str,
+        config: Any = None,
+        plugins: tuple[Any, ...] = (),
+        asynchronous: bool = False,
+    ) -> None:
         registry = Registry([*IN_TREE, *plugins])
-        parsed = FeatureGates.from_list([*gates, "SchedulerAsyncPreemption=false"])
+        parsed = FeatureGates.from_list([*gates, f"SchedulerAsyncPreemption={asynchronous}"])
         super().__init__(config or default_configuration(registry, parsed), registry, parsed)
 
     def nodes(self, **cpus: str) -> None:
@@ -688,3 +694,20 @@ async def test_most_of_a_large_cluster_is_put_back_in_few_trials() -> None:
         f"default/x{n}" for n in range(0, 60, 3)
     }
     assert cluster.scheduler.cache.table.position - before < 1000
+
+
+async def test_a_group_is_kept_out_while_its_victims_are_evicted() -> None:
+    cluster = Cluster(*WHOLE, asynchronous=True)
+    cluster.nodes(a="1")
+    cluster.pods("x", group="", priority=1, node_name="a")
+    cluster.group(min_count=1, priority=5)
+    cluster.pods("p", priority=5)
+    queued = cluster.scheduler.queue.pop()
+    assert queued is not None
+
+    await cluster.scheduler.schedule_one(queued)
+    assert cluster.gated() == ["p"]
+    await cluster.settle()
+    assert cluster.api.deleted == ["default/x"]
+    cluster.scheduler.queue.activate(["default/p"])
+    assert await cluster.cycle() == "a"
