@@ -75,32 +75,32 @@ class Images:
 class ResourceColumns:
     """One int64 column a resource; a resource that no node has reads as zeros."""
 
-    __slots__ = ("_arrays", "_table")
+    __slots__ = ("_table", "arrays")
 
     def __init__(self, table: Sized) -> None:
         self._table = table
-        self._arrays: dict[str, IntArray] = {}
+        self.arrays: dict[str, IntArray] = {}
 
     def __getitem__(self, resource: str) -> IntArray:
         """Return the column, shape ``(len(table),)``; not to be written to."""
-        array = self._arrays.get(resource)
+        array = self.arrays.get(resource)
         size = self._table.size
         return np.zeros(size, dtype=np.int64) if array is None else array[:size]
 
     def __contains__(self, resource: str) -> bool:
-        return resource in self._arrays
+        return resource in self.arrays
 
     def put(self, row: int, amounts: dict[str, int]) -> None:
         """Set the cells of a row; resources that it does not name become 0."""
         for resource in amounts:
-            if resource not in self._arrays:
-                self._arrays[resource] = np.zeros(self._table.capacity, dtype=np.int64)
-        for resource, array in self._arrays.items():
+            if resource not in self.arrays:
+                self.arrays[resource] = np.zeros(self._table.capacity, dtype=np.int64)
+        for resource, array in self.arrays.items():
             array[row] = min(amounts.get(resource, 0), MAX_INT64)
 
     def put_some(self, row: int, resources: Sequence[str], amounts: dict[str, int]) -> None:
         """Set the cells of the named resources only."""
-        arrays = self._arrays
+        arrays = self.arrays
         for resource in resources:
             array = arrays.get(resource)
             if array is None:
@@ -109,17 +109,17 @@ class ResourceColumns:
 
     def grow(self, capacity: int) -> None:
         """Make room for more rows."""
-        self._arrays = {name: grown(array, capacity) for name, array in self._arrays.items()}
+        self.arrays = {name: grown(array, capacity) for name, array in self.arrays.items()}
 
     def move(self, source: int, target: int) -> None:
         """Copy the cells of a row over those of another."""
-        for array in self._arrays.values():
+        for array in self.arrays.values():
             array[target] = array[source]
 
     def gather(self, table: Sized, rows: Rows) -> ResourceColumns:
         """Return the columns of some rows, as a fork's own."""
         other = ResourceColumns(table)
-        other._arrays = {name: array[rows] for name, array in self._arrays.items()}
+        other.arrays = {name: array[rows] for name, array in self.arrays.items()}
         return other
 
 

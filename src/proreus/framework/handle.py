@@ -6,7 +6,7 @@ Protocols, given by ``app.py``: rooms that do not import each other meet here.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from proreus.clock import Clock
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from proreus.framework.nominating import NominatingInfo
     from proreus.framework.pod_group import PodGroupStates
     from proreus.framework.pod_info import PodInfo
-    from proreus.framework.verdicts import Verdicts
+    from proreus.framework.status import Status
+    from proreus.framework.verdicts import BoolArray, Rows, Verdicts
     from proreus.framework.victims import Victims
     from proreus.metrics import SchedulerMetrics
     from proreus.objects.pod import Pod
@@ -144,6 +145,30 @@ class EventRecorder(Protocol):
         ...
 
 
+class NodeTrials(Protocol):
+    """One pod is tried on many nodes, each by itself, without pods that might have to go.
+
+    These have numbers: the ``n``-th one of row ``r`` is ``first[r] + n``.
+    """
+
+    first: Rows
+
+    def without_movable(self) -> Verdicts:
+        """Take all of them off and judge the nodes. To be called once, before ``put_back``."""
+        ...
+
+    def put_back(self, numbers: Rows) -> BoolArray:
+        """Put some back, at most one a node, in ascending order, on nodes that the pod fits.
+
+        Returns which of them can stay; the others are taken off again.
+        """
+        ...
+
+    def error(self, row: int) -> Status | None:
+        """Return the Error that a plugin gave about a row so far."""
+        ...
+
+
 class Handle(Protocol):
     """A profile's plugins' way to the cluster and to the scheduler."""
 
@@ -239,6 +264,15 @@ class Handle(Protocol):
         self, state: CycleState, pod: PodInfo, removed: PodInfo, nodes: NodeTable, row: int
     ) -> None:
         """Try a row of a fork without a pod: count it out and tell the PreFilter plugins."""
+        ...
+
+    def try_nodes(
+        self, state: CycleState, pod: PodInfo, rows: Rows, movable: Sequence[Sequence[PodInfo]]
+    ) -> NodeTrials:
+        """Try rows of ``nodes``, each without the pods on it that may go; filters as above.
+
+        To be done with before anything is awaited.
+        """
         ...
 
     async def preempt_through_extenders(

@@ -118,19 +118,26 @@ class NodeInfo:
 
     def clone(self) -> NodeInfo:
         """Return a copy to try things on."""
-        other = NodeInfo(self.name)
-        other.node = self.node
-        other.row = self.row
-        other.pods = dict(self.pods)
-        other.pods_with_affinity = dict(self.pods_with_affinity)
-        other.pods_with_required_anti_affinity = dict(self.pods_with_required_anti_affinity)
-        other.allocatable = self.allocatable
-        other.allowed_pod_number = self.allowed_pod_number
-        other.requested = dict(self.requested)
-        other.nonzero_requested = dict(self.nonzero_requested)
-        other.used_ports = set(self.used_ports)
-        other.pvc_ref_counts = dict(self.pvc_ref_counts)
+        other = NodeInfo.__new__(NodeInfo)
+        other._take_node_of(self)
+        other._take_pods_of(self)
         return other
+
+    def _take_node_of(self, other: NodeInfo) -> None:
+        self.name = other.name
+        self.node = other.node
+        self.row = other.row
+        self.allocatable = other.allocatable
+        self.allowed_pod_number = other.allowed_pod_number
+
+    def _take_pods_of(self, other: NodeInfo) -> None:
+        self.pods = dict(other.pods)
+        self.pods_with_affinity = dict(other.pods_with_affinity)
+        self.pods_with_required_anti_affinity = dict(other.pods_with_required_anti_affinity)
+        self.requested = dict(other.requested)
+        self.nonzero_requested = dict(other.nonzero_requested)
+        self.used_ports = set(other.used_ports)
+        self.pvc_ref_counts = dict(other.pvc_ref_counts)
 
     def _note_affinity(self, pod: PodInfo) -> None:
         affinity = pod.pod.spec.affinity

@@ -148,7 +148,7 @@ class Fork(NodeTable):
 
     def __init__(self, parent: NodeTable, rows: Rows) -> None:
         self.size = self.capacity = len(rows)
-        self.infos = [parent[row].clone() for row in rows.tolist()]
+        self.infos = self._copied(parent, rows)
         self.rows = {}
         for row, info in enumerate(self.infos):
             info.row = row
@@ -173,6 +173,9 @@ class Fork(NodeTable):
         self._changed_before = 0
         self._asked = (-1, -1, -1)
         self._changes = []
+
+    def _copied(self, parent: NodeTable, rows: Rows) -> list[NodeInfo]:
+        return [parent[row].clone() for row in rows.tolist()]
 
     def label(self, key: str) -> CodeArray:
         """Return a label's values as codes; labels do not change in a fork."""

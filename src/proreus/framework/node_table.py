@@ -378,7 +378,7 @@ class NodeTable:
                 (self.requested, info.requested),
                 (self.nonzero_requested, info.nonzero_requested),
             ):
-                for resource in columns._arrays:
+                for resource in columns.arrays:
                     assert columns[resource][row] == amounts.get(resource, 0), (info, resource)
                 assert all(r in columns for r, a in amounts.items() if a), info
             for key, column in self._labels.items():

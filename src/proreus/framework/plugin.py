@@ -121,6 +121,17 @@ class QueueSortPlugin(Plugin):
 class PreFilterPlugin(Plugin):
     """Looks at the pod once before nodes are filtered."""
 
+    follows_trials: ClassVar[bool] = False
+    """Whether the plugin has an ``add_pod`` or ``remove_pod``; set for each class."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Note whether the plugin wants to hear of pods that are tried."""
+        super().__init_subclass__(**kwargs)
+        cls.follows_trials = (
+            cls.add_pod is not PreFilterPlugin.add_pod
+            or cls.remove_pod is not PreFilterPlugin.remove_pod
+        )
+
     def pre_filter(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable
     ) -> Status | frozenset[str] | None:
@@ -131,15 +142,22 @@ class PreFilterPlugin(Plugin):
         """
         raise NotImplementedError
 
-    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+    def add_pod(
+        self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo
+    ) -> bool | None:
         """Bring the notes in ``state`` in step with a pod that is tried on a node.
 
         Called on a clone of the state, for nominated pods and in preemption; the node has the pod
-        already. Only plugins that keep counts across nodes need it.
+        already. Only plugins that keep counts across nodes need it. False: the pod makes no
+        difference to the notes, wherever it is; preemption does not ask about it again.
         """
+        return None
 
-    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
+    def remove_pod(
+        self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo
+    ) -> bool | None:
         """The reverse of ``add_pod``: the node has lost the pod already."""
+        return None
 
 
 class FilterPlugin(Plugin):
@@ -147,6 +165,11 @@ class FilterPlugin(Plugin):
 
     columnar_filter: ClassVar[bool] = False
     per_node_filter: ClassVar[bool] = False
+
+    looks_at_pods: ClassVar[bool] = True
+    """Filter looks at the pods that are on a node, or at their sums. Where it is False, only what
+    ``add_pod`` and ``remove_pod`` change in the plugin's notes can change its answer; preemption
+    then asks it once a node, not once a victim."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Note which form the plugin has, and insist on one."""

@@ -20,6 +20,9 @@ from proreus.objects.requests import (
     pod_requests,
 )
 
+NEVER = float("inf")
+"""When a pod starts that has not started yet."""
+
 
 class HostPort(NamedTuple):
     """A port taken on a node's own address."""
@@ -60,7 +63,16 @@ class PodRequests:
 class PodInfo:
     """A pod and what was derived from it. Immutable but for what is derived on first use."""
 
-    __slots__ = ("_held", "_host_ports", "key", "pod", "pod_level_resources", "requests", "uid")
+    __slots__ = (
+        "_held",
+        "_host_ports",
+        "_importance",
+        "key",
+        "pod",
+        "pod_level_resources",
+        "requests",
+        "uid",
+    )
 
     def __init__(self, pod: Pod, pod_level_resources: bool = True) -> None:
         self.pod = pod
@@ -71,6 +83,7 @@ class PodInfo:
         self.requests = _requests_of(pod, pod_level_resources)
         self._held: PodRequests | None = None
         self._host_ports: tuple[HostPort, ...] | None = None
+        self._importance: tuple[int, float] | None = None
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"
@@ -94,6 +107,17 @@ class PodInfo:
     def priority(self) -> int:
         """Priority, 0 where none is given."""
         return self.pod.spec.priority or 0
+
+    @property
+    def importance(self) -> tuple[int, float]:
+        """Orders pods, the most important first: by priority, then by how long they have run.
+
+        The second is the time of the start, in seconds since the epoch; infinite before it.
+        """
+        if self._importance is None:
+            start = self.pod.status.start_time
+            self._importance = (-self.priority, NEVER if start is None else start.timestamp())
+        return self._importance
 
     @property
     def held(self) -> PodRequests:

@@ -150,7 +150,10 @@ class Selector:
         """Tell whether an object with these labels is selected."""
         if self.nothing:
             return False
-        return all(r.matches_value(labels.get(r.key)) for r in self.requirements)
+        for requirement in self.requirements:
+            if not requirement.matches_value(labels.get(requirement.key)):
+                return False
+        return True
 
 
 NOTHING = Selector(nothing=True)

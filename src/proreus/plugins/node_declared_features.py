@@ -37,6 +37,7 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
     """Rejects nodes whose kubelet does not declare what the pod needs."""
 
     row_local = True
+    looks_at_pods = False
 
     def sign(self, pod: PodInfo) -> frozenset[str]:
         """What the pod needs."""

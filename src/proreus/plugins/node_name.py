@@ -24,6 +24,7 @@ class NodeName(FilterPlugin):
     """Rejects every node but the one in ``spec.nodeName``, if there is one."""
 
     row_local = True
+    looks_at_pods = False
 
     def sign(self, pod: PodInfo) -> Hashable:
         """Only the name is read."""

@@ -32,6 +32,7 @@ class NodeUnschedulable(FilterPlugin):
     """Rejects nodes with ``spec.unschedulable``."""
 
     row_local = True
+    looks_at_pods = False
 
     def sign(self, pod: PodInfo) -> Hashable:
         """Read the tolerations."""

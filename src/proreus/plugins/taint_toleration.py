@@ -41,6 +41,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
     """Rejects nodes with untolerated hard taints; counts untolerated soft ones against a node."""
 
     row_local = True
+    looks_at_pods = False
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

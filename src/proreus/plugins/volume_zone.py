@@ -63,6 +63,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
     """Rejects nodes outside the zones and regions of the pod's volumes."""
 
     row_local = True
+    looks_at_pods = False
 
     def __init__(self, args: None, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -34,14 +34,17 @@ def filter_table(
     *,
     keep_errors: bool = False,
     earlier: Verdicts | None = None,
+    columns: bool = False,
 ) -> None:
     """Ask about every row of a table; raises ``PluginError``.
 
     ``keep_errors``: an Error about a row becomes its verdict, to be raised by ``raise_error`` once
     it is known that no plugin before this one rejected the row. ``earlier``: what plugins before
-    this one said; the per-node form is not asked about rows that they rejected.
+    this one said; the per-node form is not asked about rows that they rejected. ``columns``: ask
+    about columns wherever the plugin can, also for a handful of rows.
     """
-    if plugin.columnar_filter and (len(nodes) > _HANDFUL or not plugin.per_node_filter):
+    in_columns = columns or len(nodes) > _HANDFUL or not plugin.per_node_filter
+    if plugin.columnar_filter and in_columns:
         plugin.evaluations.filter.value += len(nodes)
         ask(plugin, "Filter", state, plugin.filter_all, state, pod, nodes, verdicts)
     else:

@@ -8,13 +8,15 @@ traceback the first time. In one cycle out of ten every call is timed.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from time import perf_counter
 from typing import NoReturn, ParamSpec, TypeVar
 
 from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
+from proreus.framework.node_info import NodeInfo
 from proreus.framework.plugin import Plugin
+from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
@@ -79,6 +81,24 @@ def ask(
         raise failed(plugin, point, error) from error
     timer.observe(plugin, point, answer, started)
     return answer
+
+
+def ask_each(
+    plugin: Plugin,
+    point: str,
+    state: CycleState,
+    method: Callable[[CycleState, PodInfo, PodInfo, NodeInfo], R],
+    pod: PodInfo,
+    others: Iterable[PodInfo],
+    node: NodeInfo,
+) -> list[R]:
+    """Call a method about many pods of a node, one by one; raises ``PluginError``."""
+    if state.timer is not None:
+        return [ask(plugin, point, state, method, state, pod, other, node) for other in others]
+    try:
+        return [method(state, pod, other, node) for other in others]
+    except Exception as error:
+        raise failed(plugin, point, error) from error
 
 
 async def ask_and_wait(

@@ -3,12 +3,12 @@
 Columns see every node. Answers are shared where plugins allow it; plugins that look across nodes
 are asked anew; plugins that only judge one node at a time walk the nodes that are left, in
 kube-scheduler's order, and stop once enough are found. Nodes that pods are nominated to are judged
-a second time, with those pods on them.
+a second time, with those pods on them (``nominated``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,18 +16,18 @@ import numpy as np
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Nominator
 from proreus.framework.node_table import NodeTable
-from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
+from proreus.framework.plugin import FilterPlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
-from proreus.framework.verdicts import PASSED, Rows, Verdicts
-from proreus.runtime.asking import filter_node, filter_table, raise_error
+from proreus.framework.verdicts import Rows, Verdicts
+from proreus.runtime.asking import filter_node, filter_table
+from proreus.runtime.judging import judge_node, judge_table, overrule
+from proreus.runtime.nominated import NominatedPods
 from proreus.runtime.profile import SKIPPED, Profile
 from proreus.runtime.shared_answers import Face
 
 _MIN_FEASIBLE_NODES_TO_FIND = 100
 _MIN_FEASIBLE_PERCENTAGE = 5
-_FEW_NOMINATED = 4
-"""Up to so many nodes with nominated pods are judged one by one."""
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class Found:
         """
         verdicts, evaluated = self.verdicts.copy(), self.evaluated
         for row, status in rejected.items():
-            _overrule(verdicts, row, status)
+            overrule(verdicts, row, status)
         gone = set(self.rows.tolist()).difference(rows)
         if silent := gone - rejected.keys():
             everything = np.arange(verdicts.size) if evaluated is None else evaluated
@@ -106,7 +106,7 @@ class NodeSearch:
     def __init__(
         self, nominator: Nominator, order: Callable[[], Rows], percentage_of_nodes_to_score: int = 0
     ) -> None:
-        self._nominator = nominator
+        self.nominated = NominatedPods(nominator)
         self._order = order
         self._percentage = percentage_of_nodes_to_score
         self.one_is_enough = True
@@ -135,7 +135,7 @@ class NodeSearch:
     ) -> Status | None:
         """Judge one node, nominated pods taken into account."""
         table = profile.table
-        with_nominated = self._judge_with_nominated(profile, state, pod, row, table)
+        with_nominated = self.nominated.judge_row(profile, state, pod, row, table)
         return with_nominated or judge_node(profile, state, pod, table, row)
 
     def judge_trial(
@@ -143,10 +143,10 @@ class NodeSearch:
     ) -> Verdicts:
         """Judge every row of a fork, nominated pods taken into account."""
         verdicts = judge_table(profile, state, pod, nodes)
-        nominated = set(self._nominator.nominated_nodes())
-        rows = [row for row, node in enumerate(nodes) if node.name in nominated]
-        for row, status in self._rejected_with_nominated(profile, state, pod, rows, nodes):
-            _overrule(verdicts, row, status)
+        names = self.nominated.node_names()
+        rows = [row for row, node in enumerate(nodes) if node.name in names] if names else []
+        for row, status in self.nominated.rejected(profile, state, pod, rows, nodes):
+            overrule(verdicts, row, status)
         return verdicts
 
     # ---- whole table ---------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class NodeSearch:
         does not count: what is rejected on the way to it does.
         """
         table, wanted = profile.table, self._wanted(profile)
-        nominated = self._rows_with_nominated(table)
+        nominated = self.nominated.rows(table)
         visited: list[int] = []
         found = 0
         for row in map(int, self.order()):
@@ -209,11 +209,11 @@ class NodeSearch:
                 limit = profile.order_of_filter[rejected.plugin]
             status = None
             if row in nominated:
-                status = self._judge_with_nominated(profile, state, pod, row, table)
+                status = self.nominated.judge_row(profile, state, pod, row, table)
             if status is None:
                 status = _first_rejection(profile, state, pod, row, plugins, limit)
             if status is not None:
-                _overrule(verdicts, row, status)
+                overrule(verdicts, row, status)
             elif rejected is None:
                 if found == wanted:
                     break
@@ -250,117 +250,23 @@ class NodeSearch:
         found = Found(verdicts, rows, None, profile.signatures(pod))
         return self._with_nominated(profile, state, pod, found)
 
-    # ---- nominated pods ------------------------------------------------------------------------
-
     def _with_nominated(
         self, profile: Profile, state: CycleState, pod: PodInfo, found: Found
     ) -> Found:
         """Judge nodes with nominated pods again, with those pods on them."""
-        rows = self._rows_with_nominated(profile.table)
+        rows = self.nominated.rows(profile.table)
         if rows and found.evaluated is not None:
             rows &= set(found.evaluated.tolist())
         if not rows:
             return found
-        rejected = self._rejected_with_nominated(profile, state, pod, sorted(rows), profile.table)
+        table = profile.table
+        rejected = self.nominated.rejected(profile, state, pod, sorted(rows), table)
         if not rejected:
             return found
         verdicts = found.verdicts.copy()
         for row, status in rejected:
-            _overrule(verdicts, row, status)
+            overrule(verdicts, row, status)
         return Found(verdicts, found.evaluated, None, found.signatures)
-
-    def _rows_with_nominated(self, table: NodeTable) -> set[int]:
-        names = self._nominator.nominated_nodes()
-        return {row for name in names if (row := table.rows.get(name)) is not None}
-
-    def _judge_with_nominated(
-        self, profile: Profile, state: CycleState, pod: PodInfo, row: int, nodes: NodeTable
-    ) -> Status | None:
-        """Judge a row with the pods that are nominated to it and not less important."""
-        nominated = self._nominated_before(pod, nodes[row].name)
-        if not nominated:
-            return None
-        trial = state.clone()
-        fork = nodes.fork(np.array([row], dtype=np.intp))
-        for other in nominated:
-            if other.uid in fork[0].pods:
-                continue
-            profile.add_pod(trial, pod, other, fork, 0)
-        return judge_node(profile, trial, pod, fork, 0)
-
-    def _rejected_with_nominated(
-        self, profile: Profile, state: CycleState, pod: PodInfo, rows: list[int], nodes: NodeTable
-    ) -> list[tuple[int, Status]]:
-        """Judge rows, each with the pods nominated to it; return those that are rejected."""
-        if len(rows) > _FEW_NOMINATED and _adding_is_row_local(profile, state):
-            judged = self._judge_at_once(profile, state, pod, rows, nodes)
-        else:
-            judged = (
-                (row, self._judge_with_nominated(profile, state, pod, row, nodes)) for row in rows
-            )
-        return [(row, status) for row, status in judged if status is not None]
-
-    def _judge_at_once(
-        self, profile: Profile, state: CycleState, pod: PodInfo, rows: list[int], nodes: NodeTable
-    ) -> Iterable[tuple[int, Status | None]]:
-        """Judge many rows in one go: only where adding a pod to one concerns no other."""
-        nominated = {row: self._nominated_before(pod, nodes[row].name) for row in rows}
-        rows = [row for row in rows if nominated[row]]
-        fork = nodes.fork(np.array(rows, dtype=np.intp))
-        for index, row in enumerate(rows):
-            for other in nominated[row]:
-                if other.uid not in fork[index].pods:
-                    fork.add_pod(index, other)
-        verdicts = judge_table(profile, state, pod, fork)
-        return ((row, verdicts.status(index)) for index, row in enumerate(rows))
-
-    def _nominated_before(self, pod: PodInfo, node_name: str) -> list[PodInfo]:
-        """Return the pods nominated to a node that this pod has to respect."""
-        return [
-            other
-            for other in self._nominator.nominated_pods(node_name)
-            if other.priority >= pod.priority and other.uid != pod.uid
-        ]
-
-
-def _adding_is_row_local(profile: Profile, state: CycleState) -> bool:
-    """Tell whether a pod added to one node concerns that node's verdict alone."""
-    skipped = state.skip_filter
-    return all(p.row_local or p.name in skipped for p in profile.filter) and all(
-        type(p).add_pod is PreFilterPlugin.add_pod or p.name in skipped for p in profile.pre_filter
-    )
-
-
-def judge_node(
-    profile: Profile, state: CycleState, pod: PodInfo, nodes: NodeTable, row: int
-) -> Status | None:
-    """Ask a profile's Filter plugins, in order, about one row of a table."""
-    for plugin in profile.filter:
-        if plugin.name not in state.skip_filter:
-            status = filter_node(plugin, state, pod, nodes, row)
-            if status is not None:
-                return status
-    return None
-
-
-def judge_table(
-    profile: Profile,
-    state: CycleState,
-    pod: PodInfo,
-    nodes: NodeTable,
-    *,
-    keep_errors: bool = False,
-) -> Verdicts:
-    """Ask a profile's Filter plugins about every row of a table, without nominated pods."""
-    verdicts = Verdicts(len(nodes))
-    for plugin in profile.filter:
-        if plugin.name not in state.skip_filter:
-            own = Verdicts(len(nodes), plugin.name)
-            filter_table(plugin, state, pod, nodes, own, keep_errors=True, earlier=verdicts)
-            verdicts.merge(own)
-    if not keep_errors:
-        raise_error(verdicts)
-    return verdicts
 
 
 def num_feasible_nodes_to_find(
@@ -390,10 +296,3 @@ def _first_rejection(
         if status is not None:
             return status
     return None
-
-
-def _overrule(verdicts: Verdicts, row: int, status: Status) -> None:
-    """Set a row's verdict, whatever it was."""
-    if verdicts.ids is not None:
-        verdicts.ids[row] = PASSED
-    verdicts.reject_row(row, status)

@@ -7,7 +7,7 @@ It is made before the rest of the scheduler is, since plugins are built with it;
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -19,14 +19,16 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import ApiWriter, EventRecorder, Nominator
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.verdicts import Verdicts
+from proreus.framework.verdicts import Rows, Verdicts
 from proreus.framework.victims import Victims
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.meta import ApiObject, Resource
 from proreus.objects.pod import Pod
 from proreus.queue.scheduling_queue import SchedulingQueue
+from proreus.runtime.judging import judge_table
 from proreus.runtime.profile import Profile
-from proreus.runtime.search import NodeSearch, judge_table
+from proreus.runtime.search import NodeSearch
+from proreus.runtime.trials import NodeTrials
 from proreus.runtime.waiting_pods import WaitingPod, WaitingPods
 from proreus.scheduler.binding_cycle import BindingCycle
 from proreus.scheduler.extender_chain import ExtenderChain, Pausable
@@ -177,6 +179,23 @@ class ProfileHandle:
     ) -> None:
         """Try a row of a fork without a pod."""
         self._profile.remove_pod(state, pod, removed, nodes, row)
+
+    def try_nodes(
+        self, state: CycleState, pod: PodInfo, rows: Rows, movable: Sequence[Sequence[PodInfo]]
+    ) -> NodeTrials:
+        """Try rows of ``nodes``, each without pods that may go."""
+        assert self._core.search is not None
+        profile, nominated = self._profile, self._core.search.nominated
+        return NodeTrials(
+            profile.filter,
+            profile.pre_filter,
+            nominated.before,
+            self.nodes,
+            state,
+            pod,
+            rows,
+            movable,
+        )
 
     async def preempt_through_extenders(
         self, pod: Pod, victims: Mapping[str, Victims]

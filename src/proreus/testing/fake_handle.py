@@ -21,7 +21,7 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.nominating import NominatingInfo
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.verdicts import Verdicts
+from proreus.framework.verdicts import Rows, Verdicts
 from proreus.framework.victims import Victims
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import BY_KIND, NODES, PODS
@@ -29,6 +29,8 @@ from proreus.objects.meta import Resource
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.offline.api import InMemoryApi, JsonObject, SilentRecorder
+from proreus.runtime.nominated import NominatedPods
+from proreus.runtime.trials import NodeTrials
 from proreus.testing.builders import make_table
 
 T = TypeVar("T")
@@ -167,6 +169,14 @@ class FakeHandle:
         for plugin in self.filters:
             if isinstance(plugin, PreFilterPlugin) and plugin.name not in state.skip_filter:
                 plugin.remove_pod(state, pod, removed, nodes[row])
+
+    def try_nodes(
+        self, state: CycleState, pod: PodInfo, rows: Rows, movable: Sequence[Sequence[PodInfo]]
+    ) -> NodeTrials:
+        """Try rows of ``nodes``, each without pods that may go."""
+        pre_filters = [p for p in self.filters if isinstance(p, PreFilterPlugin)]
+        before = NominatedPods(self.nominator).before
+        return NodeTrials(self.filters, pre_filters, before, self.nodes, state, pod, rows, movable)
 
     async def preempt_through_extenders(
         self, pod: Pod, victims: Mapping[str, Victims]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.verdicts import Verdicts
 from proreus.runtime.ranking import rank, run_pre_score
-from proreus.runtime.search import judge_table
+from proreus.runtime.judging import judge_table
 
 STEPS = st.lists(
     st.tuples(

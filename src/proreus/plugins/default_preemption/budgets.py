@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from proreus.framework.pod_info import PodInfo
+from proreus.objects.meta import key_of
 from proreus.objects.policy import PodDisruptionBudget
 from proreus.objects.selectors import Selector, SelectorError, parse_label_selector
 
@@ -21,6 +22,9 @@ class Unit(Protocol):
 
 T = TypeVar("T", bound=Unit)
 
+Matching = tuple[tuple[str, PodDisruptionBudget], ...]
+"""Budgets with their keys."""
+
 
 class Budgets:
     """All budgets of the cluster, parsed once a preemption."""
@@ -35,6 +39,7 @@ class Budgets:
             if not selector.empty and not selector.nothing:
                 namespace = self._by_namespace.setdefault(budget.metadata.namespace, [])
                 namespace.append((budget, selector))
+        self._meaning: dict[tuple[str, frozenset[tuple[str, str]]], Matching] = {}
 
     def split(self, victims: list[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
         """Part victims, in their order, into those that violate a budget and those that do not.
@@ -63,14 +68,24 @@ class Budgets:
 
     def _violates(self, victim: PodInfo, left: dict[str, int]) -> bool:
         violated = False
-        if not victim.labels:
-            return False
-        for budget, selector in self._by_namespace.get(victim.namespace, ()):
-            if not selector.matches(victim.labels):
-                continue
+        for name, budget in self._matching(victim):
             if victim.name in budget.status.disrupted_pods:
                 continue
-            key = f"{budget.metadata.namespace}/{budget.metadata.name}"
-            left[key] = left.get(key, budget.status.disruptions_allowed) - 1
-            violated = violated or left[key] < 0
+            left[name] = left.get(name, budget.status.disruptions_allowed) - 1
+            violated = violated or left[name] < 0
         return violated
+
+    def _matching(self, victim: PodInfo) -> Matching:
+        """Return the budgets that mean a pod, found once for pods with the same labels."""
+        labels = victim.labels
+        if not labels:
+            return ()
+        key = victim.namespace, frozenset(labels.items())
+        known = self._meaning.get(key)
+        if known is None:
+            known = self._meaning[key] = tuple(
+                (key_of(budget), budget)
+                for budget, selector in self._by_namespace.get(victim.namespace, ())
+                if selector.matches(labels)
+            )
+        return known

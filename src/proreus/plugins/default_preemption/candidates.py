@@ -1,25 +1,22 @@
 """The dry run of preemption: on which nodes would the pod fit, and at whose expense.
 
-Nodes are tried on a fork of the table. Where all filters look at one node at a time, many nodes are
-tried in lockstep: all less important pods are removed from all of them, the filters judge them at
-once, then the victims are reprieved step by step, one pod on each node a step. Filters that look
-across nodes are asked about one node at a time, with notes of their own.
+Many nodes are tried in lockstep: all less important pods are taken off all of them, the filters
+judge them at once, then the victims are reprieved step by step, one pod on each node a step.
+How that is done fast, and apart for filters that look across nodes, is the business of the trials.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.handle import Handle
-from proreus.framework.node_table import NodeTable
-from proreus.framework.pod_info import PodInfo
-from proreus.framework.status import Status
-from proreus.framework.verdicts import Rows
+from proreus.framework.handle import Handle, NodeTrials
+from proreus.framework.pod_info import NEVER, PodInfo
+from proreus.framework.status import Code, Status
+from proreus.framework.verdicts import BoolArray, Rows
 from proreus.plugins.default_preemption.budgets import Budgets
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
@@ -32,24 +29,6 @@ class Candidate:
     node_name: str
     victims: tuple[PodInfo, ...]
     pdb_violations: int
-
-
-@dataclass(slots=True)
-class _Trial:
-    """One node of a fork while its victims are being reprieved."""
-
-    row: int
-    violating: list[PodInfo]
-    others: list[PodInfo]
-    victims: list[PodInfo]
-    violations: int = 0
-
-    def next(self, step: int) -> PodInfo | None:
-        """Return the pod to be reprieved at a step: those that violate a budget come first."""
-        if step < len(self.violating):
-            return self.violating[step]
-        step -= len(self.violating)
-        return self.others[step] if step < len(self.others) else None
 
 
 class DryRun:
@@ -71,110 +50,102 @@ class DryRun:
         """
         clean: list[Candidate] = []
         violating: list[Candidate] = []
-        at_once = wanted if self._handle.filters_are_row_local(self._state) else 1
-        for first in range(0, len(rows), at_once):
-            for candidate in self._try(rows[first : first + at_once]):
+        for first in range(0, len(rows), wanted):
+            for candidate in self._try(rows[first : first + wanted]):
                 (violating if candidate.pdb_violations else clean).append(candidate)
-            if clean and len(clean) + len(violating) >= wanted:
-                break
+                if clean and len(clean) + len(violating) >= wanted:
+                    return clean + violating
         return clean + violating
 
     def _try(self, rows: Rows) -> Iterator[Candidate]:
         """Try some rows together."""
-        fork, state = self._handle.nodes.fork(rows), self._state.clone()
-        try:
-            trials = self._without_less_important(fork, state, rows)
-            trials = self._that_fit(fork, state, rows, trials)
-            self._reprieve(fork, state, trials)
-        except PluginError as error:
-            self.errors.append(str(error))
+        tried: list[int] = []
+        potential: list[list[PodInfo]] = []
+        violating: list[int] = []
+        nodes, least = self._handle.nodes, -self._pod.priority
+        for row in rows.tolist():
+            there = enumerate(nodes[row].pods.values())
+            less = [(k, i, p) for i, p in there if (k := p.importance)[0] > least]
+            if not less:
+                self.statuses[row] = Status.unresolvable(NO_VICTIMS)
+                continue
+            first, others = self._budgets.split(_in_order(less))
+            tried.append(row)
+            potential.append(first + others)
+            violating.append(len(first))
+        if not tried:
             return
-        for trial in trials:
-            name = fork[trial.row].name
-            if not trial.victims:
+        victims = self._victims(tried, potential)
+        for index, (row, doomed) in enumerate(zip(tried, victims, strict=True)):
+            if doomed is None:
+                continue
+            name, pods, violations = nodes[row].name, potential[index], violating[index]
+            if not doomed:
                 self.errors.append(f'expected at least one victim pod on node "{name}"')
                 continue
-            victims = trial.victims
-            if trial.violating and trial.others:
-                victims = most_important_first(victims)
-            yield Candidate(name, tuple(victims), trial.violations)
+            gone = [pods[number] for number in doomed]
+            if 0 < violations < len(pods):
+                gone = most_important_first(gone)
+            yield Candidate(name, tuple(gone), sum(number < violations for number in doomed))
 
-    def _without_less_important(
-        self, fork: NodeTable, state: CycleState, rows: Rows
-    ) -> list[_Trial]:
-        """Remove all less important pods from every row that has any."""
-        trials = []
-        for row, node in enumerate(fork):
-            potential = [p for p in node.pods.values() if p.priority < self._pod.priority]
-            if not potential:
-                self.statuses[int(rows[row])] = Status.unresolvable(NO_VICTIMS)
-                continue
-            for victim in potential:
-                self._handle.run_remove_pod(state, self._pod, victim, fork, row)
-            potential = most_important_first(potential)
-            trials.append(_Trial(row, *self._budgets.split(potential), victims=[]))
-        return trials
+    def _victims(self, rows: list[int], potential: list[list[PodInfo]]) -> list[list[int] | None]:
+        """Return which of its potential victims each row has to lose; None where none will do.
 
-    def _that_fit(
-        self, fork: NodeTable, state: CycleState, rows: Rows, trials: list[_Trial]
-    ) -> list[_Trial]:
-        """Keep the rows on which the pod fits without the less important ones."""
-        fitting = []
-        for trial, status in self._judge(fork, state, trials):
-            if status is None:
-                fitting.append(trial)
+        They are put back one by one, on all rows alike, as long as the pod still fits.
+        """
+        trials = self._handle.try_nodes(
+            self._state, self._pod, np.array(rows, dtype=np.intp), potential
+        )
+        fits = self._fitting(rows, trials)
+        counts = np.diff(trials.first)
+        victims: list[list[int] | None] = [[] if fit else None for fit in fits.tolist()]
+        for step in range(int(counts.max())):
+            left = np.flatnonzero(fits & (counts > step))
+            stays = trials.put_back(trials.first[left] + step)
+            for index in left[~stays].tolist():
+                doomed = victims[index]
+                assert doomed is not None
+                doomed.append(step)
+                error = trials.error(index)
+                if error is not None:
+                    self.errors.append(error.message)
+                    victims[index], fits[index] = None, False
+        return victims
+
+    def _fitting(self, rows: list[int], trials: NodeTrials) -> BoolArray:
+        """Return on which rows the pod fits without its potential victims."""
+        verdicts = trials.without_movable()
+        for index in np.flatnonzero(~verdicts.passed()).tolist():
+            status = verdicts.status(index)
+            assert status is not None
+            if status.code == Code.ERROR:
+                self.errors.append(status.message)
             else:
-                self.statuses[int(rows[trial.row])] = status
-        return fitting
-
-    def _reprieve(self, fork: NodeTable, state: CycleState, trials: list[_Trial]) -> None:
-        """Put pods back one by one, on all rows alike, as long as the pod still fits."""
-        step, left = 0, trials
-        while True:
-            left = [trial for trial in left if trial.next(step) is not None]
-            if not left:
-                return
-            for trial in left:
-                pod = trial.next(step)
-                assert pod is not None
-                self._handle.run_add_pod(state, self._pod, pod, fork, trial.row)
-            for trial, status in self._judge(fork, state, left):
-                pod = trial.next(step)
-                if status is not None and pod is not None:
-                    self._handle.run_remove_pod(state, self._pod, pod, fork, trial.row)
-                    trial.victims.append(pod)
-                    trial.violations += step < len(trial.violating)
-            step += 1
-
-    def _judge(
-        self, fork: NodeTable, state: CycleState, trials: list[_Trial]
-    ) -> list[tuple[_Trial, Status | None]]:
-        if not trials:
-            return []
-        part = fork.take(np.array([trial.row for trial in trials], dtype=np.intp))
-        verdicts = self._handle.run_filters_with_nominated(state, self._pod, part)
-        return [(trial, verdicts.status(index)) for index, trial in enumerate(trials)]
+                self.statuses[rows[index]] = status
+        return verdicts.passed()
 
 
-def most_important_first(pods: list[PodInfo]) -> list[PodInfo]:
+Ranked = tuple[tuple[int, float], int, PodInfo]
+"""Importance of a pod, where it stood among the others, the pod."""
+
+
+def most_important_first(pods: Iterable[PodInfo]) -> list[PodInfo]:
     """Sort pods by priority, then by how long they have run.
 
     Of pods that have not started the last one comes first: kube-scheduler asks the clock anew for
     each comparison, so that of two the one it asks about first is always the older one.
     """
-    never = float("inf")
+    return _in_order([(pod.importance, index, pod) for index, pod in enumerate(pods)])
 
-    def key(item: tuple[int, PodInfo]) -> tuple[int, float, int]:
-        index, pod = item
-        start = pod.pod.status.start_time
-        if start is None:
-            return -pod.priority, never, -index
-        return -pod.priority, start.timestamp(), index
 
-    return [pod for _, pod in sorted(enumerate(pods), key=key)]
+def _in_order(ranked: list[Ranked]) -> list[PodInfo]:
+    if NEVER in [key[1] for key, _, _ in ranked]:
+        ranked = [(k, -i if k[1] == NEVER else i, pod) for k, i, pod in ranked]
+    ranked.sort()
+    return [pod for _, _, pod in ranked]
 
 
 def started_at(pod: PodInfo, now: float) -> float:
     """Return when a pod started, in seconds since the epoch; one that has not starts now."""
-    start = pod.pod.status.start_time
-    return now if start is None else start.timestamp()
+    start = pod.importance[1]
+    return now if start == NEVER else start

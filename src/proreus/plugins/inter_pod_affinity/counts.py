@@ -106,23 +106,29 @@ class AffinityCounts:
 
     def count_pod(
         self, pod: PodInfo, other: PodInfo, node: NodeInfo, step: int, nodes: NodeTable
-    ) -> None:
-        """Count another pod in (``step`` 1) or out (-1) on a node."""
-        labels, terms = node.labels, self.terms
+    ) -> bool:
+        """Count another pod in (``step`` 1) or out (-1) on a node; return whether it can count."""
+        labels, terms, matters = node.labels, self.terms, False
         if terms.all_required is not None and terms.all_required.means_pod(other.pod):
+            matters = True
             for key, sums in self.affinity.items():
                 if key in labels:
                     sums.add(labels[key], step)
         for term in terms.required_anti:
-            key = term.topology_key
-            if key in labels and term.query.means_pod(other.pod):
-                self.anti[key].add(labels[key], step)
+            if term.query.means_pod(other.pod):
+                matters = True
+                key = term.topology_key
+                if key in labels:
+                    self.anti[key].add(labels[key], step)
         for theirs in affinity_terms_of(other.pod).required_anti:
-            key = theirs.topology_key
-            if key in labels and theirs.matches(pod.namespace, pod.labels, self.namespace_labels):
-                if key not in self.existing:
-                    self.existing[key] = DomainSums.empty(nodes.label_values(key))
-                self.existing[key].add(labels[key], step)
+            if theirs.matches(pod.namespace, pod.labels, self.namespace_labels):
+                matters = True
+                key = theirs.topology_key
+                if key in labels:
+                    if key not in self.existing:
+                        self.existing[key] = DomainSums.empty(nodes.label_values(key))
+                    self.existing[key].add(labels[key], step)
+        return matters
 
 
 def _count_in(sums: Sums, nodes: NodeTable, key: str, counts: CodeArray) -> None:

@@ -45,6 +45,7 @@ _NOT_WELCOME = Status.unschedulable(REASON_EXISTING).of(_NAME)
 class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     """Places pods by the labels of the pods in the same topology domain."""
 
+    looks_at_pods = False  # but for those that the notes count
     Args = InterPodAffinityArgs
 
     def __init__(self, args: InterPodAffinityArgs, handle: Handle) -> None:
@@ -73,15 +74,15 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         state.write(self.name, counts)
         return None
 
-    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> bool:
         """Count a pod in."""
         counts: AffinityCounts = state.read(self.name)
-        counts.count_pod(pod, added, node, 1, self.handle.nodes)
+        return counts.count_pod(pod, added, node, 1, self.handle.nodes)
 
-    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> bool:
         """Count a pod out."""
         counts: AffinityCounts = state.read(self.name)
-        counts.count_pod(pod, removed, node, -1, self.handle.nodes)
+        return counts.count_pod(pod, removed, node, -1, self.handle.nodes)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Judge one node: the pod's affinity, its anti-affinity, that of others."""

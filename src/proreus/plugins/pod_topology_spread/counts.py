@@ -81,16 +81,20 @@ class SpreadCounts:
 
     def count_pod(
         self, pod: PodInfo, other: PodInfo, node: NodeInfo, step: int, layouts: Layouts
-    ) -> None:
-        """Count another pod in (``step`` 1) or out (-1) on a node."""
+    ) -> bool:
+        """Count another pod in (``step`` 1) or out (-1) on a node; return whether it can count."""
+        meta = other.pod.metadata
+        if meta.namespace != pod.pod.metadata.namespace:
+            return False
+        theirs = meta.labels
+        meant = [i for i, c in enumerate(self.constraints) if c.selector.matches(theirs)]
+        if not meant:
+            return False
         labels = node.labels
-        if other.namespace != pod.namespace:
-            return
-        if not all(constraint.topology_key in labels for constraint in self.constraints):
-            return
-        for index, constraint in enumerate(self.constraints):
-            if constraint.selector.matches(other.labels) and layouts.accepts(
-                constraint, pod.pod, node
-            ):
-                self.sums[index].add(labels[constraint.topology_key], step)
-                self._minima[index] = None
+        if all(constraint.topology_key in labels for constraint in self.constraints):
+            for index in meant:
+                constraint = self.constraints[index]
+                if layouts.accepts(constraint, pod.pod, node):
+                    self.sums[index].add(labels[constraint.topology_key], step)
+                    self._minima[index] = None
+        return True

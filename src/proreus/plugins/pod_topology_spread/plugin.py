@@ -37,6 +37,7 @@ _SKIP = Status.skip()
 class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     """Spreads pods over topology domains, as they ask for or as services and owners suggest."""
 
+    looks_at_pods = False  # but for those that the notes count
     Args = PodTopologySpreadArgs
 
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
@@ -68,15 +69,15 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         state.write(self.name, SpreadCounts.take(resolved.hard, pod, nodes, self._layouts))
         return None
 
-    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> bool:
         """Count a pod in."""
         counts: SpreadCounts = state.read(self.name)
-        counts.count_pod(pod, added, node, 1, self._layouts)
+        return counts.count_pod(pod, added, node, 1, self._layouts)
 
-    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> bool:
         """Count a pod out."""
         counts: SpreadCounts = state.read(self.name)
-        counts.count_pod(pod, removed, node, -1, self._layouts)
+        return counts.count_pod(pod, removed, node, -1, self._layouts)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Judge one node; the first constraint that it breaks decides."""

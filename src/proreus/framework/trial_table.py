@@ -1,0 +1,161 @@
+"""Rows from which the same pods are taken and to which they are given back, many at once.
+
+This is the fork that preemption tries nodes on. Which pods will move is known when it is made, so
+that a move of hundreds of them is one addition to a matrix. The ``NodeInfo`` objects of its rows
+are filled when somebody looks at their pods, which plugins over columns never do.
+
+It is to be used up before the table that it was made of changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_parts import Fork
+from proreus.framework.node_table import NodeTable
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.verdicts import IntArray, Rows
+
+_SAFE = 2**61
+"""Sums of two such amounts do not overflow; rows with more than that are set from their nodes."""
+
+
+class TrialTable(Fork):
+    """A fork, and pods on its rows that can be taken off and put back by their numbers.
+
+    ``movable``: all of them, row by row; ``row_of``: the row of each. ``first``: the number of the
+    first one of each row, and one more entry, their count.
+    """
+
+    def __init__(self, parent: NodeTable, rows: Rows, movable: Sequence[Sequence[PodInfo]]) -> None:
+        self.movable = [pod for pods in movable for pod in pods]
+        counts = np.array([len(pods) for pods in movable], dtype=np.intp)
+        self.row_of: Rows = np.repeat(np.arange(len(rows)), counts)
+        self.first: Rows = np.concatenate(([0], np.cumsum(counts)))
+        self._moves = _Moves(self.movable, self.first.tolist())
+        super().__init__(parent, rows)
+        self._cells = self._one_matrix()
+        self._amounts = self._amounts_of(self.movable)
+        self._inexact = set(np.flatnonzero((self._cells > _SAFE).any(axis=0)).tolist())
+        self._with_ports = {n for n, pod in enumerate(self.movable) if pod.host_ports}
+
+    def _copied(self, parent: NodeTable, rows: Rows) -> list[NodeInfo]:
+        return [_LazyNode(parent[row], self._moves) for row in rows.tolist()]
+
+    def _one_matrix(self) -> IntArray:
+        """Put the columns that pods change side by side; each becomes a view of its line."""
+        sums = (self.requested, self.nonzero_requested)
+        arrays = [array for columns in sums for array in columns.arrays.values()]
+        cells: IntArray = np.vstack([*arrays, self._pod_count])
+        lines = iter(cells)
+        for columns in sums:
+            columns.arrays.update(zip(columns.arrays, lines, strict=False))
+        self._pod_count = cells[-1]
+        return cells
+
+    def _amounts_of(self, pods: Sequence[PodInfo]) -> IntArray:
+        """Return what each pod adds to each line of the matrix."""
+        kinds: dict[Any, int] = {}
+        codes = [kinds.setdefault(pod.held, len(kinds)) for pod in pods]
+        table = np.empty((len(kinds), len(self._cells)), dtype=np.int64)
+        for held, code in kinds.items():
+            nonzero = dict(zip(("cpu", "memory"), held.nonzero, strict=True))
+            table[code] = [
+                *(min(held.amounts.get(name, 0), _SAFE) for name in self.requested.arrays),
+                *(min(nonzero.get(name, 0), _SAFE) for name in self.nonzero_requested.arrays),
+                1,
+            ]
+        return np.ascontiguousarray(table[codes].T)
+
+    def take_all_off(self) -> None:
+        """Take every movable pod off its row."""
+        if not self.movable:
+            return
+        has_some = np.flatnonzero(np.diff(self.first))
+        sums = np.add.reduceat(self._amounts, self.first[has_some], axis=1)
+        self._cells[:, has_some] -= sums
+        self._moved(np.arange(len(self.movable)), -1)
+
+    def take_off(self, numbers: Rows) -> None:
+        """Take some movable pods off, at most one of each row."""
+        self._cells[:, self.row_of[numbers]] -= self._amounts[:, numbers]
+        self._moved(numbers, -1)
+
+    def put_back(self, numbers: Rows) -> None:
+        """Put some movable pods back, at most one of each row."""
+        self._cells[:, self.row_of[numbers]] += self._amounts[:, numbers]
+        self._moved(numbers, 1)
+
+    def _moved(self, numbers: Rows, step: int) -> None:
+        """Bring in step what is not a sum: nodes, ports, the index of pods, the record."""
+        self._moves.note(numbers, step, self.infos)
+        self._changed.extend(self.row_of[numbers].tolist())
+        if self._with_ports:
+            for number in self._with_ports.intersection(numbers.tolist()):
+                row = int(self.row_of[number])
+                self._port_set[row] = self.port_sets.code(frozenset(self.infos[row].used_ports))
+        if self._inexact:
+            for row in self._inexact.intersection(self.row_of[numbers].tolist()):
+                self._put_pods(row)
+        if self._pod_index is not None:
+            count = self._pod_index.add if step > 0 else self._pod_index.remove
+            for number in numbers.tolist():
+                count(int(self.row_of[number]), self.movable[number])
+
+
+class _Moves:
+    """What was moved, for nodes that nobody has looked at yet.
+
+    Knows no nodes, so that a trial leaves no cycles behind.
+    """
+
+    __slots__ = ("_filled", "_first", "_log", "_pods")
+
+    def __init__(self, pods: Sequence[PodInfo], first: Sequence[int]) -> None:
+        self._pods = pods
+        self._first = first
+        self._log: list[tuple[Rows, int]] = []
+        self._filled: set[int] = set()
+
+    def note(self, numbers: Rows, step: int, infos: Sequence[NodeInfo]) -> None:
+        """Move pods on nodes that are filled, and remember it for all others."""
+        self._log.append((numbers, step))
+        for row in self._filled:
+            self._replay(infos[row], row, numbers, step)
+
+    def fill(self, info: NodeInfo, row: int) -> None:
+        """Catch up with what was moved."""
+        self._filled.add(row)
+        for numbers, step in self._log:
+            self._replay(info, row, numbers, step)
+
+    def _replay(self, info: NodeInfo, row: int, numbers: Rows, step: int) -> None:
+        begin, end = np.searchsorted(numbers, self._first[row : row + 2]).tolist()
+        for number in numbers[begin:end].tolist():
+            if step > 0:
+                info.add_pod(self._pods[number])
+            else:
+                info.remove_pod(self._pods[number].uid)
+
+
+class _LazyNode(NodeInfo):
+    """A copy of a node whose pods are copied when somebody looks at them."""
+
+    __slots__ = ("_moves", "_origin")
+
+    def __init__(self, origin: NodeInfo, moves: _Moves) -> None:
+        self._take_node_of(origin)
+        self._origin = origin
+        self._moves = moves
+
+    def __getattr__(self, name: str) -> Any:
+        """Called for attributes that are not there yet: fills them all."""
+        if name not in NodeInfo.__slots__:
+            raise AttributeError(name)
+        self._take_pods_of(self._origin)
+        self._moves.fill(self, self.row)
+        return getattr(self, name)
