@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.verdicts import Verdicts
-from proreus.runtime.ranking import rank, run_pre_score
 from proreus.runtime.judging import judge_table
+from proreus.runtime.ranking import rank, run_pre_score
 
 STEPS = st.lists(
     st.tuples(
