@@ -172,6 +172,12 @@ class Dispatcher:
         decoder: Decoder[T] = decoder_for(resource.type)
         return decoder.decode(await self._writer.read(resource.path(namespace, name)))
 
+    async def list_all(self, resource: Resource[T], namespace: str = "") -> list[T]:
+        """Read all objects of a resource (in one namespace) in one answer."""
+        body = await self._writer.read(resource.path(namespace))
+        convert = decoder_for(resource.type).convert
+        return [convert(item) for item in _decode(body).get("items") or ()]
+
     async def create(
         self, resource: Resource[Any], obj: JsonObject, subresource: str = ""
     ) -> JsonObject:

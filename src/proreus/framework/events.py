@@ -110,6 +110,19 @@ class ClusterEvent:
         return same and bool(self.action & incoming.action) and incoming.action <= self.action
 
 
+_OF_PLUGINS = "plugin/"
+
+
+def plugin_event(name: str, hint: Hint | None = None) -> ClusterEvent:
+    """Return an event of a plugin's own, for what no watch tells: ``Handle.announce`` tells it."""
+    return ClusterEvent(f"{_OF_PLUGINS}{name}", UPDATE, hint, name)
+
+
+def is_announced(resource: str) -> bool:
+    """Tell whether the resource of an event is one that plugins announce, not a watched one."""
+    return resource.startswith(_OF_PLUGINS)
+
+
 ASSIGNED_POD_ADD = ClusterEvent(ASSIGNED_POD, ADD)
 ASSIGNED_POD_UPDATE = ClusterEvent(ASSIGNED_POD, UPDATE)
 ASSIGNED_POD_DELETE = ClusterEvent(ASSIGNED_POD, DELETE)

@@ -15,6 +15,7 @@ from proreus.objects.meta import ApiObject, Resource
 if TYPE_CHECKING:
     from proreus.feature_gates import FeatureGates
     from proreus.framework.cycle_state import CycleState
+    from proreus.framework.events import ClusterEvent
     from proreus.framework.node_table import NodeTable
     from proreus.framework.nominating import NominatingInfo
     from proreus.framework.pod_group import PodGroupStates
@@ -93,6 +94,10 @@ class ApiWriter(Protocol):
 
     async def get(self, resource: Resource[T], namespace: str, name: str) -> T:
         """Read one object anew, after a conflict."""
+        ...
+
+    async def list_all(self, resource: Resource[T], namespace: str = "") -> list[T]:
+        """Read all objects of a resource (in one namespace) once: for what cannot be watched."""
         ...
 
     async def create(
@@ -286,6 +291,10 @@ class Handle(Protocol):
 
     def activate(self, pod_keys: Iterable[str]) -> None:
         """Move pods (``namespace/name``) to the active queue."""
+        ...
+
+    def announce(self, event: ClusterEvent, old: Any = None, new: Any = None) -> None:
+        """Tell the queue of a ``plugin_event``: pods move that wait for it, hints permitting."""
         ...
 
     def get_waiting_pod(self, uid: str) -> WaitingPod | None:

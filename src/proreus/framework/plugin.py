@@ -102,6 +102,22 @@ class Plugin:
         return None
 
 
+class BackgroundPlugin(Plugin):
+    """Has work beside scheduling: to learn something from outside, or to pass something on.
+
+    Not an extension point of its own: whatever else enables the plugin in a profile does.
+    """
+
+    async def run_in_background(self) -> None:
+        """Called once scheduling begins; cancelled when the plugin's profile ends, in a process
+        after its last binding. Runs in the scheduler's own loop: it may wait, but not block.
+
+        What it raises is logged, and it is called again after a pause: 1 s at first, 60 s at most.
+        Returning is the end of it.
+        """
+        raise NotImplementedError
+
+
 class PreEnqueuePlugin(Plugin):
     """Decides whether a pod may enter the active queue."""
 

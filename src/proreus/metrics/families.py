@@ -16,7 +16,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar, cast
 
 Stability = Literal["STABLE", "BETA", "ALPHA"]
 
@@ -277,8 +277,12 @@ class Registry:
 
     def _keep(self, family: Family[Child]) -> Family[Child]:
         name = family.description.name
-        if name in self._families:
-            raise ValueError(f"metric {name} is described twice")
+        known = self._families.get(name)
+        if known is not None:
+            # A plugin of two profiles, or one that was loaded anew, goes on counting in its family.
+            if known.description != family.description:
+                raise ValueError(f"metric {name} is described twice, and not alike")
+            return cast("Family[Child]", known)
         self._families[name] = family
         if not family.description.labels:
             family.labels()

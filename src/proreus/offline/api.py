@@ -156,6 +156,11 @@ class InMemoryApi:
         obj: T = self._stores[resource.kind][_key(meta)]
         return obj
 
+    async def list_all(self, resource: Resource[T], namespace: str = "") -> list[T]:
+        """Return the objects that there are (in one namespace)."""
+        found = self._stores.get(resource.kind, {}).values()
+        return [obj for obj in found if not namespace or obj.metadata.namespace == namespace]
+
     async def create(
         self, resource: Resource[Any], obj: JsonObject, subresource: str = ""
     ) -> JsonObject:

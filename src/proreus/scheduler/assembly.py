@@ -276,6 +276,8 @@ def _registered_kinds(views: Mapping[str, ProfileForQueue]) -> dict[str, Resourc
     names = {event.resource for view in views.values() for _, event in view.registrations}
     found = {}
     for name in sorted(names - _ALWAYS_WATCHED):
+        if events.is_announced(name):
+            continue
         resource = BY_KIND.get(name.rpartition("/")[2]) or _custom(name)
         if resource is not None:
             found[name] = resource

@@ -16,6 +16,7 @@ from proreus.cache.pod_group_states import PodGroupStates
 from proreus.clock import Clock
 from proreus.feature_gates import FeatureGates
 from proreus.framework.cycle_state import CycleState
+from proreus.framework.events import ClusterEvent
 from proreus.framework.handle import ApiWriter, EventRecorder, Nominator
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
@@ -207,6 +208,10 @@ class ProfileHandle:
     def activate(self, pod_keys: Iterable[str]) -> None:
         """Move pods to the active queue."""
         self._queue.activate(pod_keys)
+
+    def announce(self, event: ClusterEvent, old: Any = None, new: Any = None) -> None:
+        """Tell the queue of an event that no watch tells of."""
+        self._queue.move_all_to_active_or_backoff(event, old, new)
 
     def get_waiting_pod(self, uid: str) -> WaitingPod | None:
         """Return the pod if Permit holds it."""

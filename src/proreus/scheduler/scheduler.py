@@ -22,6 +22,7 @@ from proreus.framework.pod_info import QueuedPodInfo
 from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
 from proreus.queue.scheduling_queue import SchedulingQueue
+from proreus.runtime.background import BackgroundWork
 from proreus.runtime.calls import PluginTimer
 from proreus.runtime.profile import Profile
 from proreus.runtime.waiting_pods import WaitingPods
@@ -78,6 +79,7 @@ class Scheduler:
         self._rng = rng
         self._spawn = spawn
         self._timer = PluginTimer(metrics)
+        self._background = BackgroundWork()
         self._ready = asyncio.Event()
         self._fewer_bindings = asyncio.Event()
         self._stopping = False
@@ -86,6 +88,7 @@ class Scheduler:
 
     async def run(self) -> None:
         """Schedule until ``stop``."""
+        self._background.keep(p for profile in self.profiles.values() for p in profile.plugins)
         turn = perf_counter()
         while not self._stopping:
             queued = self.queue.pop()
@@ -111,7 +114,8 @@ class Scheduler:
             waiting.reject("", "the scheduler is shutting down")
 
     async def close(self) -> None:
-        """Let go of what the scheduler has opened: connections to extenders."""
+        """Let go of what outlives ``run``: work of plugins, connections to extenders."""
+        await self._background.close()
         if self._extenders is not None:
             await self._extenders.close()
 

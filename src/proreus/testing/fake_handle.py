@@ -16,6 +16,7 @@ from proreus.cache.pod_group_states import PodGroupStates
 from proreus.clock import FakeClock
 from proreus.feature_gates import FeatureGates
 from proreus.framework.cycle_state import CycleState
+from proreus.framework.events import ClusterEvent
 from proreus.framework.handle import WaitingPod
 from proreus.framework.node_table import NodeTable
 from proreus.framework.nominating import NominatingInfo
@@ -69,7 +70,8 @@ class FakeHandle:
     """Implements ``framework.handle.Handle``.
 
     ``nodes`` and ``pods`` are what the cluster has; ``objects``: further objects as in YAML;
-    ``gates``: ``Name=bool``. ``activated``, ``waiting``, ``cancelled`` record what plugins did.
+    ``gates``: ``Name=bool``. ``activated``, ``announced``, ``waiting``, ``cancelled`` record what
+    plugins did.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class FakeHandle:
         self.event_recorder = SilentRecorder()
         self.filters: tuple[FilterPlugin, ...] = ()
         self.activated: list[str] = []
+        self.announced: list[tuple[ClusterEvent, Any, Any]] = []
         self.waiting: dict[str, WaitingPod] = {}
         self.cancelled: list[str] = []
         for node in nodes:
@@ -187,6 +190,10 @@ class FakeHandle:
     def activate(self, pod_keys: Iterable[str]) -> None:
         """Note pods to be moved to the active queue."""
         self.activated.extend(pod_keys)
+
+    def announce(self, event: ClusterEvent, old: Any = None, new: Any = None) -> None:
+        """Note an event that a plugin tells the queue of."""
+        self.announced.append((event, old, new))
 
     def get_waiting_pod(self, uid: str) -> WaitingPod | None:
         """Return the pod of ``waiting``."""

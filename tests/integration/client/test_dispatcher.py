@@ -442,6 +442,16 @@ async def test_patch_and_get_of_any_resource(server, dispatcher):
     assert (await dispatcher.get(NODES, "", "n")).metadata.name == "n"
 
 
+async def test_all_objects_of_a_resource_are_read_at_once(server, dispatcher):
+    async def script(call):
+        await call.answer(200, {"kind": "NodeList", "items": [NODE, NODE | {"spec": None}]})
+
+    server.script = script
+    assert [node.metadata.name for node in await dispatcher.list_all(NODES)] == ["n", "n"]
+    assert await dispatcher.list_all(PODS, "blue")
+    assert [call.path for call in server.calls] == ["/api/v1/nodes", "/api/v1/namespaces/blue/pods"]
+
+
 async def test_writes_pass_the_flow_control(server):
     loop, waits = asyncio.get_running_loop(), []
 

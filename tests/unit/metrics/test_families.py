@@ -43,6 +43,12 @@ def test_a_name_is_described_once():
         registry.gauge("c_total", "ALPHA", "Text.")
 
 
+def test_what_is_described_alike_is_the_same_family():
+    registry = Registry()
+    counters = [registry.counter("c_total", "ALPHA", "Text.", "a") for _ in range(2)]
+    assert counters[0] is counters[1]
+
+
 def test_reset_keeps_cached_children_alive_and_gauges_as_they_are():
     registry = Registry()
     counter = registry.counter("c_total", "ALPHA", "Text.", "a")

@@ -177,3 +177,9 @@ def test_events_are_kept(api, kit) -> None:
     recorder = SilentRecorder()
     recorder.event(stored(api), "Normal", "Scheduled", "Binding", "here", "s")
     assert recorder.events == [("default/p", "Scheduled", "here")]
+
+
+async def test_all_objects_of_a_kind_are_read_by_namespace(api, kit) -> None:
+    api.add(kit.pod("p"))
+    assert [pod.metadata.name for pod in await api.list_all(PODS)] == ["p"]
+    assert await api.list_all(PODS, "elsewhere") == []

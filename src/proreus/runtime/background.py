@@ -1,0 +1,60 @@
+"""Work of plugins beside scheduling: begun with their profile, ended with it.
+
+Whatever such work raises is logged and the work begun anew after a pause: a plugin that cannot
+reach something must not take the scheduler with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from proreus.framework.plugin import BackgroundPlugin, Plugin
+from proreus.logs import logger
+
+log = logger(__name__)
+
+_FIRST_PAUSE_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 60.0
+_END_SECONDS = 3.0
+
+
+class BackgroundWork:
+    """The background work of all plugins that are in use: a task each."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[Plugin, asyncio.Task[None]] = {}
+
+    def keep(self, plugins: Iterable[Plugin]) -> None:
+        """Begin the work of plugins that are new here, cancel that of plugins that are gone."""
+        wanted = {plugin for plugin in plugins if isinstance(plugin, BackgroundPlugin)}
+        for plugin in self._tasks.keys() - wanted:
+            self._tasks.pop(plugin).cancel()
+        for plugin in wanted - self._tasks.keys():
+            work = _again_and_again(plugin)
+            self._tasks[plugin] = asyncio.get_running_loop().create_task(work, name=plugin.name)
+
+    async def close(self) -> None:
+        """Cancel everything and wait until it has ended, within reason."""
+        tasks = list(self._tasks.values())
+        self.keep(())
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=_END_SECONDS)
+            for task in late:
+                log.error("Background work does not end", plugin=task.get_name())
+
+
+async def _again_and_again(plugin: BackgroundPlugin) -> None:
+    """Let a plugin work until it returns; after an error once more, and more and more rarely."""
+    time, pause = asyncio.get_running_loop().time, _FIRST_PAUSE_SECONDS
+    while True:
+        started = time()
+        try:
+            await plugin.run_in_background()
+            return
+        except Exception as error:
+            log.error("Background work failed", err=error, trace=True, plugin=plugin.name)
+        if time() - started > _LONGEST_PAUSE_SECONDS:
+            pause = _FIRST_PAUSE_SECONDS
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
