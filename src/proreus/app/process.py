@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import random
 from collections.abc import Awaitable, Coroutine, Iterable
 from time import time
 from typing import Any
 
-from proreus import logs
+from proreus import heap, logs
 from proreus.app.clients import Clients
 from proreus.app.options import RunOptions
 from proreus.client.dispatcher import Dispatcher
@@ -133,10 +132,7 @@ class Process:
         finally:
             synced.cancel()
         self._synced = True
-        # What is known now mostly stays: the collector need not look at it again and again.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(50_000, 20, 100)
+        heap.settle()
         log.info("Caches are synced", nodes=self._scheduler.cache.node_count)
 
     async def _take_the_lead(self) -> None:

@@ -1,0 +1,252 @@
+"""The engine without an apiserver: how many pods a second, and how many bytes, at any size.
+
+A simulation is the live scheduler (handlers, queue, cache, cycles, the scheduling loop) over an API
+in memory. Objects come as the JSON that an apiserver sends and are decoded as those are; a binding
+comes back as a watch event would. What is missing is the network. Each simulation is meant for a
+process of its own, since what it tells of memory is the growth of that process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from proreus import heap
+from proreus.config.load import default_configuration
+from proreus.feature_gates import FeatureGates
+from proreus.objects.codec import decoder_for
+from proreus.objects.kinds import NODES, PODS
+from proreus.objects.meta import Resource
+from proreus.offline.cluster import OfflineCluster
+from proreus.plugins import IN_TREE
+from proreus.runtime.registry import Registry
+
+_NAMESPACE = "simulation"
+_ZONES = 3
+_CHUNK = 1000
+_HASTE_SECONDS = 3600.0
+"""No simulation takes longer; one that does has lost a pod."""
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large a simulated cluster is."""
+
+    nodes: int
+    pods: int
+    """Pods that are scheduled, after ``placed`` others."""
+
+    placed: int = 0
+    alike: bool = True
+    """All pods ask for the same; if not, each for something of its own."""
+
+    @property
+    def title(self) -> str:
+        """Return a few words for a table."""
+        kind = "identical pods" if self.alike else "all pods different"
+        return f"{kind}, {self.placed:,} placed" if self.placed else kind
+
+
+class Outcome(NamedTuple):
+    """What a simulation took."""
+
+    scale: Scale
+    pods_per_second: float
+    """From the first pop to the last binding, everything included."""
+
+    start_seconds: float
+    """To take in nodes and placed pods, from JSON to caches that are ready."""
+
+    bytes_a_node: float
+    bytes_a_pod: float
+    peak_bytes: int
+    """Of the whole process, interpreter and libraries included."""
+
+    cpu_spread: float
+    """Standard deviation of the nodes' requested share of CPU, 0 to 1."""
+
+
+def simulate(scale: Scale) -> Outcome:
+    """Run one simulation in a fresh process; raises ``RuntimeError`` when a pod finds no node."""
+    with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as process:
+        return process.submit(_simulate, scale).result()
+
+
+def _simulate(scale: Scale) -> Outcome:
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_Simulation(scale).run())
+
+
+class _Simulation:
+    """One run, stage by stage; each leaves a mark of the memory in use."""
+
+    def __init__(self, scale: Scale) -> None:
+        self._scale = scale
+
+    async def run(self) -> Outcome:
+        scale = self._scale
+        gates, registry = FeatureGates(), Registry(IN_TREE)
+        self._cluster = OfflineCluster(default_configuration(registry, gates), registry, gates)
+        empty = _resident_bytes()
+        seconds = self._take_in(NODES, map(_node, range(scale.nodes)))
+        with_nodes = _resident_bytes()
+        seconds += self._take_in(PODS, self._placed())
+        self._take_in(PODS, self._pending())
+        heap.settle()
+        rate = await self._schedule()
+        pods = scale.placed + scale.pods
+        return Outcome(
+            scale,
+            rate,
+            seconds,
+            (with_nodes - empty) / scale.nodes,
+            (_resident_bytes() - with_nodes) / pods,
+            _peak_bytes(),
+            self._cpu_spread(),
+        )
+
+    def _take_in(self, kind: Resource[Any], objects: Iterator[Json]) -> float:
+        """Decode objects and tell the handlers; return the seconds that it took."""
+        decode, put = decoder_for(kind.type).decode, self._cluster.api.put
+        seconds = 0.0
+        while chunk := [msgspec.json.encode(obj) for obj in islice(objects, _CHUNK)]:
+            started = perf_counter()
+            for data in chunk:
+                put(kind, decode(data))
+            seconds += perf_counter() - started
+        return seconds
+
+    async def _schedule(self) -> float:
+        """Let the scheduler's own loop place what waits; return pods a second."""
+        waiting = self._scale.pods
+        done = asyncio.Event()
+
+        def watched(old: Any, new: Any) -> None:
+            nonlocal waiting
+            if new is not None and new.spec.node_name and not (old and old.spec.node_name):
+                waiting -= 1
+                if not waiting:
+                    done.set()
+
+        self._cluster.api.on_change(PODS, watched)
+        started = perf_counter()
+        loop = asyncio.ensure_future(self._cluster.scheduler.run())
+        try:
+            await asyncio.wait_for(done.wait(), _HASTE_SECONDS)
+        finally:
+            self._cluster.scheduler.stop()
+            await loop
+        return self._scale.pods / (perf_counter() - started)
+
+    def _placed(self) -> Iterator[Json]:
+        for number in range(self._scale.placed):
+            pod = _pod(number, "placed", self._scale.alike)
+            yield _placed_on(pod, f"node-{number % self._scale.nodes}")
+
+    def _pending(self) -> Iterator[Json]:
+        for number in range(self._scale.pods):
+            yield _pod(number, "pod", self._scale.alike)
+
+    def _cpu_spread(self) -> float:
+        table = self._cluster.scheduler.cache.table
+        return float(np.std(table.requested["cpu"] / table.allocatable["cpu"]))
+
+
+def _node(number: int) -> Json:
+    """Return a node of 32 CPUs in one of three zones, with what a kubelet reports."""
+    name = f"node-{number}"
+    resources = {"cpu": "32", "memory": "256Gi", "ephemeral-storage": "200Gi", "pods": "110"}
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "KubeletReady",
+        "message": "kubelet is posting ready status",
+        "lastHeartbeatTime": "2026-01-01T00:00:00Z",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    return {
+        "metadata": {
+            "name": name,
+            "uid": name,
+            "labels": {
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/arch": "amd64",
+                "kubernetes.io/os": "linux",
+                "topology.kubernetes.io/zone": f"zone-{number % _ZONES}",
+            },
+        },
+        "spec": {"podCIDR": "10.0.0.0/24"},
+        "status": {
+            "allocatable": resources,
+            "capacity": resources,
+            "conditions": [ready],
+            "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+            "nodeInfo": {"kubeletVersion": "v1.36.0", "operatingSystem": "linux"},
+        },
+    }
+
+
+def _pod(number: int, prefix: str, alike: bool) -> Json:
+    """Return a pending pod as an apiserver completes it."""
+    name = f"{prefix}-{number}"
+    cpu, memory = (
+        ("100m", "500Mi") if alike else (f"{100 + number % 1999}m", f"{500 + number % 97}Mi")
+    )
+    container = {
+        "name": "app",
+        "image": "registry.example/app:1",
+        "resources": {"requests": {"cpu": cpu, "memory": memory}},
+        "imagePullPolicy": "IfNotPresent",
+        "terminationMessagePath": "/dev/termination-log",
+    }
+    not_ready = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": _NAMESPACE,
+            "uid": name,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"app": "simulated"},
+        },
+        "spec": {
+            "containers": [container],
+            "schedulerName": "default-scheduler",
+            "serviceAccountName": "default",
+            "restartPolicy": "Always",
+            "priority": 0,
+            "tolerations": [
+                {"key": "node.kubernetes.io/not-ready", **not_ready},
+                {"key": "node.kubernetes.io/unreachable", **not_ready},
+            ],
+        },
+        "status": {"phase": "Pending", "qosClass": "Burstable"},
+    }
+
+
+def _placed_on(pod: Json, node_name: str) -> Json:
+    return {**pod, "spec": {**pod["spec"], "nodeName": node_name}, "status": {"phase": "Running"}}
+
+
+def _resident_bytes() -> int:
+    """Return the memory that this process holds now (Linux)."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def _peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
