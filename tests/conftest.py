@@ -5,6 +5,11 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "thorough", max_examples=10_000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 # Asked for "the" event loop before there is one, Python 3.11 makes one; pytest-asyncio asks, and
 # nobody closes what it gets. Said beforehand that there is none, it makes none.

@@ -1,6 +1,7 @@
 """Whether a plugin's two forms say the same, for every node of random clusters.
 
-``assert_agreement`` looks at one cluster, ``agree`` draws many:
+``assert_agreement`` looks at one cluster, ``assert_sharing`` at one that changes, ``agree`` draws
+many and does both:
 
     def test_forms_agree():
         agree(GpuHeadroom)
@@ -8,11 +9,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
@@ -25,9 +27,12 @@ from proreus.framework.plugin import (
 )
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
-from proreus.framework.verdicts import Rows, Verdicts
+from proreus.framework.verdicts import IntArray, Rows, Verdicts
+from proreus.runtime.asking import filter_table, score_table
+from proreus.runtime.shared_answers import Answers
 from proreus.testing.builders import make_plugin
-from proreus.testing.clusters import Cluster, clusters
+from proreus.testing.clusters import Change, Cluster, clusters
+from proreus.testing.fake_handle import FakeHandle
 
 
 def agree(
@@ -35,37 +40,58 @@ def agree(
     args: Mapping[str, Any] | None = None,
     *,
     gates: tuple[str, ...] = (),
-    examples: int = 150,
+    drawn_from: st.SearchStrategy[Cluster] | None = None,
+    examples: int | None = None,
 ) -> None:
-    """Draw clusters and assert that the plugin's forms agree on each.
+    """Draw clusters and assert that the plugin's forms agree on each, and that sharing is safe.
 
     They are asked about the pending pod, and about those that are there as if they were pending.
+    ``drawn_from``: clusters that have what the plugin looks at; those of ``clusters()`` have no
+    volumes, devices or wishes about other pods. ``examples``: how many clusters; as many as
+    hypothesis' profile says where it is not given.
     """
+    count = settings().max_examples if examples is None else examples
 
-    @settings(max_examples=examples, deadline=None)
-    @given(clusters())
+    @settings(max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(clusters() if drawn_from is None else drawn_from)
     def check(cluster: Cluster) -> None:
         handle = cluster.handle(*gates)
         made = make_plugin(plugin, handle, args)
-        for pod in (cluster.pod, *cluster.pods):
+        pods = (cluster.pod, *cluster.pods)
+        for pod in pods:
             assert_agreement(made, pod, handle.nodes)
+        assert_sharing(made, pods, handle, cluster.changes)
 
     check()
+
+
+# ---- two forms -----------------------------------------------------------------------------------
 
 
 def assert_agreement(plugin: Plugin, pod: PodInfo, nodes: NodeTable) -> None:
     """Assert that columns and single nodes get the same answers, whole table and parts of it.
 
-    PreFilter and PreScore are asked first; what they skip is not compared.
+    PreFilter and PreScore are asked first; what they skip is not compared. A plugin with one form
+    is compared with itself: what it says of a node must not depend on the table the node is in.
     """
     state = CycleState()
-    picks = [np.arange(len(nodes)), np.arange(len(nodes))[::-2], np.arange(0)]
     if isinstance(plugin, FilterPlugin) and not _skips_filter(plugin, state, pod, nodes):
-        for rows in picks:
-            _compare_filter(plugin, state, pod, nodes, rows)
+        singles = [plugin.filter(state, pod, node) for node in nodes]
+        for part, rows in _views(nodes):
+            _compare_filter(plugin, state, pod, part, [singles[row] for row in rows.tolist()])
     if isinstance(plugin, ScorePlugin) and not _skips_score(plugin, state, pod, nodes):
-        for rows in picks:
-            _compare_score(plugin, state, pod, nodes, rows)
+        scores = [plugin.score(state, pod, node) for node in nodes]
+        for part, rows in _views(nodes):
+            _compare_score(plugin, state, pod, part, [scores[row] for row in rows.tolist()])
+
+
+def _views(nodes: NodeTable) -> Iterable[tuple[NodeTable, Rows]]:
+    """Return tables, each with the rows of ``nodes`` that it shows."""
+    everything, some = np.arange(len(nodes)), np.arange(len(nodes))[::-2]
+    yield nodes, everything
+    for rows in (everything, some, everything[:0]):
+        yield nodes.take(rows), rows
+    yield nodes.fork(some), some
 
 
 def _skips_filter(plugin: Plugin, state: CycleState, pod: PodInfo, nodes: NodeTable) -> bool:
@@ -82,27 +108,77 @@ def _skips_score(plugin: Plugin, state: CycleState, pod: PodInfo, nodes: NodeTab
 
 
 def _compare_filter(
-    plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: Rows
+    plugin: FilterPlugin,
+    state: CycleState,
+    pod: PodInfo,
+    nodes: NodeTable,
+    singles: Sequence[Status | None],
 ) -> None:
-    part = nodes.take(rows)
-    verdicts = Verdicts(len(rows), plugin.name)
-    plugin.filter_all(state, pod, part, verdicts)
-    for row, node in enumerate(part):
-        single = plugin.filter(state, pod, node)
-        single = None if single is None else single.of(plugin.name)
+    verdicts = Verdicts(len(nodes), plugin.name)
+    plugin.filter_all(state, pod, nodes, verdicts)
+    for row, (node, single) in enumerate(zip(nodes, singles, strict=True)):
+        named = None if single is None else single.of(plugin.name)
         columnar = verdicts.status(row)
-        assert columnar == single, f"{node.name}: columns say {columnar}, the node {single}"
+        assert columnar == named, f"{node.name}: columns say {columnar}, the node {named}"
 
 
 def _compare_score(
-    plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: Rows
+    plugin: ScorePlugin,
+    state: CycleState,
+    pod: PodInfo,
+    nodes: NodeTable,
+    singles: Sequence[int],
 ) -> None:
-    part = nodes.take(rows)
-    scores = plugin.score_all(state, pod, part)
+    scores = plugin.score_all(state, pod, nodes)
     if not isinstance(scores, int):
         assert scores.dtype == np.int64, f"scores are {scores.dtype}, not int64"
-        assert scores.shape == (len(rows),), f"{scores.shape} scores for {len(rows)} rows"
-    for row, node in enumerate(part):
-        single = plugin.score(state, pod, node)
+        assert scores.shape == (len(nodes),), f"{scores.shape} scores for {len(nodes)} rows"
+    for row, (node, single) in enumerate(zip(nodes, singles, strict=True)):
         columnar = scores if isinstance(scores, int) else int(scores[row])
         assert columnar == single, f"{node.name}: columns say {columnar}, the node {single}"
+
+
+# ---- shared answers ------------------------------------------------------------------------------
+
+
+def assert_sharing(
+    plugin: Plugin, pods: Iterable[PodInfo], handle: FakeHandle, changes: Iterable[Change] = ()
+) -> None:
+    """Assert that what pods of one signature share is what each of them would be told anew.
+
+    They are asked before the first change and after each. Plugins that are not ``row_local`` share
+    nothing, and nothing is looked at.
+    """
+    if not plugin.row_local:
+        return
+    pods = list(pods)
+    kept: dict[Hashable, Answers] = {}
+    for change in (None, *changes):
+        if change is not None:
+            change(handle)
+        for pod in pods:
+            signature = plugin.sign(pod)
+            if signature is not None:
+                answers = kept.setdefault(signature, Answers(plugin))
+                _compare_shared(plugin, answers, pod, handle.nodes)
+
+
+def _compare_shared(plugin: Plugin, answers: Answers, pod: PodInfo, nodes: NodeTable) -> None:
+    state = CycleState()
+    if isinstance(plugin, FilterPlugin) and not _skips_filter(plugin, state, pod, nodes):
+        answers.refresh_filter(state, pod, nodes)
+        fresh = Verdicts(len(nodes), plugin.name)
+        filter_table(plugin, state, pod, nodes, fresh)
+        for row, node in enumerate(nodes):
+            kept, now = answers.verdicts.status(row), fresh.status(row)
+            assert kept == now, f"{node.name}: shared is {kept}, asked anew {now}"
+    if isinstance(plugin, ScorePlugin) and not _skips_score(plugin, state, pod, nodes):
+        answers.refresh_score(state, pod, nodes)
+        raw, scores = answers.raw, score_table(plugin, state, pod, nodes)
+        for row, node in enumerate(nodes):
+            shared, anew = _score_at(raw, row), _score_at(scores, row)
+            assert shared == anew, f"{node.name}: shared is {shared}, asked anew {anew}"
+
+
+def _score_at(scores: IntArray | int, row: int) -> int:
+    return scores if isinstance(scores, int) else int(scores[row])

@@ -7,14 +7,18 @@ them takes longer than to draw from them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
 
+from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo
+from proreus.objects.kinds import NODES
 from proreus.objects.node import Node
+from proreus.offline.api import JsonObject
 from proreus.testing.builders import make_node, make_pod
 from proreus.testing.fake_handle import FakeHandle
 
@@ -25,19 +29,25 @@ IMAGES = ("registry.example/app:v1", "busybox:latest", "host:5000/img:latest")
 _CPU = ("0", "1m", "250m", "500m", "1", "2", "5")
 _MEMORY = ("0", "1", "64Mi", "500M", "1Gi", "3Gi", "9Gi")
 _VENDOR = ("example.com/gpu", "hugepages-2Mi", "ephemeral-storage")
+_FEATURES = ("RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport", "Other")
+
+Change = Callable[[FakeHandle], None]
+"""Something that happens to a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Nodes, the pods on them, and a pod to be placed."""
+    """Nodes, the pods on them, a pod to be placed, what else there is, and what happens then."""
 
     nodes: list[Node]
     pods: list[PodInfo]
     pod: PodInfo
+    objects: list[JsonObject] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
 
     def handle(self, *gates: str) -> FakeHandle:
-        """Return a fake handle on this cluster."""
-        return FakeHandle(self.nodes, self.pods, gates=gates)
+        """Return a fake handle on this cluster, as it is before the changes."""
+        return FakeHandle(self.nodes, self.pods, objects=self.objects, gates=gates)
 
 
 def _maps(keys: tuple[str, ...], values: tuple[str, ...]) -> st.SearchStrategy[dict[str, str]]:
@@ -66,6 +76,10 @@ def nodes(name: str) -> st.SearchStrategy[Node]:
             st.sampled_from(IMAGES), st.integers(0, 3 * 2**30), max_size=len(IMAGES)
         ),
         resources=_maps(_VENDOR, ("0", "4", "2Gi")),
+        status=st.builds(
+            lambda features: {"declaredFeatures": features},
+            st.lists(st.sampled_from(_FEATURES), max_size=2, unique=True),
+        ),
     )
 
 
@@ -151,6 +165,7 @@ def _containers() -> st.SearchStrategy[dict[str, Any]]:
         optional={
             "image": st.sampled_from(("registry.example/app:v1", "busybox", "host:5000/img", "no")),
             "ports": st.lists(port, max_size=2),
+            "restartPolicyRules": st.just([{"action": "RestartAllContainers"}]),
         },
     )
 
@@ -166,6 +181,8 @@ def pods(name: str, node_names: tuple[str, ...] = ("",)) -> st.SearchStrategy[Po
             "initContainers": st.lists(init, max_size=2),
             "overhead": st.just({"cpu": "10m", "memory": "1Mi"}),
             "resources": st.just({"requests": {"cpu": "1500m"}}),
+            "hostNetwork": st.booleans(),
+            "hostUsers": st.booleans(),
         },
     )
     return st.builds(
@@ -189,4 +206,82 @@ def clusters(draw: st.DrawFn, max_nodes: int = 6, max_pods: int = 5) -> Cluster:
         [draw(nodes(name)) for name in names],
         [draw(pods(f"p{index}", names)) for index in range(count)],
         draw(pods("pending")),
+        changes=draw(st.lists(changes(), max_size=4)),
     )
+
+
+# ---- what happens --------------------------------------------------------------------------------
+
+
+@cache
+def changes() -> st.SearchStrategy[Change]:
+    """Draw something that happens to nodes and the pods on them."""
+    some = tuple(f"n{index}" for index in range(7))
+    names = st.sampled_from(some)
+    arrivals = st.one_of(*(pods(f"new{index}", some) for index in range(3)))
+    return st.one_of(
+        arrivals.map(place_pod),
+        names.map(take_pod),
+        st.one_of(*(nodes(name) for name in some)).map(put_node),
+        names.map(drop_node),
+    )
+
+
+def place_pod(pod: PodInfo) -> Change:
+    """Let a pod run where it says, if that node is there and has no pod of the name."""
+
+    def change(handle: FakeHandle) -> None:
+        row = handle.nodes.rows.get(pod.pod.spec.node_name)
+        if row is not None and pod.uid not in handle.nodes[row].pods:
+            handle.nodes.add_pod(row, pod)
+
+    return change
+
+
+def take_pod(node_name: str) -> Change:
+    """Let the first pod of a node go, if there is one."""
+
+    def change(handle: FakeHandle) -> None:
+        row = handle.nodes.rows.get(node_name)
+        if row is not None and (uid := next(iter(handle.nodes[row].pods), None)) is not None:
+            handle.nodes.remove_pod(row, uid)
+
+    return change
+
+
+def put_node(node: Node) -> Change:
+    """Let a node come, or be changed to this."""
+
+    def change(handle: FakeHandle) -> None:
+        nodes, name = handle.nodes, node.metadata.name
+        known = name in nodes
+        info = nodes[nodes.rows[name]] if known else NodeInfo(name)
+        info.set_node(node)
+        if known:
+            nodes.update_node(info)
+        else:
+            nodes.add_node(info)
+        handle.api.put(NODES, node)
+
+    return change
+
+
+def drop_node(name: str) -> Change:
+    """Let a node go with its pods, if it is there."""
+
+    def change(handle: FakeHandle) -> None:
+        if name in handle.nodes:
+            handle.nodes.remove_node(handle.nodes[handle.nodes.rows[name]])
+            handle.remove("Node", name)
+
+    return change
+
+
+def put_object(obj: JsonObject) -> Change:
+    """Let an object come, or be changed to this."""
+    return lambda handle: handle.add(obj)
+
+
+def remove_object(kind: str, key: str) -> Change:
+    """Let an object go, if it is there."""
+    return lambda handle: handle.remove(kind, key)

@@ -6,38 +6,20 @@ selectors do not parse, some select everything or nothing, some nodes lack label
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
 from hypothesis import strategies as st
 
 from proreus.framework.pod_info import PodInfo
 from proreus.objects.node import LABEL_HOSTNAME, LABEL_ZONE, Node
+from proreus.offline.api import JsonObject
 from proreus.testing.builders import make_node, make_pod
-from proreus.testing.clusters import tolerations
-from proreus.testing.fake_handle import FakeHandle
+from proreus.testing.clusters import Cluster, tolerations
 
 NAMESPACES = ("blue", "green", "red")
 TOPOLOGY_KEYS = (LABEL_HOSTNAME, LABEL_ZONE, "rack")
 _LABELS = ("app", "tier")
 _VALUES = ("a", "b")
-
-JsonObject = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Neighbourhood:
-    """Nodes, the pods on them, a pod to be placed, and what else there is."""
-
-    nodes: list[Node]
-    pods: list[PodInfo]
-    pod: PodInfo
-    objects: list[JsonObject] = field(default_factory=list)
-
-    def handle(self, *gates: str) -> FakeHandle:
-        """Return a fake handle on this cluster."""
-        return FakeHandle(self.nodes, self.pods, objects=self.objects, gates=gates)
 
 
 @cache
@@ -198,11 +180,11 @@ def _workloads() -> st.SearchStrategy[JsonObject]:
 
 
 @st.composite
-def neighbourhoods(draw: st.DrawFn, max_nodes: int = 6, max_pods: int = 10) -> Neighbourhood:
+def neighbourhoods(draw: st.DrawFn, max_nodes: int = 6, max_pods: int = 10) -> Cluster:
     """Draw a cluster; nodes are named n0, n1, …"""
     names = tuple(f"n{index}" for index in range(draw(st.integers(1, max_nodes))))
     known = draw(st.sets(st.sampled_from(NAMESPACES)))
-    return Neighbourhood(
+    return Cluster(
         [draw(_nodes(name)) for name in names],
         [
             draw(social_pods(f"p{index}", names, broken=True))

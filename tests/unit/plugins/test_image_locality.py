@@ -10,7 +10,7 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_info import PodInfo
 from proreus.plugins.image_locality import ImageLocality, normalized_image_name
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
-from proreus.testing.agreement import agree, assert_agreement
+from proreus.testing.agreement import assert_agreement
 
 MI = 2**20
 
@@ -121,7 +121,3 @@ def test_the_signature_follows_the_cluster() -> None:
 
     assert plugin.sign(pod) != before
     assert plugin.sign(other) == other_before
-
-
-def test_both_forms_agree() -> None:
-    agree(ImageLocality, examples=40)

@@ -14,7 +14,7 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.plugins.node_affinity import NodeAffinity
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
-from proreus.testing.agreement import agree, assert_agreement
+from proreus.testing.agreement import assert_agreement
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -256,14 +256,6 @@ def test_pods_that_say_the_same_share_a_signature() -> None:
     assert plugin.sign(pod) is plugin.sign(same)
     assert plugin.sign(pod) != plugin.sign(requiring(labelled(expression("zone", "Exists"))))
     assert plugin.sign(make_pod()) is plugin.sign(make_pod("b", "1", node_selector={}))
-
-
-def test_both_forms_agree() -> None:
-    agree(NodeAffinity, examples=60)
-
-
-def test_both_forms_agree_with_added_affinity() -> None:
-    agree(NodeAffinity, ADDED_ZONE_B, examples=40)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.plugins.node_ports import NodePorts
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
-from proreus.testing.agreement import agree, assert_agreement
+from proreus.testing.agreement import assert_agreement
 
 REJECTED = Status.unschedulable("node(s) didn't have free ports for the requested pod ports")
 IN_USE = make_pod("there", host_ports=[80, "10.0.0.1:443", "127.0.0.1:53/UDP"], node_name="n1")
@@ -75,10 +75,6 @@ def test_of_two_pods_with_a_port_the_first_to_go_frees_it() -> None:
     handle.nodes.remove_pod(0, twins[0].uid)
 
     assert plugin.filter(CycleState(), make_pod(host_ports=[80]), handle.nodes[0]) is None
-
-
-def test_both_forms_agree() -> None:
-    agree(NodePorts, examples=60)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.status import Status
 from proreus.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
-from proreus.testing.agreement import agree, assert_agreement
+from proreus.testing.agreement import assert_agreement
 
 WITH_GPU = {"resources": [{"name": "cpu"}, {"name": "memory"}, {"name": "example.com/gpu"}]}
 
@@ -59,16 +59,6 @@ def test_pods_that_ask_for_none_of_the_resources_are_skipped() -> None:
     assert answer(make_pod(cpu="0", resources={"example.com/gpu": 1})) == Status.skip()
     assert answer(make_pod(cpu="1m")) is None
     assert answer(make_pod(spec={"resources": {"requests": {"cpu": "1"}}})) is None
-
-
-def test_both_forms_agree() -> None:
-    agree(NodeResourcesBalancedAllocation, examples=40)
-
-
-def test_both_forms_agree_on_many_resources() -> None:
-    names = ("cpu", "memory", "ephemeral-storage", "example.com/gpu")
-    args = {"resources": [{"name": name} for name in names]}
-    agree(NodeResourcesBalancedAllocation, args, examples=40)
 
 
 def test_only_pods_that_ask_for_the_same_share_a_signature() -> None:

@@ -17,7 +17,7 @@ from proreus.objects.devices import DeviceClass, DeviceClassSpec
 from proreus.objects.meta import ObjectMeta
 from proreus.plugins.node_resources_fit import NodeResourcesFit
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
-from proreus.testing.agreement import agree, assert_agreement
+from proreus.testing.agreement import assert_agreement
 
 GI = 2**30
 CPU_AND_MEMORY = [{"name": "cpu"}, {"name": "memory"}]
@@ -242,22 +242,6 @@ def test_a_node_without_any_of_the_resources_scores_0() -> None:
 
     assert_agreement(plugin, pod, handle.nodes)
     assert [plugin.score(CycleState(), pod, node) for node in handle.nodes] == [0, 75]
-
-
-def test_both_forms_agree() -> None:
-    agree(NodeResourcesFit, examples=40)
-
-
-@pytest.mark.parametrize("kind", ["MostAllocated", "RequestedToCapacityRatio"])
-def test_both_forms_agree_on_other_strategies(kind: str) -> None:
-    shape = {"shape": [{"utilization": 10, "score": 9}, {"utilization": 90, "score": 0}]}
-    strategy: dict[str, Any] = {
-        "type": kind,
-        "resources": [*HEAVY_CPU, {"name": "example.com/gpu"}, {"name": "ephemeral-storage"}],
-    }
-    if kind == "RequestedToCapacityRatio":
-        strategy["requestedToCapacityRatio"] = shape
-    agree(NodeResourcesFit, {"scoringStrategy": strategy}, examples=40)
 
 
 def test_pods_that_ask_for_the_same_share_a_signature() -> None:

@@ -11,7 +11,7 @@ from proreus.framework.status import Status
 from proreus.objects.node import Node
 from proreus.plugins.node_unschedulable import NodeUnschedulable
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
-from proreus.testing.agreement import agree, assert_agreement
+from proreus.testing.agreement import assert_agreement
 
 KEY = "node.kubernetes.io/unschedulable"
 OPEN, CORDONED = make_node("n1"), make_node("n1", unschedulable=True)
@@ -45,10 +45,6 @@ def test_open_nodes_are_for_everybody_whatever_their_taints() -> None:
     plugin = make_plugin(NodeUnschedulable, handle)
 
     assert plugin.filter(CycleState(), make_pod(), handle.nodes[0]) is None
-
-
-def test_both_forms_agree() -> None:
-    agree(NodeUnschedulable, examples=40)
 
 
 def helps(resource: str, old: Any, new: Any, name: str = "waiting") -> bool:

@@ -14,7 +14,7 @@ from proreus.framework.verdicts import Verdicts
 from proreus.objects.node import Node
 from proreus.plugins.taint_toleration import TaintToleration
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
-from proreus.testing.agreement import agree, assert_agreement
+from proreus.testing.agreement import assert_agreement
 
 
 def tolerating(*tolerations: dict[str, Any], name: str = "pod") -> PodInfo:
@@ -121,15 +121,6 @@ def test_nothing_is_allocated_while_nothing_is_rejected() -> None:
     )
 
     assert verdicts.ids is None
-
-
-def test_both_forms_agree() -> None:
-    agree(TaintToleration, examples=40)
-
-
-def test_both_forms_agree_on_numbers() -> None:
-    gates = ("TaintTolerationComparisonOperators=true",)
-    agree(TaintToleration, gates=gates, examples=40)
 
 
 def helps(resource: str, pod: PodInfo, old: Any, new: Any) -> bool:

@@ -13,7 +13,8 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Verdicts
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
-from proreus.testing.agreement import agree, assert_agreement
+from proreus.testing.agreement import agree, assert_agreement, assert_sharing
+from proreus.testing.clusters import drop_node, place_pod, put_node, take_pod
 
 
 class ByCordon(FilterPlugin):
@@ -55,6 +56,33 @@ class ByRowNumber(ScorePlugin):
         return np.arange(len(nodes), dtype=np.int64)
 
 
+class ByName(FilterPlugin, ScorePlugin):
+    """Reads what its signature does not tell."""
+
+    row_local = True
+
+    def sign(self, pod: PodInfo) -> str:
+        return pod.namespace
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return Status.unschedulable("odd") if pod.pod.metadata.name == "odd" else None
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        return 1
+
+
+class BySize(ScorePlugin):
+    """Says that it looks at one node only, and counts them all."""
+
+    row_local = True
+
+    def sign(self, pod: PodInfo) -> str:
+        return ""
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        return sum(len(other.pods) for other in self.handle.nodes)
+
+
 class Floats(ScorePlugin):
     """Columns of the wrong type."""
 
@@ -86,3 +114,40 @@ def test_scores_that_disagree_are_found(kind: type[ScorePlugin], complaint: str)
 
 def test_what_is_skipped_is_not_compared() -> None:
     agree(SkippedByPods, examples=5)
+
+
+def test_signatures_that_leave_something_out_are_found() -> None:
+    handle = FakeHandle(NODES)
+    pods = [make_pod("even"), make_pod("odd")]
+
+    with pytest.raises(AssertionError, match=r"n0: shared is None, asked anew .*odd"):
+        assert_sharing(make_plugin(ByName, handle), pods, handle)
+
+
+def test_plugins_that_look_across_nodes_in_secret_are_found() -> None:
+    handle = FakeHandle(NODES)
+    plugin = make_plugin(BySize, handle)
+    assert_sharing(plugin, [make_pod()], handle)
+
+    with pytest.raises(AssertionError, match="n0: shared is 0, asked anew 1"):
+        assert_sharing(plugin, [make_pod()], handle, [place_pod(make_pod("p", node_name="n1"))])
+
+
+def test_what_happens_to_a_cluster() -> None:
+    handle = FakeHandle(NODES)
+    for change in (
+        place_pod(make_pod("p", node_name="n1")),
+        put_node(make_node("n0")),
+        put_node(make_node("n2")),
+        place_pod(make_pod("q", node_name="n2")),
+        place_pod(make_pod("r", node_name="gone")),
+        take_pod("n2"),
+        take_pod("n0"),
+        drop_node("n0"),
+        drop_node("gone"),
+    ):
+        change(handle)
+        handle.nodes.validate()
+
+    assert {node.name: len(node.pods) for node in handle.nodes} == {"n1": 1, "n2": 0}
+    assert {node.name: node.unschedulable for node in handle.nodes} == {"n1": False, "n2": False}
