@@ -28,6 +28,14 @@ from proreus.errors import ProreusError
     help="Where to write the kubeconfig.",
 )
 @click.option("--token", default="", help="Bearer token to ask for; drawn at random if empty.")
+@click.option(
+    "--usage-share",
+    type=click.FloatRange(0.0),
+    default=0.5,
+    show_default=True,
+    help="What running pods use of their requests, according to metrics.k8s.io (kubectl top); the "
+    "annotations proreus.dev/cpu-usage and -memory-usage of a node or pod say otherwise.",
+)
 @click.option("--kubelets/--no-kubelets", default=True, help="Whether nodes run their pods.")
 def command(
     nodes: int,
@@ -37,6 +45,7 @@ def command(
     secure_port: int,
     kubeconfig: Path,
     token: str,
+    usage_share: float,
     kubelets: bool,
 ) -> None:
     """Serve an apiserver with fake nodes until interrupted.
@@ -53,6 +62,7 @@ def command(
             port=port,
             secure_port=secure_port,
             token=token,
+            usage_share=usage_share,
             kubelet=KubeletOptions() if kubelets else None,
         )
         async with sandbox:

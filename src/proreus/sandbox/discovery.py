@@ -89,7 +89,7 @@ def _entries(served: Served) -> list[JsonObject]:
         "singularName": served.kind.lower(),
         "namespaced": served.namespaced,
         "kind": served.kind,
-        "verbs": ["create"] if served.create_only else _VERBS,
+        "verbs": _verbs_of(served),
     }
     if served.short_names:
         entry["shortNames"] = list(served.short_names)
@@ -105,6 +105,12 @@ def _entries(served: Served) -> list[JsonObject]:
         posted = subresource in _KINDS
         entries.append(names | below | {"verbs": ["create"] if posted else ["patch", "update"]})
     return entries
+
+
+def _verbs_of(served: Served) -> list[str]:
+    if served.create_only:
+        return ["create"]
+    return ["get", "list"] if served.read_only else _VERBS
 
 
 _KINDS = {"binding": "Binding", "eviction": "Eviction"}

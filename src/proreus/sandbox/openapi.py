@@ -35,9 +35,13 @@ def document(resources: Resources, parts: list[str]) -> JsonObject:
     return {
         "openapi": "3.0.0",
         "info": _INFO,
-        "paths": dict(_operations(resource) for resource in served if not resource.create_only),
+        "paths": dict(_operations(resource) for resource in served if _is_kept(resource)),
         "components": {"schemas": {}},
     }
+
+
+def _is_kept(served: Served) -> bool:
+    return not (served.create_only or served.read_only)
 
 
 def _place(group: str, version: str) -> str:

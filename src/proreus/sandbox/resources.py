@@ -35,6 +35,7 @@ class Served:
     ``fields``: dotted paths that field selectors may name, beside metadata.name and
     metadata.namespace. ``status``: it has the subresource. ``to_storage`` and ``from_storage``
     convert where another version is what is kept. ``create_only``: answered, never kept (reviews).
+    ``read_only``: worked out from other objects when it is asked for (metrics).
     """
 
     group: str
@@ -51,6 +52,7 @@ class Served:
     to_storage: Conversion | None = None
     from_storage: Conversion | None = None
     create_only: bool = False
+    read_only: bool = False
     custom: bool = False
     columns: tuple[JsonObject, ...] = ()
 
@@ -162,6 +164,9 @@ def _groups() -> Iterator[Served]:
         ("selfsubjectaccessreviews", "SelfSubjectAccessReview"),
     ):
         yield Served(authorization, "v1", plural, kind, False, (), False, create_only=True)
+    metrics = "metrics.k8s.io"
+    yield Served(metrics, "v1beta1", "nodes", "NodeMetrics", False, (), False, read_only=True)
+    yield Served(metrics, "v1beta1", "pods", "PodMetrics", True, (), False, read_only=True)
 
 
 class Resources:

@@ -19,6 +19,7 @@ from proreus.sandbox.kubelet import KubeletOptions, Kubelets
 from proreus.sandbox.reviews import Users
 from proreus.sandbox.server import ApiServer
 from proreus.sandbox.store import DEFAULT_HISTORY_BYTES, Store
+from proreus.sandbox.usage import DEFAULT_SHARE, Usage
 
 JsonObject = dict[str, Any]
 
@@ -34,8 +35,9 @@ class Sandbox:
     that there is.
 
     ``nodes``: a number (see ``cluster.make_nodes``) or Node objects. ``kubelet``: None for a
-    cluster whose nodes do nothing. ``tls``: False leaves out ``secure_url``; kubectl, which sends
-    no token over plain HTTP, then stays outside.
+    cluster whose nodes do nothing. ``usage_share``: what metrics.k8s.io says that a running pod
+    uses of its requests (see ``usage``). ``tls``: False leaves out ``secure_url``; kubectl, which
+    sends no token over plain HTTP, then stays outside.
     """
 
     def __init__(
@@ -52,10 +54,12 @@ class Sandbox:
         clock: Clock | None = None,
         history_bytes: int = DEFAULT_HISTORY_BYTES,
         bookmark_seconds: float = 60.0,
+        usage_share: float = DEFAULT_SHARE,
     ) -> None:
         self.token = token or secrets.token_urlsafe(24)
         self.store = Store(clock, history_bytes)
-        self.api = ApiServer(self.store, Users({self.token: ADMINISTRATOR}))
+        usage = Usage(self.store, usage_share)
+        self.api = ApiServer(self.store, Users({self.token: ADMINISTRATOR}), usage)
         self.url = ""
         self.secure_url = ""
         self._http = HttpServer(self.api, bookmark_seconds)

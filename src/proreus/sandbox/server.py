@@ -39,6 +39,7 @@ from proreus.sandbox.resources import Served
 from proreus.sandbox.reviews import Users
 from proreus.sandbox.selectors import Selector
 from proreus.sandbox.store import Store
+from proreus.sandbox.usage import Usage
 from proreus.sandbox.watch import Show, Watch, bookmark, error_line, shown_by
 
 JsonObject = dict[str, Any]
@@ -76,8 +77,9 @@ class WatchAnswer:
 class ApiServer:
     """Answers requests out of a store."""
 
-    def __init__(self, store: Store, users: Users) -> None:
+    def __init__(self, store: Store, users: Users, usage: Usage | None = None) -> None:
         self.store = store
+        self._usage = usage or Usage(store)
         self.lists = Lists(store)
         self._users = users
 
@@ -123,6 +125,8 @@ class ApiServer:
         if served.create_only:
             raise method_not_allowed()
         as_table = tables.wanted(request.headers.get("Accept", ""))
+        if served.read_only:
+            return self._measure(target, query, as_table)
         if target.name:
             version = self.store.get(served, target.name, target.namespace or "")
             if as_table:
@@ -139,6 +143,20 @@ class ApiServer:
             )
             return Answer(200, encode_json(table))
         return Answer(200, page.body(served, shown_by(served)))
+
+    def _measure(self, target: Target, query: Mapping[str, str], as_table: bool) -> Answer:
+        """Answer with what is worked out here and now; there is nothing to be watched."""
+        served = target.served
+        if query.get("watch") in ("true", "1"):
+            raise method_not_allowed()
+        found = self._usage.read(target, selector_of(served, query))
+        if as_table:
+            table = tables.make_table_of(served, found, query, self.store.time.clock)
+            return Answer(200, encode_json(table))
+        if target.name:
+            return Answer(200, encode_json(found[0]))
+        head = {"kind": f"{served.kind}List", "apiVersion": served.api_version, "metadata": {}}
+        return Answer(200, encode_json(head | {"items": found}))
 
     def _watch(
         self, target: Target, selector: Selector, query: Mapping[str, str], as_table: bool
@@ -184,6 +202,8 @@ class ApiServer:
 
     def _write(self, target: Target, request: Request, query: Mapping[str, str]) -> Answer:
         served, store = target.served, self.store
+        if served.read_only:
+            raise method_not_allowed()
         namespace, name, subresource = target.namespace or "", target.name, target.subresource
         dry_run = query.get("dryRun") == "All"
         match request.method:

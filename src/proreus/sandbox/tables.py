@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from proreus.clock import Clock
+from proreus.objects.quantity import milli_value, parse_quantity, whole_value
 from proreus.sandbox.collection import Version, decode_json, encode_json
 from proreus.sandbox.resources import Served
 from proreus.sandbox.watch import Show
@@ -13,6 +14,7 @@ JsonObject = dict[str, Any]
 Row = list[Any]
 
 _AGE = ("Age", 0)
+_MEASURED = (("Name", 0), ("CPU", 0), ("Memory", 0), ("Window", 0))
 _COLUMNS: dict[tuple[str, str], tuple[tuple[str, int], ...]] = {
     ("", "pods"): (
         ("Name", 0), ("Ready", 0), ("Status", 0), ("Restarts", 0), _AGE,
@@ -27,6 +29,8 @@ _COLUMNS: dict[tuple[str, str], tuple[tuple[str, int], ...]] = {
     ("", "namespaces"): (("Name", 0), ("Status", 0), _AGE),
     ("coordination.k8s.io", "leases"): (("Name", 0), ("Holder", 0), _AGE),
     ("scheduling.k8s.io", "priorityclasses"): (("Name", 0), ("Value", 0), _AGE),
+    ("metrics.k8s.io", "nodes"): _MEASURED,
+    ("metrics.k8s.io", "pods"): _MEASURED,
 }  # fmt: skip
 """Titles, each with its priority: 1 is shown with ``-o wide`` only."""
 _GENERIC = (("Name", 0), _AGE)
@@ -50,6 +54,13 @@ def make_table(
     if not list_metadata and versions:
         list_metadata = {"resourceVersion": str(versions[0].revision)}
     return _table(served, objects, list_metadata, query.get("includeObject", "Metadata"), clock)
+
+
+def make_table_of(
+    served: Served, objects: list[JsonObject], query: Mapping[str, str], clock: Clock
+) -> JsonObject:
+    """Return a Table of objects that are not kept, but were made for this answer."""
+    return _table(served, objects, {}, query.get("includeObject", "Metadata"), clock)
 
 
 def shown_as_table(served: Served, query: Mapping[str, str], clock: Clock) -> Show:
@@ -120,6 +131,8 @@ def _cells(served: Served, obj: JsonObject, now: float) -> Row:
     name, age = metadata["name"], duration_since(metadata.get("creationTimestamp"), now)
     if served.columns:
         return [name, *(_at_path(obj, column, now) for column in served.columns)]
+    if served.read_only:
+        return _measured_cells(obj, name)
     match served.plural:
         case "pods":
             return _pod_cells(obj, name, age)
@@ -202,6 +215,13 @@ def _event_cells(event: JsonObject, now: float) -> Row:
     message = event.get("message") or event.get("note") or ""
     since = duration_since(seen, now)
     return [since, event.get("type", ""), event.get("reason", ""), shown, message.strip()]
+
+
+def _measured_cells(metrics: JsonObject, name: str) -> Row:
+    usages = [entry["usage"] for entry in metrics.get("containers", (metrics,))]
+    milli = sum(milli_value(parse_quantity(usage["cpu"])) for usage in usages)
+    mebi = sum(whole_value(parse_quantity(usage["memory"])) for usage in usages) >> 20
+    return [name, f"{milli}m", f"{mebi}Mi", metrics["window"]]
 
 
 def _at_path(obj: JsonObject, column: JsonObject, now: float) -> Any:

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import os
+import re
 import shutil
 import signal
 import ssl
@@ -116,6 +117,9 @@ async def test_kubectl_finds_its_way_around(tmp_path: Path) -> None:
         assert "pod/web configured" in await kubectl("apply", "-f", str(file))
         assert "app=other" in await kubectl("describe", "pod", "web")
         assert "1/1     Running" in await kubectl("get", "pods", "-o", "wide")
+        annotation = "proreus.dev/cpu-usage=2"
+        assert "annotated" in await kubectl("annotate", "node", "node-1", annotation)
+        assert re.search(r"node-1 +2000m +25%", await kubectl("top", "nodes"))
         assert "node/node-1 drained" in await kubectl("drain", "node-1", "--force")
         assert "SchedulingDisabled" in await kubectl("get", "nodes", "node-1")
         assert "pod/web created" in await kubectl("create", "-f", str(file))
