@@ -39,10 +39,17 @@ def run_pre_score(profile: Profile, state: CycleState, pod: PodInfo, found: Foun
     state.skip_score = frozenset(skipped)
 
 
-def rank(profile: Profile, state: CycleState, pod: PodInfo, found: Found) -> IntArray:
+def rank(
+    profile: Profile,
+    state: CycleState,
+    pod: PodInfo,
+    found: Found,
+    scores: dict[str, IntArray] | None = None,
+) -> IntArray:
     """Return the total score of each feasible node, by row of the table; elsewhere negative.
 
-    PreScore has been run. Raises ``PluginError``.
+    PreScore has been run. ``scores``, where given, is filled with what each plugin added, as
+    ``found.rows`` go. Raises ``PluginError``.
     """
     face = found.face
     active = _active(profile, state)
@@ -57,12 +64,18 @@ def rank(profile: Profile, state: CycleState, pod: PodInfo, found: Found) -> Int
             ]
 
         face.score_with(key, scorers)
-        return face.refresh_ranking(state, pod, profile.table)
+        ranking = face.refresh_ranking(state, pod, profile.table)
+        if scores is not None:
+            scores |= face.scores(found.rows)
+        return ranking
 
     ranking = np.full(profile.table.size, -1, dtype=np.int64)
     totals = np.zeros(len(found.rows), dtype=np.int64)
-    for scores in score_each(profile, state, pod, found).values():
-        totals += scores
+    each = score_each(profile, state, pod, found)
+    for added in each.values():
+        totals += added
+    if scores is not None:
+        scores |= each
     ranking[found.rows] = totals
     return ranking
 

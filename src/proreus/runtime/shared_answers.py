@@ -23,7 +23,7 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import MAX_SCORE, MIN_SCORE, FilterPlugin, Plugin, ScorePlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
-from proreus.framework.verdicts import PASSED, BoolArray, IntArray, Verdicts
+from proreus.framework.verdicts import PASSED, BoolArray, IntArray, Rows, Verdicts
 from proreus.runtime.asking import (
     check_range,
     filter_some,
@@ -216,6 +216,15 @@ class Face:
         self._flipped.clear()
         self._score_at = table.position
         return self.ranking
+
+    def scores(self, rows: Rows) -> dict[str, IntArray]:
+        """Return what each plugin adds to the ranking of some feasible rows."""
+        return {
+            scorer.plugin.name: np.full(len(rows), scorer.final, dtype=np.int64)
+            if isinstance(scorer.final, int)
+            else scorer.final[rows]
+            for scorer in self._scorers
+        }
 
     def _refresh_scorer(
         self,

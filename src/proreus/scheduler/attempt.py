@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
+from proreus.errors import ProreusError
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.diagnosis import NoFit
+from proreus.framework.diagnosis import Diagnosis, NoFit
 from proreus.framework.node_table import NodeTable
 from proreus.framework.nominating import CLEAR_NOMINATION, NominatingInfo
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.status import Code, Status
+from proreus.framework.verdicts import IntArray, Rows
 from proreus.runtime.profile import Profile
 from proreus.runtime.waiting_pods import WaitingPod
 from proreus.scheduler.extender import Extender
@@ -60,11 +64,13 @@ class Failure:
 
     ``no_fit`` tells which plugins rejected the pod; without it, nobody did: something went wrong
     and the pod comes back after a back-off. ``nominating`` None leaves the nomination alone.
+    ``cause``: what was raised, where something was.
     """
 
     status: Status
     no_fit: NoFit | None = None
     nominating: NominatingInfo | None = CLEAR_NOMINATION
+    cause: ProreusError | None = None
 
     @property
     def message(self) -> str:
@@ -72,6 +78,22 @@ class Failure:
         return self.no_fit.message if self.no_fit is not None else self.status.message
 
 
-def error_failure(text: str) -> Failure:
+def error_failure(text: str, cause: ProreusError | None = None) -> Failure:
     """Return the failure for something that went wrong."""
-    return Failure(Status(Code.ERROR, (text,)))
+    return Failure(Status(Code.ERROR, (text,)), cause=cause)
+
+
+class Witness(Protocol):
+    """Is told of every attempt what was found out on the way. Without one nothing is kept."""
+
+    def searched(self, attempt: Attempt, diagnosis: Diagnosis, feasible: Rows) -> None:
+        """Filter is done: who rejected which node, and the rows that are left."""
+        ...
+
+    def scored(self, attempt: Attempt, feasible: Rows, scores: Mapping[str, IntArray]) -> None:
+        """Score is done: each plugin's weighted scores, as ``feasible`` goes."""
+        ...
+
+    def failed(self, attempt: Attempt, failure: Failure) -> None:
+        """The attempt has ended without a bound pod; to be called before the pod is requeued."""
+        ...

@@ -107,7 +107,7 @@ class BindingCycle:
             status = await run_bind(profile, state, pod, node_name)
             profile.observe_point("Bind", code_of(status), perf_counter() - started)
         except (PluginError, ExtenderError) as error:
-            return error_failure(str(error))
+            return error_failure(str(error), error)
         return None if status is None else Failure(status)
 
     def _pre_flight(self, decision: Decision) -> frozenset[str]:

@@ -21,7 +21,7 @@ from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.pod import Pod, PodCondition, condition_of
 from proreus.queue.scheduling_queue import SchedulingQueue
-from proreus.scheduler.attempt import Attempt, Failure
+from proreus.scheduler.attempt import Attempt, Failure, Witness
 
 log = logger(__name__)
 
@@ -51,9 +51,12 @@ class FailureHandler:
         self._metrics = metrics
         self._clock = clock
         self._spawn = spawn
+        self.witness: Witness | None = None
 
     def handle(self, attempt: Attempt, failure: Failure) -> None:
         """Requeue the pod, register its nomination, write Event and condition."""
+        if self.witness is not None:
+            self.witness.failed(attempt, failure)
         rejected = failure.status.rejected
         self._count(attempt, rejected)
         self._log(attempt, failure, rejected)

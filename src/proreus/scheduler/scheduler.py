@@ -26,7 +26,7 @@ from proreus.runtime.background import BackgroundWork
 from proreus.runtime.calls import PluginTimer
 from proreus.runtime.profile import Profile
 from proreus.runtime.waiting_pods import WaitingPods
-from proreus.scheduler.attempt import Attempt, Decision, Failure
+from proreus.scheduler.attempt import Attempt, Decision, Failure, Witness
 from proreus.scheduler.binding_cycle import BindingCycle
 from proreus.scheduler.changes import as_assigned
 from proreus.scheduler.extender_chain import ExtenderChain
@@ -88,7 +88,7 @@ class Scheduler:
 
     async def run(self) -> None:
         """Schedule until ``stop``."""
-        self._background.keep(p for profile in self.profiles.values() for p in profile.plugins)
+        self.work_in_background()
         turn = perf_counter()
         while not self._stopping:
             queued = self.queue.pop()
@@ -104,6 +104,14 @@ class Scheduler:
             elif perf_counter() - turn > _TURN_SECONDS:
                 await asyncio.sleep(0)
                 turn = perf_counter()
+
+    def work_in_background(self) -> None:
+        """Let plugins begin what they have to do beside scheduling; ``run`` does."""
+        self._background.keep(p for profile in self.profiles.values() for p in profile.plugins)
+
+    def tell(self, witness: Witness) -> None:
+        """Let somebody know of every attempt what was found out on the way."""
+        self.scheduling_cycle.witness = self._failures.witness = witness
 
     def stop(self) -> None:
         """Pop no more pods; those that Permit holds are turned down."""

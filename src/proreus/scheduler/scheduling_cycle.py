@@ -35,7 +35,7 @@ from proreus.runtime.scheduling_points import (
 )
 from proreus.runtime.search import Found, NodeSearch
 from proreus.runtime.waiting_pods import WaitingPods
-from proreus.scheduler.attempt import Attempt, Decision, Failure, error_failure
+from proreus.scheduler.attempt import Attempt, Decision, Failure, Witness, error_failure
 from proreus.scheduler.extender_chain import EXTENDER, ExtenderChain
 from proreus.scheduler.select_host import SelectHost
 
@@ -89,6 +89,7 @@ class SchedulingCycle:
         self._waiting_pods = waiting_pods
         self._select = select_host
         self._metrics = metrics
+        self.witness: Witness | None = None
 
     def note_extenders(self, attempt: Attempt) -> None:
         """Find out which extenders are to be asked."""
@@ -122,6 +123,9 @@ class SchedulingCycle:
         try:
             outcome = self._pre_filter(attempt)
             found = await self._find(attempt, outcome) if outcome.status is None else None
+            if self.witness is not None:
+                rows = np.empty(0, dtype=np.intp) if found is None else found.rows
+                self.witness.searched(attempt, self.diagnose(outcome, found), rows)
             if found is not None and found.count == 1:
                 return self._cache.table[int(found.rows[0])].name
             if found is not None and found.count:
@@ -130,7 +134,7 @@ class SchedulingCycle:
                     ranking = await self._prioritize(attempt, found, ranking)
                 return self._select_host(ranking)
         except (PluginError, ExtenderError) as error:
-            return error_failure(str(error))
+            return error_failure(str(error), error)
         return await self._make_room(attempt, self.diagnose(outcome, found))
 
     def _pre_filter(self, attempt: Attempt) -> PreFilterOutcome:
@@ -203,8 +207,12 @@ class SchedulingCycle:
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
         with _timed(profile, "PreScore"):
             run_pre_score(profile, state, pod, found)
+        scores: dict[str, IntArray] | None = None if self.witness is None else {}
         with _timed(profile, "Score"):
-            return rank(profile, state, pod, found)
+            ranking = rank(profile, state, pod, found, scores)
+        if self.witness is not None and scores is not None:
+            self.witness.scored(attempt, found.rows, scores)
+        return ranking
 
     def _select_host(self, ranking: IntArray) -> str:
         """Return the best node."""
@@ -277,7 +285,7 @@ class SchedulingCycle:
                 rejected = permit.status
         except PluginError as error:
             self.take_back(attempt, node_name)
-            return error_failure(str(error))
+            return error_failure(str(error), error)
         if rejected is not None:
             self.take_back(attempt, node_name)
             return rejected_on_node(rejected)

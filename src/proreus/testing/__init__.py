@@ -7,5 +7,16 @@ columnar forms of a plugin say what its per-node forms say. The last two need ``
 
 from proreus.testing.builders import make_node, make_plugin, make_pod, make_table
 from proreus.testing.fake_handle import FakeHandle
+from proreus.testing.harness import Harness
+from proreus.testing.outcome import Event, Outcome
 
-__all__ = ["FakeHandle", "make_node", "make_plugin", "make_pod", "make_table"]
+__all__ = [
+    "Event",
+    "FakeHandle",
+    "Harness",
+    "Outcome",
+    "make_node",
+    "make_plugin",
+    "make_pod",
+    "make_table",
+]

@@ -1,0 +1,105 @@
+"""Where a pod is, and what is known of it: looks at a scheduler, changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from proreus.objects.pod import Pod
+from proreus.scheduler.scheduler import Scheduler
+from proreus.testing.outcome import Findbook, Outcome, State
+
+QueueName = Literal["active", "backoff", "unschedulable", "gated", ""]
+
+
+class Lookout:
+    """Pods are named by key, ``namespace/name``; ``pods`` are those of the apiserver."""
+
+    def __init__(self, scheduler: Scheduler, pods: Mapping[str, Pod], finds: Findbook) -> None:
+        self._scheduler = scheduler
+        self._pods = pods
+        self._finds = finds
+
+    def outcome(self, key: str) -> Outcome:
+        """Return what is known of a pod's latest attempt, and where the pod is now."""
+        findings, state = self._finds.of(key), self.state(key)
+        live = self._pods.get(key)
+        gating = self._gating_plugin(key)
+        if findings is None:
+            node = live.spec.node_name if live else ""
+            return Outcome(key, state, node, rejected_by=frozenset(gating))
+        failure = findings.failure if state in ("unschedulable", "error") else None
+        fit = failure.no_fit if failure else None
+        return Outcome(
+            pod=key,
+            state=state,
+            node=self._node_of(live),
+            message=failure.message if failure else "",
+            nominated_node=live.status.nominated_node_name if live else "",
+            rejected_by=frozenset(fit.diagnosis.unschedulable_plugins if fit else gating),
+            feasible=findings.feasible,
+            rejections=findings.rejections,
+            scores=findings.scores,
+        )
+
+    def state(self, key: str) -> State:
+        """Return where a pod is on its way."""
+        pod = self._pods.get(key)
+        if pod is None:
+            return "deleted"
+        if pod.spec.node_name:
+            return "bound"
+        if self._scheduler.waiting_pods.get(pod.metadata.uid) is not None:
+            return "waiting"
+        if self._scheduler.cache.is_assumed(pod.metadata.uid):
+            return "binding"
+        if self._gating_plugin(key):
+            return "gated"
+        findings = self._finds.of(key)
+        if findings is None or findings.failure is None:
+            return "pending"
+        return "unschedulable" if findings.failure.status.rejected else "error"
+
+    def queue_of(self, key: str) -> QueueName:
+        """Return in which queue a pod waits to be tried, "" if in none."""
+        queue = self._scheduler.queue
+        queued = queue.get(key)
+        if queued is None:
+            return ""
+        if queued.gated:
+            return "gated"
+        if any(other is queued for other in queue.active_pods()):
+            return "active"
+        backs_off = any(other is queued for other in queue.backoff_pods())
+        return "backoff" if backs_off else "unschedulable"
+
+    def why_not_tried(self, key: str) -> str:
+        """Return why a pod that is in no queue to pop from will not be tried now."""
+        pod = self._pods.get(key)
+        if pod is not None and pod.spec.scheduler_name not in self._scheduler.profiles:
+            names = ", ".join(self._scheduler.profiles)
+            return (
+                f"its schedulerName is {pod.spec.scheduler_name!r}, the profiles are {names}; "
+                "say make_pod(..., scheduler_name=...)"
+            )
+        queued = self._scheduler.queue.get(key)
+        if queued is not None:
+            return (
+                f"{', '.join(sorted(queued.rejectors))} rejected it, and nothing has happened since"
+                " that may help (events_to_register says what may); or advance(330): after five "
+                "minutes every pod is tried again"
+            )
+        outcome = self.outcome(key)
+        return f"it is {outcome.state}" + (f" on {outcome.node}" if outcome.node else "")
+
+    def _gating_plugin(self, key: str) -> tuple[str, ...]:
+        """Return the PreEnqueue plugin that keeps the pod out, if one does."""
+        queued = self._scheduler.queue.get(key)
+        return (queued.gating_plugin,) if queued is not None and queued.gated else ()
+
+    def _node_of(self, pod: Pod | None) -> str:
+        if pod is None:
+            return ""
+        assumed = self._scheduler.cache.is_assumed(pod.metadata.uid)
+        node_of = self._scheduler.cache.node_of
+        return node_of(pod.metadata.uid) if assumed else pod.spec.node_name

@@ -1,0 +1,123 @@
+"""The configuration under which a harness runs the plugins it is given."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from proreus.config.load import load, load_file
+from proreus.config.types import SchedulerConfiguration
+from proreus.errors import ConfigError
+from proreus.feature_gates import FeatureGates
+from proreus.framework.plugin import Plugin, points_of
+from proreus.plugins import IN_TREE
+from proreus.runtime.expansion import expand_all
+from proreus.runtime.registry import Registry
+
+Configuration = Mapping[str, Any] | str | Path
+
+_INDISPENSABLE = {"queueSort": "PrioritySort", "bind": "DefaultBinder"}
+_ONE_AT_MOST = ("queueSort", "placementGenerate")
+
+
+def registry_with(plugins: Sequence[type[Plugin]]) -> Registry:
+    """Return the in-tree plugins and these; raises ``TypeError`` for what is no plugin."""
+    for plugin in plugins:
+        _check(plugin)
+    return Registry((*IN_TREE, *plugins))
+
+
+def load_with(
+    config: Configuration, plugins: Sequence[type[Plugin]], registry: Registry, gates: FeatureGates
+) -> SchedulerConfiguration:
+    """Load a configuration (data, YAML or a file); raises ``ConfigError``.
+
+    It must enable each of the plugins: a test of a plugin that is not asked proves nothing.
+    """
+    if isinstance(config, Path):
+        loaded = load_file(str(config), registry, gates)
+    else:
+        loaded = load(config, registry, gates)
+    profiles = expand_all(loaded, registry, gates).values()
+    enabled = {name for profile in profiles for name in profile.plugins}
+    idle = [plugin.name for plugin in plugins if plugin.name not in enabled]
+    if idle:
+        raise ConfigError(
+            f"no profile of this configuration enables {', '.join(idle)}: add "
+            f"plugins.multiPoint.enabled: [{{name: {idle[0]}}}] to a profile"
+        )
+    return loaded
+
+
+def profile_with(
+    plugins: Iterable[type[Plugin]],
+    args: Mapping[str, Mapping[str, Any]],
+    weights: Mapping[str, int],
+    alone: bool,
+) -> dict[str, Any]:
+    """Return a configuration with one profile: the default one and these plugins after its own.
+
+    ``alone``: nothing but these, and PrioritySort and DefaultBinder unless these replace them.
+    """
+    plugins = list(plugins)
+    names = [plugin.name for plugin in plugins]
+    for what in (args, weights):
+        for name in what:
+            if name not in names and not _in_tree(name):
+                known = ", ".join(names) or "none"
+                raise ConfigError(f"{name!r} is not among the plugins given here: {known}")
+    enabled = [{"name": name, "weight": weights.get(name, 0)} for name in (*names, *weights)]
+    multi_point: dict[str, Any] = {"enabled": list({e["name"]: e for e in enabled}.values())}
+    sets: dict[str, Any] = {"multiPoint": multi_point}
+    taken = {point: [p.name for p in plugins if point in points_of(p)] for point in _POINTS}
+    if alone:
+        multi_point["disabled"] = [{"name": "*"}]
+        needed = [name for point, name in _INDISPENSABLE.items() if not taken[point]]
+        multi_point["enabled"] += [{"name": name} for name in needed if name not in names]
+    for point in _POINTS:
+        if not taken[point]:
+            continue
+        sets[point] = {"enabled": [{"name": name} for name in taken[point]]}
+        if point in _ONE_AT_MOST:
+            sets[point]["disabled"] = [{"name": "*"}]
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [
+            {
+                "schedulerName": "default-scheduler",
+                "plugins": sets,
+                "pluginConfig": [
+                    {"name": name, "args": dict(values)} for name, values in args.items()
+                ],
+            }
+        ],
+    }
+
+
+_POINTS = ("queueSort", "placementGenerate", "bind")
+"""Where a plugin that is merely appended would be refused, or never asked."""
+
+
+def _in_tree(name: str) -> bool:
+    return any(plugin.name == name for plugin in IN_TREE)
+
+
+def _check(plugin: object) -> None:
+    if isinstance(plugin, Plugin):
+        raise TypeError(
+            f"plugins are given as classes: {type(plugin).__name__}, without parentheses; "
+            "their arguments go into args={name: {...}}"
+        )
+    if not inspect.isclass(plugin) or not issubclass(plugin, Plugin):
+        raise TypeError(
+            f"{plugin!r} is no plugin: it must be a subclass of a class such as "
+            "proreus.framework.plugin.FilterPlugin"
+        )
+    if not points_of(plugin):
+        raise TypeError(
+            f"{plugin.__name__} takes part in no extension point: inherit from FilterPlugin, "
+            "ScorePlugin or another one of proreus.framework.plugin.POINTS"
+        )

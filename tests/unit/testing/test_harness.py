@@ -1,0 +1,469 @@
+"""The harness is the real scheduler: what it tells of a pod is what became of it, and why."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from pathlib import Path
+
+import pytest
+
+from proreus.config.types import PluginArgs
+from proreus.errors import ConfigError
+from proreus.framework import events
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.events import ClusterEvent
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.plugin import (
+    BackgroundPlugin,
+    BindPlugin,
+    FilterPlugin,
+    PermitPlugin,
+    Plugin,
+    PostBindPlugin,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+)
+from proreus.framework.pod_info import PodInfo, QueuedPodInfo
+from proreus.framework.status import Status
+from proreus.plugins.node_resources_fit import NodeResourcesFit
+from proreus.testing import Event, Harness, make_node, make_pod
+
+GPU = {"nvidia.com/gpu": 8}
+
+
+class KeepGpus(FilterPlugin, ScorePlugin):
+    """GPU nodes are for GPU pods; the node with the greater name is better."""
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        if "nvidia.com/gpu" in node.allocatable and "nvidia.com/gpu" not in pod.requests.amounts:
+            return Status.unschedulable("kept for GPU pods")
+        return None
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        return 10 * int(node.name[-1])
+
+    def events_to_register(self) -> list[ClusterEvent]:
+        return [ClusterEvent(events.NODE, events.ADD)]
+
+
+class Hold(PermitPlugin, ReservePlugin):
+    """Holds every pod for half a minute, and keeps a list of where pods are."""
+
+    def __init__(self, args: object, handle: object) -> None:
+        self.reserved: dict[str, str] = {}
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        self.reserved[pod.key] = node_name
+        return None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        del self.reserved[pod.key]
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        return Status.wait(30)
+
+
+class Broken(FilterPlugin):
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        raise ZeroDivisionError("by nothing")
+
+
+# ---- one pod -------------------------------------------------------------------------------------
+
+
+def test_a_pod_is_bound_and_the_scores_are_told() -> None:
+    cluster = Harness([KeepGpus], ["n1", "n2", make_node("n3", resources=GPU)])
+
+    outcome = cluster.schedule(make_pod("web", "1", "1Gi"))
+
+    assert outcome.bound
+    assert outcome.node == "n2", outcome
+    assert outcome.feasible == ["n1", "n2"]
+    assert outcome.score("n2", "KeepGpus") - outcome.score("n1", "KeepGpus") == 10
+    assert outcome.score("n2") - outcome.score("n1") == 10
+    assert outcome.why_not("n3") == "KeepGpus: kept for GPU pods"
+    assert outcome.why_not("n1") == ""
+    assert cluster.pod("web").spec.node_name == "n2"
+    assert "default/web" in {pod.key for pod in cluster.node("n2").pods.values()}
+    assert cluster.events("web") == [
+        Event("default/web", "Scheduled", "Successfully assigned default/web to n2")
+    ]
+
+
+def test_scores_of_plugins_that_share_nothing_are_those_that_were_added_up() -> None:
+    cluster = Harness(
+        [KeepGpus, NodeResourcesFit], ["n1", "n2"], alone=True, weights={"KeepGpus": 3}
+    )
+
+    outcome = cluster.schedule(make_pod("web", "1"))
+
+    assert outcome.scores["n1"].keys() == {"KeepGpus", "NodeResourcesFit"}
+    assert outcome.score("n2", "KeepGpus") == 60
+    assert outcome.score("n2") == 60 + outcome.score("n2", "NodeResourcesFit")
+    assert "n2: " in str(outcome)
+    assert "KeepGpus 60" in str(outcome)
+
+
+def test_a_rejected_pod_says_why_and_waits_for_what_its_rejecter_registered() -> None:
+    cluster = Harness([KeepGpus], [make_node("n1", resources=GPU)])
+
+    outcome = cluster.schedule(make_pod("web"))
+
+    assert outcome.state == "unschedulable"
+    assert outcome.node == ""
+    assert outcome.rejected_by == {"KeepGpus"}
+    assert outcome.message.startswith("0/1 nodes are available: 1 kept for GPU pods.")
+    assert cluster.queue_of("web") == "unschedulable"
+    assert cluster.events("web")[0].reason == "FailedScheduling"
+    with pytest.raises(LookupError, match="KeepGpus rejected it, and nothing has happened since"):
+        cluster.schedule("web")
+
+    cluster.patch("Node", "n1", {"metadata": {"labels": {"color": "blue"}}})
+    assert cluster.queue_of("web") == "unschedulable"
+    cluster.add(make_node("n2"))
+    assert cluster.queue_of("web") in ("active", "backoff")
+    assert cluster.schedule("web").node == "n2"
+
+
+def test_five_minutes_help_without_any_event() -> None:
+    cluster = Harness([KeepGpus], [make_node("n1", resources=GPU)])
+    cluster.schedule(make_pod("web"))
+
+    cluster.advance(330)
+
+    assert cluster.queue_of("web") == "active"
+    assert [outcome.state for outcome in cluster.schedule_all()] == ["unschedulable"]
+
+
+def test_nothing_is_scored_for_one_feasible_node_and_that_is_said() -> None:
+    cluster = Harness([KeepGpus], ["n1", make_node("n2", resources=GPU)])
+
+    outcome = cluster.schedule(make_pod("web"))
+
+    assert outcome.scores == {}
+    with pytest.raises(LookupError, match="two nodes or more are feasible"):
+        outcome.score("n1", "KeepGpus")
+    with pytest.raises(LookupError, match="nobody looked at node 'n9'; feasible: n1; rejected: n2"):
+        outcome.why_not("n9")
+
+
+def test_pods_may_be_written_as_in_yaml() -> None:
+    cluster = Harness([KeepGpus], 2, objects=[{"kind": "Namespace", "metadata": {"name": "blue"}}])
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+
+    outcome = cluster.schedule(
+        {"metadata": {"name": "web", "namespace": "blue"}, "spec": {"containers": [container]}}
+    )
+
+    assert outcome.pod == "blue/web"
+    assert cluster.outcome("blue/web") == outcome
+    cluster.remove("Pod", "web", "blue")
+    assert cluster.outcome("blue/web").state == "deleted"
+
+
+def test_pods_that_are_there_take_room() -> None:
+    cluster = Harness([], [make_node("n1", cpu="2")], [make_pod("old", "2", node_name="n1")])
+
+    assert (
+        cluster.schedule(make_pod("web", "1")).why_not("n1") == "NodeResourcesFit: Insufficient cpu"
+    )
+
+
+def test_more_important_pods_are_tried_first() -> None:
+    cluster = Harness([], [make_node("n1", cpu="1")], [make_pod("a", "1", priority=10)])
+
+    outcome = cluster.schedule(make_pod("b", "1"))
+
+    assert cluster.outcome("a").bound
+    assert outcome.state == "unschedulable"
+
+
+# ---- waiting, binding, time ----------------------------------------------------------------------
+
+
+def test_permit_holds_a_pod_until_it_is_allowed() -> None:
+    cluster = Harness([Hold], ["n1"])
+
+    outcome = cluster.schedule(make_pod("web"))
+    assert (outcome.state, outcome.node) == ("waiting", "n1")
+    cluster.waiting("web").allow("Hold")
+    cluster.advance(0)
+
+    assert cluster.outcome("web").bound
+    with pytest.raises(LookupError, match="Permit does not hold default/web: default/web: bound"):
+        cluster.waiting("web")
+
+
+def test_permit_runs_out_in_virtual_time_and_everything_is_undone() -> None:
+    cluster = Harness([Hold], ["n1"])
+    cluster.schedule(make_pod("web"))
+    assert cluster.plugin(Hold).reserved == {"default/web": "n1"}
+
+    cluster.advance(29.5)
+    assert cluster.outcome("web").state == "waiting"
+    cluster.advance(1)
+
+    outcome = cluster.outcome("web")
+    assert outcome.state == "unschedulable"
+    assert "timeout after waiting 30s at plugin Hold" in outcome.message
+    assert outcome.rejected_by == {"Hold"}
+    assert cluster.plugin(Hold).reserved == {}
+    assert not cluster.node("n1").pods
+
+
+class Slow(PreBindPlugin, PostBindPlugin):
+    """Needs two seconds before a pod can be bound."""
+
+    def __init__(self, args: object, handle: object) -> None:
+        self.bound: list[str] = []
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        await asyncio.sleep(2)
+        return None
+
+    def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        self.bound.append(pod.key)
+
+
+def test_timers_of_plugins_follow_the_virtual_clock() -> None:
+    cluster = Harness([Slow], 1)
+
+    assert cluster.schedule(make_pod("web")).state == "binding"
+    cluster.advance(1.999)
+    assert cluster.outcome("web").state == "binding"
+    cluster.advance(0.001)
+
+    assert cluster.outcome("web").bound
+    assert cluster.plugin(Slow).bound == ["default/web"]
+
+
+class Counts(FilterPlugin, BackgroundPlugin):
+    """Learns something new every ten seconds."""
+
+    def __init__(self, args: object, handle: object) -> None:
+        self.known = 0
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return None if self.known else Status.unschedulable("nothing known yet")
+
+    async def run_in_background(self) -> None:
+        while True:
+            await asyncio.sleep(10)
+            self.known += 1
+
+
+def test_background_work_goes_on_in_virtual_time() -> None:
+    cluster = Harness([Counts], 1)
+    assert not cluster.schedule(make_pod("a")).bound
+
+    cluster.advance(25)
+
+    assert cluster.plugin(Counts).known == 2
+    assert cluster.schedule(make_pod("b")).bound
+
+
+def test_real_io_is_waited_for() -> None:
+    cluster = Harness([], 1)
+    lines: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        lines.append(await reader.readline())
+        writer.close()
+
+    async def call() -> asyncio.Server:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"hello\n")
+        await writer.drain()
+        writer.close()
+        return server
+
+    server = cluster.run(call())
+    cluster.wait_until(lambda: lines)
+    server.close()
+    cluster.run(server.wait_closed())
+
+    assert lines == [b"hello\n"]
+    with pytest.raises(TimeoutError, match="what waits for time needs advance"):
+        cluster.run(asyncio.sleep(3600), seconds=0.05)
+
+
+class Gate(PreEnqueuePlugin):
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        return None if "open" in pod.labels else Status.unresolvable("closed")
+
+
+def test_gated_pods_are_not_tried() -> None:
+    cluster = Harness([Gate], 1)
+
+    outcome = cluster.schedule(make_pod("web"))
+    assert outcome.state == "gated"
+    assert outcome.rejected_by == {"Gate"}
+    cluster.patch("Pod", "web", {"metadata": {"labels": {"open": "yes"}}})
+
+    assert cluster.schedule("web").bound
+
+
+# ---- what a plugin raises ------------------------------------------------------------------------
+
+
+def test_what_a_plugin_raises_is_raised_here() -> None:
+    cluster = Harness([Broken], 1)
+
+    with pytest.raises(ZeroDivisionError, match="by nothing") as caught:
+        cluster.schedule(make_pod("web"))
+
+    assert "while default/web was scheduled" in caught.value.__notes__[0]
+
+
+def test_or_is_an_outcome_like_another() -> None:
+    cluster = Harness([Broken], 1, raise_errors=False)
+
+    outcome = cluster.schedule(make_pod("web"))
+
+    assert outcome.state == "error"
+    assert outcome.message == 'running "Broken" filter plugin: by nothing'
+
+
+# ---- configuration -------------------------------------------------------------------------------
+
+
+class Threshold(FilterPlugin):
+    class Args(PluginArgs):
+        limit: int = 3
+
+    args: Args
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return Status.unschedulable("full") if len(node.pods) >= self.args.limit else None
+
+
+CONFIG = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: mine
+  plugins: {multiPoint: {enabled: [{name: Threshold}]}}
+  pluginConfig: [{name: Threshold, args: {limit: 1}}]
+"""
+
+
+@pytest.mark.parametrize("form", ["text", "file"])
+def test_a_whole_configuration_may_be_given(form: str, tmp_path: Path) -> None:
+    (tmp_path / "scheduler.yaml").write_text(CONFIG)
+    cluster = Harness(
+        [Threshold], 1, config=CONFIG if form == "text" else tmp_path / "scheduler.yaml"
+    )
+
+    with pytest.raises(
+        LookupError, match="schedulerName is 'default-scheduler', the profiles are m"
+    ):
+        cluster.schedule(make_pod("lost"))
+    assert cluster.schedule(make_pod("a", scheduler_name="mine")).bound
+    assert not cluster.schedule(make_pod("b", scheduler_name="mine")).bound
+
+
+def test_args_are_completed_and_checked() -> None:
+    assert Harness([Threshold], 1).plugin(Threshold).args.limit == 3
+    assert Harness([Threshold], args={"Threshold": {"limit": 1}}).plugin(Threshold).args.limit == 1
+    with pytest.raises(ConfigError, match=r"limt"):
+        Harness([Threshold], args={"Threshold": {"limt": 1}})
+    with pytest.raises(ConfigError, match="'Treshold' is not among the plugins given here"):
+        Harness([Threshold], args={"Treshold": {"limit": 1}})
+
+
+def test_a_plugin_that_no_profile_enables_is_an_oversight() -> None:
+    config = CONFIG.replace("{enabled: [{name: Threshold}]}", "{}").replace(
+        "[{name: Threshold, args: {limit: 1}}]", "[]"
+    )
+    with pytest.raises(ConfigError, match="no profile of this configuration enables Threshold"):
+        Harness([Threshold], config=config)
+    with pytest.raises(TypeError, match="give one or the other"):
+        Harness([Threshold], config=CONFIG, alone=True)
+
+
+class ByName(QueueSortPlugin):
+    def sort_key(self, queued: QueuedPodInfo) -> str:
+        return queued.key
+
+
+class Binder(BindPlugin):
+    def __init__(self, args: object, handle: object) -> None:
+        self.asked: list[str] = []
+
+    async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        self.asked.append(pod.name)
+        return Status.skip()
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_plugins_that_take_the_place_of_a_default_one_do(alone: bool) -> None:
+    cluster = Harness([ByName, Binder], 1, alone=alone)
+    cluster.add(make_pod("c"), make_pod("b"), make_pod("a"))
+
+    assert [outcome.pod for outcome in cluster.schedule_all()] == [
+        "default/a",
+        "default/b",
+        "default/c",
+    ]
+    assert cluster.plugin(Binder).asked == ["a", "b", "c"]
+    assert all(cluster.outcome(name).bound is not alone for name in "abc")
+
+
+# ---- oversights ----------------------------------------------------------------------------------
+
+
+class Nothing(Plugin):
+    """Takes part nowhere."""
+
+
+def test_what_is_no_plugin_is_refused() -> None:
+    made = Harness([Threshold], 1).plugin(Threshold)
+    with pytest.raises(TypeError, match="Threshold, without parentheses"):
+        Harness([made])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="is no plugin"):
+        Harness([dict])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="Nothing"):
+        Harness([Nothing])
+
+
+def test_what_is_not_there_is_named_with_what_is() -> None:
+    cluster = Harness([], ["n1"])
+    cluster.schedule(make_pod("web"))
+
+    with pytest.raises(LookupError, match="no node 'n2'; there are: n1"):
+        cluster.node("n2")
+    with pytest.raises(LookupError, match="no pod 'default/wob'; there are: default/web"):
+        cluster.pod("wob")
+    with pytest.raises(LookupError, match="it is bound on n1"):
+        cluster.schedule("web")
+    with pytest.raises(LookupError, match="there is no Node n2"):
+        cluster.remove("Node", "n2")
+    with pytest.raises(LookupError, match="kind 'Noed' is not known"):
+        cluster.add({"kind": "Noed", "metadata": {"name": "x"}})
+    with pytest.raises(LookupError, match="does not run Threshold"):
+        cluster.plugin(Threshold)
+    with pytest.raises(ValueError, match="another pod default/web"):
+        cluster.schedule(make_pod("web", metadata={"uid": "other"}))
+
+
+async def test_inside_an_event_loop_it_says_how_else() -> None:
+    with pytest.raises(RuntimeError, match=r"plain `def test_…`"):
+        Harness()
+
+
+def test_it_is_closed_with_its_block_or_once_nobody_holds_it() -> None:
+    with Harness([Hold], 1) as cluster:
+        cluster.schedule(make_pod("web"))
+    with pytest.raises(RuntimeError, match="closed"):
+        cluster.schedule(make_pod("b"))
+
+    left = Harness([Counts, Hold], 1)
+    left.schedule(make_pod("web"))
+    del left
+    gc.collect()
