@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test lint format test-controlplane ci bench-engine bench-side-by-side kwok-up kwok-down kind-up clean
+.PHONY: help demo test lint format test-controlplane ci bench bench-engine kwok-up kwok-down kind-up clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -38,9 +38,11 @@ test-controlplane: $(INSTALLED) ## the real thing: etcd, kube-apiserver, kwok (n
 	@$(TESTGROUND).binaries
 	$(BIN)/pytest tests/controlplane
 
-bench-side-by-side: $(INSTALLED) ## drain the same load with kube-scheduler and with proreus
+WORKLOAD ?= SchedulingBasic/5000Nodes_10000Pods
+
+bench: $(INSTALLED) ## kube-scheduler and proreus in turn on the same workload: make bench WORKLOAD=…
 	@$(TESTGROUND).binaries
-	$(BIN)/python tests/bench/side_by_side.py
+	$(BIN)/proreus bench --assets "$$($(TESTGROUND).binaries --where)" --workload $(WORKLOAD) --rounds 3 --bare
 
 kwok-up: $(INSTALLED) ## a cluster with fake kubelets on this machine, without containers
 	@$(TESTGROUND).kwok up

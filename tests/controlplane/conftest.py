@@ -19,10 +19,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from testground.binaries import PROGRAMS, MissingBinaries, find_or_build
-from testground.children import end_all
 from testground.control_plane import ControlPlane
 from testground.kwok import KwokCluster
 from testground.schedulers import Kind, RunScheduler
+
+from proreus.bench.processes import end_all
 
 MISSING = pytest.StashKey[str]()
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 from testground import findings, objects
-from testground.children import eventually
 from testground.control_plane import ADMIN_TOKEN, ControlPlane
 from testground.kube_client import ApiFailure, KubeClient
 from testground.schedulers import RunScheduler
+from testground.waiting import eventually
 
 Json = dict[str, Any]
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 from testground import findings, objects
-from testground.children import eventually
 from testground.control_plane import ControlPlane
 from testground.kube_client import KubeClient
 from testground.schedulers import RunScheduler, configuration, profile
+from testground.waiting import eventually
 
 Json = dict[str, Any]
 

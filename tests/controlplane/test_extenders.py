@@ -17,10 +17,12 @@ from typing import Any
 
 import pytest
 from testground import findings, objects
-from testground.children import eventually, free_ports
 from testground.control_plane import ControlPlane
 from testground.kube_client import KubeClient
 from testground.schedulers import RunScheduler, configuration, profile
+from testground.waiting import eventually
+
+from proreus.bench.processes import free_ports
 
 Json = dict[str, Any]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from testground import findings, objects
-from testground.children import eventually
 from testground.control_plane import ADMIN_TOKEN, ControlPlane
 from testground.schedulers import RunScheduler, SchedulerProcess, configuration, profile
+from testground.waiting import eventually
 
 Json = dict[str, Any]
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from testground import findings, objects
-from testground.children import eventually
 from testground.kube_client import KubeClient
 from testground.kwok import KwokCluster
 from testground.schedulers import RunScheduler, configuration, profile
+from testground.waiting import eventually
 
 Json = dict[str, Any]
 

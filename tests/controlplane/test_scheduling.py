@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from prometheus_client import Metric
 from testground import findings, objects
-from testground.children import eventually
 from testground.control_plane import ADMIN_TOKEN, STRANGER_TOKEN, ControlPlane
 from testground.kube_client import KubeClient
 from testground.schedulers import (
@@ -23,6 +22,7 @@ from testground.schedulers import (
     configuration,
     profile,
 )
+from testground.waiting import eventually
 
 Json = dict[str, Any]
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from testground import objects
-from testground.children import eventually
 from testground.control_plane import ControlPlane
 from testground.kube_client import ApiFailure, KubeClient
 from testground.schedulers import RunScheduler, configuration, profile
+from testground.waiting import eventually
 
 Json = dict[str, Any]
 

@@ -19,6 +19,7 @@ _COMMANDS = {
     "demo": "proreus.cli.demo",
     "sandbox": "proreus.cli.sandbox",
     "evaluate": "proreus.cli.evaluate",
+    "bench": "proreus.cli.bench",
     "version": "proreus.cli.version",
 }
 """Name -> the module whose ``command`` it is, in the order of the help text."""

@@ -7,7 +7,8 @@ by Kubernetes' version, and again when its go.mod, go.sum or build flags change.
 A lock keeps two builders apart and each program is renamed into place, so a test run that starts
 while another one builds waits, and one that is killed leaves no half program behind.
 
-``python -m testground.binaries`` builds all of them and shows how it goes.
+``python -m testground.binaries`` builds all of them and shows how it goes; with ``--where`` it only
+says in which folder built ones are.
 """
 
 from __future__ import annotations
@@ -193,5 +194,10 @@ def main() -> int:
     return 0
 
 
+def _where() -> int:
+    print(cache_folder())
+    return 0
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_where() if sys.argv[1:] == ["--where"] else main())

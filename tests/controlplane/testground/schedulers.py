@@ -17,7 +17,7 @@ import yaml
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from testground.children import Child, free_ports
+from proreus.bench.processes import Child, free_ports
 
 Kind = Literal["proreus", "kube-scheduler"]
 

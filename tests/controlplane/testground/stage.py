@@ -12,8 +12,9 @@ import time
 from typing import Any
 
 from testground import findings, objects
-from testground.children import eventually
+from testground.events_told import events_told
 from testground.kube_client import ApiFailure, KubeClient
+from testground.waiting import eventually
 
 Json = dict[str, Any]
 
@@ -23,6 +24,7 @@ NOBODY = "nobody"
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 
+GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 NAMESPACES = "/api/v1/namespaces"
@@ -48,6 +50,8 @@ class Stage:
         self.client = client
         self._added: list[str] = []
         self._pods: list[str] = []
+        self._uids: dict[str, str] = {}
+        """Of pods and PodGroups, as scenarios use their names again: UID -> name."""
         self._notes: list[tuple[str, Json]] = []
 
     def prepare(self) -> None:
@@ -61,6 +65,8 @@ class Stage:
         """Create an object."""
         made = self.client.create(path, body)
         self._added.append(f"{path}/{made['metadata']['name']}")
+        if path == GROUPS:
+            self._uids[made["metadata"]["uid"]] = made["metadata"]["name"]
         return made
 
     def change(self, path: str, body: Json) -> Json:
@@ -129,7 +135,8 @@ class Stage:
             asked = body["spec"]["containers"][0]["resources"]
             asked["requests"] |= limits
             asked["limits"] = limits
-        self.client.create(objects.PODS.format(namespace), body)
+        made = self.client.create(objects.PODS.format(namespace), body)
+        self._uids[made["metadata"]["uid"]] = name
         self._pods.append(f"{namespace}/{name}")
 
     def claim(self, name: str, class_name: str, size: str = "1Gi", **more: Any) -> None:
@@ -199,7 +206,8 @@ class Stage:
 
     def story(self) -> Json:
         """Return what became of everything, and the notes taken on the way."""
-        return dict([*self._notes, ("at the end", self._quiet())])
+        told = [*self._notes, ("at the end", self._quiet())]
+        return dict([*told, ("events", events_told(self.client, self._uids))])
 
     def clear(self) -> None:
         """Remove what was added, last things first."""
@@ -208,7 +216,7 @@ class Stage:
             gone = self.client.delete(path)
             if gone.get("metadata", {}).get("finalizers"):
                 self.client.patch(path, _NO_FINALIZERS)
-        self._added, self._pods, self._notes = [], [], []
+        self._added, self._pods, self._uids, self._notes = [], [], {}, []
 
     def _wait(self, name: str, what: str, probe: Any) -> Json:
         """Return the pod once ``probe`` is true of it."""
@@ -251,7 +259,11 @@ class Stage:
             }
             for one in self.client.list(VOLUMES)
         }
-        now: Json = json.loads(json.dumps({"pods": pods, "claims": claims, "volumes": volumes}))
+        groups = {}
+        if any(path.startswith(GROUPS) for path in self._added):
+            groups = {one["metadata"]["name"]: _conditions(one) for one in self.client.list(GROUPS)}
+        every = {"pods": pods, "claims": claims, "volumes": volumes, "groups": groups}
+        now: Json = json.loads(json.dumps(every))
         return now
 
 
@@ -273,16 +285,20 @@ def _is_decided(pod: Json) -> bool:
 def _told(pod: Json) -> Json:
     if not pod:
         return {"gone": True}
-    conditions = [
-        {key: value for key, value in one.items() if not key.endswith("Time")}
-        for one in pod["status"].get("conditions", ())
-    ]
     return {
         "node": findings.node_of(pod),
         "nominated": pod["status"].get("nominatedNodeName"),
         "leaves": "deletionTimestamp" in pod["metadata"],
-        "conditions": {one["type"]: one for one in conditions},
+        "conditions": _conditions(pod),
     }
+
+
+def _conditions(obj: Json) -> Json:
+    conditions = [
+        {key: value for key, value in one.items() if not key.endswith("Time")}
+        for one in obj.get("status", {}).get("conditions", ())
+    ]
+    return {one["type"]: one for one in conditions}
 
 
 def _full(name: str) -> str:

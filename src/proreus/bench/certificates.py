@@ -1,6 +1,6 @@
 """The certificates of one control plane: an authority, and what it signs.
 
-Elliptic curves, since making keys is part of every start. Nothing here outlives a test run.
+Elliptic curves, since making keys is part of every start. Nothing here outlives a run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Authority:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "proreus-tests")])
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "proreus-bench")])
         certificate = (
             self._builder(self._name, self._key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)

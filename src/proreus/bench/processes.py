@@ -1,8 +1,10 @@
-"""Processes that a test run starts, and that never outlive it.
+"""Processes that a run starts, and that never outlive it; what they cost.
 
 Each child leads a process group of its own, so that ending it ends what it started. Whatever still
 runs when the run ends, by whatever way but SIGKILL, is ended then; should the run itself be killed
 that hard, the kernel ends its children.
+
+Linux only: costs are read from /proc.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from proreus.errors import ProreusError
+
 T = TypeVar("T")
 
 CLOCK_TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
@@ -28,7 +32,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _alive: set[Child] = set()
 
 
-class ChildFailed(Exception):
+class ChildFailed(ProreusError):
     """A process ended when it should not have, or did not do in time what it should."""
 
 
@@ -156,17 +160,6 @@ def free_ports(count: int) -> list[int]:
     finally:
         for each in sockets:
             each.close()
-
-
-def eventually(seconds: float, what: str, probe: Callable[[], T], every: float = 0.1) -> T:
-    """Return the first true answer of ``probe``; after ``seconds`` say ``what`` is missing."""
-    deadline = time.monotonic() + seconds
-    while True:
-        if answer := probe():
-            return answer
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not in {seconds} s: {what}")
-        time.sleep(every)
 
 
 @atexit.register

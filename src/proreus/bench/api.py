@@ -1,0 +1,165 @@
+"""The bench's own way to the apiserver: many writes at once, any kind of object, patience.
+
+It is the load, not the scheduler: it has connections of its own and nobody limits its rate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from proreus.bench.templates import JsonObject
+from proreus.client import credentials
+from proreus.client.answers import AnswerLost, Unreachable
+from proreus.client.session import JSON, MERGE_PATCH, ApiClient, user_agent
+from proreus.errors import ApiError, Conflict, NotFound, TooManyRequests
+
+T = TypeVar("T")
+
+AT_ONCE = 32
+"""Writes under way together; scheduler_perf has 30."""
+
+_ATTEMPTS = 6
+_REQUEST_SECONDS = 120.0
+
+encode = msgspec.json.encode
+decode = msgspec.json.decode
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a kind is served."""
+
+    prefix: str
+    plural: str
+    namespaced: bool
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """Return the path of a collection, an object or a subresource."""
+        middle = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
+        rest = "".join(f"/{part}" for part in (name, subresource) if part)
+        return f"{self.prefix}{middle}/{self.plural}{rest}"
+
+
+class Api:
+    """One apiserver."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self.client = client
+        self._places: dict[tuple[str, str], Place] = {}
+
+    async def create(self, path: str, body: JsonObject | bytes) -> JsonObject:
+        """POST an object; what exists already is as good as created."""
+        data = body if isinstance(body, bytes) else encode(body)
+        try:
+            answer = await self.request("POST", path, data)
+        except Conflict:
+            return {}
+        return dict(decode(answer))
+
+    async def get(self, path: str) -> JsonObject:
+        """GET an object."""
+        return dict(decode(await self.request("GET", path)))
+
+    async def put(self, path: str, body: JsonObject) -> None:
+        """PUT an object."""
+        await self.request("PUT", path, encode(body))
+
+    async def patch(self, path: str, body: JsonObject) -> None:
+        """Merge into an object."""
+        await self.request("PATCH", path, encode(body), content_type=MERGE_PATCH)
+
+    async def delete(self, path: str, *, now: bool = False) -> None:
+        """DELETE an object or a collection, at once or with its grace; it may be gone already."""
+        body = encode({"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
+        with suppress(NotFound):
+            await self.request("DELETE", path, body if now else None)
+
+    async def list(self, path: str) -> list[JsonObject]:
+        """Return all objects of a collection."""
+        items: list[JsonObject] = []
+        query = "limit=2000"
+        while True:
+            page = decode(await self.request("GET", path, query=query))
+            items += page.get("items") or []
+            token = page["metadata"].get("continue")
+            if not token:
+                return items
+            query = f"limit=2000&continue={token}"
+
+    async def place_of(self, obj: JsonObject) -> Place:
+        """Return where objects of this apiVersion and kind are served, as discovery tells."""
+        version, kind = obj["apiVersion"], obj["kind"]
+        if (version, kind) not in self._places:
+            prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
+            for resource in (await self.get(prefix))["resources"]:
+                if "/" not in resource["name"]:
+                    place = Place(prefix, resource["name"], resource["namespaced"])
+                    self._places[version, resource["kind"]] = place
+        return self._places[version, kind]
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        query: str = "",
+        content_type: str = JSON,
+    ) -> bytes:
+        """Send, and send again when the apiserver is busy; raise ``ApiError`` in the end."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                return await self.client.request(
+                    method,
+                    path,
+                    body,
+                    query=query,
+                    content_type=content_type,
+                    timeout_seconds=_REQUEST_SECONDS,
+                )
+            except TooManyRequests as busy:
+                pause, error = busy.retry_after, busy
+            except (Unreachable, AnswerLost) as lost:
+                pause, error = 0.2 * 2**attempt, lost  # type: ignore[assignment]
+            except ApiError as failed:
+                if failed.status < 500:
+                    raise
+                pause, error = 0.2 * 2**attempt, failed  # type: ignore[assignment]
+            if attempt + 1 == _ATTEMPTS:
+                raise error
+            await asyncio.sleep(pause)
+        raise AssertionError("unreachable")
+
+
+@asynccontextmanager
+async def connected(kubeconfig: Path, component: str = "bench") -> AsyncIterator[Api]:
+    """Speak to the apiserver of a kubeconfig."""
+    user = await credentials.load(str(kubeconfig))
+    async with ApiClient(user, agent=user_agent(component)) as client:
+        yield Api(client)
+
+
+async def for_each(
+    items: Iterable[T], work: Callable[[T], Awaitable[Any]], at_once: int = AT_ONCE
+) -> None:
+    """Do the work of each item, some at once; the first failure ends it all and is raised."""
+    waiting = iter(items)
+
+    async def worker() -> None:
+        for item in waiting:
+            await work(item)
+
+    workers = [asyncio.create_task(worker()) for _ in range(at_once)]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for each in workers:
+            each.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)

@@ -1,0 +1,111 @@
+"""Devices and their claims, where a driver or a controller would be at work."""
+
+from __future__ import annotations
+
+import random
+from fnmatch import fnmatchcase
+
+from proreus.bench import objects
+from proreus.bench.api import Api, for_each
+from proreus.bench.operations import CreateResourceDriver
+from proreus.bench.templates import JsonObject
+from proreus.errors import ProreusError
+
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims"
+ALL_CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
+CLAIM_TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaimtemplates"
+
+
+async def publish(api: Api, operation: CreateResourceDriver) -> None:
+    """Publish a ResourceSlice for each node that has the driver."""
+    names = [node["metadata"]["name"] for node in await api.list("/api/v1/nodes")]
+
+    async def create(node: str) -> None:
+        body = objects.resource_slice(operation.driver_name, node, operation.max_claims_per_node)
+        await api.create(SLICES, body)
+
+    await for_each([name for name in names if fnmatchcase(name, operation.nodes)], create)
+
+
+async def create_claims_of(api: Api, pod: JsonObject, templates: dict[str, JsonObject]) -> None:
+    """Make a pod's claims from their templates, and tell the pod of them."""
+    namespace, statuses = pod["metadata"]["namespace"], []
+    for claim, template in objects.claims_of_templates(pod):
+        body = objects.claim_for_pod(templates[template], pod, claim)
+        await api.create(CLAIMS.format(namespace), body)
+        statuses.append({"name": claim, "resourceClaimName": body["metadata"]["name"]})
+    path = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}/status"
+    await api.patch(path, {"status": {"resourceClaimStatuses": statuses}})
+
+
+async def delete_claims_of_pods(api: Api, namespace: str) -> None:
+    """Delete the claims of a namespace that belong to pods, whoever holds on to them."""
+
+    async def delete(claim: JsonObject) -> None:
+        path = f"{CLAIMS.format(namespace)}/{claim['metadata']['name']}"
+        await api.delete(path)
+        if claim["metadata"].get("finalizers"):
+            await api.patch(path, {"metadata": {"finalizers": None}})
+
+    claims = await api.list(CLAIMS.format(namespace))
+    await for_each([each for each in claims if each["metadata"].get("ownerReferences")], delete)
+
+
+async def allocate(api: Api, namespace: str) -> None:
+    """Allocate claims that ask for devices by count, each on a node drawn at random."""
+    claims = await api.list(CLAIMS.format(namespace) if namespace else ALL_CLAIMS)
+    free = _free_devices(await api.list(SLICES), claims)
+
+    async def allocate_one(claim: JsonObject) -> None:
+        metadata = claim["metadata"]
+        path = f"{CLAIMS.format(metadata['namespace'])}/{metadata['name']}/status"
+        await api.patch(path, {"status": {"allocation": _allocation(claim, free)}})
+
+    open_ = [claim for claim in claims if not claim.get("status", {}).get("allocation")]
+    await for_each(open_, allocate_one)
+
+
+Free = dict[str, list[JsonObject]]
+"""Node -> results, but for the request that each is for."""
+
+
+def _free_devices(slices: list[JsonObject], claims: list[JsonObject]) -> Free:
+    taken = {
+        (result["driver"], result["pool"], result["device"])
+        for claim in claims
+        for result in claim.get("status", {})
+        .get("allocation", {})
+        .get("devices", {})
+        .get("results", ())
+    }
+    free: Free = {}
+    for each in slices:
+        spec = each["spec"]
+        for device in spec.get("devices", ()):
+            identity = (spec["driver"], spec["pool"]["name"], device["name"])
+            if identity not in taken and spec.get("nodeName"):
+                result = dict(zip(("driver", "pool", "device"), identity, strict=True))
+                free.setdefault(spec["nodeName"], []).append(result)
+    return free
+
+
+def _allocation(claim: JsonObject, free: Free) -> JsonObject:
+    """Take devices of one node; selectors are not looked at, since a driver's devices are alike."""
+    wanted = [
+        request["name"]
+        for request in claim["spec"]["devices"]["requests"]
+        for _ in range((request.get("exactly") or {}).get("count") or 1)
+    ]
+    nodes = [node for node, devices in free.items() if len(devices) >= len(wanted)]
+    if not nodes:
+        raise ProreusError(
+            f"no node has {len(wanted)} free devices for {claim['metadata']['name']}"
+        )
+    node = random.choice(nodes)
+    results = [{"request": name, **free[node].pop()} for name in wanted]
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    return {
+        "devices": {"results": results},
+        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+    }

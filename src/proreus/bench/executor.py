@@ -1,0 +1,436 @@
+"""One pass through a workload: its operations one after the other, as scheduler_perf does them.
+
+What only controllers would do is done here, since none run: claims are made from their templates,
+volumes bound to their claims. Background work (churn, slow deletions) ends with the workload.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import suppress
+from typing import Any, Protocol
+
+from proreus.bench import devices, objects
+from proreus.bench import operations as ops
+from proreus.bench.api import Api, encode, for_each
+from proreus.bench.pods import PodLog
+from proreus.bench.templates import JsonObject, Template, template_of
+from proreus.bench.workloads import Plan
+from proreus.errors import ApiError, ProreusError
+
+PODS = "/api/v1/namespaces/{}/pods"
+NAMESPACES = "/api/v1/namespaces"
+NODES = "/api/v1/nodes"
+CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
+VOLUMES = "/api/v1/persistentvolumes"
+VOLUME_CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims"
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+
+_RETRY_SECONDS = 20.0
+
+
+class Collector(Protocol):
+    """Who measures."""
+
+    async def start(self, name: str, namespaces: list[str], labels: dict[str, str]) -> None:
+        """Begin a period."""
+        ...
+
+    async def stop(self) -> None:
+        """End it."""
+        ...
+
+
+class Backlog(Protocol):
+    """Who can let measured pods pile up before the scheduler sets to work on them."""
+
+    async def hold(self) -> None:
+        """Let the scheduler stand by."""
+        ...
+
+    async def release(self) -> None:
+        """Let it begin."""
+        ...
+
+
+class Executor:
+    """Runs a plan. ``doing`` is what it does now, for those who watch."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        api: Api,
+        pods: PodLog,
+        collector: Collector,
+        backlog: Backlog | None = None,
+        *,
+        timeout_seconds: float = 600.0,
+    ) -> None:
+        self.doing = ""
+        self.expected = 0
+        """How many pods the operation under way waits for."""
+        self.created: list[str] = []
+        """Paths of what is not gone with its namespace, in order."""
+        self.namespaces: dict[str, int] = {}
+        """Known namespaces, and how many pods in them nobody has waited for yet."""
+        self._plan = plan
+        self._api = api
+        self._pods = pods
+        self._collector = collector
+        self._backlog = backlog
+        self._timeout_seconds = timeout_seconds
+        self._numbers: Counter[str] = Counter()
+        self._background: list[asyncio.Task[None]] = []
+
+    async def run(self) -> None:
+        """Run all operations; raises ``ProreusError`` with the operation that failed."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                for index, operation in enumerate(self._plan.operations):
+                    self.doing = f"{operation.opcode} ({index + 1}/{len(self._plan.operations)})"
+                    await self._run(operation, index)
+                for task in self._background:
+                    task.cancel()
+        except* ProreusError as failures:
+            raise ProreusError(f"{self.doing}: {failures.exceptions[0]}") from failures
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something in the background, to the end of the workload."""
+        self._background.append(self._tasks.create_task(work))
+
+    async def _run(self, operation: ops.Operation, index: int) -> None:
+        match operation:
+            case ops.CreateNodes():
+                await self._create_nodes(operation, index)
+            case ops.CreateNamespaces():
+                await self._create_namespaces(operation)
+            case ops.CreatePods():
+                await self._create_pods(operation, index)
+            case ops.DeletePods():
+                await self._delete_pods(operation)
+            case ops.Churn():
+                await self._churn(operation, index)
+            case ops.Barrier():
+                await self._barrier(operation)
+            case ops.Sleep():
+                await asyncio.sleep(operation.duration)
+            case ops.StartCollectingMetrics():
+                await self._collector.start(
+                    operation.name, operation.namespaces, operation.label_selector
+                )
+            case ops.StopCollectingMetrics():
+                await self._collector.stop()
+            case ops.CreateAny():
+                await self._create_any(operation)
+            case ops.UpdateAny():
+                await self._update_any(operation)
+            case ops.CreateResourceClaims():
+                await self._create_claims(operation)
+            case ops.CreateResourceDriver():
+                await devices.publish(self._api, operation)
+                self.created.append(SLICES)
+            case ops.AllocResourceClaims():
+                await devices.allocate(self._api, operation.namespace)
+            case _:
+                raise ProreusError(f"nobody runs {operation.opcode}")
+
+    # nodes and namespaces
+
+    async def _create_nodes(self, operation: ops.CreateNodes, index: int) -> None:
+        template = self._template(operation.node_template_path)
+
+        async def create(number: int) -> None:
+            if template:
+                node = template.object(number, operation.count)
+            else:
+                node = objects.default_node(f"node-{index}-")
+            csi_node = objects.finish_node(node, operation, number, first + number)
+            await self._api.create(NODES, node)
+            self.created.append(f"{NODES}/{node['metadata']['name']}")
+            if csi_node:
+                await self._api.create(CSI_NODES, csi_node)
+                self.created.append(f"{CSI_NODES}/{node['metadata']['name']}")
+
+        first = self._numbers["nodes"]
+        self._numbers["nodes"] += operation.count
+        await for_each(range(operation.count), create)
+
+    async def _create_namespaces(self, operation: ops.CreateNamespaces) -> None:
+        template = self._template(operation.namespace_template_path)
+
+        async def create(number: int) -> None:
+            body = template.object(number, operation.count) if template else {}
+            body.setdefault("metadata", {})["name"] = name = f"{operation.prefix}-{number}"
+            await self._api.create(NAMESPACES, body)
+            self.namespaces.setdefault(name, 0)
+
+        await for_each(range(operation.count), create)
+
+    async def _ensure_namespace(self, name: str) -> None:
+        if name not in self.namespaces:
+            await self._api.create(NAMESPACES, {"metadata": {"name": name}})
+            self.namespaces[name] = 0
+
+    # pods
+
+    async def _create_pods(self, operation: ops.CreatePods, index: int) -> None:
+        namespace = operation.namespace or f"namespace-{index}"
+        await self._ensure_namespace(namespace)
+        backlog = self._backlog if operation.collect_metrics else None
+        if operation.steady_state:
+            backlog = None
+        if backlog:
+            self.doing += ", the scheduler stands by"
+            await backlog.hold()
+            await self._create_rapidly(operation, namespace)
+        if operation.collect_metrics:
+            await self._collector.start(namespace, [namespace], {})
+        if backlog:
+            await backlog.release()
+        elif operation.steady_state:
+            await self._create_steadily(operation, namespace)
+        else:
+            await self._create_rapidly(operation, namespace)
+        if operation.skip_wait_to_completion:
+            self.namespaces[namespace] += operation.count
+        elif not operation.steady_state:
+            self.expected = operation.count
+            await self._wait_for("Scheduled", operation.count, namespace)
+        if operation.collect_metrics:
+            await self._collector.stop()
+
+    async def _create_rapidly(self, operation: ops.CreatePods, namespace: str) -> None:
+        path = PODS.format(namespace)
+        bodies = self._pod_bodies(operation, namespace)
+        volumes = await self._volumes(operation, namespace)
+        claims = await self._claim_templates(operation, namespace)
+
+        async def create(item: tuple[int, str, bytes]) -> None:
+            index, name, body = item
+            if volumes:
+                await self._create_volume(*volumes, namespace, index)
+            self._pods.created[f"{namespace}/{name}"] = time.perf_counter()
+            made = await self._api.create(path, body)
+            if claims and made:
+                await devices.create_claims_of(self._api, made, claims)
+
+        await for_each(bodies, create)
+
+    def _pod_bodies(
+        self, operation: ops.CreatePods, namespace: str
+    ) -> Iterator[tuple[int, str, bytes]]:
+        """Yield number, name and body of each pod; pods of a static template are encoded once."""
+        template = self._pod_template(operation)
+        static = template is None or template.static
+        mark, prefix = "name-of-the-pod", ""
+        pieces: list[bytes] = []
+        for index in range(operation.count):
+            if pieces:
+                name = f"{prefix}{self._next(namespace, prefix)}"
+                yield index, name, name.encode().join(pieces)
+                continue
+            pod = template.object(index, operation.count) if template else objects.default_pod()
+            metadata = pod.setdefault("metadata", {})
+            prefix = metadata.get("generateName", "pod-")
+            if operation.persistent_volume_claim_template_path:
+                objects.with_claim(pod, index)
+            elif static and "name" not in metadata:
+                pieces = encode(pod | {"metadata": {**metadata, "name": mark}}).split(mark.encode())
+            name = metadata.setdefault("name", f"{prefix}{self._next(namespace, prefix)}")
+            yield index, name, encode(pod)
+
+    def _next(self, namespace: str, prefix: str) -> int:
+        number = self._numbers[f"{namespace}/{prefix}"]
+        self._numbers[f"{namespace}/{prefix}"] += 1
+        return number
+
+    async def _create_steadily(self, operation: ops.CreatePods, namespace: str) -> None:
+        """Create, wait, delete, again and again, until the time is up."""
+        deadline = time.perf_counter() + operation.duration
+        with suppress(TimeoutError):
+            async with asyncio.timeout(operation.duration):
+                while time.perf_counter() < deadline:
+                    await self._create_rapidly(operation, namespace)
+                    await self._wait_for("Scheduled", operation.count, namespace)
+                    await self._api.delete(PODS.format(namespace), now=True)
+                    await devices.delete_claims_of_pods(self._api, namespace)
+        if not self._pods.bound[namespace] and not self._pods.bindings:
+            raise ProreusError(f"no pod at all was bound in {operation.duration} s")
+
+    async def _delete_pods(self, operation: ops.DeletePods) -> None:
+        async def delete_slowly() -> None:
+            for pod in self._pods.matching([operation.namespace], operation.label_selector):
+                await asyncio.sleep(1 / operation.delete_pods_per_second)
+                await self._api.delete(f"{PODS.format(operation.namespace)}/{pod.metadata.name}")
+
+        async def delete_at_once() -> None:
+            async def delete(name: str) -> None:
+                await self._api.delete(f"{PODS.format(operation.namespace)}/{name}")
+
+            pods = self._pods.matching([operation.namespace], operation.label_selector)
+            await for_each([pod.metadata.name for pod in pods], delete)
+
+        work = delete_slowly() if operation.delete_pods_per_second else delete_at_once()
+        if operation.skip_wait_to_completion:
+            self._start(work)
+        else:
+            await work
+
+    async def _barrier(self, operation: ops.Barrier) -> None:
+        if unknown := set(operation.namespaces) - set(self.namespaces):
+            raise ProreusError(f"unknown namespaces: {', '.join(sorted(unknown))}")
+        for namespace in operation.namespaces or list(self.namespaces):
+            self.expected = self.namespaces[namespace]
+            await self._wait_for(
+                operation.stage_requirement, self.expected, namespace, operation.label_selector
+            )
+            if operation.stage_requirement == "Scheduled":
+                self.namespaces[namespace] = 0
+
+    async def _wait_for(
+        self, stage: Any, count: int, namespace: str, labels: dict[str, str] | None = None
+    ) -> None:
+        await self._pods.wait_for(
+            stage, count, namespace, labels=labels, timeout_seconds=self._timeout_seconds
+        )
+
+    # volumes and claims of pods
+
+    async def _volumes(
+        self, operation: ops.CreatePods, namespace: str
+    ) -> tuple[JsonObject, JsonObject] | None:
+        volume = self._template(operation.persistent_volume_template_path)
+        claim = self._template(operation.persistent_volume_claim_template_path)
+        return (volume.object(), claim.object()) if volume and claim else None
+
+    async def _create_volume(
+        self, volume: JsonObject, claim: JsonObject, namespace: str, index: int
+    ) -> None:
+        """Create a volume and its claim, bound as the volume controller leaves them."""
+        volume, claim = objects.bound_volume(volume, claim, namespace, index)
+        claims, phase = VOLUME_CLAIMS.format(namespace), {"status": {"phase": "Bound"}}
+        name = volume["metadata"]["name"]
+        await self._api.create(claims, claim)
+        await self._api.patch(f"{claims}/pvc-{index}/status", phase)
+        await self._api.create(VOLUMES, volume)
+        await self._api.patch(f"{VOLUMES}/{name}/status", phase)
+        self.created.append(f"{VOLUMES}/{name}")
+
+    async def _claim_templates(
+        self, operation: ops.CreatePods, namespace: str
+    ) -> dict[str, JsonObject]:
+        """Return the ResourceClaimTemplates that the pods of an operation name."""
+        template = self._pod_template(operation)
+        pod = template.object(0, max(operation.count, 1)) if template else objects.default_pod()
+        return {
+            name: await self._api.get(f"{devices.CLAIM_TEMPLATES.format(namespace)}/{name}")
+            for _, name in objects.claims_of_templates(pod)
+        }
+
+    # anything else
+
+    async def _create_any(self, operation: ops.CreateAny) -> None:
+        if operation.namespace:
+            await self._ensure_namespace(operation.namespace)
+        template = template_of(self._plan.path(operation.template_path))
+
+        async def create(index: int) -> None:
+            body = template.object(index, operation.count)
+            path = await self._collection(body, operation.namespace)
+            made = await _patiently(lambda: self._api.create(path, body))
+            if not operation.namespace and made:
+                self.created.append(f"{path}/{made['metadata']['name']}")
+
+        await for_each(range(operation.count), create)
+
+    async def _update_any(self, operation: ops.UpdateAny) -> None:
+        template = template_of(self._plan.path(operation.template_path))
+        subresource = "".join(f"/{part}" for part in operation.subresources)
+
+        async def update(index: int) -> None:
+            body = template.object(index, operation.count)
+            path = await self._collection(body, operation.namespace)
+            path = f"{path}/{body['metadata']['name']}"
+            await self._api.put(path + subresource, body)
+            await self._api.put(f"{path}/status", body)
+
+        if not operation.update_per_second:
+            await for_each(range(operation.count), update)
+            return
+        for index in range(operation.count):
+            await asyncio.sleep(1 / operation.update_per_second)
+            await update(index)
+
+    async def _create_claims(self, operation: ops.CreateResourceClaims) -> None:
+        await self._ensure_namespace(operation.namespace)
+        template = template_of(self._plan.path(operation.template_path))
+        path = devices.CLAIMS.format(operation.namespace)
+
+        async def create(index: int) -> None:
+            await self._api.create(path, template.object(index, operation.count))
+
+        await for_each(range(operation.count), create)
+
+    async def _churn(self, operation: ops.Churn, index: int) -> None:
+        namespace = operation.namespace or f"namespace-{index}"
+        await self._ensure_namespace(namespace)
+        bodies = [template_of(self._plan.path(path)).object() for path in operation.template_paths]
+        collections = []
+        for body in bodies:
+            place = await self._api.place_of(body)
+            collections.append(place.path(namespace if place.namespaced else ""))
+        slots: list[list[str]] = [[""] * max(operation.number, 1) for _ in bodies]
+
+        async def turn(number: int) -> None:
+            for body, path, names in zip(bodies, collections, slots, strict=True):
+                slot = number % len(names)
+                with suppress(ApiError):  # upstream does not mind either
+                    if operation.mode == "recreate" and names[slot]:
+                        name, names[slot] = names[slot], ""
+                        await self._api.delete(f"{path}/{name}")
+                    else:
+                        made = await self._api.create(path, body)
+                        names[slot] = made["metadata"]["name"]
+                        if "/namespaces/" not in path:
+                            self.created.append(f"{path}/{names[slot]}")
+
+        async def turns() -> None:
+            limit = operation.number if operation.mode == "create" else 0
+            number = 0
+            while not limit or number < limit:
+                await asyncio.sleep(operation.interval_milliseconds / 1000)
+                await turn(number)
+                number += 1
+
+        self._start(turns())
+
+    async def _collection(self, body: JsonObject, namespace: str) -> str:
+        place = await self._api.place_of(body)
+        if place.namespaced != bool(namespace):
+            problem = "needs a namespace" if place.namespaced else "must not have a namespace"
+            raise ProreusError(f"{body['kind']} {problem}")
+        return place.path(namespace)
+
+    def _template(self, path: str | None) -> Template | None:
+        return template_of(self._plan.path(path)) if path else None
+
+    def _pod_template(self, operation: ops.CreatePods) -> Template | None:
+        return self._template(
+            operation.pod_template_path or self._plan.test_case.default_pod_template_path
+        )
+
+
+async def _patiently(work: Callable[[], Awaitable[JsonObject]]) -> JsonObject:
+    """Try again for a while: a kind just defined is not served at once."""
+    deadline = time.perf_counter() + _RETRY_SECONDS
+    while True:
+        try:
+            return await work()
+        except ApiError as error:
+            if error.status != 404 or time.perf_counter() > deadline:
+                raise
+            await asyncio.sleep(0.5)

@@ -1,0 +1,216 @@
+"""What is measured of one pass: throughput, latencies, algorithm time, CPU, memory, spread."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from proreus.bench.api import Api
+from proreus.bench.pods import Binding, PodLog
+from proreus.bench.processes import Child
+from proreus.bench.schedulers import SchedulerProcess, until_still
+from proreus.objects.codec import decoder_for
+from proreus.objects.kinds import NODES, PODS
+from proreus.objects.quantity import parse_amount
+from proreus.objects.requests import pod_requests
+
+ALGORITHM = "scheduler_scheduling_algorithm_duration_seconds"
+_STILL_SECONDS = 10.0
+_SHARED = ("cpu", "memory")
+
+
+@dataclass
+class Period:
+    """One period of measuring. Times are in seconds unless the name says otherwise."""
+
+    name: str
+    pods: int
+    seconds: float
+    pods_per_second: float
+    each_second: list[int]
+    """Pods bound in the first second of the period, the next …"""
+    latency_p50: float
+    latency_p90: float
+    latency_p99: float
+    algorithm_mean_ms: float | None
+    algorithm_p99_ms: float | None
+    cpu_seconds: dict[str, float]
+    """Of each process, from the beginning until the scheduler has written its last Event."""
+
+
+@dataclass
+class Pass:
+    """What one scheduler did with one workload, in one round."""
+
+    scheduler: str
+    round: int
+    periods: list[Period] = field(default_factory=list)
+    peak_rss_bytes: dict[str, int] = field(default_factory=dict)
+    start_seconds: float = 0.0
+    utilisation_spread: float = 0.0
+    """Standard deviation of the nodes' utilisation (mean of CPU and memory), in per cent."""
+    log_errors: list[str] = field(default_factory=list)
+    failure: str = ""
+    """Why it did not come to its end; the measures are then worth nothing."""
+
+    @property
+    def main(self) -> Period | None:
+        """The period with most pods."""
+        return max(self.periods, key=lambda period: period.pods, default=None)
+
+
+class PeriodCollector:
+    """Measures periods: the bindings that a watch saw, and what the processes used meanwhile.
+
+    ``from_first_binding``: the period begins with the first binding, not with ``start``.
+    """
+
+    def __init__(
+        self, pods: PodLog, children: Mapping[str, Child], *, from_first_binding: bool = False
+    ) -> None:
+        self.periods: list[Period] = []
+        self.scheduler: SchedulerProcess | None = None
+        self._pods = pods
+        self._children = dict(children)
+        self._from_first_binding = from_first_binding
+
+    async def start(self, name: str, namespaces: list[str], labels: dict[str, str]) -> None:
+        """Begin once the scheduler has digested what came before."""
+        assert self.scheduler is not None, "no scheduler runs yet"
+        await until_still(self.scheduler, _STILL_SECONDS)
+        self._name, self._namespaces, self._labels = name, frozenset(namespaces), labels
+        self._metrics = await self.scheduler.metrics()
+        self._cpu = self._cpu_seconds()
+        self._first = len(self._pods.bindings)
+        self._began = time.perf_counter()
+
+    async def stop(self) -> None:
+        """End the period; what the scheduler still has to write is waited for."""
+        assert self.scheduler is not None
+        ended = time.perf_counter()
+        bindings = [
+            binding
+            for binding in self._pods.bindings[self._first :]
+            if binding.namespace in self._namespaces
+            and self._labels.items() <= binding.labels.items()
+        ]
+        await until_still(self.scheduler, _STILL_SECONDS)
+        cpu = {name: used - self._cpu[name] for name, used in self._cpu_seconds().items()}
+        mean, p99 = histogram_between(ALGORITHM, self._metrics, await self.scheduler.metrics())
+        self.periods.append(self._period(bindings, ended, mean, p99, cpu))
+
+    def _period(
+        self,
+        bindings: Sequence[Binding],
+        ended: float,
+        mean: float | None,
+        p99: float | None,
+        cpu: dict[str, float],
+    ) -> Period:
+        times = sorted(binding.bound for binding in bindings)
+        began = times[0] if times and self._from_first_binding else self._began
+        seconds = max((times[-1] if times else ended) - began, 1e-3)
+        each_second = [0] * math.ceil(seconds)
+        for moment in times:
+            each_second[min(int(moment - began), len(each_second) - 1)] += 1
+        # a pod that had to wait for the scheduler to be let loose waits from then on
+        latencies = [each.bound - max(each.created or began, began) for each in bindings]
+        p50, p90, p99_latency = (percentile(latencies, part) for part in (0.5, 0.9, 0.99))
+        return Period(
+            name=self._name,
+            pods=len(times),
+            seconds=seconds,
+            pods_per_second=len(times) / seconds,
+            each_second=each_second,
+            latency_p50=p50,
+            latency_p90=p90,
+            latency_p99=p99_latency,
+            algorithm_mean_ms=None if mean is None else 1000 * mean,
+            algorithm_p99_ms=None if p99 is None else 1000 * p99,
+            cpu_seconds=cpu,
+        )
+
+    def _cpu_seconds(self) -> dict[str, float]:
+        assert self.scheduler is not None
+        children = {"scheduler": self.scheduler, **self._children}
+        own = time.process_time()
+        return {name: child.cpu_seconds() for name, child in children.items()} | {"bench": own}
+
+    def peak_rss_bytes(self) -> dict[str, int]:
+        """Return the most memory that each process ever held."""
+        assert self.scheduler is not None
+        children = {"scheduler": self.scheduler, **self._children}
+        return {name: child.peak_rss_bytes() for name, child in children.items()}
+
+
+def percentile(values: Iterable[float], part: float) -> float:
+    """Return the smallest value that at least ``part`` of the values do not exceed; 0 of none."""
+    ordered = sorted(values)
+    return ordered[max(math.ceil(part * len(ordered)) - 1, 0)] if ordered else 0.0
+
+
+def histogram_between(name: str, before: str, after: str) -> tuple[float | None, float | None]:
+    """Return mean and 99th percentile of what a histogram observed between two scrapes.
+
+    The percentile is interpolated within its bucket, as Prometheus does it.
+    """
+    early, late = _buckets(name, before), _buckets(name, after)
+    count = late.get("count", 0.0) - early.get("count", 0.0)
+    if count <= 0:
+        return None, None
+    mean = (late["sum"] - early.get("sum", 0.0)) / count
+    lower, below = 0.0, 0.0
+    limits = sorted((float(le), le) for le in late if le not in ("count", "sum"))
+    for upper, le in limits:
+        upto = late[le] - early.get(le, 0.0)
+        if upto >= 0.99 * count:
+            if math.isinf(upper):
+                return mean, lower
+            return mean, lower + (upper - lower) * (0.99 * count - below) / (upto - below)
+        lower, below = upper, upto
+    return mean, None
+
+
+def _buckets(name: str, text: str) -> dict[str, float]:
+    """Return a histogram's cumulative buckets by upper bound, and its count and sum."""
+    found: dict[str, float] = {}
+    if not text:
+        return found
+    for family in text_string_to_metric_families(text):
+        if family.name != name:
+            continue
+        for sample in family.samples:
+            suffix = sample.name.removeprefix(name)
+            key = sample.labels["le"] if suffix == "_bucket" else suffix.removeprefix("_")
+            if suffix in ("_bucket", "_count", "_sum"):
+                found[key] = found.get(key, 0.0) + sample.value
+    return found
+
+
+async def utilisation_spread(api: Api) -> float:
+    """Return the standard deviation of the nodes' utilisation, in per cent.
+
+    A node's utilisation is the mean of what is asked for of its CPU and of its memory; nodes that
+    have neither are left out.
+    """
+    used: dict[str, Counter[str]] = defaultdict(Counter)
+    pods = decoder_for(PODS.type)
+    for item in await api.list("/api/v1/pods"):
+        pod = pods.convert(item)
+        if pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed"):
+            used[pod.spec.node_name].update(pod_requests(pod))
+    shares = []
+    nodes = decoder_for(NODES.type)
+    for item in await api.list("/api/v1/nodes"):
+        node = nodes.convert(item)
+        room = {key: parse_amount(key, node.status.allocatable.get(key, "0")) for key in _SHARED}
+        if all(room.values()):
+            mine = used[node.metadata.name]
+            shares.append(100 * statistics.fmean(mine[key] / room[key] for key in _SHARED))
+    return statistics.pstdev(shares) if shares else 0.0

@@ -1,0 +1,173 @@
+"""The objects that operations create: bases, strategies for nodes, volumes, claims, devices.
+
+Plain dicts, ready to be posted. What scheduler_perf patches afterwards is set at once here.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from proreus.bench.operations import CreateNodes
+from proreus.bench.templates import JsonObject
+
+HOSTNAME = "kubernetes.io/hostname"
+MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
+CLAIM_OF_POD = "resource.kubernetes.io/pod-claim-name"
+
+_ROOM = {"pods": "110", "cpu": "4", "memory": "32Gi"}
+
+
+def default_node(prefix: str) -> JsonObject:
+    """Return the node of a createNodes that names no template."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"generateName": prefix},
+        "status": {
+            "capacity": dict(_ROOM),
+            "allocatable": dict(_ROOM),
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def default_pod() -> JsonObject:
+    """Return the pod of a createPods that has no template."""
+    asked = {"cpu": "100m", "memory": "500Mi"}
+    container = {
+        "name": "pause",
+        "image": "pause:3.10",
+        "ports": [{"containerPort": 80}],
+        "resources": {"limits": asked, "requests": asked},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"generateName": "pod-"},
+        "spec": {"containers": [container]},
+    }
+
+
+def finish_node(node: JsonObject, operation: CreateNodes, index: int, number: int) -> JsonObject:
+    """Name a node and prepare it as the operation's strategy says; return its CSINode, if any.
+
+    ``index`` counts the nodes of the operation, ``number`` those of the whole workload.
+    """
+    metadata = node.setdefault("metadata", {})
+    metadata["name"] = name = metadata.get("name") or f"{metadata['generateName']}{number:05}"
+    labels = metadata.setdefault("labels", {})
+    labels[HOSTNAME] = name
+    status = node.setdefault("status", {})
+    status.setdefault("allocatable", dict(status.get("capacity", {})))
+    if strategy := operation.label_node_prepare_strategy:
+        labels[strategy.label_key] = strategy.label_values[index % len(strategy.label_values)]
+    if unique := operation.unique_node_label_strategy:
+        labels[unique.label_key] = f"value-{number}"
+    room = operation.node_allocatable_strategy
+    if room is None:
+        return {}
+    status["allocatable"].update(room.node_allocatable)
+    drivers = [
+        {"name": driver, "nodeID": name, "allocatable": {"count": resources.count}}
+        for driver, resources in room.csi_node_allocatable.items()
+    ]
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSINode",
+        "metadata": {
+            "name": name,
+            "annotations": {MIGRATED_PLUGINS: ",".join(room.migrated_plugins)},
+        },
+        "spec": {"drivers": drivers},
+    }
+
+
+def bound_volume(
+    volume: JsonObject, claim: JsonObject, namespace: str, index: int
+) -> tuple[JsonObject, JsonObject]:
+    """Return copies of a PersistentVolume and a claim that are bound to each other."""
+    volume, claim = copy.deepcopy(volume), copy.deepcopy(claim)
+    claim.setdefault("metadata", {})["name"] = f"pvc-{index}"
+    name = f"{namespace}-vol-{index}"
+    volume.setdefault("metadata", {})["name"] = name
+    spec = volume["spec"]
+    if "csi" in spec:
+        spec["csi"]["volumeHandle"] = name
+    if "awsElasticBlockStore" in spec:
+        spec["awsElasticBlockStore"]["volumeID"] = f"vol-{index}"
+    spec["claimRef"] = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": namespace,
+        "name": f"pvc-{index}",
+    }
+    claim["spec"]["volumeName"] = name
+    return volume, claim
+
+
+def with_claim(pod: JsonObject, index: int) -> JsonObject:
+    """Give a pod the volume of claim number ``index``, and no other."""
+    source = {"claimName": f"pvc-{index}"}
+    pod["spec"]["volumes"] = [{"name": "vol", "persistentVolumeClaim": source}]
+    return pod
+
+
+def claims_of_templates(pod: JsonObject) -> list[tuple[str, str]]:
+    """Return the pod's claims that come of templates: (name in the pod, name of the template)."""
+    return [
+        (claim["name"], claim["resourceClaimTemplateName"])
+        for claim in pod["spec"].get("resourceClaims") or ()
+        if claim.get("resourceClaimTemplateName")
+    ]
+
+
+def claim_for_pod(template: JsonObject, pod: JsonObject, claim: str) -> JsonObject:
+    """Return the ResourceClaim that the resource claim controller would make for a pod."""
+    metadata = pod["metadata"]
+    inner = copy.deepcopy(template["spec"])
+    made: dict[str, Any] = {"metadata": inner.get("metadata") or {}, "spec": inner["spec"]}
+    made["metadata"] |= {
+        "name": f"{metadata['name']}-{claim}",
+        "namespace": metadata["namespace"],
+        "annotations": {CLAIM_OF_POD: claim, **made["metadata"].get("annotations", {})},
+        "ownerReferences": [
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "name": metadata["name"],
+                "uid": metadata["uid"],
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ],
+    }
+    return {"apiVersion": template["apiVersion"], "kind": "ResourceClaim", **made}
+
+
+def resource_slice(driver: str, node: str, devices: int) -> JsonObject:
+    """Return what a driver publishes for a node: so many devices, alike but for their number."""
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": node},
+        "spec": {
+            "driver": driver,
+            "nodeName": node,
+            "pool": {"name": node, "generation": 0, "resourceSliceCount": 1},
+            "devices": [
+                {
+                    "name": f"instance-{index}",
+                    "attributes": {
+                        "model": {"string": "A100"},
+                        "family": {"string": "GPU"},
+                        "driverVersion": {"version": "1.2.3"},
+                        "dra.example.com/numa": {"int": index},
+                    },
+                    "capacity": {"memory": {"value": "1Gi"}},
+                }
+                for index in range(devices)
+            ],
+        },
+    }

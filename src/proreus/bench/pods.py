@@ -1,0 +1,223 @@
+"""What becomes of pods, as a watch tells: when each was created, tried and bound.
+
+``PodLog`` decodes as little of a pod as answers that, so that looking on costs the machine under
+test little. Times are this process's: a pod is created when its POST is sent, and bound when the
+watch says so; latencies are therefore upper bounds, by the same amounts for every scheduler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from proreus.client.informer import Informer
+from proreus.client.session import ApiClient
+from proreus.errors import ProreusError
+from proreus.objects.meta import ApiStruct, ObjectMeta, Resource, key_of
+
+Stage = Literal["Scheduled", "Attempted"]
+
+
+class PodsStuck(ProreusError):
+    """Pods that should have been bound, tried or deleted were not."""
+
+
+class _Condition(ApiStruct, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class _Spec(ApiStruct, frozen=True):
+    node_name: str = ""
+
+
+class _Status(ApiStruct, frozen=True):
+    conditions: tuple[_Condition, ...] = ()
+
+
+class SeenPod(ApiStruct, frozen=True):
+    """As much of a pod as is looked at."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+    @property
+    def bound(self) -> bool:
+        """Whether it has a node."""
+        return bool(self.spec.node_name)
+
+    @property
+    def attempted(self) -> bool:
+        """Whether a scheduler has bound it, or said why not."""
+        return self.bound or any(each.type == "PodScheduled" for each in self.status.conditions)
+
+    @property
+    def reason(self) -> str:
+        """What the scheduler said last."""
+        told = [each.message for each in self.status.conditions if each.type == "PodScheduled"]
+        return told[0] if told else "no scheduler has said anything about it"
+
+
+SEEN_PODS = Resource("", "v1", "pods", "Pod", True, SeenPod)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """One pod that was bound; times are of ``time.perf_counter``, in seconds."""
+
+    key: str
+    labels: Mapping[str, str]
+    created: float | None
+    bound: float
+
+    @property
+    def namespace(self) -> str:
+        """Return the pod's namespace."""
+        return self.key.partition("/")[0]
+
+
+class PodLog:
+    """All pods of a cluster, and their history since ``run`` began."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self.bindings: list[Binding] = []
+        self.created: dict[str, float] = {}
+        """When the bench sent each pod, by namespace/name."""
+        self.bound: Counter[str] = Counter()
+        """How many pods of each namespace have a node now."""
+        self.attempted: Counter[str] = Counter()
+        """How many of them were tried at least."""
+        self._informer = Informer(client, SEEN_PODS)
+        self._informer.add_handler(self)
+        self._informer.add_batch_hook(self._on_batch)
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Keep watching until cancelled."""
+        await self._informer.run()
+
+    async def synced(self) -> None:
+        """Return once the pods that are there are known."""
+        await self._informer.synced.wait()
+
+    def on_add(self, pod: SeenPod) -> None:
+        """Take in a new pod."""
+        self._count(pod, 1)
+        if pod.bound:
+            self._note_bound(pod)
+
+    def on_update(self, old: SeenPod, new: SeenPod) -> None:
+        """Note the moment of a binding."""
+        self._count(old, -1)
+        self._count(new, 1)
+        if new.bound and not old.bound:
+            self._note_bound(new)
+
+    def on_delete(self, pod: SeenPod, final_state_unknown: bool) -> None:
+        """Forget when it was created: the next of that name is another one."""
+        self._count(pod, -1)
+        self.created.pop(key_of(pod), None)
+
+    def _count(self, pod: SeenPod, by: int) -> None:
+        namespace = pod.metadata.namespace
+        if pod.bound:
+            self.bound[namespace] += by
+        if pod.attempted:
+            self.attempted[namespace] += by
+
+    def matching(
+        self, namespaces: Iterable[str] = (), labels: Mapping[str, str] | None = None
+    ) -> list[SeenPod]:
+        """Return the pods that are there now, of these namespaces (none: all) and labels."""
+        wanted, asked = frozenset(namespaces), (labels or {}).items()
+        return [
+            pod
+            for pod in self._informer.store.values()
+            if (not wanted or pod.metadata.namespace in wanted)
+            and asked <= pod.metadata.labels.items()
+        ]
+
+    async def wait_for(
+        self,
+        stage: Stage,
+        count: int,
+        namespace: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        timeout_seconds: float,
+    ) -> None:
+        """Wait until ``count`` pods of a namespace (with these labels) have come to a stage.
+
+        Raises ``PodsStuck`` when none has come so far for ``timeout_seconds``, with an example.
+        """
+        most, since = -1, time.perf_counter()
+        while True:
+            now = self._how_many(stage, namespace, labels)
+            if now >= count:
+                return
+            if now > most:
+                most, since = now, time.perf_counter()
+            left = since + timeout_seconds - time.perf_counter()
+            if left <= 0:
+                raise PodsStuck(
+                    f"{count - now} of {count} pods in {namespace} were not {stage.lower()}, and "
+                    f"none for {timeout_seconds:.0f} s{self._example(stage, namespace, labels)}"
+                )
+            await self._next_change(min(left, 1.0))
+
+    def _how_many(self, stage: Stage, namespace: str, labels: Mapping[str, str] | None) -> int:
+        if labels:
+            return sum(_is_at(stage, pod) for pod in self.matching([namespace], labels))
+        return (self.bound if stage == "Scheduled" else self.attempted)[namespace]
+
+    def _example(self, stage: Stage, namespace: str, labels: Mapping[str, str] | None) -> str:
+        for pod in self.matching([namespace], labels):
+            if not _is_at(stage, pod):
+                return f", as {key_of(pod)}: {pod.reason}"
+        return "; there are no more pods"
+
+    async def wait_until_gone(self, namespaces: Iterable[str], timeout_seconds: float) -> None:
+        """Wait until these namespaces have no pods any more."""
+        deadline = time.perf_counter() + timeout_seconds
+        while left := len(self.matching(namespaces)):
+            if time.perf_counter() > deadline:
+                raise PodsStuck(f"{left} pods are still there after {timeout_seconds:.0f} s")
+            await self._next_change(1.0)
+
+    async def next_binding(self, number: int, timeout_seconds: float) -> bool:
+        """Wait until there are more than ``number`` bindings; tell whether there are."""
+        deadline = time.perf_counter() + timeout_seconds
+        while len(self.bindings) <= number:
+            left = deadline - time.perf_counter()
+            if left <= 0:
+                return False
+            await self._next_change(left)
+        return True
+
+    async def _next_change(self, timeout_seconds: float) -> None:
+        """Wait for changes; then leave the machine to those under test for a moment."""
+        self._changed.clear()
+        try:
+            await asyncio.wait_for(self._changed.wait(), timeout_seconds)
+        except TimeoutError:
+            return
+        await asyncio.sleep(0.05)
+
+    def _note_bound(self, pod: SeenPod) -> None:
+        key = key_of(pod)
+        created = self.created.get(key)
+        self.bindings.append(Binding(key, pod.metadata.labels, created, time.perf_counter()))
+
+    def _on_batch(self) -> None:
+        self._changed.set()
+
+
+def _is_at(stage: Stage, pod: SeenPod) -> bool:
+    return pod.bound if stage == "Scheduled" else pod.attempted

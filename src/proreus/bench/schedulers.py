@@ -1,0 +1,215 @@
+"""The schedulers under test: the same configuration, flags and token for each of them.
+
+Each is a process of its own. ``bare`` is no scheduler but the ceiling: it binds pods to nodes in
+turn and does nothing else, so what it reaches is what the apiserver can bind at all.
+
+To let pods pile up, the bench holds the Lease while the scheduler, with warm caches, stands by.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import re
+import ssl
+import sys
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from proreus.bench.api import Api
+from proreus.bench.processes import Child, ChildFailed, free_ports
+from proreus.config.reading import read
+from proreus.errors import ConfigError
+from proreus.feature_gates import GATES
+
+PROREUS, BARE = "proreus", "bare"
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+LEASE = "proreus-bench"
+
+_ELECTION = {
+    "leaderElect": True,
+    "resourceName": LEASE,
+    "resourceNamespace": "kube-system",
+    "leaseDuration": "15s",
+    "renewDeadline": "10s",
+    "retryPeriod": "1s",
+}
+_START_SECONDS = 120.0
+_STILL_SHARE = 0.05
+"""A process that uses less of a CPU than this has nothing left to do."""
+
+_ERROR_LINE = re.compile(r"^(?:E\d{4} |panic:|Traceback )", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """Who schedules: a name for the table, and its program (None for proreus's own)."""
+
+    name: str
+    program: Path | None = None
+
+
+def contestants(choice: str) -> list[Contestant]:
+    """Return who ``--scheduler`` names: proreus, a path, or (with a path) both.
+
+    Raises ``ConfigError`` for a path that is no program.
+    """
+    if choice == PROREUS:
+        return [Contestant(PROREUS)]
+    path = Path(choice)
+    if not path.is_file():
+        raise ConfigError(
+            f"--scheduler {choice}: must be proreus, both, or the path of a kube-scheduler binary"
+        )
+    return [Contestant(path.name, path.resolve())]
+
+
+def configuration(base: Path | None, kubeconfig: Path, *, elects: bool) -> dict[str, Any]:
+    """Return the KubeSchedulerConfiguration: the workload's own or the default, no rate limit."""
+    config: dict[str, Any] = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+    }
+    if base is not None:
+        try:
+            config = dict(read(base.read_bytes()).data)
+        except (OSError, TypeError, ValueError) as error:
+            raise ConfigError(f"schedulerConfigPath {base}: {error}") from error
+    connection = {"kubeconfig": str(kubeconfig), "qps": 5000, "burst": 5000}
+    return config | {
+        "clientConnection": {**config.get("clientConnection", {}), **connection},
+        "leaderElection": _ELECTION if elects else {"leaderElect": False},
+    }
+
+
+def settable(gates: Mapping[str, bool]) -> tuple[dict[str, bool], list[str]]:
+    """Return the gates that 1.36 lets one set, and a note on each that is locked otherwise."""
+    free: dict[str, bool] = {}
+    notes = []
+    for name, value in gates.items():
+        gate = GATES.get(name)
+        if gate is not None and gate.locked and gate.default != value:
+            notes.append(f"{name}={str(value).lower()} is left out: the gate is locked in 1.36")
+        else:
+            free[name] = value
+    return free, notes
+
+
+class SchedulerProcess(Child):
+    """One scheduler, or the bare client, as a process."""
+
+    def __init__(
+        self,
+        contestant: Contestant,
+        config: dict[str, Any],
+        gates: Mapping[str, bool],
+        folder: Path,
+        name: str,
+    ) -> None:
+        self.contestant = contestant
+        [self._port] = free_ports(1)
+        config_file = folder / f"{name}.yaml"
+        config_file.write_text(yaml.safe_dump(config))
+        kubeconfig = config["clientConnection"]["kubeconfig"]
+        if contestant.name == BARE:
+            command: list[str | Path] = [sys.executable, "-m", "proreus.bench.bare", kubeconfig]
+            if config["leaderElection"]["leaderElect"]:
+                command.append(f"{LEASES}/{LEASE}")
+        else:
+            run = [contestant.program or sys.executable]
+            command = [
+                *(run if contestant.program else [*run, "-m", "proreus", "run"]),
+                f"--config={config_file}",
+                f"--authentication-kubeconfig={kubeconfig}",
+                f"--authorization-kubeconfig={kubeconfig}",
+                "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics",
+                "--bind-address=127.0.0.1",
+                f"--secure-port={self._port}",
+                "-v=0",
+            ]
+            if gates:
+                settings = ",".join(f"{gate}={str(on).lower()}" for gate, on in gates.items())
+                command.append(f"--feature-gates={settings}")
+        super().__init__(contestant.name, command, folder / f"{name}.log")
+
+    @property
+    def measures_itself(self) -> bool:
+        """Whether it has /metrics."""
+        return self.contestant.name != BARE
+
+    async def run(self) -> None:
+        """Start it and wait until it is ready."""
+        self.start()
+        if self.measures_itself:
+            await asyncio.to_thread(
+                self.require, _START_SECONDS, "readyz", lambda: self.get("/readyz") == "ok"
+            )
+
+    async def metrics(self) -> str:
+        """Return what its /metrics says; empty for one that has none."""
+        return await asyncio.to_thread(self.get, "/metrics") if self.measures_itself else ""
+
+    def get(self, path: str) -> str:
+        """Return what one of its own endpoints answers; raises OSError."""
+        # its certificate is its own: there is nothing to check it against
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+        )
+        with opener.open(f"https://127.0.0.1:{self._port}{path}", timeout=20) as answer:
+            return str(answer.read().decode())
+
+    async def finish(self) -> None:
+        """Ask it to end, and see that it does."""
+        if self.running:
+            try:
+                await asyncio.to_thread(self.terminate, 15)
+            except ChildFailed:
+                self.kill()
+
+    def errors(self) -> list[str]:
+        """Return the lines of its log that speak of errors."""
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return [
+            text[match.start() : text.find("\n", match.start())]
+            for match in _ERROR_LINE.finditer(text)
+        ]
+
+
+async def until_still(child: Child, timeout_seconds: float) -> None:
+    """Wait until a process has nothing left to do, or the time is up."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_seconds
+    before, at = child.cpu_seconds(), loop.time()
+    while loop.time() < deadline:
+        await asyncio.sleep(0.5)
+        now = child.cpu_seconds()
+        if now - before <= _STILL_SHARE * (loop.time() - at):
+            return
+        before, at = now, loop.time()
+
+
+async def hold_lease(api: Api) -> None:
+    """Keep every scheduler standing by."""
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {
+        "holderIdentity": "bench",
+        "leaseDurationSeconds": 3600,
+        "acquireTime": now,
+        "renewTime": now,
+        "leaseTransitions": 0,
+    }
+    await api.delete(f"{LEASES}/{LEASE}")
+    await api.create(LEASES, {"metadata": {"name": LEASE}, "spec": spec})
+
+
+async def give_lease_up(api: Api) -> None:
+    """Let the one that stands by lead."""
+    await api.patch(f"{LEASES}/{LEASE}", {"spec": {"holderIdentity": ""}})

@@ -1,0 +1,271 @@
+"""Files of workloads: read, checked, chosen from, and their parameters filled in.
+
+The form is that of scheduler_perf's ``performance-config.yaml``: a list of test cases, each with
+the operations of all its workloads (``workloadTemplate``) and the workloads' parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from proreus.bench.operations import AnyOperation, CreatePods, CreatePodSets, Operation, Part
+from proreus.config.durations import DurationError
+from proreus.config.reading import read
+from proreus.errors import ConfigError
+
+Parameters = dict[str, bool | int | float | str]
+
+
+class _ThresholdMetric(Part):
+    name: str = ""
+    labels: dict[str, str] = {}
+    data_bucket: str = ""
+    expect_lower: bool = False
+
+
+class _Collected(Part):
+    metrics: dict[str, Any] = {}
+
+
+class Workload(Part):
+    """One size of a test case. Thresholds are upstream's own and are only shown."""
+
+    name: str = Field(min_length=1)
+    params: Parameters = {}
+    labels: list[str] = []
+    threshold: float | dict[str, float] = 0
+    threshold_metric_selector: _ThresholdMetric | None = None
+    feature_gates: dict[str, bool] = {}
+
+
+class TestCase(Part):
+    """One scenario."""
+
+    __test__ = False  # not one of pytest's, whatever its name
+
+    name: str = Field(min_length=1)
+    feature_gates: dict[str, bool] = {}
+    metrics_collector_config: _Collected | None = None
+    workload_template: list[AnyOperation] = Field(min_length=1)
+    workloads: list[Workload] = Field(min_length=1)
+    scheduler_config_path: str = ""
+    default_pod_template_path: str | None = None
+    labels: list[str] = []
+    default_threshold_metric_selector: _ThresholdMetric | None = None
+
+
+_TEST_CASES: TypeAdapter[list[TestCase]] = TypeAdapter(
+    Annotated[list[TestCase], Field(min_length=1)]
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One workload, ready to be run: operations with their numbers, paths made absolute."""
+
+    test_case: TestCase
+    workload: Workload
+    operations: tuple[Operation, ...]
+    folder: Path
+    notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What ``--workload`` calls it."""
+        return f"{self.test_case.name}/{self.workload.name}"
+
+    @property
+    def feature_gates(self) -> dict[str, bool]:
+        """Gates to set; the workload's own win."""
+        return {**self.test_case.feature_gates, **self.workload.feature_gates}
+
+    def path(self, name: str) -> Path:
+        """Return a path that the file names."""
+        return self.folder / name
+
+
+def load(path: Path) -> list[TestCase]:
+    """Read a file of test cases. Raises ``ConfigError`` with all its faults and their fields."""
+    try:
+        document = read(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except ConfigError as error:
+        raise ConfigError(*(f"{path}: {problem}" for problem in error.problems)) from None
+    if document.complaints:
+        raise ConfigError(*(f"{path}: {complaint}" for complaint in document.complaints))
+    try:
+        cases = _TEST_CASES.validate_python(document.data)
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        raise ConfigError(*(f"{path}: {_text(detail)}" for detail in details)) from None
+    except DurationError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    if problems := list(_inconsistencies(cases)):
+        raise ConfigError(*(f"{path}: {problem}" for problem in problems))
+    return cases
+
+
+def names(cases: list[TestCase]) -> list[str]:
+    """Return what can be chosen: test case and workload."""
+    return [f"{case.name}/{workload.name}" for case in cases for workload in case.workloads]
+
+
+def plan(
+    cases: list[TestCase], name: str, folder: Path, overrides: Mapping[str, Any] | None = None
+) -> Plan:
+    """Return the workload ``CASE/WORKLOAD``, its parameters filled in, some of them overridden.
+
+    Raises ``ConfigError`` for an unknown name or parameter. A parameter that no operation uses is
+    noted, no error: some of upstream's are for the Go code around the file.
+    """
+    case, workload = _find(cases, name)
+    if overrides:
+        if unknown := sorted(set(overrides) - set(workload.params)):
+            raise ConfigError(
+                f"{name} has no parameter {', '.join(unknown)}; it has {', '.join(workload.params)}"
+            )
+        workload = workload.model_copy(update={"params": {**workload.params, **overrides}})
+    used: set[str] = set()
+    operations = tuple(
+        operation
+        for index, template in enumerate(case.workload_template)
+        for operation in _unrolled(
+            _filled(template, workload, used, f"{name}: workloadTemplate[{index}]"),
+            workload,
+            used,
+            f"{name}: workloadTemplate[{index}].createPodsOp",
+        )
+    )
+    unused = sorted(set(workload.params) - used)
+    notes = (f"no operation uses {', '.join(unused)}",) if unused else ()
+    return Plan(case, workload, operations, folder, notes)
+
+
+def _find(cases: list[TestCase], name: str) -> tuple[TestCase, Workload]:
+    for case in cases:
+        for workload in case.workloads:
+            if f"{case.name}/{workload.name}" == name:
+                return case, workload
+    near = [each for each in names(cases) if each.startswith(name.partition("/")[0] + "/")]
+    raise ConfigError(f"no workload {name}; there are: {', '.join(near or names(cases))}")
+
+
+def _filled(operation: Operation, workload: Workload, used: set[str], where: str) -> Operation:
+    """Return the operation with the workload's parameters in their places."""
+    values: dict[str, Any] = {}
+    for parameter_field, field in operation.parameters.items():
+        reference = getattr(operation, parameter_field, None)
+        if reference is None:
+            continue
+        name = reference[1:]
+        if name not in workload.params:
+            allowed = ", ".join(workload.params) or "none"
+            raise ConfigError(f"{where}: there is no parameter {name}; there are: {allowed}")
+        used.add(name)
+        values[field] = workload.params[name]
+    if not values:
+        return operation
+    # validated again, without the references
+    fields = {name: getattr(operation, name) for name in operation.model_fields_set}
+    for parameter_field in operation.parameters:
+        fields.pop(parameter_field, None)
+    try:
+        return type(operation).model_validate(fields | values)
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        raise ConfigError(
+            *(f"{where}.{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in details)
+        ) from None
+    except DurationError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def _unrolled(
+    operation: Operation, workload: Workload, used: set[str], where: str
+) -> Iterator[Operation]:
+    """Yield the operation, or each of the createPods that it stands for."""
+    if not isinstance(operation, CreatePodSets):
+        yield operation
+        return
+    create = _filled(operation.create_pods_op, workload, used, where)
+    assert isinstance(create, CreatePods)
+    for index in range(operation.count):
+        yield create.model_copy(update={"namespace": f"{operation.namespace_prefix}-{index}"})
+
+
+def _inconsistencies(cases: list[TestCase]) -> Iterator[str]:
+    seen: set[str] = set()
+    for index, case in enumerate(cases):
+        if case.name in seen:
+            yield f"[{index}].name: {case.name} is there twice"
+        seen.add(case.name)
+        in_case = [workload.name for workload in case.workloads]
+        for name in dict.fromkeys(name for name in in_case if in_case.count(name) > 1):
+            yield f"[{index}].workloads: {name} is there twice"
+        if not any(operation.collects for operation in case.workload_template):
+            yield (
+                f"[{index}].workloadTemplate: nothing is measured; set collectMetrics on a "
+                "createPods, or use startCollectingMetrics and stopCollectingMetrics"
+            )
+
+
+def _text(detail: ErrorDetails) -> str:
+    """Say what is wrong: the field's path, and what is allowed there."""
+    path, model = _path_and_model(detail["loc"])
+    match detail["type"]:
+        case "extra_forbidden":
+            allowed = sorted(str(field.alias) for field in model.model_fields.values())
+            return f"{path}: unknown field; allowed are {', '.join(allowed)}"
+        case "union_tag_invalid":
+            return f"{path}.opcode: {detail['ctx']['tag']} is unknown; allowed are " + str(
+                detail["ctx"]["expected_tags"]
+            ).replace("'", "")
+        case "union_tag_not_found":
+            return f"{path}.opcode: is missing"
+        case "missing":
+            return f"{path}: is missing"
+        case "string_pattern_mismatch":
+            return f"{path}: {detail['input']!r} must be a parameter's name, like $initNodes"
+    return f"{path}: {detail['msg']}, not {detail['input']!r}"
+
+
+def _path_and_model(location: tuple[int | str, ...]) -> tuple[str, type[BaseModel]]:
+    """Return a location as a path in the file, and the model that it is in.
+
+    Steps that are in no file (the opcode that chose a model) are left out.
+    """
+    path = ""
+    model: type[BaseModel] = TestCase
+    operations = {each.model_fields["opcode"].annotation.__args__[0]: each for each in _all()}
+    for step in location:
+        if isinstance(step, int):
+            path += f"[{step}]"
+            continue
+        if step in operations:
+            model = operations[step]
+            continue
+        path += f".{step}" if path else step
+        found = next((f for f in model.model_fields.values() if f.alias == step), None)
+        inner = _model_in(found.annotation) if found else None
+        model = inner or model
+    return path, model
+
+
+def _all() -> Iterator[Any]:
+    yield from Operation.__subclasses__()
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for part in getattr(annotation, "__args__", ()):
+        if (found := _model_in(part)) is not None:
+            return found
+    return None

@@ -1,0 +1,249 @@
+"""``proreus bench``: how fast, side by side with kube-scheduler, on workloads of scheduler_perf."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from proreus.errors import ConfigError, ProreusError
+
+if TYPE_CHECKING:
+    from proreus.bench.comparison import Options
+    from proreus.bench.measures import Pass
+    from proreus.bench.schedulers import Contestant
+    from proreus.bench.workloads import Plan
+
+
+@click.command("bench")
+@click.option(
+    "--config",
+    "configs",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="File of workloads in scheduler_perf's form, or a folder of such files.",
+)
+@click.option(
+    "--workload",
+    "workloads",
+    multiple=True,
+    metavar="CASE/WORKLOAD",
+    help="What to run; may be given several times.",
+)
+@click.option("--list", "listing", is_flag=True, help="Only list the workloads of the files.")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="PARAMETER=VALUE",
+    help="Use another value for a parameter of the workload.",
+)
+@click.option(
+    "--scheduler",
+    default="both",
+    show_default=True,
+    metavar="proreus|PATH|both",
+    help="Who schedules: proreus, a kube-scheduler binary, or both in turn.",
+)
+@click.option("--bare", is_flag=True, help="Also a client that only binds: the apiserver's limit.")
+@click.option("--rounds", type=click.IntRange(1), default=1, show_default=True)
+@click.option(
+    "--backlog",
+    is_flag=True,
+    help="Let the measured pods pile up while the scheduler stands by, and measure how it drains "
+    "them; without it, it schedules while they are created, as in scheduler_perf.",
+)
+@click.option(
+    "--assets",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder with etcd, kube-apiserver and kube-scheduler; then KUBEBUILDER_ASSETS and PATH.",
+)
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Use the apiserver that this names (no other scheduler may be at work there).",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=1),
+    default=600.0,
+    show_default=True,
+    help="Seconds without progress after which pods count as stuck.",
+)
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write all figures.")
+@click.option("--plot", "plot_path", type=click.Path(path_type=Path), help="Draw an .svg or .png.")
+@click.option(
+    "--keep", type=click.Path(path_type=Path, file_okay=False), help="Leave all logs there."
+)
+def command(
+    configs: tuple[Path, ...],
+    workloads: tuple[str, ...],
+    listing: bool,
+    overrides: tuple[str, ...],
+    scheduler: str,
+    bare: bool,
+    rounds: int,
+    backlog: bool,
+    assets: Path | None,
+    kubeconfig: Path | None,
+    timeout: float,
+    json_path: Path | None,
+    plot_path: Path | None,
+    keep: Path | None,
+) -> None:
+    """Run a workload against an apiserver, with proreus, kube-scheduler or both in turn.
+
+    Workloads are files in the form of Kubernetes' scheduler_perf; those of a checkout run as they
+    are. Unless --kubeconfig names an apiserver, etcd and kube-apiserver are started on loopback,
+    anew for each scheduler and round.
+    """
+    from proreus.bench import plot
+    from proreus.bench.comparison import Options
+    from proreus.bench.control_plane import PROGRAMS, find_programs
+
+    files = _files(configs)
+    if listing:
+        _list(files)
+        return
+    plans = _plans(files, workloads, _values(overrides))
+    if plot_path:
+        plot.check(plot_path)
+    programs = {} if kubeconfig else find_programs(PROGRAMS, assets)
+    options = Options(
+        rounds=rounds,
+        timeout_seconds=timeout,
+        backlog=backlog,
+        kubeconfig=kubeconfig,
+        programs=programs,
+        keep=keep,
+    )
+    _run(plans, _contestants(scheduler, bare, assets), options, json_path, plot_path)
+
+
+def _files(configs: tuple[Path, ...]) -> list[Path]:
+    """Return the files that were named, folders looked into."""
+    files = []
+    for path in configs or (Path("tests/bench/workloads"),):
+        inside = sorted(path.glob("*.yaml")) or sorted(path.rglob("performance-config.yaml"))
+        files += inside if path.is_dir() else [path]
+    if not files:
+        raise ConfigError("--config: name a file of workloads, or a folder that has some")
+    return files
+
+
+def _list(files: list[Path]) -> None:
+    from proreus.bench.workloads import load
+
+    for path in files:
+        click.echo(str(path))
+        for case in load(path):
+            for workload in case.workloads:
+                parameters = ", ".join(f"{key}={value}" for key, value in workload.params.items())
+                click.echo(f"  {case.name}/{workload.name}  {parameters}")
+
+
+def _values(overrides: tuple[str, ...]) -> dict[str, Any]:
+    """Read PARAMETER=VALUE: numbers and booleans as such."""
+    values = {}
+    for setting in overrides:
+        name, equals, text = setting.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {setting}: must be PARAMETER=VALUE")
+        try:
+            values[name] = json.loads(text)
+        except ValueError:
+            values[name] = text
+    return values
+
+
+def _plans(files: list[Path], chosen: tuple[str, ...], overrides: dict[str, Any]) -> list[Plan]:
+    """Return the chosen workloads; raises ``ConfigError`` for one that no file has."""
+    from proreus.bench.workloads import load, names, plan
+
+    if not chosen:
+        raise ConfigError("--workload: name what to run; --list shows what there is")
+    loaded = [(path, load(path)) for path in files]
+    plans = []
+    for name in chosen:
+        found = [(path, cases) for path, cases in loaded if name in names(cases)]
+        if not found and len(loaded) > 1:
+            raise ConfigError(f"no workload {name} in these files; --list shows what there is")
+        path, cases = found[0] if found else loaded[0]
+        plans.append(plan(cases, name, path.parent, overrides))
+    return plans
+
+
+def _contestants(choice: str, bare: bool, assets: Path | None) -> list[Contestant]:
+    from proreus.bench.control_plane import find_programs
+    from proreus.bench.schedulers import BARE, PROREUS, Contestant, contestants
+
+    if choice == "both":
+        program = find_programs(["kube-scheduler"], assets)["kube-scheduler"]
+        found = [Contestant("kube-scheduler", program), Contestant(PROREUS)]
+    else:
+        found = contestants(choice)
+    return [*found, Contestant(BARE)] if bare else found
+
+
+def _run(
+    plans: list[Plan],
+    contestants: list[Contestant],
+    options: Options,
+    json_path: Path | None,
+    plot_path: Path | None,
+) -> None:
+    """Run all, print tables, write files; ends with code 1 when something went wrong."""
+    from rich.console import Console
+
+    from proreus.bench import plot, report
+    from proreus.bench.schedulers import settable
+
+    console, progress = Console(), Console(stderr=True)
+    documents, failed = [], False
+    for plan in plans:
+        for note in (*plan.notes, *settable(plan.feature_gates)[1]):
+            progress.print(f"{plan.name}: {note}", highlight=False)
+        passes = _passes(plan, contestants, options, progress)
+        console.print(report.table(plan, passes))
+        for line in report.troubles(passes):
+            console.print(line, style="red", markup=False, highlight=False)
+        failed = failed or any(one.failure for one in passes)
+        settings = {"rounds": options.rounds, "backlog": options.backlog}
+        documents.append(report.as_json(plan, passes, settings))
+        if plot_path:
+            plot.draw(_numbered(plot_path, len(documents), len(plans)), plan.name, passes)
+    if json_path:
+        json_path.write_text(json.dumps(documents, indent=2) + "\n")
+    if failed:
+        raise ProreusError("not every pass came to its end")
+
+
+def _passes(
+    plan: Plan, contestants: list[Contestant], options: Options, progress: Any
+) -> list[Pass]:
+    """Run one workload, telling how it goes; an interrupt ends all that was started."""
+    from proreus.bench.comparison import compare
+    from proreus.cli.sandbox import run_until_signalled
+
+    passes: list[Pass] = []
+    finished: list[bool] = []
+    with progress.status(plan.name) as status:
+
+        async def work() -> None:
+            async for one in compare(plan, contestants, options, status.update):
+                passes.append(one)
+                main = one.main
+                told = one.failure or (main and f"{main.pods_per_second:,.0f} pods/s") or "done"
+                progress.print(f"round {one.round + 1} · {one.scheduler}: {told}", highlight=False)
+            finished.append(True)
+
+        run_until_signalled(work)
+    if not finished:
+        raise click.Abort
+    return passes
+
+
+def _numbered(path: Path, number: int, count: int) -> Path:
+    return path if count == 1 else path.with_stem(f"{path.stem}-{number}")
