@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proreus.feature_gates import FeatureGates
+from proreus.loading import PluginSources
 from proreus.logs import Format
 from proreus.server.options import ServingOptions
 
@@ -41,3 +42,4 @@ class RunOptions:
     flags: Mapping[str, str] = field(default_factory=dict)
     flags_without_effect: tuple[str, ...] = ()
     version: str = "1.36.0"
+    plugins: PluginSources = field(default_factory=PluginSources)

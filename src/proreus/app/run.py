@@ -13,29 +13,21 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from proreus import logs
 from proreus.app.clients import make_clients
+from proreus.app.configuration import configuration, report
 from proreus.app.options import RunOptions
 from proreus.app.process import Process
 from proreus.client.session import ApiClient
-from proreus.config.load import default_configuration, load_file
-from proreus.config.types import ClientConnection, SchedulerConfiguration
+from proreus.config.types import SchedulerConfiguration
 from proreus.config.write import to_yaml
 from proreus.errors import ConfigError, Forbidden, LeaseLost, ProreusError
 from proreus.feature_gates import GATES
+from proreus.loading import load
 from proreus.metrics import SchedulerMetrics
-from proreus.plugins import IN_TREE
-from proreus.runtime.expansion import in_use
-from proreus.runtime.registry import Registry
 
 log = logs.logger(__name__)
-
-DEFAULT_QPS = 5000.0
-DEFAULT_BURST = 10000
-"""Where no rate is stated. kube-scheduler's 50 would be its bottleneck, and what protects the
-apiserver since is its own priority and fairness."""
 
 EMULATED_VERSION = "1.36"
 MIN_COMPATIBILITY_VERSION = "1.35"
@@ -69,54 +61,19 @@ async def run(options: RunOptions) -> int:
 
 async def _run_until(stopping: asyncio.Event, options: RunOptions) -> None:
     """Start, schedule until ``stopping`` is set, and stop in good order."""
-    registry = Registry(IN_TREE)
-    config = _configuration(options, registry)
+    catalogue = load(options.plugins)
+    report(catalogue)
+    config = configuration(options, catalogue)
     metrics = _metrics(options)
     async with contextlib.AsyncExitStack() as stack:
         clients = await make_clients(options, config, metrics, stack)
-        process = Process(options, config, registry, metrics, clients)
+        process = Process(options, config, catalogue.registry, metrics, clients)
         stack.push_async_callback(process.close)
         if options.write_config_to:
             await _write_configuration(options.write_config_to, config)
             return
         await _reach(clients.main)
         await process.run(stopping)
-
-
-def _configuration(options: RunOptions, registry: Registry) -> SchedulerConfiguration:
-    """Return the completed configuration: the file or the defaults, with flags over it."""
-
-    def override(config: SchedulerConfiguration) -> SchedulerConfiguration:
-        election = config.leader_election.model_copy(update=dict(options.leader_election))
-        return config.model_copy(update={"leader_election": election})
-
-    gates = options.feature_gates
-    if options.config:
-        config = load_file(options.config, registry, gates, override)
-    else:
-        config = override(default_configuration(registry, gates))
-        config = config.model_copy(update={"client_connection": _connection(options, config)})
-    return in_use(_with_rate(config), registry)
-
-
-def _with_rate(config: SchedulerConfiguration) -> SchedulerConfiguration:
-    """Be generous where neither file nor flag states a rate, and say so wherever it is shown."""
-    connection = config.client_connection
-    generous = {"qps": DEFAULT_QPS, "burst": DEFAULT_BURST}
-    update = {
-        name: rate for name, rate in generous.items() if name not in connection.model_fields_set
-    }
-    return config.model_copy(update={"client_connection": connection.model_copy(update=update)})
-
-
-def _connection(options: RunOptions, config: SchedulerConfiguration) -> ClientConnection:
-    """Apply the flags that count only where there is no configuration file."""
-    update: dict[str, Any] = {"kubeconfig": options.kubeconfig}
-    if options.kube_api_qps is not None:
-        update["qps"] = options.kube_api_qps
-    if options.kube_api_burst is not None:
-        update["burst"] = options.kube_api_burst
-    return config.client_connection.model_copy(update=update)
 
 
 def _metrics(options: RunOptions) -> SchedulerMetrics:

@@ -20,6 +20,7 @@ _COMMANDS = {
     "sandbox": "proreus.cli.sandbox",
     "evaluate": "proreus.cli.evaluate",
     "bench": "proreus.cli.bench",
+    "plugins": "proreus.cli.plugins",
     "version": "proreus.cli.version",
 }
 """Name -> the module whose ``command`` it is, in the order of the help text."""

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from proreus.cli.plugin_options import load_plugins, plugin_options
+from proreus.errors import ConfigError
+
 if TYPE_CHECKING:
+    from proreus.loading import Catalogue
     from proreus.offline.api import JsonObject
-    from proreus.runtime.registry import Registry
 
 
 @click.command("evaluate")
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="KubeSchedulerConfiguration for the cases that bring none.",
 )
+@plugin_options
 @click.argument(
     "cases",
     nargs=-1,
@@ -28,17 +32,21 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     metavar="CASES.jsonl[.gz]…",
 )
-def command(config: Path | None, cases: tuple[Path, ...]) -> None:
+def command(
+    config: Path | None,
+    plugin: tuple[str, ...],
+    plugin_dir: tuple[str, ...],
+    cases: tuple[Path, ...],
+) -> None:
     """Answer scheduling questions offline, with the very engine that schedules.
 
     A case is a line of JSON with an id, the objects of a cluster, and either a pending pod or a
-    script of steps. The answers go to standard output, a line a case.
+    script of steps. The answers go to standard output, a line a case. Plugins given with --plugin
+    are enabled in cases for which there is no configuration.
     """
     import msgspec
 
     from proreus.offline.evaluate import evaluate, read_cases
-    from proreus.plugins import IN_TREE
-    from proreus.runtime.registry import Registry
 
     # what is said of each case's configuration is no news: the answers tell
     logging.getLogger("proreus").setLevel(logging.ERROR)
@@ -47,18 +55,26 @@ def command(config: Path | None, cases: tuple[Path, ...]) -> None:
         for path in cases:
             yield from read_cases(path)
 
-    registry = Registry(IN_TREE)
-    _write(evaluate(all_cases(), registry, _read(config, registry)), msgspec.json.encode)
+    catalogue = load_plugins(plugin, plugin_dir)
+    fallback = _read(config, catalogue)
+    answers = evaluate(all_cases(), catalogue.registry, fallback, catalogue.default_plugins())
+    _write(answers, msgspec.json.encode)
 
 
-def _read(config: Path | None, registry: Registry) -> Any:
+def _read(config: Path | None, catalogue: Catalogue) -> Any:
     """Return the file's content as plain data, if it is a configuration that can be used."""
     if config is None:
+        problems = catalogue.problems_with(catalogue.asked_for)
+        if problems:
+            raise ConfigError(*problems)
         return None
     from proreus.config.load import load_file
     from proreus.config.reading import read
 
-    load_file(str(config), registry)
+    with catalogue.blaming_plugins():
+        loaded = load_file(str(config), catalogue.registry)
+    if problems := catalogue.problems(loaded):
+        raise ConfigError(*problems)
     return read(config.read_bytes())
 
 

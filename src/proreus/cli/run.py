@@ -58,6 +58,7 @@ def git_version() -> str:
 def run_options(values: Values) -> RunOptions:
     """Check the flags against each other and return them as options; raise FlagError."""
     from proreus.app import RunOptions
+    from proreus.loading import PluginSources
 
     try:
         gates = FeatureGates.from_list(values["feature-gates"])
@@ -89,6 +90,7 @@ def run_options(values: Values) -> RunOptions:
         flags=values.texts(),
         flags_without_effect=tuple(values.without_effect()),
         version=git_version().removeprefix("v"),
+        plugins=PluginSources(values["plugin"], values["plugin-dir"]),
     )
 
 

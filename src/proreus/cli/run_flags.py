@@ -195,6 +195,18 @@ FLAGS: tuple[Flag, ...] = (
     *_flags(
         _OURS,
         (
+            "plugin",
+            "list",
+            "[]",
+            "Plugin to load, as module:Class; may be repeated. Without --config it is enabled.",
+        ),
+        (
+            "plugin-dir",
+            "list",
+            "[]",
+            "Folder with .py files of plugins to load; may be repeated.",
+        ),
+        (
             "assumed-pod-expiration",
             "duration",
             "0s",

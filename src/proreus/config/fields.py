@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from proreus.config.durations import DurationError, format_duration, parse_duration
@@ -69,13 +70,18 @@ class ConfigModel(BaseModel):
         for name, field in cls.model_fields.items():
             if _is_tuple(field.annotation):
                 tuples.update((name, field.alias))
-            if not any(getattr(part, "func", None) is _seconds for part in field.metadata):
+            if not is_duration(field):
                 nullable.update((name, field.alias))
         return {
             key: tuple(value) if isinstance(value, list) and key in tuples else value
             for key, value in data.items()
             if value is not None or key not in nullable
         }
+
+
+def is_duration(field: FieldInfo) -> bool:
+    """Tell whether a field is a duration: seconds in Python, a text such as ``1m30s`` in files."""
+    return any(getattr(part, "func", None) is _seconds for part in field.metadata)
 
 
 def _is_tuple(annotation: Any) -> bool:

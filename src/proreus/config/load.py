@@ -12,11 +12,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from proreus.config import validation
+from proreus.config.arg_fields import expected
 from proreus.config.catalog import PluginCatalog, args_model
 from proreus.config.decoding import StrictError, decode_args, decode_configuration
+from proreus.config.default_plugins import IN_TREE
 from proreus.config.defaults import complete
+from proreus.config.plugin_args import IN_TREE_ARGS
 from proreus.config.reading import Document, read
-from proreus.config.types import PluginConfig, ProfileConfiguration, SchedulerConfiguration
+from proreus.config.types import (
+    PluginConfig,
+    Plugins,
+    ProfileConfiguration,
+    SchedulerConfiguration,
+)
 from proreus.config.unimplemented import refusals
 from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
@@ -66,10 +74,12 @@ def load_file(
 
 
 def default_configuration(
-    catalog: PluginCatalog, gates: FeatureGates | None = None
+    catalog: PluginCatalog, gates: FeatureGates | None = None, plugins: Plugins | None = None
 ) -> SchedulerConfiguration:
-    """Return what applies without a file."""
-    return complete(SchedulerConfiguration(), catalog, gates or FeatureGates())
+    """Return what applies without a file; ``plugins`` are merged over the default ones."""
+    profile = ProfileConfiguration(plugins=plugins or Plugins())
+    written = SchedulerConfiguration(profiles=(profile,))
+    return complete(written, catalog, gates or FeatureGates())
 
 
 def parse(
@@ -109,14 +119,21 @@ def _decode_plugin_config(
         model = args_model(catalog, config.name)
         if model is not None:
             where = f"decoding {path}.pluginConfig[{index}]"
+            hint = "" if config.name in IN_TREE_ARGS else f"; {expected(model)}"
             try:
                 args, unknown = decode_args(config.name, model, config.args)
             except ConfigError as error:
-                raise ConfigError(*(f"{where}: {problem}" for problem in error.problems)) from None
+                problems = (f"{where}: {problem}{hint}" for problem in error.problems)
+                raise ConfigError(*problems) from None
             if unknown:
                 inner = StrictError(unknown)
                 outer = StrictError([f"decoding args for plugin {config.name}: {inner}"])
-                complaints += (f"{where}: {outer}",)
+                complaints += (f"{where}: {outer}{hint}",)
             config = config.model_copy(update={"args": args})
+        elif config.args and config.name in catalog.names() - IN_TREE:
+            complaints += (
+                f"decoding {path}.pluginConfig[{index}]: plugin {config.name} takes no args; "
+                "a plugin has those that a class Args in it describes",
+            )
         configs.append(config)
     return profile.model_copy(update={"plugin_config": tuple(configs)}), complaints

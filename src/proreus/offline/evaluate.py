@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from proreus.config.load import default_configuration, load
+from proreus.config.types import Plugins
 from proreus.errors import ConfigError, ProreusError
 from proreus.feature_gates import FeatureGates
 from proreus.offline.api import JsonObject
@@ -30,20 +31,31 @@ _OFFLINE_GATES = ("SchedulerAsyncPreemption=false", "SchedulerAsyncAPICalls=fals
 
 
 def evaluate(
-    cases: Iterable[JsonObject], registry: Registry, configuration: Any = None
+    cases: Iterable[JsonObject],
+    registry: Registry,
+    configuration: Any = None,
+    plugins: Plugins | None = None,
 ) -> Iterator[JsonObject]:
-    """Yield ``{"id", "expect"}`` for each case; ``configuration`` stands in for cases without."""
+    """Yield ``{"id", "expect"}`` for each case; ``configuration`` stands in for cases without.
+
+    ``plugins`` are merged over the default ones where there is no configuration at all.
+    """
     with asyncio.Runner() as runner:
         for case in cases:
-            answer = runner.run(_answer(case, registry, configuration))
+            answer = runner.run(_answer(case, registry, configuration, plugins))
             yield {"id": case["id"], "expect": answer}
 
 
-async def _answer(case: JsonObject, registry: Registry, configuration: Any) -> JsonObject:
+async def _answer(
+    case: JsonObject, registry: Registry, configuration: Any, plugins: Plugins | None
+) -> JsonObject:
     gates = FeatureGates.from_list([*_OFFLINE_GATES, *case.get("features", ())])
     try:
         chosen = case.get("config") or configuration
-        loaded = load(chosen, registry, gates) if chosen else default_configuration(registry, gates)
+        if chosen:
+            loaded = load(chosen, registry, gates)
+        else:
+            loaded = default_configuration(registry, gates, plugins)
         # A single decision takes the cluster as it is told; a script is seen through a watch.
         script = "steps" in case
         cluster = OfflineCluster(

@@ -5,6 +5,7 @@ from proreus.cli import main
 from proreus.cli.go_flags import FlagError, Values
 from proreus.cli.run import command, run_options
 from proreus.cli.run_flags import FLAGS
+from proreus.loading import PluginSources
 from proreus.server.options import ServingOptions, SniCertificate
 
 KUBE_SCHEDULER = """
@@ -36,7 +37,8 @@ def parse(*arguments):
 
 
 def test_all_flags_of_kube_scheduler_are_known():
-    assert {flag.name for flag in FLAGS} - set(KUBE_SCHEDULER.split()) == {"assumed-pod-expiration"}
+    ours = {"assumed-pod-expiration", "plugin", "plugin-dir"}
+    assert {flag.name for flag in FLAGS} - set(KUBE_SCHEDULER.split()) == ours
     assert set(KUBE_SCHEDULER.split()) <= {flag.name for flag in FLAGS}
 
 
@@ -104,6 +106,12 @@ def test_serving_flags():
 def test_limits_of_the_client_are_known_only_if_given():
     options = parse("--kube-api-qps=5000", "--kube-api-burst=6000")
     assert (options.kube_api_qps, options.kube_api_burst) == (5000.0, 6000)
+
+
+def test_plugins_may_be_given_many_times():
+    options = parse("--plugin=a:A", "--plugin=b.c:B", "--plugin-dir=/one", "--plugin-dir=/two")
+    assert options.plugins == PluginSources(("a:A", "b.c:B"), ("/one", "/two"))
+    assert options.flags["plugin"] == "[a:A,b.c:B]"
 
 
 def test_feature_gates():

@@ -240,7 +240,10 @@ def test_a_plugins_own_args_are_decoded_and_checked(catalog_type, with_document)
             "MineArgs.names of type []string",
         ),
     ):
-        assert refusal(args_document(with_document, "Mine", args), catalog) == error
+        told, _, hint = refusal(args_document(with_document, "Mine", args), catalog).partition("; ")
+        assert told == error
+        fields = "has the fields size: integer required, names: list of string = []"
+        assert hint.endswith(fields) == (args != {"size": 0})
 
 
 def test_a_plugin_that_is_enabled_needs_its_required_args(catalog_type, with_document):

@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from proreus.errors import ProreusError
+from proreus.cli.plugin_options import plugin_options
+from proreus.errors import ConfigError, ProreusError
 
 if TYPE_CHECKING:
     from proreus.cli.demo.progress import Progress
+    from proreus.config.types import Plugins
 
 _LIMIT_SECONDS = 120.0
 _STOP_SECONDS = 10.0
@@ -32,19 +34,48 @@ _STOP_SECONDS = 10.0
 @click.option("--nodes", type=click.IntRange(1), default=100, show_default=True)
 @click.option("--pods", type=click.IntRange(20), default=1000, show_default=True)
 @click.option("--zones", type=click.IntRange(1), default=3, show_default=True)
+@plugin_options
 @click.option("--serve", is_flag=True, help="Keep the cluster up afterwards, to look around.")
-def command(nodes: int, pods: int, zones: int, serve: bool) -> None:
-    """Watch proreus schedule pods on an embedded cluster."""
+def command(
+    nodes: int,
+    pods: int,
+    zones: int,
+    plugin: tuple[str, ...],
+    plugin_dir: tuple[str, ...],
+    serve: bool,
+) -> None:
+    """Watch proreus schedule pods on an embedded cluster.
+
+    Plugins that are given take part in both profiles.
+    """
     from proreus.cli.sandbox import run_until_signalled
 
+    enabled = _given_plugins(plugin, plugin_dir)
+    flags = [f"--plugin={one}" for one in plugin] + [f"--plugin-dir={one}" for one in plugin_dir]
     done: list[str] = []
-    run_until_signalled(lambda: _demo(nodes, pods, zones, serve, done.append))
+    run_until_signalled(lambda: _demo(nodes, pods, zones, enabled, flags, serve, done.append))
     if not done:
         raise click.Abort
 
 
+def _given_plugins(plugin: tuple[str, ...], plugin_dir: tuple[str, ...]) -> Plugins:
+    """Return plugin sets with all that was given; raise ``ConfigError`` if any of it is refused."""
+    from proreus.loading import PluginSources, load
+
+    catalogue = load(PluginSources(plugin, plugin_dir, packages=False))
+    if catalogue.refusals:
+        raise ConfigError(*map(str, catalogue.refusals))
+    return catalogue.enabling(catalogue.brought)
+
+
 async def _demo(
-    nodes: int, pods: int, zones: int, serve: bool, on_report: Callable[[str], None]
+    nodes: int,
+    pods: int,
+    zones: int,
+    plugins: Plugins,
+    plugin_flags: list[str],
+    serve: bool,
+    on_report: Callable[[str], None],
 ) -> None:
     from rich.console import Console
 
@@ -58,9 +89,11 @@ async def _demo(
         async with Sandbox(nodes, zones=zones) as sandbox:
             kubeconfig = sandbox.write_kubeconfig(Path(folder) / "kubeconfig")
             console.print(f"a cluster of {nodes} nodes in {zones} zones, at {sandbox.secure_url}")
-            config = workload.write_configuration(Path(folder) / "config.yaml", str(kubeconfig))
+            config = workload.write_configuration(
+                Path(folder) / "config.yaml", str(kubeconfig), plugins
+            )
             progress = Progress(sandbox.store)
-            async with _scheduler(config, Path(folder) / "scheduler.log") as process:
+            async with _scheduler(config, plugin_flags, Path(folder) / "scheduler.log") as process:
                 workload.create_pods(sandbox.store, pods)
                 with progress.shown(console):
                     await _settled(progress, process, Path(folder) / "scheduler.log")
@@ -73,12 +106,15 @@ async def _demo(
 
 
 @contextlib.asynccontextmanager
-async def _scheduler(config: Path, log: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+async def _scheduler(
+    config: Path, plugin_flags: list[str], log: Path
+) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run ``proreus run`` beside us; its log is shown only if it fails."""
     with log.open("wb") as stderr:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "proreus", "run", "--config", str(config)),
             "--secure-port=0",
+            *plugin_flags,
             stdin=asyncio.subprocess.DEVNULL,
             stderr=stderr,
         )

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from proreus.config.types import Plugins
 from proreus.sandbox.store import Store
 
 NAMESPACE = "demo"
@@ -24,8 +25,9 @@ _APPS = (
 )
 
 
-def configuration(kubeconfig: str) -> dict[str, Any]:
-    """Return a KubeSchedulerConfiguration with both profiles."""
+def configuration(kubeconfig: str, plugins: Plugins | None = None) -> dict[str, Any]:
+    """Return a KubeSchedulerConfiguration with both profiles; ``plugins`` take part in both."""
+    added = (plugins or Plugins()).model_dump(by_alias=True, exclude_defaults=True)
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -34,15 +36,20 @@ def configuration(kubeconfig: str) -> dict[str, Any]:
         "profiles": [
             {
                 "schedulerName": SPREAD,
+                "plugins": added,
                 "pluginConfig": [_fit("LeastAllocated")],
             },
             {
                 "schedulerName": PACKED,
                 "plugins": {
+                    **added,
                     "multiPoint": {
-                        "enabled": [{"name": "NodeResourcesFit", "weight": 10}],
+                        "enabled": [
+                            {"name": "NodeResourcesFit", "weight": 10},
+                            *added.get("multiPoint", {}).get("enabled", ()),
+                        ],
                         "disabled": [{"name": "NodeResourcesBalancedAllocation"}],
-                    }
+                    },
                 },
                 "pluginConfig": [_fit("MostAllocated")],
             },
@@ -50,9 +57,9 @@ def configuration(kubeconfig: str) -> dict[str, Any]:
     }
 
 
-def write_configuration(path: Path, kubeconfig: str) -> Path:
+def write_configuration(path: Path, kubeconfig: str, plugins: Plugins | None = None) -> Path:
     """Write the configuration as YAML and return its path."""
-    path.write_text(yaml.safe_dump(configuration(kubeconfig), sort_keys=False))
+    path.write_text(yaml.safe_dump(configuration(kubeconfig, plugins), sort_keys=False))
     return path
 
 

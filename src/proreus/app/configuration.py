@@ -1,0 +1,78 @@
+"""From flags, files and plugins to the configuration that a process runs with.
+
+Used at the start, where a fault ends the process, and whenever files change, where it does not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proreus import logs
+from proreus.app.options import RunOptions
+from proreus.config.load import default_configuration, load_file
+from proreus.config.types import ClientConnection, SchedulerConfiguration
+from proreus.errors import ConfigError
+from proreus.loading import Catalogue
+from proreus.runtime.expansion import in_use
+
+log = logs.logger(__name__)
+
+DEFAULT_QPS = 5000.0
+DEFAULT_BURST = 10000
+"""Where no rate is stated. kube-scheduler's 50 would be its bottleneck, and what protects the
+apiserver since is its own priority and fairness."""
+
+
+def configuration(options: RunOptions, catalogue: Catalogue) -> SchedulerConfiguration:
+    """Return the completed configuration: the file or the defaults, with flags over it.
+
+    Raises ``ConfigError``, also for a plugin that was refused and that the configuration names.
+    """
+    registry = catalogue.registry
+
+    def override(config: SchedulerConfiguration) -> SchedulerConfiguration:
+        election = config.leader_election.model_copy(update=dict(options.leader_election))
+        return config.model_copy(update={"leader_election": election})
+
+    gates = options.feature_gates
+    with catalogue.blaming_plugins():
+        if options.config:
+            config = load_file(options.config, registry, gates, override)
+            problems = catalogue.problems(config)
+        else:
+            problems = catalogue.problems_with(catalogue.asked_for)
+            config = override(default_configuration(registry, gates, catalogue.default_plugins()))
+            config = config.model_copy(update={"client_connection": _connection(options, config)})
+    if problems:
+        raise ConfigError(*problems)
+    if unused := catalogue.unused(config):
+        log.warning("Plugins are loaded, but no profile enables them", plugins=unused)
+    return in_use(_with_rate(config), registry)
+
+
+def report(catalogue: Catalogue) -> None:
+    """Log which plugins were brought along, and which were refused."""
+    for refusal in catalogue.refusals:
+        log.error("Plugin refused", err=refusal.why, source=refusal.source, place=refusal.place)
+    for name, found in catalogue.brought.items():
+        log.info("Plugin loaded", plugin=name, origin=str(found.origin))
+
+
+def _with_rate(config: SchedulerConfiguration) -> SchedulerConfiguration:
+    """Be generous where neither file nor flag states a rate, and say so wherever it is shown."""
+    connection = config.client_connection
+    generous = {"qps": DEFAULT_QPS, "burst": DEFAULT_BURST}
+    update = {
+        name: rate for name, rate in generous.items() if name not in connection.model_fields_set
+    }
+    return config.model_copy(update={"client_connection": connection.model_copy(update=update)})
+
+
+def _connection(options: RunOptions, config: SchedulerConfiguration) -> ClientConnection:
+    """Apply the flags that count only where there is no configuration file."""
+    update: dict[str, Any] = {"kubeconfig": options.kubeconfig}
+    if options.kube_api_qps is not None:
+        update["qps"] = options.kube_api_qps
+    if options.kube_api_burst is not None:
+        update["burst"] = options.kube_api_burst
+    return config.client_connection.model_copy(update=update)

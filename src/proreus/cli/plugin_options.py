@@ -1,0 +1,37 @@
+"""``--plugin`` and ``--plugin-dir`` for the commands beside ``run``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from proreus.loading import Catalogue
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def plugin_options(command: F) -> F:
+    """Add both options to a command; its arguments are ``plugin`` and ``plugin_dir``."""
+    module = click.option(
+        "--plugin", multiple=True, metavar="MODULE:CLASS", help="Plugin to load; may be repeated."
+    )
+    folder = click.option(
+        "--plugin-dir",
+        multiple=True,
+        type=click.Path(),
+        help="Folder with .py files of plugins to load; may be repeated.",
+    )
+    return module(folder(command))
+
+
+def load_plugins(plugin: tuple[str, ...], plugin_dir: tuple[str, ...]) -> Catalogue:
+    """Load all plugins there are; what is refused is said on standard error."""
+    from proreus.loading import PluginSources, load
+
+    catalogue = load(PluginSources(plugin, plugin_dir))
+    for refusal in catalogue.refusals:
+        click.echo(f"Refused: {refusal}", err=True)
+    return catalogue

@@ -1,0 +1,86 @@
+"""``proreus plugins``: what there is to enable, where it comes from, and what was refused."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from proreus.cli.plugin_options import load_plugins, plugin_options
+
+if TYPE_CHECKING:
+    from proreus.loading import Catalogue, Found
+
+
+@click.command("plugins")
+@plugin_options
+@click.option(
+    "--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True
+)
+def command(plugin: tuple[str, ...], plugin_dir: tuple[str, ...], output: str) -> int:
+    """List all plugins with their extension points, arguments and origin.
+
+    A plugin that cannot be used is told on standard error, and the exit code is 1: good for
+    checking plugins before they are shipped.
+    """
+    catalogue = load_plugins(plugin, plugin_dir)
+    if output == "json":
+        click.echo(json.dumps(_as_data(catalogue), indent=2, ensure_ascii=False))
+    else:
+        _print_table(catalogue)
+    return 1 if catalogue.refusals else 0
+
+
+def _print_table(catalogue: Catalogue) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in ("name", "extension points", "arguments", "origin"):
+        table.add_column(title, overflow="fold")
+    for name, found in catalogue.found.items():
+        arguments = "\n".join(map(str, _arguments(found)))
+        table.add_row(name, ", ".join(_points(found)), arguments, str(found.origin))
+    Console(markup=False, highlight=False).print(table)
+
+
+def _as_data(catalogue: Catalogue) -> dict[str, Any]:
+    plugins = []
+    for name, found in catalogue.found.items():
+        origin = found.origin
+        plugins.append(
+            {
+                "name": name,
+                "description": (inspect.getdoc(found.plugin) or "").partition("\n")[0],
+                "points": _points(found),
+                "args": [field._asdict() for field in _arguments(found)],
+                "origin": {
+                    "kind": origin.way,
+                    "package": origin.package,
+                    "version": origin.version,
+                    "file": origin.file,
+                    "line": origin.line,
+                },
+            }
+        )
+    refused = [
+        {"source": one.source, "place": one.place, "why": one.why} for one in catalogue.refusals
+    ]
+    return {"plugins": plugins, "refused": refused}
+
+
+def _points(found: Found) -> list[str]:
+    """Return the extension points in the order in which a pod meets them."""
+    from proreus.framework.plugin import POINTS, points_of
+
+    points = points_of(found.plugin)
+    return [point for point in POINTS if point in points]
+
+
+def _arguments(found: Found) -> Any:
+    from proreus.config.arg_fields import fields_of
+
+    return fields_of(found.plugin.Args) if found.plugin.Args is not None else ()

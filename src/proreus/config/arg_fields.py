@@ -1,0 +1,98 @@
+"""The arguments of a plugin, told to a person: names as in the file, types, defaults."""
+
+from __future__ import annotations
+
+import json
+from types import UnionType
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from proreus.config.durations import format_duration
+from proreus.config.fields import ConfigModel, Seconds, is_duration
+from proreus.config.types import PluginArgs
+from proreus.places import place_of_class
+
+_JSON_TYPES: dict[Any, str] = {
+    int: "integer",
+    float: "number",
+    str: "string",
+    bool: "boolean",
+    bytes: "base64",
+    Any: "any",
+    type(None): "null",
+}
+
+
+class ArgField(NamedTuple):
+    """``default``: the value as plain data; ``required``: there is none."""
+
+    name: str
+    type: str
+    default: Any
+    required: bool
+
+    def __str__(self) -> str:
+        shown = "required" if self.required else f"= {_shown(self.default)}"
+        return f"{self.name}: {self.type} {shown}"
+
+
+def fields_of(model: type[PluginArgs]) -> tuple[ArgField, ...]:
+    """Return the fields of a plugin's arguments in their order."""
+    return tuple(
+        ArgField(field.alias or name, _type(field), _default(field), field.is_required())
+        for name, field in model.model_fields.items()
+    )
+
+
+def expected(model: type[PluginArgs]) -> str:
+    """Return one sentence on what a plugin's arguments are and where they are defined."""
+    file, line = place_of_class(model)
+    listed = ", ".join(map(str, fields_of(model))) or "none"
+    return f"{model.__qualname__} ({file}:{line}) has the fields {listed}"
+
+
+def _type(field: FieldInfo) -> str:
+    return "duration" if is_duration(field) else _named(field.annotation)
+
+
+def _named(annotation: Any) -> str:
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        return " or ".join(map(_named, inner))
+    if origin is Literal:
+        return " or ".join(map(_shown, inner))
+    if origin in (tuple, list, set, frozenset):
+        return f"list of {_named(inner[0])}" if inner else "list"
+    if origin is dict:
+        return f"map of {_named(inner[1])}"
+    if hasattr(annotation, "__metadata__"):
+        return "duration" if annotation is Seconds else _named(annotation.__origin__)
+    return _JSON_TYPES.get(annotation) or str(getattr(annotation, "__name__", annotation))
+
+
+def _default(field: FieldInfo) -> Any:
+    if field.is_required():
+        return None
+    value = field.get_default(call_default_factory=True, validated_data={})
+    if is_duration(field) and value is not None:
+        return format_duration(value)
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    """Return a default as JSON could say it."""
+    if isinstance(value, ConfigModel):
+        return value.model_dump(mode="json", by_alias=True)
+    if isinstance(value, (tuple, list, set, frozenset)):
+        return [_plain(one) for one in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in value.items()}
+    return value if isinstance(value, (int, float, str, bool, type(None))) else str(value)
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case str() if value and " " not in value:
+            return value
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,155 @@
+"""What a plugin class must look like, held against the base classes of ``framework.plugin``.
+
+A plugin that would fail at its first call is better refused before it has decided anything. The
+base classes are the only source: a method that is added there is checked here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from proreus.config.types import PluginArgs
+from proreus.framework import plugin as framework
+from proreus.framework.plugin import POINTS, Plugin, points_of
+from proreus.places import place_of_attribute, place_of_class, place_of_function
+
+_BASES = (*POINTS.values(), framework.PodGroupPostFilterPlugin, Plugin)
+
+
+class Fault(NamedTuple):
+    """``place``: file and line."""
+
+    place: str
+    text: str
+
+
+def faults_of(plugin: Any) -> Iterator[Fault]:
+    """Yield everything that is wrong with what is to be a plugin class."""
+    if not isinstance(plugin, type):
+        yield Fault("", f"it must be a class, not {type(plugin).__name__}")
+        return
+    place = _place(plugin)
+    if not issubclass(plugin, Plugin):
+        yield Fault(
+            place, f"class {plugin.__name__} must inherit from an extension point: {_all()}"
+        )
+        return
+    yield from _attribute_faults(plugin)
+    if not points_of(plugin):
+        yield Fault(place, f"class {plugin.__name__} inherits no extension point: {_all()}")
+        return
+    if unmade := getattr(plugin, "__abstractmethods__", None):
+        yield Fault(place, f"class {plugin.__name__} must define {', '.join(sorted(unmade))}")
+    yield from _constructor_faults(plugin)
+    for base in _BASES:
+        if issubclass(plugin, base):
+            for name, declared in _methods(base):
+                yield from _method_faults(plugin, base, name, declared)
+
+
+def _all() -> str:
+    return ", ".join(base.__name__ for base in POINTS.values())
+
+
+def _place(plugin: type) -> str:
+    file, line = place_of_class(plugin)
+    return f"{file}:{line}" if line else file
+
+
+# ---- attributes --------------------------------------------------------------------------------
+
+
+def _attribute_faults(plugin: type[Plugin]) -> Iterator[Fault]:
+    name: Any = plugin.name
+    if not isinstance(name, str) or not name or name == "*" or not name.isprintable():
+        text = f"name must be a printable text other than * and nothing, not {name!r}"
+        yield Fault(place_of_attribute(plugin, "name"), text)
+    args: Any = plugin.Args
+    if args is not None and not (isinstance(args, type) and issubclass(args, PluginArgs)):
+        text = f"Args must be a class that inherits from PluginArgs, or None, not {args!r}"
+        yield Fault(place_of_attribute(plugin, "Args"), text)
+    for base in _BASES:
+        if issubclass(plugin, base):
+            for flag, annotation in inspect.get_annotations(base).items():
+                value = getattr(plugin, flag, None)
+                if annotation == "ClassVar[bool]" and not isinstance(value, bool):
+                    text = f"{flag} must be True or False, not {value!r}"
+                    yield Fault(place_of_attribute(plugin, flag), text)
+
+
+# ---- methods -----------------------------------------------------------------------------------
+
+
+def _methods(base: type[Plugin]) -> Iterator[tuple[str, Callable[..., Any]]]:
+    for name, value in vars(base).items():
+        if inspect.isfunction(value) and not name.startswith("_"):
+            yield name, value
+
+
+def _must_be_defined(declared: Callable[..., Any]) -> bool:
+    """Tell whether a base's method does nothing but raise NotImplementedError."""
+    return "NotImplementedError" in declared.__code__.co_names
+
+
+def _method_faults(
+    plugin: type[Plugin], base: type[Plugin], name: str, declared: Callable[..., Any]
+) -> Iterator[Fault]:
+    own = getattr(plugin, name)
+    if own is declared:
+        if _must_be_defined(declared):
+            wanted = f"{_def(declared)} {name}{_taken(declared)}"
+            text = f"class {plugin.__name__} is a {base.__name__} and must define {wanted}"
+            yield Fault(_place(plugin), text)
+        return
+    if not callable(own):
+        text = f"{name} must be a method, {_def(declared)} {name}{_taken(declared)}, not {own!r}"
+        yield Fault(place_of_attribute(plugin, name), text)
+        return
+    place = place_of_function(own)
+    waits = inspect.iscoroutinefunction(inspect.unwrap(own))
+    if waits and not inspect.iscoroutinefunction(declared):
+        text = f"{name} must be def, not async def: nothing may wait at this point"
+        yield Fault(place, text)
+    elif not waits and inspect.iscoroutinefunction(declared):
+        yield Fault(place, f"{name} must be async def, not def")
+    if not _takes(plugin, name, own, len(inspect.signature(declared).parameters) - 1):
+        text = f"{name} must take {_taken(declared)}, it takes {_taken(own)}"
+        yield Fault(place, text)
+
+
+def _constructor_faults(plugin: type[Plugin]) -> Iterator[Fault]:
+    made = plugin.__init__
+    if made is not Plugin.__init__ and not _takes(plugin, "__init__", made, 2):
+        text = f"__init__ must take {_taken(Plugin.__init__)}, it takes {_taken(made)}"
+        yield Fault(place_of_function(made), text)
+
+
+def _takes(plugin: type[Plugin], name: str, own: Callable[..., Any], count: int) -> bool:
+    """Tell whether a method can be called with so many arguments by position."""
+    static = inspect.getattr_static(plugin, name)
+    instance = () if isinstance(static, (staticmethod, classmethod)) else (None,)
+    try:
+        signature = inspect.signature(own)
+    except (TypeError, ValueError):  # not written in Python, and without a signature
+        return True
+    try:
+        signature.bind(*instance, *(None,) * count)
+    except TypeError:
+        return False
+    return True
+
+
+def _def(function: Callable[..., Any]) -> str:
+    return "async def" if inspect.iscoroutinefunction(function) else "def"
+
+
+def _taken(function: Callable[..., Any]) -> str:
+    """Show a function's parameters without annotations."""
+    signature = inspect.signature(function)
+    bare = [
+        one.replace(annotation=inspect.Parameter.empty) for one in signature.parameters.values()
+    ]
+    shown = signature.replace(parameters=bare, return_annotation=inspect.Signature.empty)
+    return str(shown)

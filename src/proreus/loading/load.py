@@ -1,0 +1,245 @@
+"""Looks for plugins in all places and makes a catalogue of what it finds."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
+from typing import Any, Literal
+
+from proreus.framework.plugin import Plugin
+from proreus.loading.catalogue import Catalogue, Found, Origin, Refusal
+from proreus.loading.contract import faults_of
+from proreus.loading.folder import PluginFolder
+from proreus.loading.sources import PluginSources
+from proreus.places import names_in, place_of_class, place_of_error
+from proreus.plugins import IN_TREE
+
+ENTRY_POINTS = "proreus.plugins"
+"""The group of entry points by which a package offers plugins."""
+
+_OURS = "proreus"
+_FAILURES = (Exception, SystemExit)
+"""What a module may raise while it is imported; ``exit()`` in it does not end the scheduler."""
+
+
+def load(sources: PluginSources) -> Catalogue:
+    """Load all plugins there are; raises nothing: see ``Catalogue.refusals``.
+
+    Each call imports files of plugin folders and modules of ``--plugin`` anew; installed packages
+    stay what they were. A name belongs to the first that has it: in-tree, packages, ``--plugin``,
+    ``--plugin-dir``.
+    """
+    loading = _Loading()
+    for plugin in IN_TREE:
+        loading.found[plugin.name] = Found(plugin, Origin("in-tree", *place_of_class(plugin)))
+    if sources.packages:
+        for entry_point in entry_points(group=ENTRY_POINTS):
+            loading.add_entry_point(entry_point)
+    for given in dict.fromkeys(sources.modules):
+        loading.add_module(given)
+    for folder in dict.fromkeys(sources.folders):
+        loading.add_folder(folder)
+    return Catalogue(loading.found, loading.refusals, loading.asked_for, loading.modules)
+
+
+class _Loading:
+    """One load, while it goes on."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, Found] = {}
+        self.refusals: list[Refusal] = []
+        self.asked_for: list[str] = []
+        self.modules: list[str] = []
+
+    def add_entry_point(self, entry_point: EntryPoint) -> None:
+        """Take the class that an entry point names."""
+        dist = entry_point.dist
+        package, version = (dist.name, dist.version) if dist is not None else ("", "")
+        source = f'package {package} {version}, entry point "{entry_point.name}"'
+        names = frozenset({entry_point.name, entry_point.value.rpartition(":")[2]})
+        try:
+            plugin = entry_point.load()
+        except _FAILURES as error:
+            self._refuse_import(source, error, entry_point.value, names)
+            return
+        self._add(plugin, source, "package", names, package, version)
+
+    def add_module(self, given: str) -> None:
+        """Take the class that ``module:Class`` names."""
+        source = f"--plugin {given}"
+        module_name, _, class_name = given.partition(":")
+        names = frozenset({class_name})
+        if not (module_name and class_name):
+            why = f'"{given}" must look like module:Class'
+            self.refusals.append(Refusal(source, "", why, frozenset({given, module_name})))
+            self.asked_for.append(given)
+            return
+        try:
+            module = _import_anew(module_name)
+        except _FAILURES as error:
+            self._refuse_import(source, error, module_name, names)
+            self.asked_for.append(class_name)
+            return
+        plugin = getattr(module, class_name, None)
+        if plugin is None:
+            why = f"module {module_name} has no class {class_name}; {_classes_in(module)}"
+            self.refusals.append(Refusal(source, module.__file__ or "", why, names))
+            self.asked_for.append(class_name)
+            return
+        name = getattr(plugin, "name", class_name)
+        self.asked_for.append(name if isinstance(name, str) else class_name)
+        self._add(plugin, source, "module", names)
+
+    def add_folder(self, path: str) -> None:
+        """Take every plugin class that is defined in a file of a folder."""
+        source = f"--plugin-dir {path}"
+        try:
+            folder = PluginFolder(path)
+        except OSError as error:
+            why = f"cannot be read: {error.strerror or error}; it must be a folder with .py files"
+            self.refusals.append(Refusal(source, path, why))
+            return
+        for name in folder.plugin_modules:
+            file = folder.file(name)
+            try:
+                module = folder.module(name)
+            except _FAILURES as error:
+                place = place_of_error(error, folder.owns) or file
+                names = names_in(folder.sources[name])
+                self.refusals.append(Refusal(source, place, _cannot_be_imported(error), names))
+                continue
+            for plugin in _plugins_of(module):
+                self._add(plugin, source, "folder", frozenset({plugin.__name__}))
+        self.modules.extend(folder.modules)
+
+    def _add(
+        self,
+        plugin: Any,
+        source: str,
+        way: Literal["package", "module", "folder"],
+        names: frozenset[str],
+        package: str = "",
+        version: str = "",
+    ) -> None:
+        own = getattr(plugin, "name", None)
+        if isinstance(own, str):
+            names |= {own}
+        faults = [Refusal(source, place, text, names) for place, text in faults_of(plugin)]
+        if faults:
+            self.refusals.extend(faults)
+            return
+        file, line = place_of_class(plugin)
+        origin = Origin(way, file, line, package, version)
+        other = self.found.get(plugin.name)
+        if other is not None and not _same(other.plugin, plugin):
+            taken = f"{other.origin.file}:{other.origin.line}"
+            why = (
+                f'class {plugin.__name__}: the name "{plugin.name}" is that of another plugin '
+                f"({other.origin}, {taken}); set name to one of its own"
+            )
+            self.refusals.append(Refusal(source, f"{file}:{line}", why))
+            return
+        self.found[plugin.name] = Found(plugin, origin)
+
+    def _refuse_import(
+        self, source: str, error: BaseException, module: str, names: frozenset[str]
+    ) -> None:
+        module = module.partition(":")[0]
+        top = f"{os.sep}{module.partition('.')[0]}"
+        place = place_of_error(
+            error, lambda file: f"{top}." in file or (f"{top}{os.sep}" in file and file != __file__)
+        )
+        why = _cannot_be_imported(error)
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            why += "; it must be installed, in PYTHONPATH or in the working directory"
+        self.refusals.append(Refusal(source, place, why, names))
+
+
+def _cannot_be_imported(error: BaseException) -> str:
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    return f"cannot be imported: {type(error).__name__}: {text}"
+
+
+def _same(one: type, other: type) -> bool:
+    """Tell whether two classes are the same one, perhaps imported twice."""
+    return (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
+
+
+def _plugins_of(module: ModuleType) -> Iterator[type[Plugin]]:
+    """Yield the plugin classes that a module defines; a leading ``_`` means: a base of others."""
+    for value in list(vars(module).values()):
+        if (
+            isinstance(value, type)
+            and issubclass(value, Plugin)
+            and value.__module__ == module.__name__
+            and not value.__name__.startswith("_")
+        ):
+            yield value
+
+
+def _classes_in(module: ModuleType) -> str:
+    classes = [plugin.__name__ for plugin in _plugins_of(module)]
+    return f"its plugins are {', '.join(classes)}" if classes else "it defines no plugin"
+
+
+# ---- modules by name ---------------------------------------------------------------------------
+
+
+def _import_anew(name: str) -> ModuleType:
+    """Import a module and its neighbours in its package as if for the first time.
+
+    Modules that are there already stay with those who use them. Raises what the import raises;
+    everything is then as it was before.
+    """
+    _look_here_too()
+    if name.partition(".")[0] == _OURS:
+        return importlib.import_module(name)
+    importlib.invalidate_caches()
+    package = name.rpartition(".")[0] or name
+    with _without(package), _without_byte_code():
+        return importlib.import_module(name)
+
+
+def _look_here_too() -> None:
+    """Find modules in the working directory, as ``python -m`` does, but last."""
+    here = os.getcwd()
+    if "" not in sys.path and here not in sys.path:
+        sys.path.append(here)
+
+
+@contextmanager
+def _without(package: str) -> Iterator[None]:
+    """Hide what is imported of a package; bring it back if an import fails."""
+    known = {
+        name: module
+        for name, module in sys.modules.items()
+        if name == package or name.startswith(f"{package}.")
+    }
+    for name in known:
+        del sys.modules[name]
+    try:
+        yield
+    except BaseException:
+        _drop([n for n in sys.modules if n == package or n.startswith(f"{package}.")])
+        sys.modules.update(known)
+        raise
+
+
+def _drop(names: Sequence[str]) -> None:
+    for name in names:
+        del sys.modules[name]
+
+
+@contextmanager
+def _without_byte_code() -> Iterator[None]:
+    """Write no .pyc: its time stamp has whole seconds, and a quick change would go unseen."""
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = before

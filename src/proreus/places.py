@@ -1,0 +1,75 @@
+"""File and line of what is in the source of a plugin, for people who are to mend it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import traceback
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+_CLASS = re.compile(r"^class\s+(\w+)", re.M)
+_NAME = re.compile(r"""^\s+name\s*(?::[^=\n]+)?=\s*["']([^"'\n]+)["']""", re.M)
+
+
+def place_of_class(cls: type) -> tuple[str, int]:
+    """Return the file and line of a class statement; ``("", 0)`` where there is no source."""
+    try:
+        file = inspect.getsourcefile(cls) or ""
+        return file, inspect.getsourcelines(cls)[1]
+    except (OSError, TypeError):
+        return "", 0
+
+
+def place_of_function(function: Any) -> str:
+    """Return where a function begins, "" for what is not written in Python."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+
+
+def place_of_attribute(cls: type, name: str) -> str:
+    """Return where a class sets an attribute, or where it begins if that cannot be told."""
+    owner = next((base for base in cls.__mro__ if name in base.__dict__), cls)
+    file, line = place_of_class(owner)
+    if not line:
+        return file
+    source = "".join(inspect.getsourcelines(owner)[0])
+    try:
+        body = ast.parse(inspect.cleandoc(source) if source[:1].isspace() else source).body[0]
+    except SyntaxError:
+        return f"{file}:{line}"
+    for statement in getattr(body, "body", ()):
+        targets = getattr(statement, "targets", None) or [getattr(statement, "target", None)]
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            return f"{file}:{line + statement.lineno - 1}"
+    return f"{file}:{line}"
+
+
+def place_of_error(error: BaseException, ours: Callable[[str], bool]) -> str:
+    """Return where an import failed: the innermost line in a file that is ``ours``.
+
+    Where there is none, the innermost one of all that has a source.
+    """
+    if isinstance(error, SyntaxError) and error.filename and error.lineno:
+        return f"{error.filename}:{error.lineno}"
+    frames = [
+        (frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if _has_source(frame)
+    ]
+    for file, line in reversed(frames):
+        if ours(file):
+            return f"{file}:{line}"
+    return ""
+
+
+def _has_source(frame: FrameType) -> bool:
+    return not frame.f_code.co_filename.startswith("<")
+
+
+def names_in(source: bytes) -> frozenset[str]:
+    """Return the plugin names that a file seems to define; it may be one that does not parse."""
+    text = source.decode(errors="replace")
+    return frozenset(_CLASS.findall(text)) | frozenset(_NAME.findall(text))

@@ -1,0 +1,96 @@
+"""Which configuration a process runs with, plugins that were brought along included."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+import yaml
+
+from proreus.app import RunOptions
+from proreus.app.configuration import DEFAULT_QPS, configuration, report
+from proreus.errors import ConfigError
+from proreus.loading import PluginSources, load
+
+PLUGINS = """\
+from proreus.framework.plugin import BindPlugin, FilterPlugin, QueueSortPlugin
+
+class Picky(FilterPlugin):
+    def filter(self, state, pod, node): ...
+
+class Binder(BindPlugin):
+    async def bind(self, state, pod, node_name): ...
+
+class Sorter(QueueSortPlugin):
+    def sort_key(self, queued): ...
+
+class Bad(FilterPlugin):
+    def filter(self, state): ...
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Plugins that can be given by name: ``configured_plugins:Picky``."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "configured_plugins.py").write_text(PLUGINS)
+    return tmp_path / "configured_plugins.py"
+
+
+def configured(*plugins: str, **options: Any):
+    sources = PluginSources(tuple(f"configured_plugins:{p}" for p in plugins), packages=False)
+    return configuration(RunOptions(plugins=sources, **options), load(sources))
+
+
+def write(tmp_path, *enabled: str) -> str:
+    """Write a configuration that enables plugins and return its path."""
+    refs = [{"name": name} for name in enabled]
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": {"multiPoint": {"enabled": refs}}}],
+    }
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(document))
+    return str(tmp_path / "config.yaml")
+
+
+def test_without_a_file_what_is_given_is_enabled(module):
+    config = configured("Picky", "Binder", "Sorter")
+    (profile,) = config.profiles
+    assert config.client_connection.qps == DEFAULT_QPS
+    names = [ref.name for ref in profile.plugins.multi_point.enabled]
+    assert names[-3:] == ["Picky", "Binder", "Sorter"]
+    assert [ref.name for ref in profile.plugins.queue_sort.enabled] == ["Sorter"]
+    assert [ref.name for ref in profile.plugins.bind.enabled] == ["Binder"]
+
+
+def test_with_a_file_the_file_says_what_is_enabled(module, tmp_path, caplog):
+    config = configured("Picky", "Binder", config=write(tmp_path, "Binder"))
+    assert "Picky" not in config.profiles[0].plugins.enabled_names()
+    (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert warning.pairs == {"plugins": ["Picky"]}
+
+
+def test_a_refused_plugin_ends_the_start_only_if_it_is_named(module, tmp_path, caplog):
+    why = f"plugin Bad cannot be used: {module}:13: filter must take (self, state, pod, node)"
+    with pytest.raises(ConfigError) as caught:
+        configured("Picky", "Bad")
+    assert str(caught.value).startswith(why)
+    with pytest.raises(ConfigError) as caught:
+        configured("Bad", config=write(tmp_path, "Bad"))
+    assert str(caught.value).startswith(why)
+    configured("Bad", config=write(tmp_path))
+
+
+def test_what_was_found_and_refused_is_logged(module, caplog):
+    caplog.set_level(logging.INFO)
+    catalogue = load(
+        PluginSources(("configured_plugins:Picky", "configured_plugins:Bad"), packages=False)
+    )
+    report(catalogue)
+    told = {record.getMessage(): record for record in caplog.records}
+    assert told["Plugin loaded"].pairs == {"plugin": "Picky", "origin": f"{module}:3"}
+    refused = told["Plugin refused"]
+    assert refused.levelno == logging.ERROR
+    assert refused.pairs["place"] == f"{module}:13"

@@ -1,0 +1,117 @@
+import json
+
+import pytest
+
+from proreus.cli import main
+from proreus.plugins import IN_TREE
+
+PLUGIN = """\
+from proreus.config.types import PluginArgs
+from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
+
+class Quiet(FilterPlugin, PreFilterPlugin):
+    \"\"\"Keep it quiet.
+
+    More words.
+    \"\"\"
+    class Args(PluginArgs):
+        limit: int = 3
+        names: tuple[str, ...] = ("a b",)
+
+    def pre_filter(self, state, pod, nodes): ...
+    def filter(self, state, pod, node): ...
+"""
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(["plugins", *map(str, arguments)])
+    return ended.value.code, *capsys.readouterr()
+
+
+def test_all_plugins_are_listed_with_points_arguments_and_origin(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "quiet.py").write_text(PLUGIN)
+    code, out, err = run(capsys, "--plugin-dir", tmp_path)
+    assert (code, err) == (0, "")
+    assert all(f" {plugin.name} " in f" {out}" for plugin in IN_TREE)
+    (line,) = [line for line in out.splitlines() if line.strip().startswith("Quiet ")]
+    name, points, argument, origin = (part for part in line.split("  ") if part.strip())
+    assert (name.strip(), points.strip()) == ("Quiet", "preFilter, filter")
+    assert argument.strip() == "limit: integer = 3"
+    assert str(tmp_path)[:20] in origin
+
+
+def test_the_list_as_data(capsys, tmp_path):
+    (tmp_path / "quiet.py").write_text(PLUGIN)
+    code, out, _ = run(capsys, "--plugin-dir", tmp_path, "--output", "json")
+    assert code == 0
+    listed = json.loads(out)
+    assert listed["refused"] == []
+    assert listed["plugins"][-1] == {
+        "name": "Quiet",
+        "description": "Keep it quiet.",
+        "points": ["preFilter", "filter"],
+        "args": [
+            {"name": "limit", "type": "integer", "default": 3, "required": False},
+            {"name": "names", "type": "list of string", "default": ["a b"], "required": False},
+        ],
+        "origin": {
+            "kind": "folder",
+            "package": "",
+            "version": "",
+            "file": f"{tmp_path}/quiet.py",
+            "line": 4,
+        },
+    }
+
+
+def test_a_refused_plugin_is_told_and_makes_the_exit_code_1(capsys, tmp_path):
+    (tmp_path / "bad.py").write_text("import nothing_like_that\n")
+    code, out, err = run(capsys, "--plugin-dir", tmp_path, "-o", "json")
+    assert code == 1
+    why = "cannot be imported: ModuleNotFoundError: No module named 'nothing_like_that'"
+    assert err == f"Refused: {tmp_path}/bad.py:1: {why} (--plugin-dir {tmp_path})\n"
+    assert json.loads(out)["refused"] == [
+        {"source": f"--plugin-dir {tmp_path}", "place": f"{tmp_path}/bad.py:1", "why": why}
+    ]
+
+
+def test_evaluate_enables_what_is_given(capsysbinary, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "evaluated_plugin.py").write_text(
+        "from proreus.framework.plugin import FilterPlugin\n"
+        "from proreus.framework.status import Status\n"
+        "class Nowhere(FilterPlugin):\n"
+        "    def filter(self, state, pod, node):\n"
+        "        return Status.unschedulable('not here')\n"
+    )
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n1"},
+        "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}},
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "default", "uid": "1"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    case = {"id": "x", "config": None, "objects": [node], "pod": pod}
+    (tmp_path / "cases.jsonl").write_text(json.dumps(case))
+    cases = str(tmp_path / "cases.jsonl")
+
+    def verdict(*options):
+        with pytest.raises(SystemExit) as ended:
+            main(["evaluate", *options, cases])
+        assert ended.value.code == 0
+        return capsysbinary.readouterr().out.decode()
+
+    assert "not here" not in verdict()
+    assert "not here" not in verdict("--plugin-dir", str(tmp_path))
+    assert "not here" in verdict("--plugin", "evaluated_plugin:Nowhere")
+    with pytest.raises(SystemExit) as ended:
+        main(["evaluate", "--plugin", "evaluated_plugin:Nobody", cases])
+    assert ended.value.code == 1
+    assert b"has no class Nobody; its plugins are Nowhere" in capsysbinary.readouterr().err

@@ -1,0 +1,143 @@
+"""A class that does not keep the contract of its extension points is refused with its line."""
+
+from __future__ import annotations
+
+import pytest
+
+from proreus.framework.plugin import POINTS
+from proreus.loading import PluginSources, load
+from proreus.loading.contract import faults_of
+from proreus.plugins import IN_TREE
+
+HEADER = "from proreus.framework.plugin import *\nfrom proreus.framework import plugin\n"
+
+
+def refusals(tmp_path, source: str) -> list[tuple[int, str]]:
+    """Return (line, why), lines counted from the source's own first one."""
+    (tmp_path / "a.py").write_text(HEADER + source)
+    catalogue = load(PluginSources(folders=(str(tmp_path),), packages=False))
+    found = []
+    for one in catalogue.refusals:
+        file, _, line = one.place.rpartition(":")
+        assert file == f"{tmp_path}/a.py"
+        found.append((int(line) - HEADER.count("\n"), one.why))
+    assert bool(found) != bool(catalogue.brought)
+    return found
+
+
+@pytest.mark.parametrize("plugin", IN_TREE, ids=lambda plugin: plugin.name)
+def test_plugins_of_the_tree_keep_the_contract(plugin):
+    assert list(faults_of(plugin)) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "why"),
+    [
+        (
+            "class A(FilterPlugin):\n    def filter(self, state, pod): ...",
+            2,
+            "filter must take (self, state, pod, node), it takes (self, state, pod)",
+        ),
+        (
+            "class A(FilterPlugin):\n\n    def filter(self, state, pod, node, more): ...",
+            3,
+            "filter must take (self, state, pod, node), it takes (self, state, pod, node, more)",
+        ),
+        (
+            "class A(FilterPlugin):\n    @staticmethod\n    def filter(pod, node): ...",
+            2,
+            "filter must take (self, state, pod, node), it takes (pod, node)",
+        ),
+        (
+            "class A(PermitPlugin):\n    async def permit(self, state, pod, node_name): ...",
+            2,
+            "permit must be def, not async def: nothing may wait at this point",
+        ),
+        (
+            "class A(PreBindPlugin):\n    def pre_bind(self, state, pod, node_name): ...",
+            2,
+            "pre_bind must be async def, not def",
+        ),
+        (
+            "class A(BindPlugin):\n    bind = 3",
+            2,
+            "bind must be a method, async def bind(self, state, pod, node_name), not 3",
+        ),
+        (
+            "class A(PreEnqueuePlugin):\n    pass",
+            1,
+            "class A is a PreEnqueuePlugin and must define def pre_enqueue(self, pod)",
+        ),
+        (
+            "class A(PermitPlugin):\n"
+            "    def __init__(self, handle): ...\n"
+            "    def permit(self, state, pod, node_name): ...",
+            2,
+            "__init__ must take (self, args, handle), it takes (self, handle)",
+        ),
+        (
+            "class A(FilterPlugin):\n    name = ''\n    def filter(self, state, pod, node): ...",
+            2,
+            "name must be a printable text other than * and nothing, not ''",
+        ),
+        (
+            "class A(FilterPlugin):\n"
+            "    def filter(self, state, pod, node): ...\n"
+            "    row_local: object = 'yes'",
+            3,
+            "row_local must be True or False, not 'yes'",
+        ),
+        (
+            "class A(FilterPlugin):\n"
+            "    class Args: ...\n"
+            "    def filter(self, state, pod, node): ...",
+            1,
+            "Args must be a class that inherits from PluginArgs, or None, not ",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(tmp_path, source, line, why):
+    ((found_line, found),) = refusals(tmp_path, source)
+    assert (found_line, found[: len(why)]) == (line, why)
+
+
+def test_a_plugin_without_extension_point_is_told_which_there_are(tmp_path):
+    ((line, why),) = refusals(tmp_path, "class A(plugin.Plugin):\n    pass")
+    assert (line, why.partition(": ")[0]) == (1, "class A inherits no extension point")
+    assert all(base.__name__ in why for base in POINTS.values())
+
+
+def test_all_faults_are_told_at_once(tmp_path):
+    source = (
+        "class A(FilterPlugin, ScorePlugin):\n"
+        "    def filter(self): ...\n"
+        "    async def score(self, state, pod, node): ..."
+    )
+    assert [line for line, _ in refusals(tmp_path, source)] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "def filter(self, state, pod, node): ...",
+        "def filter(self, cycle_state, the_pod, info, verbose=False): ...",
+        "def filter(self, *everything): ...",
+        "@staticmethod\n    def filter(state, pod, node): ...",
+        "@classmethod\n    def filter(cls, state, pod, node): ...",
+        "filter = print",
+    ],
+)
+def test_how_a_method_takes_its_arguments_is_free(tmp_path, method):
+    assert refusals(tmp_path, f"class A(FilterPlugin):\n    {method}") == []
+
+
+def test_every_extension_point_asks_for_a_method():
+    """A base class that could be inherited without defining anything is one that may stay empty."""
+    optional, refused_by_itself = {"reserve"}, {"filter", "score"}
+    for point, base in POINTS.items():
+        if point in refused_by_itself:
+            with pytest.raises(TypeError, match="must define"):
+                type("Empty", (base,), {})
+        else:
+            faults = list(faults_of(type("Empty", (base,), {})))
+            assert bool(faults) == (point not in optional), point
