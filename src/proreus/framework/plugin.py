@@ -27,7 +27,7 @@ from proreus.framework.nominating import PostFilterResult
 from proreus.framework.pod_group import Placement, PodGroupAssignments, PodGroupInfo
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.status import Status
-from proreus.framework.verdicts import IntArray, Verdicts
+from proreus.framework.verdicts import IntArray, Rows, Verdicts
 from proreus.metrics import Counter
 from proreus.objects.scheduling import PodGroup
 
@@ -64,6 +64,9 @@ class Plugin:
 
     Where ``sign`` shares its answers, Filter is asked about every node, also about those that
     another plugin rejects."""
+
+    fetches: ClassVar[bool] = False
+    """Set by ``FetchingPlugin``."""
 
     evaluations: Evaluations = Evaluations()
     """Counters, set by the profile that the plugin belongs to."""
@@ -116,6 +119,43 @@ class BackgroundPlugin(Plugin):
         Returning is the end of it.
         """
         raise NotImplementedError
+
+
+class FetchingPlugin(Plugin):
+    """Has its answers from elsewhere: they are fetched, then the usual method is asked for them.
+
+    The scheduling cycle does not wait inside an extension point. It waits for ``fetch_x`` right
+    before it asks ``x``; meanwhile no event is handled and no other pod is scheduled, so be quick.
+    Where a fetch answers an Error status, the attempt fails as if ``x`` had. Not an extension
+    point of its own: each is called only where the plugin is enabled at the point.
+    """
+
+    fetches: ClassVar[bool] = True
+
+    async def fetch_pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
+        """Called before any PreFilter plugin is asked."""
+        return None
+
+    async def fetch_filter(
+        self, state: CycleState, pod: PodInfo, rows: Rows | None
+    ) -> Status | None:
+        """Called with the rows of ``handle.nodes`` that Filter may ask about, None for all.
+
+        Filter is asked about any tables made of these rows, also in trials of preemption.
+        """
+        return None
+
+    async def fetch_score(self, state: CycleState, pod: PodInfo, rows: Rows) -> Status | None:
+        """Called with the rows that passed, two or more."""
+        return None
+
+    async def fetch_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Called before any Reserve plugin is asked; the pod is assumed."""
+        return None
+
+    async def fetch_permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Called once all Reserve plugins agreed, before any Permit plugin is asked."""
+        return None
 
 
 class PreEnqueuePlugin(Plugin):

@@ -73,7 +73,8 @@ def ask(
     """Call a plugin's method; raises ``PluginError`` for whatever it raises."""
     timer = state.timer
     try:
-        if timer is None:
+        # What was fetched has been timed while it was.
+        if timer is None or plugin.fetches:
             return method(*args, **kwargs)
         started = perf_counter()
         answer = method(*args, **kwargs)

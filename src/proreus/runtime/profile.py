@@ -13,6 +13,7 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import (
     BindPlugin,
     Evaluations,
+    FetchingPlugin,
     FilterPlugin,
     PermitPlugin,
     PlacementGeneratePlugin,
@@ -80,10 +81,26 @@ class Profile:
         self.placement_score = _typed(plugins, "placementScore", PlacementScorePlugin)
         self.shared = SharedAnswers(table)
         self.order_of_filter = {plugin.name: i for i, plugin in enumerate(self.filter)}
+        self.fetching = self._fetching()
+        """Plugins whose answers are to be fetched first, by point; empty in most profiles."""
         self._signing = tuple(dict.fromkeys(p for p in (*self.filter, *self.score) if p.row_local))
         for plugin in self.plugins:
             plugin.evaluations = self._evaluations_of(plugin)
         self._point_seconds: dict[tuple[str, Code], Histogram] = {}
+
+    def _fetching(self) -> dict[str, tuple[FetchingPlugin, ...]]:
+        points: Mapping[str, tuple[Plugin, ...]] = {
+            "PreFilter": self.pre_filter,
+            "Filter": self.filter,
+            "Score": self.score,
+            "Reserve": self.reserve,
+            "Permit": self.permit,
+        }
+        found = {
+            point: tuple(plugin for plugin in plugins if isinstance(plugin, FetchingPlugin))
+            for point, plugins in points.items()
+        }
+        return {point: plugins for point, plugins in found.items() if plugins}
 
     def _evaluations_of(self, plugin: Plugin) -> Evaluations:
         """Return the plugin's counters; each exists from the start, at the points it is on."""

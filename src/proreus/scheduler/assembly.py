@@ -6,7 +6,6 @@ The same for a process, for ``evaluate`` and for tests: only the surroundings di
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
 from typing import Any
 
 from proreus.cache.cache import Cache
@@ -169,6 +168,7 @@ def assemble(
             select_host=select_host or at_random(around.rng),
             metrics=around.metrics,
             extenders=core.extenders,
+            paused=around.paused,
         ),
         binding_cycle=core.binding_cycle,
         failures=failures,
@@ -198,7 +198,7 @@ def _pod_group_cycle(
         status_writer=PodGroupStatusWriter(groups, around.api, around.clock, around.spawn),
         metrics=around.metrics,
         rng=around.rng,
-        paused=nullcontext if around.world is None else around.world.paused,
+        paused=around.paused,
         topology_aware=around.feature_gates.enabled("TopologyAwareWorkloadScheduling"),
         groups=groups if around.feature_gates.enabled("WorkloadAwarePreemption") else None,
     )
@@ -210,7 +210,7 @@ def _extenders(
     extenders = build_extenders(configuration.extenders, around.clock)
     if not extenders or not around.ask_extenders:
         return None
-    return ExtenderChain(extenders, cache.table, around.metrics, around.rng, around.world)
+    return ExtenderChain(extenders, cache.table, around.metrics, around.rng)
 
 
 def _build_profile(

@@ -2,7 +2,7 @@
 
 Filter and preempt go through them one after the other, each seeing what the last one left;
 Prioritize asks all at once. While one is asked for a pod, nothing may change under the scheduling
-cycle: whoever runs a cycle holds ``paused``.
+cycle: whoever runs a cycle sees to that.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 import numpy as np
@@ -54,12 +54,10 @@ class ExtenderChain:
         table: NodeTable,
         metrics: SchedulerMetrics,
         rng: random.Random,
-        world: Pausable | None = None,
     ) -> None:
         self._extenders = tuple(extenders)
         self._table = table
         self._chance = np.random.default_rng(rng.getrandbits(64))
-        self._world = world
         self._asking = metrics.goroutines.labels("prioritizing_extender")
         self.narrow_or_score = any(e.filter_verb or e.prioritize_verb for e in extenders)
         """Whether one feasible node is not enough to decide, even if no plugin scores."""
@@ -67,10 +65,6 @@ class ExtenderChain:
     def interested_in(self, pod: Pod) -> tuple[Extender, ...]:
         """Return the extenders that want to be asked about a pod."""
         return tuple(extender for extender in self._extenders if extender.is_interested(pod))
-
-    def paused(self) -> AbstractContextManager[None]:
-        """Let nothing change for the length of a ``with`` block."""
-        return nullcontext() if self._world is None else self._world.paused()
 
     async def close(self) -> None:
         """Close all connections."""

@@ -157,7 +157,7 @@ class PodGroupCycle:
         unfit = result.status is not None and result.status.code == Code.UNSCHEDULABLE
         if self._groups is not None and unfit:
             await self._make_room(profile, group, pods, result)
-        placed = self._submit(profile, pods, result)
+        placed = await self._submit(profile, pods, result)
         self._report(profile, group, result, started)
         return placed
 
@@ -259,7 +259,7 @@ class PodGroupCycle:
 
     # ---- submit --------------------------------------------------------------------------------
 
-    def _submit(
+    async def _submit(
         self, profile: Profile, pods: Sequence[QueuedPodInfo], result: GroupResult
     ) -> dict[str, str]:
         """Bind the pods that may go, put the others back; return the nodes of the former."""
@@ -274,17 +274,17 @@ class PodGroupCycle:
                 member = Member(self._pods.begin(queued, profile))
                 failure = Failure(result.status)
             if failure is None:
-                failure = self._commit(member)
+                failure = await self._commit(member)
             if failure is None:
                 placed[queued.uid] = member.node_name
             else:
                 self._failures.handle(member.attempt, failure)
         return placed
 
-    def _commit(self, member: Member) -> Failure | None:
+    async def _commit(self, member: Member) -> Failure | None:
         """Assume a pod for good, and begin to bind it."""
         member.attempt.state.write(GROUP_TRIAL, None)
-        decision = self._cycle.commit(member.attempt, member.node_name)
+        decision = await self._cycle.commit(member.attempt, member.node_name)
         if isinstance(decision, Failure):
             return decision
         self._pods.start_binding(decision)

@@ -8,7 +8,7 @@ costs no copy: nobody looks at it in between.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 from proreus.framework.nominating import NominatingInfo
@@ -127,10 +127,12 @@ class Trial:
         member = Member(attempt, nominated_before=self._nominator.nominated_node_of(queued.uid))
         chosen = await self._cycle.choose(attempt)
         if isinstance(chosen, Failure):
+            if chosen.no_fit is not None:
+                chosen.no_fit = replace(chosen.no_fit, diagnosis=chosen.no_fit.diagnosis.kept())
             member.failure = chosen
             chosen = "" if chosen.nominating is None else chosen.nominating.node_name
         if chosen:
-            permit = self._cycle.assume(attempt, chosen)
+            permit = await self._cycle.assume(attempt, chosen)
             if isinstance(permit, Failure):
                 member.failure = permit
                 self._restore_nomination(member)

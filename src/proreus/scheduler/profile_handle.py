@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -59,8 +60,8 @@ class Stores(Protocol):
 class Surroundings:
     """What a scheduler stands on: the outside world, real or pretended.
 
-    ``world``: what is to stand still while an HTTP extender is asked; None where nothing moves by
-    itself. ``ask_extenders``: whether those that are configured are asked at all.
+    ``world``: what is to stand still while a scheduling cycle waits for somebody; None where
+    nothing moves by itself. ``ask_extenders``: whether those that are configured are asked at all.
     """
 
     api: ApiWriter
@@ -73,6 +74,10 @@ class Surroundings:
     spawn: Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
     world: Pausable | None = None
     ask_extenders: bool = True
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Let nothing change for the length of a ``with`` block."""
+        return nullcontext() if self.world is None else self.world.paused()
 
 
 @dataclass

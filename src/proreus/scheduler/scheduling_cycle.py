@@ -1,12 +1,15 @@
 """The scheduling cycle: from a popped pod to an assumed node.
 
-One flow, read downwards. Everything here sees one consistent state: nothing but an HTTP extender
-may wait between pop and assume. The order of steps and every status's consequence are
-kube-scheduler's ``schedulingCycle`` and ``schedulePod``.
+One flow, read downwards. Everything here sees one consistent state: nothing waits between pop and
+assume but for HTTP extenders and plugins that fetch their answers, while the world is paused. The
+order of steps and every status's consequence are kube-scheduler's ``schedulingCycle`` and
+``schedulePod``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
 
 import numpy as np
@@ -22,6 +25,13 @@ from proreus.framework.verdicts import IntArray, Verdicts
 from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
 from proreus.runtime.asking import raise_error
+from proreus.runtime.fetching import (
+    fetch_filter,
+    fetch_permit,
+    fetch_pre_filter,
+    fetch_reserve,
+    fetch_score,
+)
 from proreus.runtime.profile import Profile
 from proreus.runtime.ranking import rank, run_pre_score
 from proreus.runtime.scheduling_points import (
@@ -69,7 +79,10 @@ class _timed:
 
 
 class SchedulingCycle:
-    """Chooses a node for a pod and assumes it there."""
+    """Chooses a node for a pod and assumes it there.
+
+    ``paused``: makes the world stand still while somebody is waited for.
+    """
 
     def __init__(
         self,
@@ -81,8 +94,10 @@ class SchedulingCycle:
         select_host: SelectHost,
         metrics: SchedulerMetrics,
         extenders: ExtenderChain | None = None,
+        paused: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._extenders = extenders
+        self._paused = paused
         self._cache = cache
         self._nominator = nominator
         self._search = search
@@ -98,11 +113,10 @@ class SchedulingCycle:
 
     async def run(self, attempt: Attempt) -> Decision | Failure:
         """Decide where the pod goes, or why it cannot."""
-        if self._extenders is not None:
-            self.note_extenders(attempt)
-            if attempt.extenders:
-                with self._extenders.paused():
-                    return await self._run(attempt)
+        self.note_extenders(attempt)
+        if attempt.extenders or attempt.profile.fetching:
+            with self._paused():
+                return await self._run(attempt)
         return await self._run(attempt)
 
     async def _run(self, attempt: Attempt) -> Decision | Failure:
@@ -112,7 +126,7 @@ class SchedulingCycle:
         )
         if isinstance(found, Failure):
             return found
-        return self.commit(attempt, found)
+        return await self.commit(attempt, found)
 
     # ---- choose --------------------------------------------------------------------------------
 
@@ -121,7 +135,7 @@ class SchedulingCycle:
         if not self._cache.table.size:
             return Failure(Status.unresolvable(NO_NODES))
         try:
-            outcome = self._pre_filter(attempt)
+            outcome = await self._pre_filter(attempt)
             found = await self._find(attempt, outcome) if outcome.status is None else None
             if self.witness is not None:
                 rows = np.empty(0, dtype=np.intp) if found is None else found.rows
@@ -129,7 +143,7 @@ class SchedulingCycle:
             if found is not None and found.count == 1:
                 return self._cache.table[int(found.rows[0])].name
             if found is not None and found.count:
-                ranking = self._rank(attempt, found)
+                ranking = await self._rank(attempt, found)
                 if attempt.extenders:
                     ranking = await self._prioritize(attempt, found, ranking)
                 return self._select_host(ranking)
@@ -137,10 +151,13 @@ class SchedulingCycle:
             return error_failure(str(error), error)
         return await self._make_room(attempt, self.diagnose(outcome, found))
 
-    def _pre_filter(self, attempt: Attempt) -> PreFilterOutcome:
+    async def _pre_filter(self, attempt: Attempt) -> PreFilterOutcome:
+        profile, state, pod = attempt.profile, attempt.state, attempt.pod
         nodes = None if attempt.limits is None else attempt.limits.nodes
-        with _timed(attempt.profile, "PreFilter") as timed:
-            outcome = run_pre_filter(attempt.profile, attempt.state, attempt.pod, nodes)
+        with _timed(profile, "PreFilter") as timed:
+            if profile.fetching:
+                await fetch_pre_filter(profile, state, pod)
+            outcome = run_pre_filter(profile, state, pod, nodes)
             timed.code = code_of(outcome.status)
         return outcome
 
@@ -152,12 +169,15 @@ class SchedulingCycle:
         if limits is not None:
             names = limits.names if names is None else names & limits.names
             row = row if pod.pod.status.nominated_node_name in limits.names else None
-        nominated = None if row is None else self._check_nominated(attempt, row)
+        nominated = None if row is None else await self._check_nominated(attempt, row)
         if isinstance(nominated, Found):
             nominated = await self._confirm_nominated(attempt, nominated)
             if nominated is not None:
                 return nominated
         with _timed(profile, "Filter", bool(profile.filter)):
+            if profile.fetching:
+                rows = None if names is None else self._cache.table.rows_of(names)
+                await fetch_filter(profile, state, pod, rows)
             found = self.search(profile, state, pod, names)
             if found.face is None:
                 raise_error(found.judged)
@@ -165,11 +185,13 @@ class SchedulingCycle:
             found.add_rejection(row, nominated)
         return await self._filter_by_extenders(attempt, found)
 
-    def _check_nominated(self, attempt: Attempt, row: int) -> Found | Status | None:
+    async def _check_nominated(self, attempt: Attempt, row: int) -> Found | Status | None:
         """Judge the nominated node alone; an error there is only logged: the search goes on."""
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
         try:
             with _timed(profile, "Filter", bool(profile.filter)):
+                if profile.fetching:
+                    await fetch_filter(profile, state, pod, np.array([row], dtype=np.intp))
                 status = self._search.check_node(profile, state, pod, row)
         except PluginError as error:
             log.error("Evaluation failed on nominated node", err=error, pod=pod.key)
@@ -203,12 +225,14 @@ class SchedulingCycle:
         """Judge all nodes, or the named ones."""
         return self._search.find(profile, state, pod, names)
 
-    def _rank(self, attempt: Attempt, found: Found) -> IntArray:
+    async def _rank(self, attempt: Attempt, found: Found) -> IntArray:
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
         with _timed(profile, "PreScore"):
             run_pre_score(profile, state, pod, found)
         scores: dict[str, IntArray] | None = None if self.witness is None else {}
         with _timed(profile, "Score"):
+            if profile.fetching:
+                await fetch_score(profile, state, pod, found.rows)
             ranking = rank(profile, state, pod, found, scores)
         if self.witness is not None and scores is not None:
             self.witness.scored(attempt, found.rows, scores)
@@ -260,9 +284,9 @@ class SchedulingCycle:
 
     # ---- assume, reserve, permit ---------------------------------------------------------------
 
-    def commit(self, attempt: Attempt, node_name: str) -> Decision | Failure:
+    async def commit(self, attempt: Attempt, node_name: str) -> Decision | Failure:
         """Decide for a node; where Permit holds the pod, it waits from now on."""
-        permit = self.assume(attempt, node_name)
+        permit = await self.assume(attempt, node_name)
         if isinstance(permit, Failure):
             return permit
         waiting = None
@@ -270,7 +294,7 @@ class SchedulingCycle:
             waiting = self._waiting_pods.add(attempt.pod, permit.timeouts)
         return Decision(attempt, node_name, waiting)
 
-    def assume(self, attempt: Attempt, node_name: str) -> PermitOutcome | Failure:
+    async def assume(self, attempt: Attempt, node_name: str) -> PermitOutcome | Failure:
         """Assume the pod on its node, reserve, and ask for permission; undo it if refused."""
         pod = attempt.pod
         try:
@@ -279,9 +303,9 @@ class SchedulingCycle:
             return error_failure(str(error))
         self._nominator.delete_nominated_pod(pod.uid)
         try:
-            rejected = self._reserve(attempt, node_name)
+            rejected = await self._reserve(attempt, node_name)
             if rejected is None:
-                permit = self._permit(attempt, node_name)
+                permit = await self._permit(attempt, node_name)
                 rejected = permit.status
         except PluginError as error:
             self.take_back(attempt, node_name)
@@ -291,15 +315,21 @@ class SchedulingCycle:
             return rejected_on_node(rejected)
         return permit
 
-    def _reserve(self, attempt: Attempt, node_name: str) -> Status | None:
-        with _timed(attempt.profile, "Reserve") as timed:
-            status = run_reserve(attempt.profile, attempt.state, attempt.pod, node_name)
+    async def _reserve(self, attempt: Attempt, node_name: str) -> Status | None:
+        profile, state, pod = attempt.profile, attempt.state, attempt.pod
+        with _timed(profile, "Reserve") as timed:
+            if profile.fetching:
+                await fetch_reserve(profile, state, pod, node_name)
+            status = run_reserve(profile, state, pod, node_name)
             timed.code = code_of(status)
         return status
 
-    def _permit(self, attempt: Attempt, node_name: str) -> PermitOutcome:
-        with _timed(attempt.profile, "Permit") as timed:
-            outcome = run_permit(attempt.profile, attempt.state, attempt.pod, node_name)
+    async def _permit(self, attempt: Attempt, node_name: str) -> PermitOutcome:
+        profile, state, pod = attempt.profile, attempt.state, attempt.pod
+        with _timed(profile, "Permit") as timed:
+            if profile.fetching:
+                await fetch_permit(profile, state, pod, node_name)
+            outcome = run_permit(profile, state, pod, node_name)
             timed.code = outcome.code
         return outcome
 
