@@ -73,10 +73,17 @@ class ConfigModel(BaseModel):
             if not is_duration(field):
                 nullable.update((name, field.alias))
         return {
-            key: tuple(value) if isinstance(value, list) and key in tuples else value
+            key: _with_tuples(value) if key in tuples else value
             for key, value in data.items()
             if value is not None or key not in nullable
         }
+
+
+def _with_tuples(value: Any) -> Any:
+    """Make tuples of lists, also of those in a mapping; what is inside has models of its own."""
+    if isinstance(value, dict):
+        return {key: _with_tuples(entry) for key, entry in value.items()}
+    return tuple(value) if isinstance(value, list) else value
 
 
 def is_duration(field: FieldInfo) -> bool:

@@ -1,0 +1,15 @@
+"""What fields of configuration models take."""
+
+from __future__ import annotations
+
+from proreus.config.types import PluginArgs
+
+
+class Args(PluginArgs):
+    parts: dict[str, tuple[str, ...]] = {}
+    deep: dict[str, dict[str, tuple[int, ...]]] = {}
+
+
+def test_lists_in_a_mapping_become_tuples() -> None:
+    args = Args.model_validate_json('{"parts": {"a": ["x", "y"]}, "deep": {"a": {"b": [1]}}}')
+    assert args == Args(parts={"a": ("x", "y")}, deep={"a": {"b": (1,)}})
