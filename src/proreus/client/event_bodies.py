@@ -7,9 +7,12 @@ the events about a Lease, which client-go's elector writes in that form anywhere
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
-from proreus.objects.meta import JsonObject
+from proreus.objects.kinds import PODS
+from proreus.objects.meta import JsonObject, Resource
 from proreus.objects.pod import Pod
+from proreus.objects.scheduling import POD_GROUPS, PodGroup
 
 _NOTE_BYTES = 1024
 _VERB = re.compile(r"%([+\-# 0]*)(\[\d*\])?(\*|\d+)?(?:\.(\*|\d+)?)?(.?)", re.DOTALL)
@@ -39,10 +42,12 @@ class ObjectReference:
         return {key: value for key, value in fields.items() if value}
 
 
-def reference_to_pod(pod: Pod) -> ObjectReference:
-    """Return the reference to a pod, in the version at hand."""
-    meta = pod.metadata
-    return ObjectReference("Pod", meta.name, meta.namespace, meta.uid, "v1", meta.resource_version)
+def reference_to(obj: Pod | PodGroup) -> ObjectReference:
+    """Return the reference to an object, in the version at hand."""
+    meta = obj.metadata
+    kind: Resource[Any] = POD_GROUPS if isinstance(obj, PodGroup) else PODS
+    names = kind.kind, meta.name, meta.namespace, meta.uid
+    return ObjectReference(*names, kind.api_version, meta.resource_version)
 
 
 @dataclass(frozen=True, slots=True)

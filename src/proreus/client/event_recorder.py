@@ -24,7 +24,7 @@ from proreus.client.event_bodies import (
     EventText,
     ObjectReference,
     body_of,
-    reference_to_pod,
+    reference_to,
     series_patch,
 )
 from proreus.client.flow_control import FlowControl, no_limit
@@ -34,6 +34,7 @@ from proreus.errors import ApiError, Conflict, NotFound
 from proreus.objects.kinds import EVENTS, EVENTS_V1
 from proreus.objects.meta import Resource
 from proreus.objects.pod import Pod
+from proreus.objects.scheduling import PodGroup
 
 logger = logging.getLogger(__name__)
 
@@ -119,9 +120,12 @@ class EventRecorder:
         action: str,
         note: str,
         controller: str,
+        related: Pod | PodGroup | None = None,
     ) -> None:
         """Note an event about a pod; ``controller`` is the profile's scheduler name."""
-        self.event_about(reference_to_pod(regarding), event_type, reason, action, note, controller)
+        why = None if related is None else reference_to(related)
+        about = reference_to(regarding)
+        self.event_about(about, event_type, reason, action, note, controller, why)
 
     def event_about(
         self,

@@ -55,6 +55,11 @@ class Diagnosis:
         full.reject_with(left_out, self.absent)
         return full
 
+    def kept(self) -> Diagnosis:
+        """Return the same with verdicts of its own: those of a search follow the nodes, which is
+        wrong for whoever tells of it only after pods were tried on them."""
+        return replace(self, verdicts=self.verdicts.copy())
+
     def of_rows(self, rows: Rows) -> Diagnosis:
         """Return what is known of some rows, as if there were no others."""
         return replace(self, verdicts=self.complete().take(rows), evaluated=None)

@@ -145,8 +145,12 @@ class EventRecorder(Protocol):
         action: str,
         note: str,
         controller: str,
+        related: Pod | PodGroup | None = None,
     ) -> None:
-        """Note an event about a pod; ``controller`` is the profile's scheduler name."""
+        """Note an event about a pod; ``controller`` is the profile's scheduler name.
+
+        ``related``: on whose account it happened to the pod.
+        """
         ...
 
 

@@ -16,6 +16,7 @@ from proreus.objects.codec import decoder_for, without_nulls
 from proreus.objects.kinds import BY_KIND, PODS
 from proreus.objects.meta import Resource, key_of
 from proreus.objects.pod import Pod
+from proreus.objects.scheduling import PodGroup
 
 T = TypeVar("T")
 
@@ -269,6 +270,8 @@ class SilentRecorder:
     def __init__(self) -> None:
         self.events: list[tuple[str, str, str]] = []
         """(pod key, reason, note)"""
+        self.related: dict[tuple[str, str], str] = {}
+        """(pod key, reason) -> key of the object on whose account it happened"""
 
     def event(
         self,
@@ -278,6 +281,9 @@ class SilentRecorder:
         action: str,
         note: str,
         controller: str,
+        related: Pod | PodGroup | None = None,
     ) -> None:
         """Keep an event."""
         self.events.append((key_of(regarding), reason, note))
+        if related is not None:
+            self.related[key_of(regarding), reason] = key_of(related)

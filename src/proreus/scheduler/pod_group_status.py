@@ -1,4 +1,8 @@
-"""What a PodGroup is told of its scheduling: the condition ``PodGroupScheduled``."""
+"""What a PodGroup is told of its scheduling: the condition ``PodGroupScheduled``.
+
+One write a group at a time: two at once might arrive in the wrong order, and a group that is
+scheduled would be told for ever that it is not.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from proreus.errors import ApiError
 from proreus.framework.handle import ApiWriter
 from proreus.framework.status import Status
 from proreus.logs import logger
-from proreus.objects.scheduling import POD_GROUP_SCHEDULED, POD_GROUPS, PodGroup
+from proreus.objects.scheduling import POD_GROUP_SCHEDULED, POD_GROUPS, Condition, PodGroup
 from proreus.scheduler.failure import SCHEDULER_ERROR, UNSCHEDULABLE, rfc3339
 
 log = logger(__name__)
@@ -30,26 +34,44 @@ class PodGroupStatusWriter:
         self._api = api
         self._clock = clock
         self._spawn = spawn
+        self._waiting: dict[str, Status | None] = {}
+        """What is to be written once the write under way is done; only the latest counts."""
+        self._writing: set[str] = set()
+        self._told: dict[str, tuple[PodGroup, Condition]] = {}
+        """What was written, and the version that it was written to: until the watch brings another
+        one, this is how the group is."""
 
     def write(self, key: str, status: Status | None) -> None:
         """Note how an attempt for a group ended (None: well). What is True stays so."""
-        group = self._groups.get(key)
-        if group is None:
+        if key not in self._groups:
             log.error("Failed to get PodGroup for status update", err="not found", podGroup=key)
             return
-        condition = self._condition(group, status)
-        if condition is not None:
-            self._spawn(self._patch(group, {"status": {"conditions": [condition]}}))
+        self._waiting[key] = status
+        if key not in self._writing:
+            self._writing.add(key)
+            self._spawn(self._write_all(key))
 
-    def _condition(self, group: PodGroup, status: Status | None) -> dict[str, Any] | None:
+    async def _write_all(self, key: str) -> None:
+        try:
+            while key in self._waiting:
+                status = self._waiting.pop(key)
+                group = self._groups.get(key)
+                condition = None if group is None else self._condition(key, group, status)
+                if group is not None and condition is not None:
+                    await self._patch(group, condition)
+        finally:
+            self._writing.discard(key)
+            self._waiting.pop(key, None)
+
+    def _condition(self, key: str, group: PodGroup, status: Status | None) -> Condition | None:
         """Return the new condition; None when there is nothing to change."""
         value, reason, message = "True", "Scheduled", ""
         if status is not None:
             value, message = "False", status.message
             reason = UNSCHEDULABLE if status.rejected else SCHEDULER_ERROR
-        old = group.condition(POD_GROUP_SCHEDULED)
+        old = self._present(key, group)
         generation = group.metadata.generation
-        since = rfc3339(self._clock.now())
+        since: str | None = rfc3339(self._clock.now())
         if old is not None:
             if old.status == "True" != value:
                 return None
@@ -58,21 +80,30 @@ class PodGroupStatusWriter:
                 return None
             if old.status == value and old.last_transition_time:
                 since = old.last_transition_time
-        condition: dict[str, Any] = {
-            "type": POD_GROUP_SCHEDULED,
-            "status": value,
-            "reason": reason,
-            "message": message,
-            "lastTransitionTime": since,
-        }
-        if generation:
-            condition["observedGeneration"] = generation
-        return condition
+        return Condition(POD_GROUP_SCHEDULED, value, reason, message, generation, since)
 
-    async def _patch(self, group: PodGroup, patch: dict[str, Any]) -> None:
+    def _present(self, key: str, group: PodGroup) -> Condition | None:
+        """Return the condition that a group has, as far as we know."""
+        self._told = {k: told for k, told in self._told.items() if told[0] is self._groups.get(k)}
+        told = self._told.get(key)
+        return group.condition(POD_GROUP_SCHEDULED) if told is None else told[1]
+
+    async def _patch(self, group: PodGroup, condition: Condition) -> None:
         meta = group.metadata
+        body: dict[str, Any] = {
+            "type": condition.type,
+            "status": condition.status,
+            "reason": condition.reason,
+            "message": condition.message,
+            "lastTransitionTime": condition.last_transition_time,
+        }
+        if condition.observed_generation:
+            body["observedGeneration"] = condition.observed_generation
+        patch = {"status": {"conditions": [body]}}
+        key = f"{meta.namespace}/{meta.name}"
         try:
             await self._api.patch_status(POD_GROUPS, meta.namespace, meta.name, patch)
         except ApiError as error:
-            key = f"{meta.namespace}/{meta.name}"
             log.error("Failed to update PodGroup status", err=error, podGroup=key)
+        else:
+            self._told[key] = (group, condition)

@@ -13,6 +13,7 @@ from proreus.client.event_recorder import EventRecorder
 from proreus.client.session import ApiClient
 from proreus.objects.meta import ObjectMeta
 from proreus.objects.pod import Pod
+from proreus.objects.scheduling import PodGroup
 
 pytestmark = pytest.mark.looptime
 
@@ -128,6 +129,26 @@ async def test_single_event_is_forgotten_after_six_minutes(server, client):
         failed(recorder)
         await recorder.flush(5)
         assert [call.method for call in writes(server)] == ["POST", "POST"]
+
+
+async def test_event_tells_on_whose_account_it_happened(server, client):
+    server.script = accept
+    meta = ObjectMeta(name="g", namespace="default", uid="u-g", resource_version="7")
+    async with recording(client) as recorder:
+        for preemptor in (POD, PodGroup(metadata=meta)):
+            why = ("Normal", "Preempted", "Preempting", "x", "my-scheduler", preemptor)
+            recorder.event(POD, *why)
+        await recorder.flush(5)
+    by_pod, by_group = (call.json["related"] for call in writes(server))
+    assert (by_pod["kind"], by_pod["apiVersion"], by_pod["uid"]) == ("Pod", "v1", POD.metadata.uid)
+    assert by_group == {
+        "kind": "PodGroup",
+        "namespace": "default",
+        "name": "g",
+        "uid": "u-g",
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "resourceVersion": "7",
+    }
 
 
 async def test_another_version_of_the_pod_is_another_event(server, client):

@@ -585,6 +585,7 @@ async def test_room_is_made_for_a_whole_gang_and_no_more_than_it_needs() -> None
     notes = {key: note for key, reason, note in cluster.events.events if reason == "Preempted"}
     uid = cluster.api.store(POD_GROUPS)["default/g"].metadata.uid
     assert set(notes.values()) == {f"Preempted by podgroup {uid} on node cluster"}
+    assert set(cluster.events.related.values()) == {"default/g"}
 
     cluster.advance(3)
     await cluster.cycle()
@@ -605,6 +606,23 @@ async def test_single_pods_of_a_group_do_not_preempt() -> None:
     condition = cluster.condition()
     assert condition is not None
     assert condition.message == "pod group is unschedulable, pod group is unschedulable"
+
+
+async def test_a_pod_is_told_of_the_nodes_as_they_are_not_as_they_were_tried() -> None:
+    cluster = Cluster(*WHOLE)
+    cluster.nodes(a="1", b="1")
+    cluster.pods("x", group="", priority=2, node_name="a")
+    cluster.pods("y", group="", priority=1, node_name="b")
+    cluster.group(min_count=1, priority=5)
+    cluster.pods("p", priority=5, spec={"nodeSelector": {"kubernetes.io/hostname": "a"}})
+
+    # The last trial is that without x and with y: there p fits.
+    assert not await cluster.cycle()
+    assert cluster.api.deleted == ["default/x"]
+    assert cluster.message("p").startswith(
+        "0/2 nodes are available: 1 Insufficient cpu, "
+        "1 node(s) didn't match Pod's node affinity/selector."
+    )
 
 
 async def test_a_group_that_is_disrupted_as_one_goes_as_one() -> None:

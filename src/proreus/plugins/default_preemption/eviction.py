@@ -7,7 +7,7 @@ preemptor is kept out of the queue until its last victim is on its way.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import perf_counter
@@ -20,6 +20,7 @@ from proreus.framework.pod_info import PodInfo
 from proreus.logs import logger
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod, condition_of
+from proreus.objects.scheduling import PodGroup
 from proreus.plugins.default_preemption.candidates import Candidate
 
 log = logger(__name__)
@@ -32,6 +33,7 @@ PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 class Preemptor:
     """On whose behalf pods are evicted: a pod, or a whole PodGroup (``pods``: their keys)."""
 
+    obj: Pod | PodGroup
     word: str
     uid: str
     name: str
@@ -43,7 +45,13 @@ class Preemptor:
     def of_pod(cls, pod: PodInfo) -> Preemptor:
         """Return a pod as a preemptor."""
         scheduler = pod.pod.spec.scheduler_name
-        return cls("pod", pod.uid, pod.key, pod.priority, scheduler, (pod.key,))
+        return cls(pod.pod, "pod", pod.uid, pod.key, pod.priority, scheduler, (pod.key,))
+
+    @classmethod
+    def of_group(cls, group: PodGroup, pods: Sequence[PodInfo], scheduler_name: str) -> Preemptor:
+        """Return a PodGroup as a preemptor."""
+        uid, keys = group.metadata.uid, tuple(pod.key for pod in pods)
+        return cls(group, "podgroup", uid, key_of(group), group.priority, scheduler_name, keys)
 
 
 class Evictor:
@@ -130,7 +138,7 @@ class Evictor:
         if in_memory:
             note += " (in kube-scheduler memory)."
         handle.event_recorder.event(
-            victim, "Normal", "Preempted", "Preempting", note, handle.profile_name
+            victim, "Normal", "Preempted", "Preempting", note, handle.profile_name, preemptor.obj
         )
 
     async def _mark(self, victim: Pod, preemptor: Preemptor) -> None:

@@ -1,0 +1,61 @@
+"""What a scheduler's Events say, without what differs by nature: UIDs, versions, times, counts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from testground.findings import EVENTS
+from testground.kube_client import KubeClient
+
+Json = dict[str, Any]
+
+QUIET_SECONDS = 1.0
+"""Events come last: schedulers hold them back while there is something better to do."""
+
+PATIENCE_SECONDS = 10.0
+
+
+def events_told(client: KubeClient, names: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return what is told of each object, in alphabetical order, once no more comes.
+
+    ``names``: of the objects that are asked about, by UID. How often a thing is said again is left
+    to chance, so each is told once.
+    """
+    patience_ends = time.monotonic() + PATIENCE_SECONDS
+    before = _now(client, names)
+    while time.monotonic() < patience_ends:
+        time.sleep(QUIET_SECONDS)
+        now = _now(client, names)
+        if now == before:
+            break
+        before = now
+    return before
+
+
+def _now(client: KubeClient, names: Mapping[str, str]) -> dict[str, list[str]]:
+    told: dict[str, set[str]] = {}
+    for event in client.list(EVENTS):
+        about = names.get(event.get("regarding", {}).get("uid", ""))
+        if about is not None:
+            told.setdefault(about, set()).add(_line(event, names))
+    return {about: sorted(lines) for about, lines in told.items()}
+
+
+def _line(event: Json, names: Mapping[str, str]) -> str:
+    note = event.get("note", "")
+    for uid, name in names.items():
+        note = note.replace(uid, f"<{name}>")
+    parts = [event.get("type"), event.get("reason"), event.get("action")]
+    controller = event.get("reportingController")
+    return f"{' '.join(map(str, parts))} by {controller}: {note}{_related(event, names)}"
+
+
+def _related(event: Json, names: Mapping[str, str]) -> str:
+    related = event.get("related")
+    if related is None:
+        return ""
+    name = names.get(related.get("uid", ""), "nobody known")
+    versioned = "versioned" if related.get("resourceVersion") else "without a version"
+    return f" [{related.get('apiVersion')} {related.get('kind')} {name}, {versioned}]"
