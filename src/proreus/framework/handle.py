@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from proreus.framework.victims import Victims
     from proreus.metrics import SchedulerMetrics
     from proreus.objects.pod import Pod
+    from proreus.objects.scheduling import PodGroup
 
 T = TypeVar("T", bound=ApiObject)
 

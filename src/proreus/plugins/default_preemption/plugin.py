@@ -24,7 +24,6 @@ from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Rows, Verdicts
 from proreus.framework.victims import Victims
 from proreus.objects.kinds import PODS
-from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod, condition_of
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
 from proreus.objects.scheduling import POD_GROUPS, PodGroup, pod_group_key
@@ -119,7 +118,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
             group = self._groups.get(key)
             if group is None:
                 return "pod group for pod not found"
-            if group.topology_keys:
+            if group.spec.scheduling_constraints is not None:
                 return "not eligible due to placement-based pod group scheduling limitation"
         if self._by_group:
             return "not eligible due to workload aware preemption enabled"
@@ -170,14 +169,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         found = await dry_run.run(units)
         if isinstance(found, Status):
             return found
-        preemptor = Preemptor(
-            "podgroup",
-            group.metadata.uid,
-            key_of(group),
-            group.priority,
-            self.handle.profile_name,
-            tuple(pod.key for pod in pods),
-        )
+        preemptor = Preemptor.of_group(group, pods, self.handle.profile_name)
         if self._async:
             self._evictor.evict_in_background(found, preemptor)
             return None
