@@ -3,7 +3,8 @@
 Nothing here knows a resource, and nothing here tries again, with one exception: after a 401 the
 credentials are refreshed and the request is repeated once (an unauthorised request has not
 happened). The path per request is kept short, since a scheduler sends a binding a pod: prepared
-headers, a prebuilt URL, no cookies, no compression.
+headers, no cookies, no compression. Writes go over ``connections``; reads, watches and whatever
+needs a proxy over aiohttp.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from yarl import URL
 
 import proreus
 from proreus.client.answers import Answer, AnswerLost, Unreachable, error_of
+from proreus.client.connections import Connections, NotConnected
 from proreus.client.credentials import Credentials
 from proreus.errors import ApiError
 
@@ -32,6 +34,8 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 _READ_BUFFER_BYTES = 256 * 1024
 _THICK_SECONDS = 0.01
 _GATHER_SECONDS = 0.008
+_NETWORK_ERRORS = (aiohttp.ClientError, OSError, TimeoutError)
+_UNSENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, NotConnected)
 
 
 def _nothing(*_: object) -> None:
@@ -78,14 +82,19 @@ class ApiClient:
     ) -> None:
         self.credentials = credentials
         self.hooks = hooks or RequestHooks()
-        server = URL(credentials.server)
-        self.host = server.authority
+        self._server = URL(credentials.server)
+        self.host = self._server.authority
+        # what only aiohttp does: proxies, and a password in the URL
+        self._intricate = credentials.proxy is not None or self._server.user is not None
         self._base = credentials.server.rstrip("/")
-        self._timeout = aiohttp.ClientTimeout(total=timeout_seconds, sock_connect=connect_seconds)
+        self._timeout_seconds = timeout_seconds
         self._connect_seconds = connect_seconds
         self._agent = agent or user_agent()
+        # by Authorization and content type: as aiohttp takes them, and as they go over the wire
         self._headers: dict[tuple[str, str], Mapping[str, str]] = {}
+        self._heads: dict[tuple[str, str], bytes] = {}
         self._session: aiohttp.ClientSession | None = None
+        self._writes: Connections | None = None
         self._closed = False
         self._refreshing: asyncio.Task[bool] | None = None
 
@@ -98,6 +107,9 @@ class ApiClient:
     async def close(self) -> None:
         """Close every connection; what is asked for afterwards is ``Unreachable``."""
         self._closed = True
+        if self._writes is not None:
+            writes, self._writes = self._writes, None
+            writes.close()
         if self._session is not None:
             session, self._session = self._session, None
             await session.close()
@@ -157,7 +169,7 @@ class ApiClient:
             if not 200 <= response.status < 300:
                 try:
                     answer = _answer(response, await response.read())
-                except (aiohttp.ClientError, OSError, TimeoutError) as error:
+                except _NETWORK_ERRORS as error:
                     raise self._lost(error, f"GET {path}") from error
                 raise error_of(answer, f"GET {path}")
             yield Stream(response, f"the watch of {path} at {self.host}")
@@ -174,7 +186,7 @@ class ApiClient:
             response = await self._begin("GET", path, None, query, JSON, timeout)
             code = str(response.status)
             return response
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        except _NETWORK_ERRORS as error:
             raise self._lost(error, f"GET {path}") from error
         finally:
             self.hooks.on_request(
@@ -190,22 +202,16 @@ class ApiClient:
         content_type: str,
         timeout_seconds: float | None,
     ) -> Answer:
-        timeout = self._timeout
-        if timeout_seconds is not None:
-            timeout = aiohttp.ClientTimeout(
-                total=timeout_seconds, sock_connect=min(timeout_seconds, self._connect_seconds)
-            )
+        if timeout_seconds is None:
+            timeout_seconds = self._timeout_seconds
+        exchange = self._read if method == "GET" or self._intricate else self._write
         started = time.perf_counter()
         code, received = "<error>", 0
         try:
-            response = await self._begin(method, path, body, query, content_type, timeout)
-            try:
-                data = await response.read()
-            finally:
-                response.release()
-            code, received = str(response.status), len(data)
-            return _answer(response, data)
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            answer = await exchange(method, path, body, query, content_type, timeout_seconds)
+            code, received = str(answer.code), len(answer.body)
+            return answer
+        except _NETWORK_ERRORS as error:
             raise self._lost(error, f"{method} {path}") from error
         finally:
             self.hooks.on_request(
@@ -217,6 +223,58 @@ class ApiClient:
                 len(body) if body else 0,
                 received,
             )
+
+    async def _write(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        query: str,
+        content_type: str,
+        timeout_seconds: float,
+    ) -> Answer:
+        """Exchange a request for its answer in few steps."""
+        writes = self._writes
+        if writes is None:
+            writes = self._writes = self._new_connections()
+        authorization = self.credentials.authorization()
+        if authorization is None:
+            authorization = await self.credentials.fetch_authorization()
+        head = self._heads.get((authorization, content_type))
+        if head is None:
+            head = self._new_head(authorization, content_type)
+        target = f"{self._server.raw_path.rstrip('/')}{path}" + (f"?{query}" if query else "")
+        if not target.isascii() or not target.isprintable() or " " in target:
+            raise ValueError(f"the path of a request must be percent-encoded: {target!r}")
+        body = body or b""
+        request = b"%b %b HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n%b" % (
+            method.encode(),
+            target.encode(),
+            head,
+            len(body),
+            body,
+        )
+        return await writes.exchange(request, timeout_seconds)
+
+    async def _read(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        query: str,
+        content_type: str,
+        timeout_seconds: float,
+    ) -> Answer:
+        """Exchange a request for its answer over aiohttp."""
+        timeout = aiohttp.ClientTimeout(
+            total=timeout_seconds, sock_connect=min(timeout_seconds, self._connect_seconds)
+        )
+        response = await self._begin(method, path, body, query, content_type, timeout)
+        try:
+            data = await response.read()
+        finally:
+            response.release()
+        return _answer(response, data)
 
     async def _begin(
         self,
@@ -248,6 +306,19 @@ class ApiClient:
             server_hostname=self.credentials.tls_server_name,
         )
 
+    def _new_head(self, authorization: str, content_type: str) -> bytes:
+        """Return the header lines that every write has, but for its length."""
+        headers = {"Host": self.host, **self._new_headers(authorization, content_type)}
+        lines = [f"{name}: {value}" for name, value in headers.items()]
+        if not all(line.isprintable() for line in lines):
+            raise ValueError("the token or User-Agent has characters that no HTTP header may have")
+        if len(self._heads) > 16:
+            self._heads.clear()
+        head = self._heads[(authorization, content_type)] = "".join(
+            f"{line}\r\n" for line in lines
+        ).encode()
+        return head
+
     def _new_headers(self, authorization: str, content_type: str) -> Mapping[str, str]:
         accept = PROTOBUF if content_type == PROTOBUF else JSON
         headers = {"Accept": accept, "User-Agent": self._agent, "Content-Type": content_type}
@@ -257,6 +328,20 @@ class ApiClient:
             self._headers.clear()
         self._headers[(authorization, content_type)] = headers
         return headers
+
+    def _new_connections(self) -> Connections:
+        if self._closed:
+            raise Unreachable("the connections to the apiserver are closed already")
+        server = self._server
+        assert server.raw_host is not None
+        assert server.port is not None
+        return Connections(
+            server.raw_host,
+            server.port,
+            tls=self.credentials.tls_context,
+            server_hostname=self.credentials.tls_server_name,
+            connect_seconds=self._connect_seconds,
+        )
 
     def _new_session(self) -> aiohttp.ClientSession:
         if self._closed:
@@ -291,7 +376,7 @@ class ApiClient:
     def _lost(self, error: Exception, request: str) -> ApiError:
         """Tell a request that cannot have happened from one that may have."""
         text = _text_of(error)
-        if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+        if isinstance(error, _UNSENT):
             return Unreachable(f"the apiserver {self._base} cannot be reached: {text}")
         return AnswerLost(f"{request}: no answer from the apiserver {self._base}: {text}")
 
@@ -317,7 +402,7 @@ class Stream:
             data = await self._content.readany()
             self._last = time.monotonic()
             return data
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        except _NETWORK_ERRORS as error:
             raise AnswerLost(f"{self._name} broke: {_text_of(error)}") from error
 
     async def _gather(self) -> None:
