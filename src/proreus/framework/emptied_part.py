@@ -26,8 +26,16 @@ class EmptiedPart(Part):
     def __init__(self, parent: NodeTable, rows: Rows) -> None:
         super().__init__(parent, rows)
         self.capacity = self.size
-        self.requested = ResourceColumns(self)
-        self.nonzero_requested = ResourceColumns(self)
+
+    @property
+    def requested(self) -> ResourceColumns:  # type: ignore[override]
+        """Nothing is asked for."""
+        return ResourceColumns(self)
+
+    @property
+    def nonzero_requested(self) -> ResourceColumns:  # type: ignore[override]
+        """Nothing is asked for."""
+        return ResourceColumns(self)
 
     def __getitem__(self, row: int) -> NodeInfo:
         known = super().__getitem__(row)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from proreus.framework.change_log import ChangeLog
 from proreus.framework.columns import ResourceColumns, Sized
 from proreus.framework.existing_terms import ExistingTerm
 from proreus.framework.interning import Interner
@@ -49,9 +50,21 @@ class Part(NodeTable):
         self.port_sets = parent.port_sets
         self.image_sets = parent.image_sets
         self.structure = parent.structure
-        self.allocatable = _PartColumns(parent.allocatable, self)
-        self.requested = _PartColumns(parent.requested, self)
-        self.nonzero_requested = _PartColumns(parent.nonzero_requested, self)
+
+    @property
+    def allocatable(self) -> ResourceColumns:  # type: ignore[override]
+        """What pods may ask for, a node."""
+        return _PartColumns(self._parent.allocatable, self)
+
+    @property
+    def requested(self) -> ResourceColumns:  # type: ignore[override]
+        """What pods ask for, a node."""
+        return _PartColumns(self._parent.requested, self)
+
+    @property
+    def nonzero_requested(self) -> ResourceColumns:  # type: ignore[override]
+        """The same with defaults for pods that ask for nothing."""
+        return _PartColumns(self._parent.nonzero_requested, self)
 
     @property
     def parent(self) -> NodeTable:
@@ -169,10 +182,8 @@ class Fork(NodeTable):
         self._parent = parent
         self._picked = rows
         self._pod_index = None
-        self._changed = []
-        self._changed_before = 0
-        self._asked = (-1, -1, -1)
-        self._changes = []
+        self.changes = ChangeLog()
+        self.node_changes = ChangeLog()
 
     def _copied(self, parent: NodeTable, rows: Rows) -> list[NodeInfo]:
         return [parent[row].clone() for row in rows.tolist()]

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from proreus.framework.change_log import ChangeLog
 from proreus.framework.columns import (
     MAX_INT64,
     NO_IMAGES,
@@ -65,10 +66,10 @@ class NodeTable:
         self.image_sets: Interner[ImageSet] = Interner(NO_IMAGES)
         self._labels: dict[str, LabelColumn] = {}
         self._pod_index: PodIndex | None = None
-        self._changed: list[int] = []
-        self._changed_before = 0
-        self._asked = (-1, -1, -1)
-        self._changes: list[int] = []
+        self.changes = ChangeLog()
+        """Rows of which anything changed."""
+        self.node_changes = ChangeLog()
+        """Rows of which the node itself changed, not only its pods."""
         self.structure = 0
         """Moves when nodes come, go, or change themselves (not when only their pods change)."""
 
@@ -187,30 +188,11 @@ class NodeTable:
     @property
     def position(self) -> int:
         """Where the record of changes ends now; to be handed to ``changes_since`` later."""
-        return self._changed_before + len(self._changed)
+        return self.changes.position
 
     def changes_since(self, position: int) -> list[int] | None:
-        """Return the rows that changed since, each once; None when that is no longer known.
-
-        The list is not to be changed: whoever asks from the same position is given the same one.
-        """
-        asked = position, self.position, self.size
-        if asked == self._asked:
-            return self._changes
-        start = position - self._changed_before
-        if start < 0:
-            return None
-        # A row that changed and then went away with its node is nobody's concern any more.
-        rows = [row for row in dict.fromkeys(self._changed[start:]) if row < self.size]
-        self._asked, self._changes = asked, rows
-        return rows
-
-    def _note(self, row: int) -> None:
-        self._changed.append(row)
-        if len(self._changed) > 4096 + 2 * self.size:
-            half = len(self._changed) // 2
-            del self._changed[:half]
-            self._changed_before += half
+        """Return the rows that changed since, each once; None when that is no longer known."""
+        return self.changes.since(position, self.size)
 
     def add_node(self, info: NodeInfo) -> int:
         """Give a node a row and return it."""
@@ -248,7 +230,8 @@ class NodeTable:
         info.row = -1
         self.structure += 1
         if row != last:
-            self._note(row)
+            self.changes.note(row)
+            self.node_changes.note(row)
 
     def add_pod(self, row: int, pod: PodInfo) -> None:
         """Count a pod in, in object and columns."""
@@ -274,7 +257,7 @@ class NodeTable:
             self._port_set[row] = self.port_sets.code(frozenset(info.used_ports))
             if len(self.port_sets) > self._most_sets:
                 self.port_sets = compacted(self.port_set, self.port_sets)
-        self._note(row)
+        self.changes.note(row)
 
     def _put_pods(self, row: int) -> None:
         info = self.infos[row]
@@ -282,7 +265,7 @@ class NodeTable:
         self.nonzero_requested.put(row, info.nonzero_requested)
         self._pod_count[row] = len(info.pods)
         self._port_set[row] = self.port_sets.code(frozenset(info.used_ports))
-        self._note(row)
+        self.changes.note(row)
 
     def _put_node(self, row: int) -> None:
         info = self.infos[row]
@@ -302,7 +285,8 @@ class NodeTable:
             if len(column.values) > self._most_sets:
                 column.forget_unused(self.size)
         self.structure += 1
-        self._note(row)
+        self.changes.note(row)
+        self.node_changes.note(row)
 
     @property
     def _most_sets(self) -> int:
@@ -334,6 +318,8 @@ class NodeTable:
 
     def _grow(self, capacity: int) -> None:
         self.capacity = capacity
+        self.changes.make_room(capacity)
+        self.node_changes.make_room(capacity)
         for columns in (self.allocatable, self.requested, self.nonzero_requested):
             columns.grow(capacity)
         for name in self._PLAIN:

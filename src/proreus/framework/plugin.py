@@ -65,6 +65,11 @@ class Plugin:
     Where ``sign`` shares its answers, Filter is asked about every node, also about those that
     another plugin rejects."""
 
+    looks_at_pods: ClassVar[bool] = True
+    """Filter and Score look at the pods that are on a node, or at their sums. Where it is False,
+    shared answers outlast pods that come and go, and preemption asks Filter once a node instead of
+    once a victim, unless ``add_pod`` or ``remove_pod`` changed the plugin's notes."""
+
     fetches: ClassVar[bool] = False
     """Set by ``FetchingPlugin``."""
 
@@ -221,11 +226,6 @@ class FilterPlugin(Plugin):
 
     columnar_filter: ClassVar[bool] = False
     per_node_filter: ClassVar[bool] = False
-
-    looks_at_pods: ClassVar[bool] = True
-    """Filter looks at the pods that are on a node, or at their sums. Where it is False, only what
-    ``add_pod`` and ``remove_pod`` change in the plugin's notes can change its answer; preemption
-    then asks it once a node, not once a victim."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Note which form the plugin has, and insist on one."""

@@ -41,7 +41,8 @@ class TrialTable(Fork):
         self._cells = self._one_matrix()
         self._amounts = self._amounts_of(self.movable)
         self._inexact = set(np.flatnonzero((self._cells > _SAFE).any(axis=0)).tolist())
-        self._with_ports = {n for n, pod in enumerate(self.movable) if pod.host_ports}
+        ports = self._port_set.any()
+        self._with_ports = {n for n, pod in enumerate(self.movable) if ports and pod.host_ports}
 
     def _copied(self, parent: NodeTable, rows: Rows) -> list[NodeInfo]:
         return [_LazyNode(parent[row], self._moves) for row in rows.tolist()]
@@ -93,7 +94,7 @@ class TrialTable(Fork):
     def _moved(self, numbers: Rows, step: int) -> None:
         """Bring in step what is not a sum: nodes, ports, the index of pods, the record."""
         self._moves.note(numbers, step, self.infos)
-        self._changed.extend(self.row_of[numbers].tolist())
+        self.changes.note_all(self.row_of[numbers].tolist())
         if self._with_ports:
             for number in self._with_ports.intersection(numbers.tolist()):
                 row = int(self.row_of[number])

@@ -35,6 +35,7 @@ class ImageLocality(ScorePlugin):
     """Scores by the bytes that need not be pulled."""
 
     row_local = True
+    looks_at_pods = False
 
     def sign(self, pod: PodInfo) -> Hashable:
         """The images that some node has, and how many nodes that is."""

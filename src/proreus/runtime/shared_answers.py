@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from proreus.framework.change_log import ChangeLog
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import MAX_SCORE, MIN_SCORE, FilterPlugin, Plugin, ScorePlugin
@@ -46,28 +47,50 @@ INFEASIBLE = -1
 class Answers:
     """What one plugin said of every row, for one signature."""
 
-    __slots__ = ("_filter_at", "_outlook", "_score_at", "plugin", "raw", "raw_version", "verdicts")
+    __slots__ = (
+        "_filter_at",
+        "_has_outlook",
+        "_looks_at_pods",
+        "_outlook",
+        "_score_at",
+        "judged_whole",
+        "plugin",
+        "raw",
+        "raw_version",
+        "verdicts",
+    )
 
     def __init__(self, plugin: Plugin) -> None:
         self.plugin = plugin
         self.verdicts = Verdicts(0)
+        self.judged_whole = 0
+        """How often all verdicts were made anew."""
         self.raw: IntArray | int = 0
         self.raw_version = 0
         """Moves whenever a raw score changes."""
         self._filter_at = -1
         self._score_at = -1
+        self._looks_at_pods = plugin.looks_at_pods
+        self._has_outlook = type(plugin).outlook is not Plugin.outlook
         self._outlook: Hashable = None
 
     def refresh_filter(self, state: CycleState, pod: PodInfo, table: NodeTable) -> None:
         """Bring the verdicts up to date."""
+        changes = table.changes if self._looks_at_pods else table.node_changes
+        size = self.verdicts.size
+        if self._has_outlook:
+            self._look_out(table)
+        if self._filter_at == changes.position and size == table.size:
+            return
         plugin = self.plugin
         assert isinstance(plugin, FilterPlugin)
-        rows = self._changed(self._filter_at, self.verdicts.size, table)
+        rows = _few_rows(changes, self._filter_at, size, table.size)
         if rows is None:
             # Should the plugin fail half-way, what it said so far must not pass for an answer.
             self._filter_at = -1
             self.verdicts = Verdicts(table.size, plugin.name)
             filter_table(plugin, state, pod, table, self.verdicts)
+            self.judged_whole += 1
         else:
             ids = self.verdicts.ids
             for row, status in filter_some(plugin, state, pod, table, rows):
@@ -77,14 +100,19 @@ class Answers:
                     ids[row] = self.verdicts.id_of(status)
                 elif ids is not None:
                     ids[row] = PASSED
-        self._filter_at = table.position
+        self._filter_at = changes.position
 
     def refresh_score(self, state: CycleState, pod: PodInfo, table: NodeTable) -> None:
         """Bring the raw scores up to date."""
+        changes = table.changes if self._looks_at_pods else table.node_changes
+        size = table.size if isinstance(self.raw, int) else len(self.raw)
+        if self._has_outlook:
+            self._look_out(table)
+        if self._score_at == changes.position and size == table.size:
+            return
         plugin = self.plugin
         assert isinstance(plugin, ScorePlugin)
-        size = table.size if isinstance(self.raw, int) else len(self.raw)
-        rows = self._changed(self._score_at, size, table)
+        rows = _few_rows(changes, self._score_at, size, table.size)
         if rows is None:
             self.raw = score_table(plugin, state, pod, table)
             self.raw_version += 1
@@ -97,19 +125,24 @@ class Answers:
                     raw = self.raw = np.full(table.size, raw, dtype=np.int64)
                 raw[row] = score
                 self.raw_version += 1
-        self._score_at = table.position
+        self._score_at = changes.position
 
-    def _changed(self, position: int, size: int, table: NodeTable) -> list[int] | None:
-        """Return the rows to ask again; None for all of them."""
+    def _look_out(self, table: NodeTable) -> None:
+        """Forget all answers if what they depend on beside row and pod has changed."""
         outlook = self.plugin.outlook(table)
         if outlook != self._outlook:
             self._outlook = outlook
             self._filter_at = self._score_at = -1
-            return None
-        if position < 0 or size != table.size:
-            return None
-        rows = table.changes_since(position)
-        return rows if rows is not None and len(rows) <= _FEW_ROWS else None
+
+
+def _few_rows(
+    changes: ChangeLog, position: int, known_size: int, table_size: int
+) -> list[int] | None:
+    """Return the rows to ask again; None for all of them."""
+    if position < 0 or known_size != table_size:
+        return None
+    rows = changes.since(position, table_size)
+    return rows if rows is not None and len(rows) <= _FEW_ROWS else None
 
 
 @dataclass(slots=True)
@@ -142,7 +175,8 @@ class Face:
         """Total score by row, ``INFEASIBLE`` where the node cannot take the pod."""
         self._filter_at = -1
         self._score_at = -1
-        self._outlooks: tuple[Hashable, ...] = ()
+        self._judged_whole = -1
+        """How often the filters had made all verdicts anew when theirs were merged."""
         self._flipped: set[int] = set()
         """Rows whose feasibility changed since the ranking was last brought up to date."""
 
@@ -150,17 +184,18 @@ class Face:
 
     def refresh_filter(self, state: CycleState, pod: PodInfo, table: NodeTable) -> None:
         """Bring verdicts and feasibility up to date."""
-        outlooks = tuple([answers.plugin.outlook(table) for answers in self._filters])
-        rows: list[int] | None = None
-        if self._filter_at >= 0 and self.verdicts.size == table.size and outlooks == self._outlooks:
-            rows = table.changes_since(self._filter_at)
+        judged_whole = 0
         for answers in self._filters:
             answers.refresh_filter(state, pod, table)
-        if rows is None or len(rows) > _FEW_ROWS:
+            judged_whole += answers.judged_whole
+        rows: list[int] | None = None
+        if judged_whole == self._judged_whole:
+            rows = _few_rows(table.changes, self._filter_at, self.verdicts.size, table.size)
+        if rows is None:
             self._merge_all(table)
         else:
             self._merge_rows(rows)
-        self._outlooks = outlooks
+        self._judged_whole = judged_whole
         self._filter_at = table.position
 
     def _merge_all(self, table: NodeTable) -> None:
@@ -199,10 +234,8 @@ class Face:
 
     def refresh_ranking(self, state: CycleState, pod: PodInfo, table: NodeTable) -> IntArray:
         """Bring the ranking up to date and return it; ``refresh_filter`` comes first."""
-        rows: list[int] | None = None
-        if self._score_at >= 0 and len(self.ranking) == table.size:
-            rows = table.changes_since(self._score_at)
-        rebuild = rows is None or len(rows) > _FEW_ROWS
+        rows = _few_rows(table.changes, self._score_at, len(self.ranking), table.size)
+        rebuild = rows is None
         for scorer in self._scorers:
             rebuild = self._refresh_scorer(scorer, state, pod, table, rows) or rebuild
         if rebuild:
@@ -246,10 +279,11 @@ class Face:
             return not isinstance(final, int) or final != scorer.final
         scorer.seen_constant = None
         if raw is scorer.seen_raw and not isinstance(final, int) and rows is not None:
-            if not scorer.plugin.normalizes and len(rows) <= _FEW_ROWS:
-                self._mend(scorer, raw, final, rows)
-                return False
             if answers.raw_version == scorer.seen_version and not self._flipped:
+                return False
+            if not scorer.plugin.normalizes:
+                self._mend(scorer, raw, final, rows)
+                scorer.seen_version = answers.raw_version
                 return False
         scorer.seen_raw = None
         scores, passed = raw, self.feasible

@@ -83,6 +83,7 @@ class Cordon(FilterPlugin):
     """Only the per-node form, shared."""
 
     row_local = True
+    looks_at_pods = False
 
     def sign(self, pod: PodInfo) -> Hashable:
         return ()
@@ -111,6 +112,7 @@ class Flat(ScorePlugin):
     """The same everywhere."""
 
     row_local = True
+    looks_at_pods = False
 
     def sign(self, pod: PodInfo) -> Hashable:
         return ()

@@ -11,6 +11,7 @@ from proreus.errors import ApiError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
 from proreus.framework.handle import Handle
+from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.nominating import PostFilterResult
 from proreus.framework.plugin import (
@@ -227,12 +228,19 @@ class DynamicResources(
             return "deletion of ResourceClaim completed"
         return "still not schedulable"
 
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Score one node: at no cost for pods without claims."""
+        return super().score(state, pod, node) if self._scores(state) else 0
+
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
         """Prefer nodes that can give what stands first in lists of alternatives (KEP-4816)."""
-        notes: Notes | None = state.get(self.name)
-        if notes is None or notes.empty or not self.features.prioritized_list:
+        if not self._scores(state):
             return 0
-        return self._judgement(notes, pod).scores(nodes)
+        return self._judgement(state.read(self.name), pod).scores(nodes)
+
+    def _scores(self, state: CycleState) -> bool:
+        notes: Notes | None = state.get(self.name)
+        return notes is not None and not notes.empty and self.features.prioritized_list
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
         """Bring the best score to 100."""
