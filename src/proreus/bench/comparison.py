@@ -76,7 +76,8 @@ async def compare(
         for contestant in contestants[:: 1 if number % 2 == 0 else -1]:
             title = f"round {number + 1}/{options.rounds} · {contestant.name}"
             say(f"{title} · control plane")
-            async with _ground(options, gates, f"{contestant.name}-{number}") as ground:
+            name = f"{plan.name.replace('/', '-')}-{contestant.name}-{number}"
+            async with _ground(options, gates, name) as ground:
                 yield await _pass(plan, contestant, gates, ground, options, number, title, say)
 
 
@@ -173,12 +174,12 @@ class _Runner:
 
     async def finish(self) -> None:
         """End what still runs."""
-        for process in self._started:
+        for process in self._started[-1:]:
             await process.finish()
 
     def errors(self) -> list[str]:
         """Return what their logs say of errors."""
-        return [line for process in self._started for line in process.errors()]
+        return [line for process in self._started for line in process.errors]
 
 
 @asynccontextmanager
@@ -186,6 +187,8 @@ async def _ground(options: Options, gates: Mapping[str, bool], name: str) -> Asy
     """A folder, and a control plane in it unless there is one already."""
     with tempfile.TemporaryDirectory(prefix="proreus-bench-") as temporary:
         folder = (options.keep or Path(temporary)) / name
+        while folder.exists():  # left by a run before
+            folder = folder.with_name(f"{folder.name}+")
         folder.mkdir(parents=True)
         if options.kubeconfig is not None:
             yield Ground(options.kubeconfig.resolve(), folder, {}, own=False)

@@ -44,7 +44,9 @@ _START_SECONDS = 120.0
 _STILL_SHARE = 0.05
 """A process that uses less of a CPU than this has nothing left to do."""
 
-_ERROR_LINE = re.compile(r"^(?:E\d{4} |panic:|Traceback )", re.MULTILINE)
+_ERROR_LINE = re.compile(r"E\d{4} |panic:|Traceback ")
+_REMARKS = ("The manifest file is empty, ignoring",)
+"""What kube-scheduler calls an error at every start."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,8 @@ class SchedulerProcess(Child):
         name: str,
     ) -> None:
         self.contestant = contestant
+        self.errors: list[str] = []
+        """The lines of its log that spoke of errors before it was asked to end."""
         [self._port] = free_ports(1)
         config_file = folder / f"{name}.yaml"
         config_file.write_text(yaml.safe_dump(config))
@@ -167,19 +171,22 @@ class SchedulerProcess(Child):
             return str(answer.read().decode())
 
     async def finish(self) -> None:
-        """Ask it to end, and see that it does."""
-        if self.running:
+        """Ask it to end, and see that it does; one that has ended by itself is an error too."""
+        if not self.running:
+            self.errors = [*self._error_lines(), f"{self.name} ended by itself\n{self.log_tail(5)}"]
+        else:
+            self.errors = self._error_lines()
             try:
                 await asyncio.to_thread(self.terminate, 15)
             except ChildFailed:
                 self.kill()
 
-    def errors(self) -> list[str]:
-        """Return the lines of its log that speak of errors."""
-        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+    def _error_lines(self) -> list[str]:
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
         return [
-            text[match.start() : text.find("\n", match.start())]
-            for match in _ERROR_LINE.finditer(text)
+            line
+            for line in lines
+            if _ERROR_LINE.match(line) and not any(remark in line for remark in _REMARKS)
         ]
 
 

@@ -1,0 +1,70 @@
+"""Templates of objects: arithmetic, forms, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from proreus.bench.templates import Template
+from proreus.errors import ConfigError
+
+OURS = sorted((Path(__file__).parents[2] / "bench" / "workloads" / "templates").glob("*.yaml"))
+
+HEAD = "apiVersion: v1\nkind: Pod\nmetadata:\n"
+
+
+def made(tmp_path: Path, text: str, index: int = 0, count: int = 1) -> dict:
+    path = tmp_path / "template.yaml"
+    path.write_text(text)
+    return Template(path).object(index, count)
+
+
+@pytest.mark.parametrize(
+    ("action", "value"),
+    [
+        ("{{.Index}}", "7"),
+        ("{{ .Count }}", "30"),
+        ("{{DivideInt .Index 2}}", "3"),
+        ("{{- Mod .Index 5 -}}", "2"),
+        ("{{ AddInt .Index .Count 1 }}", "38"),
+        ("{{MultiplyInt (SubtractInt .Count .Index) 2}}", "46"),
+        ("{{DivideFloat .Index 2}}", "3.5"),
+        ("{{DivideFloat .Count 2}}", "15"),
+    ],
+)
+def test_arithmetic(tmp_path: Path, action: str, value: str) -> None:
+    assert made(tmp_path, f"{HEAD}  name: a-{action}", 7, 30)["metadata"]["name"] == f"a-{value}"
+
+
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [
+        ("{{.Name}}", "Name is unknown; there are numbers, .Index, .Count, AddFloat"),
+        ("{{Mod .Index}}", "Mod|lambda"),
+        ("{{DivideInt .Index 0}}", "division by zero"),
+        ("{{(AddInt 1 2}}", "a parenthesis is not closed"),
+        ("{{.Index .Count}}", "ends too late, at .Count"),
+    ],
+)
+def test_what_cannot_be_evaluated_names_the_file(tmp_path: Path, action: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        made(tmp_path, f"{HEAD}  name: a-{action}")
+    assert "template.yaml: " in str(caught.value)
+
+
+def test_field_names_begin_in_lower_case_and_the_author_s_own_keys_stay(tmp_path: Path) -> None:
+    text = (
+        HEAD + "  labels: {Team: red}\nspec:\n  NodeName: x\n  list:\n  - NodeTaintsPolicy: Honor"
+    )
+    pod = made(tmp_path, text)
+    assert pod["metadata"]["labels"] == {"Team": "red"}
+    assert pod["spec"] == {"nodeName": "x", "list": [{"nodeTaintsPolicy": "Honor"}]}
+
+
+def test_an_object_needs_its_kind(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="must be an object with apiVersion and kind"):
+        made(tmp_path, "metadata: {}")
+
+
+@pytest.mark.parametrize("path", OURS, ids=lambda path: path.stem)
+def test_each_of_our_templates_makes_an_object(path: Path) -> None:
+    assert Template(path).object(3, 10)["kind"]

@@ -1,0 +1,174 @@
+"""The language of workloads: what is read, what is refused, and in which words."""
+
+from pathlib import Path
+
+import pytest
+
+from proreus.bench import operations, workloads
+from proreus.errors import ConfigError
+
+OURS = sorted((Path(__file__).parents[2] / "bench" / "workloads").glob("*.yaml"))
+
+BASIC = """
+- name: Basic
+  featureGates: {DRAExtendedResource: true, SchedulerQueueingHints: false}
+  defaultPodTemplatePath: ../templates/pod.yaml
+  workloadTemplate:
+  - opcode: createNodes
+    countParam: $nodes
+    labelNodePrepareStrategy: {labelKey: zone, labelValues: [a, b]}
+  - opcode: createPodSets
+    countParam: $sets
+    namespacePrefix: init
+    createPodsOp: {opcode: createPods, countParam: $pods, skipWaitToCompletion: true}
+  - opcode: barrier
+  - opcode: sleep
+    duration: 1m30s
+  - opcode: createPods
+    countParam: $pods
+    collectMetrics: true
+  workloads:
+  - name: small
+    labels: [short]
+    threshold: {dra: 40}
+    featureGates: {SchedulerQueueingHints: true}
+    params: {nodes: 5, sets: 2, pods: 10}
+  - name: large
+    threshold: 270
+    params: {nodes: 5000, sets: 2, pods: 10000}
+"""
+
+
+def load(tmp_path: Path, text: str) -> list[workloads.TestCase]:
+    path = tmp_path / "performance-config.yaml"
+    path.write_text(text)
+    return workloads.load(path)
+
+
+def refusal(tmp_path: Path, text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text)
+    return str(caught.value).replace(f"{tmp_path}/performance-config.yaml: ", "")
+
+
+def test_parameters_fill_in_and_sets_unroll(tmp_path: Path) -> None:
+    plan = workloads.plan(load(tmp_path, BASIC), "Basic/small", tmp_path)
+    nodes, *sets, _barrier, sleep, measured = plan.operations
+    assert isinstance(nodes, operations.CreateNodes)
+    assert nodes.count == 5
+    assert [(one.namespace, one.count) for one in sets] == [("init-0", 10), ("init-1", 10)]
+    assert all(one.skip_wait_to_completion for one in sets)
+    assert sleep.duration == 90
+    assert (measured.count, measured.collects, measured.namespace) == (10, True, None)
+    assert plan.feature_gates == {"DRAExtendedResource": True, "SchedulerQueueingHints": True}
+    assert plan.path("../templates/pod.yaml") == tmp_path / "../templates/pod.yaml"
+    assert plan.notes == ()
+
+
+def test_parameters_may_be_overridden_but_not_invented(tmp_path: Path) -> None:
+    cases = load(tmp_path, BASIC)
+    plan = workloads.plan(cases, "Basic/large", tmp_path, {"pods": 7})
+    assert plan.operations[-1].count == 7
+    with pytest.raises(ConfigError, match="no parameter podz; it has nodes, pods, sets"):
+        workloads.plan(cases, "Basic/large", tmp_path, {"podz": 7})
+
+
+def test_steady_state_takes_its_duration_and_kind_from_parameters(tmp_path: Path) -> None:
+    text = """
+- name: Steady
+  workloadTemplate:
+  - opcode: createPods
+    count: 10
+    steadyStateParam: $steady
+    durationParam: $duration
+    collectMetrics: true
+  workloads:
+  - name: short
+    params: {steady: true, duration: 10s}
+"""
+    [pods] = workloads.plan(load(tmp_path, text), "Steady/short", tmp_path).operations
+    assert (pods.steady_state, pods.duration) == (True, 10.0)
+
+
+def test_a_parameter_that_nothing_uses_is_noted(tmp_path: Path) -> None:
+    text = BASIC.replace("sets: 2, pods: 10}", "sets: 2, pods: 10, extra: 1}")
+    plan = workloads.plan(load(tmp_path, text), "Basic/small", tmp_path)
+    assert plan.notes == ("no operation uses extra",)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (
+            "opcode: barrier",
+            "opcode: barier",
+            "[0].workloadTemplate[2].opcode: barier is unknown; allowed are createNodes, ",
+        ),
+        (
+            "labelNodePrepareStrategy: {labelKey",
+            "labelNodePrepareStrategy: {labelKay",
+            "[0].workloadTemplate[0].labelNodePrepareStrategy.labelKay: unknown field; "
+            "allowed are labelKey, labelValues",
+        ),
+        (
+            "    collectMetrics: true",
+            "    collectMetric: true",
+            "[0].workloadTemplate[4].collectMetric: unknown field; allowed are collectMetrics, ",
+        ),
+        (
+            "countParam: $nodes",
+            "countParam: nodes",
+            "[0].workloadTemplate[0].countParam: 'nodes' must be a parameter's name, like $",
+        ),
+        ("countParam: $nodes", "count: -1", "[0].workloadTemplate[0].count: Input should be"),
+        ("duration: 1m30s", "duration: 90x", 'unknown unit "x" in duration "90x"'),
+        (
+            "collectMetrics: true",
+            "collectMetrics: true\n    skipWaitToCompletion: true",
+            "collectMetrics and skipWaitToCompletion cannot both be true",
+        ),
+        ("    collectMetrics: true", "", "[0].workloadTemplate: nothing is measured"),
+        ("- name: large", "- name: small", "[0].workloads: small is there twice"),
+        ("  - opcode: sleep", "  - opcode: sleep\n    opcode: sleep", 'key "opcode" already set'),
+    ],
+)
+def test_faults_name_the_field_and_what_is_allowed(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    assert old in BASIC
+    assert words in refusal(tmp_path, BASIC.replace(old, new, 1))
+
+
+def test_an_undefined_parameter_names_those_that_there_are(tmp_path: Path) -> None:
+    cases = load(tmp_path, BASIC.replace("$nodes", "$hosts"))
+    with pytest.raises(
+        ConfigError, match=r"workloadTemplate\[0\]: there is no parameter hosts; there are: nodes, pods, sets"
+    ):
+        workloads.plan(cases, "Basic/small", tmp_path)
+
+
+def test_an_unknown_workload_names_those_that_there_are(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no workload Basic/tiny; there are: Basic/small, Basic"):
+        workloads.plan(load(tmp_path, BASIC), "Basic/tiny", tmp_path)
+
+
+def test_there_are_workloads_of_our_own() -> None:
+    cases = [case.name for path in OURS for case in workloads.load(path)]
+    assert len(cases) == len(set(cases)) >= 25
+
+
+@pytest.mark.parametrize("path", OURS, ids=lambda path: path.stem)
+def test_each_of_our_workloads_can_be_run(path: Path) -> None:
+    cases = workloads.load(path)
+    for name in workloads.names(cases):
+        plan = workloads.plan(cases, name, path.parent)
+        assert plan.notes == ()
+        for operation in plan.operations:
+            for template in _templates(operation):
+                assert plan.path(template).is_file()
+
+
+def _templates(operation: operations.Operation) -> list[str]:
+    fields = operation.model_dump()
+    named = [value for field, value in fields.items() if field.endswith("template_path") and value]
+    return named + fields.get("template_paths", [])
