@@ -1,0 +1,142 @@
+"""HTTP to one process on this machine: a body out, a body in, and what can go wrong.
+
+Nothing here knows what the bodies mean. Plain HTTP proves nobody's identity, hence only a socket
+file, which has an owner and a mode, or the loopback.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from proreus.errors import ConfigError, ProreusError
+from proreus.remote.wire import BadAnswer, ErrorAnswer, decode
+
+ALLOWED = "unix:///path/to/socket or http://127.0.0.1:port"
+
+_JSON = {"Content-Type": "application/json", "User-Agent": "proreus"}
+_MOST_TEXT = 500
+_IDLE_SECONDS = 60.0
+
+
+class NoAnswer(ProreusError):
+    """The process was not reached, or did not answer in time."""
+
+
+class NotInStep(ProreusError):
+    """The process does not know what a question builds upon (409): it has to be told anew."""
+
+
+def address_problem(address: str) -> str | None:
+    """Return why an address cannot be one of a plugin, or None if it can."""
+    try:
+        parts = urlsplit(address)
+        port = parts.port
+    except ValueError as error:
+        return f"{address}: {error}, allowed are {ALLOWED}"
+    if parts.query or parts.fragment or parts.username:
+        return f"{address}: must be nothing but an address, allowed are {ALLOWED}"
+    if parts.scheme == "unix" and not parts.netloc and len(parts.path) > 1:
+        return None
+    if parts.scheme == "http" and port and parts.path in ("", "/") and _is_loopback(parts.hostname):
+        return None
+    return f"{address}: allowed are {ALLOWED}; plain HTTP does not leave this machine"
+
+
+def _is_loopback(host: str | None) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return False
+
+
+class Connection:
+    """Keep-alive connections to one address; raises ``ConfigError`` where it cannot be one.
+
+    What is sent may arrive twice, where a connection breaks under it.
+    """
+
+    def __init__(self, address: str) -> None:
+        problem = address_problem(address)
+        if problem is not None:
+            raise ConfigError(f"plugin endpoint {problem}")
+        self.address = address
+        self._parts = urlsplit(address)
+        self._base = "http://plugin" if self._parts.scheme == "unix" else address.rstrip("/")
+        self._session: aiohttp.ClientSession | None = None
+
+    async def get(self, path: str, seconds: float) -> bytes:
+        """Return the body of a 200."""
+        return await self._ask("GET", path, None, seconds)
+
+    async def post(self, path: str, body: bytes, seconds: float) -> bytes:
+        """Return the body of a 200; raises ``NoAnswer``, ``NotInStep``, ``BadAnswer``."""
+        return await self._ask("POST", path, body, seconds)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _ask(self, method: str, path: str, body: bytes | None, seconds: float) -> bytes:
+        try:
+            try:
+                return await self._send(method, path, body, seconds)
+            except aiohttp.ClientConnectorError:
+                raise
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                # An idle connection broke, as when the process was started anew: once more.
+                return await self._send(method, path, body, seconds)
+        except TimeoutError:
+            raise NoAnswer(f"{path}: no answer within {seconds:g} s") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise NoAnswer(f"{path}: {_reason(error)}") from error
+
+    async def _send(self, method: str, path: str, body: bytes | None, seconds: float) -> bytes:
+        if self._session is None:
+            self._session = self._new_session()
+        async with self._session.request(
+            method,
+            f"{self._base}{path}",
+            data=body,
+            timeout=aiohttp.ClientTimeout(total=seconds),
+            allow_redirects=False,
+        ) as response:
+            answer = await response.read()
+        if response.status == 409:
+            raise NotInStep(f"{path}: {_error_in(answer)}")
+        if response.status != 200:
+            raise BadAnswer(f"{path}: status {response.status}: {_error_in(answer)}")
+        return answer
+
+    def _new_session(self) -> aiohttp.ClientSession:
+        connector: aiohttp.BaseConnector
+        if self._parts.scheme == "unix":
+            connector = aiohttp.UnixConnector(self._parts.path, keepalive_timeout=_IDLE_SECONDS)
+        else:
+            connector = aiohttp.TCPConnector(keepalive_timeout=_IDLE_SECONDS)
+        return aiohttp.ClientSession(
+            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), headers=_JSON
+        )
+
+
+def _error_in(answer: bytes) -> str:
+    """Return what a refusal says: its ``error``, or the beginning of it."""
+    try:
+        told = decode(answer, ErrorAnswer).error
+    except BadAnswer:
+        told = ""
+    return (told or answer.decode("utf-8", "replace").strip())[:_MOST_TEXT] or "without a reason"
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return (error.os_error.strerror or str(error.os_error)).lower()
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "the connection was closed instead of an answer"
+    return str(error) or type(error).__name__

@@ -1,0 +1,150 @@
+"""What a plugin says of itself when it is met: its name, its points, what it wants to be told.
+
+Strict like a configuration file: a field that is not known is refused, and every fault is named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import msgspec
+
+from proreus.errors import ConfigError
+from proreus.framework import events
+from proreus.framework.events import ClusterEvent
+from proreus.remote.columns import column_problem
+from proreus.remote.pod_fields import IDENTITY, field_problem
+
+PROTOCOL = "v1"
+
+POINTS = ("preFilter", "filter", "score", "reserve", "permit", "preBind", "postBind")
+"""The extension points that can be served out of process, as configuration spells them."""
+
+MOST_TIMEOUT_SECONDS = 10.0
+MOST_PRE_BIND_TIMEOUT_SECONDS = 600.0
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,62}")
+
+
+class EventWanted(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """Events that may make schedulable a pod that the plugin rejected; actions are or-ed."""
+
+    resource: str
+    actions: tuple[str, ...] = ("All",)
+
+
+class Descriptor(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """``GET /v1/descriptor``. ``events`` None: anything that happens may help.
+
+    ``row_local``: what Filter and Score say of a node depends on its columns and the pod's fields
+    alone, so that it is kept. ``failure_mode``: what becomes of a pod while there is no answer.
+    """
+
+    protocol: str
+    name: str
+    points: tuple[str, ...]
+    node_columns: tuple[str, ...] = ()
+    pod_fields: tuple[str, ...] = IDENTITY
+    events: tuple[EventWanted, ...] | None = None
+    timeout_seconds: float = 1.0
+    pre_bind_timeout_seconds: float = 30.0
+    failure_mode: Literal["fail", "ignore"] = "fail"
+    row_local: bool = False
+    normalize: Literal["none", "highest", "lowest"] = "none"
+    arrays: Literal["json", "base64"] = "json"
+
+    @property
+    def ignorable(self) -> bool:
+        """Whether pods go on without the plugin where it does not answer."""
+        return self.failure_mode == "ignore"
+
+    def cluster_events(self) -> Iterable[ClusterEvent]:
+        """Return what to register for the plugin."""
+        if self.events is None:
+            return events.EVERYTHING
+        return [ClusterEvent(event.resource, _actions_of(event)) for event in self.events]
+
+
+def read_descriptor(body: bytes, where: str) -> Descriptor:
+    """Decode and check a descriptor; raises ``ConfigError`` with every fault, and ``where``."""
+    try:
+        descriptor = msgspec.json.decode(body, type=Descriptor)
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{where}: descriptor: {error}") from None
+    problems = [f"{where}: descriptor: {problem}" for problem in _problems(descriptor)]
+    if problems:
+        raise ConfigError(*problems)
+    return descriptor
+
+
+def _problems(descriptor: Descriptor) -> Iterator[str]:
+    if descriptor.protocol != PROTOCOL:
+        yield f'protocol: "{descriptor.protocol}" is not supported, allowed is "{PROTOCOL}"'
+    if not _NAME.fullmatch(descriptor.name):
+        yield (
+            f'name: "{descriptor.name}" must begin with a letter, go on with letters, digits, '
+            '"-", "_" or ".", and have at most 63 characters'
+        )
+    if not descriptor.points:
+        yield f"points: at least one is needed, allowed are {', '.join(POINTS)}"
+    yield from _unknown_or_twice("points", descriptor.points, POINTS)
+    for field, texts, problem_of in (
+        ("nodeColumns", descriptor.node_columns, column_problem),
+        ("podFields", descriptor.pod_fields, field_problem),
+    ):
+        for index, text in enumerate(texts):
+            if problem := problem_of(text):
+                yield f"{field}[{index}]: {problem}"
+        yield from _unknown_or_twice(field, texts, texts)
+    for index, event in enumerate(descriptor.events or ()):
+        yield from _unknown_or_twice(f"events[{index}].actions", event.actions, tuple(_ACTIONS))
+    for field, seconds, most in (
+        ("timeoutSeconds", descriptor.timeout_seconds, MOST_TIMEOUT_SECONDS),
+        (
+            "preBindTimeoutSeconds",
+            descriptor.pre_bind_timeout_seconds,
+            MOST_PRE_BIND_TIMEOUT_SECONDS,
+        ),
+    ):
+        if not 0 < seconds <= most:
+            yield f"{field}: {seconds:g} must be more than 0 and at most {most:g}"
+
+
+def _unknown_or_twice(
+    field: str, texts: tuple[str, ...], allowed: tuple[str, ...]
+) -> Iterator[str]:
+    for index, text in enumerate(texts):
+        if text not in allowed:
+            yield f'{field}[{index}]: "{text}" is unknown, allowed are {", ".join(allowed)}'
+        elif text in texts[:index]:
+            yield f'{field}[{index}]: "{text}" stands there twice'
+
+
+def _actions_of(event: EventWanted) -> int:
+    bits = 0
+    for action in event.actions:
+        bits |= _ACTIONS[action]
+    return bits
+
+
+_ACTIONS = {
+    "Add": events.ADD,
+    "Delete": events.DELETE,
+    "Update": events.UPDATE,
+    "UpdateNodeAllocatable": events.UPDATE_NODE_ALLOCATABLE,
+    "UpdateNodeLabel": events.UPDATE_NODE_LABEL,
+    "UpdateNodeTaint": events.UPDATE_NODE_TAINT,
+    "UpdateNodeCondition": events.UPDATE_NODE_CONDITION,
+    "UpdateNodeAnnotation": events.UPDATE_NODE_ANNOTATION,
+    "UpdatePodLabel": events.UPDATE_POD_LABEL,
+    "UpdatePodScaleDown": events.UPDATE_POD_SCALE_DOWN,
+    "UpdatePodToleration": events.UPDATE_POD_TOLERATION,
+    "All": events.ALL,
+}
+"""kube-scheduler's names of what may happen to an object."""

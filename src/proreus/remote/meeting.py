@@ -1,0 +1,58 @@
+"""The first meeting with a process: who are you, and are you well?
+
+Processes of one pod start in any order, so one that is not there yet is waited for, for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from proreus.errors import ConfigError
+from proreus.logs import logger
+from proreus.metrics import SchedulerMetrics
+from proreus.remote.connection import Connection, NoAnswer, NotInStep
+from proreus.remote.descriptor import read_descriptor
+from proreus.remote.endpoint import Endpoint
+from proreus.remote.wire import BadAnswer
+
+log = logger(__name__)
+
+PATIENCE_SECONDS = 30.0
+_ANSWER_SECONDS = 5.0
+_PAUSE_SECONDS = 0.25
+
+
+async def meet(
+    address: str, metrics: SchedulerMetrics, patience_seconds: float = PATIENCE_SECONDS
+) -> Endpoint:
+    """Return the endpoint at an address; raises ``ConfigError`` if there is none after a while."""
+    connection = Connection(address)
+    try:
+        body = await _descriptor_of(connection, patience_seconds)
+        endpoint = Endpoint(connection, read_descriptor(body, address), metrics)
+        problem = await endpoint.illness()
+        if problem is not None:
+            raise ConfigError(f"plugin endpoint {address}{problem}")
+    except BaseException:
+        await connection.close()
+        raise
+    descriptor = endpoint.descriptor
+    log.info("Met a plugin", plugin=descriptor.name, endpoint=address, points=descriptor.points)
+    return endpoint
+
+
+async def _descriptor_of(connection: Connection, patience_seconds: float) -> bytes:
+    end = asyncio.get_running_loop().time() + patience_seconds
+    told = False
+    while True:
+        try:
+            return await connection.get("/v1/descriptor", _ANSWER_SECONDS)
+        except (BadAnswer, NotInStep) as error:
+            raise ConfigError(f"plugin endpoint {connection.address}{error}") from error
+        except NoAnswer as error:
+            if asyncio.get_running_loop().time() >= end:
+                raise ConfigError(f"plugin endpoint {connection.address}{error}") from error
+            if not told:
+                told = True
+                log.warning("Waiting for a plugin", endpoint=connection.address, err=error)
+        await asyncio.sleep(_PAUSE_SECONDS)

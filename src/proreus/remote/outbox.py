@@ -1,0 +1,68 @@
+"""Messages whose answers nobody waits for, delivered in their order.
+
+While the process is away they wait; so a reservation that was undone meanwhile is not forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from proreus.errors import ProreusError
+from proreus.logs import logger
+from proreus.remote.connection import NoAnswer, NotInStep
+from proreus.remote.wire import BadAnswer
+
+log = logger(__name__)
+
+_MOST_MESSAGES = 10_000
+_PAUSE_SECONDS = 0.2
+
+Post = Callable[[str, bytes], Awaitable[None]]
+
+
+class Outbox:
+    """A queue of (path, body) with one messenger, ``run``."""
+
+    def __init__(self, plugin: str) -> None:
+        self._plugin = plugin
+        self._messages: deque[tuple[str, bytes]] = deque()
+        self._filled = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def put(self, path: str, body: bytes) -> None:
+        """Send a message after all that were put in before; of too many the oldest is lost."""
+        if len(self._messages) >= _MOST_MESSAGES:
+            lost, _ = self._messages.popleft()
+            log.error("Message to a plugin is lost: too many wait", plugin=self._plugin, path=lost)
+        self._messages.append((path, body))
+        self._empty.clear()
+        self._filled.set()
+
+    async def emptied(self, seconds: float) -> None:
+        """Wait until every message has arrived; raises ``NoAnswer`` if that takes too long."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._empty.wait()
+        except TimeoutError:
+            raise NoAnswer(f"{len(self._messages)} earlier messages have not arrived") from None
+
+    async def run(self, post: Post) -> None:
+        """Deliver until cancelled. ``post`` raises what the connection does."""
+        while True:
+            while not self._messages:
+                self._empty.set()
+                self._filled.clear()
+                await self._filled.wait()
+            path, body = message = self._messages[0]
+            try:
+                await post(path, body)
+            except (BadAnswer, NotInStep) as error:
+                log.error("Plugin refused a message", err=error, plugin=self._plugin)
+            except ProreusError:
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            if self._messages and self._messages[0] is message:
+                self._messages.popleft()

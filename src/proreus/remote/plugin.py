@@ -1,0 +1,130 @@
+"""A plugin in a process of its own as a profile sees it: what all its extension points share.
+
+Answers are fetched before the cycle asks for them (``FetchingPlugin``) and kept by row (``known``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable
+from typing import Any, ClassVar
+
+import msgspec
+from pydantic import ConfigDict
+
+from proreus.config.types import PluginArgs
+from proreus.errors import ProreusError
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.events import ClusterEvent, plugin_event
+from proreus.framework.handle import Handle
+from proreus.framework.plugin import BackgroundPlugin, FetchingPlugin
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Code, Status
+from proreus.logs import logger
+from proreus.remote.endpoint import Endpoint
+from proreus.remote.known import Known, Memory
+from proreus.remote.pod_fields import IDENTITY, pod_json
+
+log = logger(__name__)
+
+REJECTIONS = (Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING)
+
+
+class RemoteArgs(PluginArgs):
+    """Any arguments: the process itself says which it takes."""
+
+    model_config = ConfigDict(extra="allow")
+
+    def plain(self) -> dict[str, Any]:
+        """Return them as they were written."""
+        return dict(self.model_extra or {})
+
+
+class Notes:
+    """What is known of the plugin in one attempt. ``left_out``: it does not take part any more."""
+
+    def __init__(self, pod: msgspec.Raw, known: Known) -> None:
+        self.pod = pod
+        self.known = known
+        self.left_out = False
+        self.reserved = False
+        self.pre_filter: Status | frozenset[str] | None = None
+        self.reserve: Status | None = None
+        self.permit: Status | None = None
+
+
+class RemotePlugin(FetchingPlugin, BackgroundPlugin):
+    """What all points have in common: the notes of an attempt, and what a failure leads to."""
+
+    Args = RemoteArgs
+
+    endpoint: ClassVar[Endpoint]
+    """Set by ``plugin_class``."""
+
+    row_local = True
+    looks_at_pods = False
+    """What is asked in trials is answered from ``Known``, by row, whatever pods are there."""
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._plain_args = args.plain() if isinstance(args, RemoteArgs) else {}
+        self._memory = Memory()
+        self._event = plugin_event(f"{self.name}Epoch")
+
+    def events_to_register(self) -> Iterable[ClusterEvent]:
+        """Return what the descriptor names, and the plugin's own news."""
+        return (*self.endpoint.descriptor.cluster_events(), self._event)
+
+    async def run_in_background(self) -> None:
+        """Look after the process, and wake pods that it rejected when its epoch moves."""
+        endpoint = self.endpoint
+        endpoint.on_epoch.add(self._announce)
+        try:
+            await endpoint.watch()
+        finally:
+            endpoint.on_epoch.discard(self._announce)
+
+    def _announce(self) -> None:
+        self.handle.announce(self._event)
+
+    # ---- one attempt ---------------------------------------------------------------------------
+
+    def notes(self, state: CycleState, pod: PodInfo) -> Notes:
+        """Return the notes of this attempt, new ones at its first point."""
+        notes = state.get(self.name)
+        if isinstance(notes, Notes):
+            return notes
+        endpoint, descriptor = self.endpoint, self.endpoint.descriptor
+        endpoint.use(self.handle.profile_name, self._plain_args)
+        text = pod_json(pod, descriptor.pod_fields)
+        if descriptor.row_local:
+            known = self._memory.of(text, self.name, len(self.handle.nodes))
+        else:
+            known = Known(self.name)
+        notes = Notes(msgspec.Raw(text), known)
+        state.write(self.name, notes)
+        return notes
+
+    async def unless_left_out(
+        self, notes: Notes, work: Coroutine[Any, Any, Status | None]
+    ) -> Status | None:
+        """Do a point's work; an Error where it fails, unless pods go on without the plugin."""
+        if notes.left_out:
+            work.close()
+            return None
+        try:
+            return await work
+        except ProreusError as error:
+            if not self.endpoint.descriptor.ignorable:
+                return Status.error(str(error))
+            notes.left_out = True
+            log.v(2).info("Going on without a plugin", plugin=self.name, err=error)
+            return None
+
+    def question(self, notes: Notes, **more: Any) -> dict[str, Any]:
+        """Return what every question about a pod says."""
+        return {"profile": self.handle.profile_name, "pod": notes.pod, **more}
+
+    def about(self, notes: Notes, pod: PodInfo, node_name: str) -> dict[str, Any]:
+        """Return a question about a pod on a node; whose pod it is, is always told."""
+        identity = msgspec.Raw(pod_json(pod, IDENTITY))
+        return self.question(notes, identity=identity, node=node_name)

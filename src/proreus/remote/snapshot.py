@@ -1,0 +1,129 @@
+"""What a plugin's process has been told of the nodes, and what it must be told next.
+
+The columns that it wants are sent whole once; from then on only rows in which one of them changed.
+A mirror of what was sent tells which those are: a row that merely got a pod is no news to a plugin
+that looks at labels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from proreus.framework.node_table import NodeTable
+from proreus.framework.verdicts import IntArray, Rows
+from proreus.remote import wire
+from proreus.remote.columns import NAME, Values, is_numeric, numbers, values
+
+
+class Snapshot:
+    """The mirror of one process. ``id`` and ``version`` name what it was told last.
+
+    ``changed_at``: by row, the version with which it last changed. Invariant: once everything that
+    ``news`` returned has arrived, the columns here are those over there.
+    """
+
+    def __init__(self, columns: tuple[str, ...], arrays: wire.Arrays) -> None:
+        # Always told: it is what makes a row a node.
+        self._names = (NAME, *(name for name in columns if name != NAME))
+        self._arrays: wire.Arrays = arrays
+        self._numbers: dict[str, IntArray] = {}
+        self._values: dict[str, Values] = {}
+        self._table: NodeTable | None = None
+        self._position = -1
+        self.id = uuid4().hex
+        self.version = 0
+        self.size = 0
+        self.changed_at: IntArray = np.zeros(0, dtype=np.int64)
+
+    def news(self, table: NodeTable) -> dict[str, Any] | None:
+        """Return what to post next, None where all is known. It counts as told from now on."""
+        if table is not self._table:
+            return self._whole(table)
+        if table.position == self._position and table.size == self.size:
+            return None
+        rows = self._resized(table.size)
+        noted = table.changes_since(self._position)
+        candidates = np.arange(table.size) if noted is None else np.array(noted, dtype=np.intp)
+        self._position = table.position
+        changed = np.union1d(rows, self._take_over(table, candidates)).astype(np.intp)
+        if not len(changed) and table.size == self.size:
+            return None
+        self.size = table.size
+        return self._message(changed, whole=False)
+
+    def _whole(self, table: NodeTable) -> dict[str, Any]:
+        self._table, self._position = table, table.position
+        self._resized(table.size)
+        everything = np.arange(table.size)
+        self._take_over(table, everything)
+        self.size = table.size
+        return self._message(everything, whole=True)
+
+    def _resized(self, size: int) -> Rows:
+        """Make all columns this long; return the rows that are new."""
+        old = len(self.changed_at)
+        self.changed_at = _resized(self.changed_at, size)
+        for name in self._names:
+            if is_numeric(name):
+                known = self._numbers.get(name, np.zeros(0, dtype=np.int64))
+                self._numbers[name] = _resized(known, size)
+            else:
+                texts = self._values.setdefault(name, [])
+                del texts[size:]
+                texts.extend([None] * (size - len(texts)))
+        return np.arange(old, size)
+
+    def _take_over(self, table: NodeTable, rows: Rows) -> Rows:
+        """Bring rows of the mirror up to date; return those in which something is different."""
+        different = np.zeros(len(rows), dtype=np.bool_)
+        for name in self._names:
+            if is_numeric(name):
+                column, fresh = self._numbers[name], numbers(table, name, rows)
+                different |= column[rows] != fresh
+                column[rows] = fresh
+            else:
+                texts = self._values[name]
+                for index, (row, value) in enumerate(
+                    zip(rows.tolist(), values(table, name, rows), strict=True)
+                ):
+                    if texts[row] != value:
+                        texts[row] = value
+                        different[index] = True
+        return rows[different]
+
+    def _message(self, rows: Rows, *, whole: bool) -> dict[str, Any]:
+        base, self.version = self.version, self.version + 1
+        self.changed_at[rows] = self.version
+        return {
+            "snapshot": self.id,
+            "version": self.version,
+            "base": None if whole else base,
+            "size": self.size,
+            "rows": None if whole else wire.array(rows, self._arrays),
+            "columns": {name: self._column(name, rows, whole) for name in self._names},
+        }
+
+    def _column(self, name: str, rows: Rows, whole: bool) -> Any:
+        if is_numeric(name):
+            column = self._numbers[name]
+            return wire.array(column if whole else column[rows], self._arrays)
+        texts = self._values[name]
+        told = texts if whole else [texts[row] for row in rows.tolist()]
+        return told if name == NAME else _coded(told, self._arrays)
+
+
+def _coded(told: Values, arrays: wire.Arrays) -> dict[str, Any]:
+    """Return values that many rows share as the distinct ones, and an index a row; -1 = none."""
+    codes: dict[Any, int] = {}
+    each = [-1 if value is None else codes.setdefault(value, len(codes)) for value in told]
+    return {"values": list(codes), "codes": wire.array(np.array(each, dtype=np.int64), arrays)}
+
+
+def _resized(array: IntArray, size: int) -> IntArray:
+    resized = np.zeros(size, dtype=np.int64)
+    kept = min(size, len(array))
+    resized[:kept] = array[:kept]
+    return resized

@@ -1,0 +1,295 @@
+"""Dead, slow, forgetful and babbling plugins: what it costs, and who pays."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from aiohttp import web
+
+from proreus.errors import ConfigError
+from proreus.metrics import SchedulerMetrics
+from proreus.remote.meeting import meet
+
+from .conftest import rejecting, resync, scoring, until
+
+
+async def hang(*_):
+    await asyncio.sleep(60)
+
+
+def total(world, path, result):
+    family = world.endpoint._meters._requests
+    return family.labels("Far", path, result).value
+
+
+# ---- silence -------------------------------------------------------------------------------------
+
+
+async def test_a_hung_plugin_costs_one_timeout_and_then_pods_fail_at_once(make_world, start):
+    served = await start("filter", "score", filter=hang, timeoutSeconds=0.2)
+    world = await make_world(served)
+    started = time.perf_counter()
+    assert await world.place("a") == ""
+    assert time.perf_counter() - started > 0.19
+    condition = world.condition("a")
+    assert condition.reason == "SchedulerError"
+    assert condition.message == (
+        f'running "Far" filter plugin: {served.address}/v1/filter: no answer within 0.2 s'
+    )
+    started = time.perf_counter()
+    for name in "bcd":
+        assert await world.place(name) == ""
+    assert time.perf_counter() - started < 0.15
+    assert "is left alone until it answers" in world.condition("d").message
+    assert len(served.asked("filter")) == 1
+    assert total(world, "/v1/filter", "silent") == 1
+    assert total(world, "/v1/filter", "left_out") == 3
+    assert world.scheduler.queue.get("default/a").rejectors == set()
+
+
+async def test_pods_go_on_without_one_that_may_be_ignored(make_world, start):
+    served = await start(
+        "preFilter",
+        "filter",
+        "score",
+        "reserve",
+        "permit",
+        "preBind",
+        pre_filter=hang,
+        timeoutSeconds=0.2,
+        failureMode="ignore",
+    )
+    world = await make_world(served)
+    started = time.perf_counter()
+    for name in "abc":
+        assert await world.place(name) != ""
+        assert world.pod(name).spec.node_name
+    assert time.perf_counter() - started < 1.0
+    assert served.paths() == ["profiles", "nodes", "pre-filter"]
+
+
+async def test_what_was_known_is_not_used_while_it_is_left_out(make_world, start):
+    served = await start(
+        "filter",
+        filter=rejecting("n0", "n1"),
+        rowLocal=True,
+        podFields=["requests"],
+        nodeColumns=["podCount"],
+        failureMode="ignore",
+        timeoutSeconds=0.2,
+    )
+    world = await make_world(served)
+    assert await world.place("a") == "n2"
+    served.answers["filter"] = hang
+    # n2 has the most pods now; without the plugin it is the worst.
+    assert await world.place("b", cpu="1") in ("n0", "n1")
+
+
+async def test_it_comes_back_without_a_pod_as_probe(make_world, start):
+    served = await start("filter", filter=rejecting("n0", "n2"), timeoutSeconds=0.5)
+    world = await make_world(served, background=True)
+    assert await world.place("a") == "n1"
+    await served.runner.cleanup()
+    assert await world.place("b") == ""
+    assert "connect" in world.condition("b").message
+    assert world.endpoint.is_open
+    served.forget()
+    served.runner = await serve_again(served)
+    await until(lambda: not world.endpoint.is_open)
+    assert served.asked("nodes")[-1]["rows"] is None, "in step before any pod asks"
+    before = len(served.asked("nodes"))
+    assert await world.place("c") == "n1"
+    assert len(served.asked("nodes")) == before
+
+
+async def serve_again(served):
+    """Serve on the address that it had."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", served.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    port = int(served.address.rpartition(":")[2])
+    await web.TCPSite(runner, "127.0.0.1", port, reuse_address=True).start()
+    return runner
+
+
+async def test_bad_health_opens_the_circuit_before_any_pod_waits(make_world, start, monkeypatch):
+    monkeypatch.setattr("proreus.remote.endpoint.HEALTH_SECONDS", 0.05)
+    served = await start("filter", filter=hang, timeoutSeconds=0.5, failureMode="ignore")
+    world = await make_world(served, background=True)
+    served.ill = True
+    await until(lambda: world.endpoint.is_open)
+    started = time.perf_counter()
+    assert await world.place() != ""
+    assert time.perf_counter() - started < 0.4
+    assert served.asked("filter") == []
+
+
+async def test_messages_wait_until_it_is_back(make_world, start):
+    served = await start("reserve", "preBind", timeoutSeconds=0.5)
+    world = await make_world(served, background=True)
+    served.answers["pre-bind"] = {"status": {"code": "Unschedulable", "reasons": ["no"]}}
+    served.answers["unreserve"] = web.Response(status=200, body=b"{}")
+    world.endpoint._open("a test says so")
+    assert await world.place("a") == ""
+    assert served.asked("unreserve") == []
+    await until(lambda: not world.endpoint.is_open)
+    # What was asked while it was left alone may have arrived: that it is undone must arrive too.
+    await until(lambda: len(served.asked("unreserve")) == 1)
+
+
+# ---- forgetting ----------------------------------------------------------------------------------
+
+
+async def test_a_restarted_plugin_is_told_everything_anew(make_world, start):
+    served = await start("filter", "score")
+    world = await make_world(served, args={"a": 1})
+    assert await world.place("a") != ""
+    served.forget()
+    served.calls.clear()
+    assert await world.place("b") != ""
+    assert served.paths() == ["filter", "profiles", "nodes", "filter", "score"]
+    assert served.profiles == {"default-scheduler": {"a": 1}}
+    assert served.asked("nodes")[-1]["rows"] is None
+
+
+async def test_one_that_forgets_again_and_again_is_a_bad_answer(make_world, start):
+    served = await start("filter", filter=lambda *_: resync())
+    world = await make_world(served)
+    assert await world.place() == ""
+    assert "was told everything and says so again" in world.condition().message
+    assert len(served.asked("filter")) == 2
+    assert not world.endpoint.is_open
+
+
+async def test_a_descriptor_may_change_but_not_its_points(make_world, start):
+    served = await start("filter", filter=rejecting("n0"))
+    world = await make_world(served)
+    await world.place("a")
+    served.descriptor["nodeColumns"] = ["labels.zone"]
+    served.answers["filter"] = None
+    served.forget()
+    await world.place("b")
+    assert served.columns["labels.zone"] == [None, None, None]
+    served.descriptor["points"] = ["score"]
+    served.forget()
+    assert await world.place("c") == ""
+    assert "was Far (filter) and is now Far (score): that needs a restart" in (
+        world.condition("c").message
+    )
+
+
+# ---- nonsense ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (web.Response(body=b"<html>"), "the answer cannot be read: JSON is malformed"),
+        ({"rejected": "%%%"}, "rejected: not an array of int64"),
+        ({"rejected": [7], "statuses": [{"code": "Unschedulable"}]}, "[7] are not among the rows"),
+        ({"rejected": [-1], "statuses": [{"code": "Unschedulable"}]}, "[-1] are not among"),
+        ({"rejected": [0, 1], "status": [0]}, "status: 1 entries for 2 rejected rows"),
+        ({"rejected": [0]}, "status: must be indices of the 0 statuses"),
+        (
+            {"rejected": [0], "status": [3], "statuses": [{"code": "Unschedulable"}]},
+            "status: must be indices of the 1 statuses",
+        ),
+        ({"statuses": [{"code": "Nope"}]}, 'statuses[0].code: "Nope" is not allowed here'),
+        ({"statuses": [{"code": "Success"}]}, 'statuses[0].code: "Success" is not allowed here'),
+        (lambda *_: web.json_response({"error": "no luck"}, status=500), "status 500: no luck"),
+        (lambda *_: web.Response(status=302, headers={"Location": "/x"}), "status 302"),
+    ],
+)
+async def test_nonsense_fails_the_pod_and_opens_nothing(answer, told, make_world, start):
+    def given(*_):
+        if isinstance(answer, web.Response):
+            return web.Response(body=answer.body)
+        return answer(*_) if callable(answer) else answer
+
+    served = await start("filter", filter=given)
+    world = await make_world(served)
+    assert await world.place() == ""
+    assert world.condition().reason == "SchedulerError"
+    assert told in world.condition().message
+    assert not world.endpoint.is_open
+    assert total(world, "/v1/filter", "bad") + total(world, "/v1/filter", "answered") == 1
+
+
+@pytest.mark.parametrize("count", [0, 2, 4])
+async def test_as_many_scores_as_rows(count, make_world, start):
+    served = await start("score", score={"scores": [1] * count})
+    world = await make_world(served)
+    assert await world.place() == ""
+    assert f"scores: {count} entries for 3 rows" in world.condition().message
+
+
+async def test_scores_out_of_range(make_world, start):
+    served = await start("score", score=scoring(n0=101))
+    world = await make_world(served)
+    assert await world.place() == ""
+    assert "returns an invalid score 101" in world.condition().message
+
+
+# ---- meeting -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("descriptor", "told"),
+    [
+        ({"protocol": "v2"}, 'protocol: "v2" is not supported, allowed is "v1"'),
+        ({"name": "a b"}, 'name: "a b" must begin with a letter'),
+        ({"points": []}, "points: at least one is needed"),
+        ({"points": ["bind"]}, 'points[0]: "bind" is unknown, allowed are preFilter, filter'),
+        ({"points": ["filter", "filter"]}, 'points[1]: "filter" stands there twice'),
+        ({"nodeColumns": ["label.x"]}, 'nodeColumns[0]: "label.x" is unknown'),
+        ({"podFields": ["spec.nodes"]}, 'podFields[0]: "spec.nodes" is unknown'),
+        ({"timeoutSeconds": 0}, "timeoutSeconds: 0 must be more than 0 and at most 10"),
+        ({"events": [{"resource": "Node", "actions": ["Born"]}]}, 'events[0].actions[0]: "Born"'),
+        ({"failureMode": "maybe"}, "Invalid enum value 'maybe'"),
+        ({"typo": 1}, "unknown field `typo`"),
+    ],
+)
+async def test_a_bad_descriptor_is_refused_with_what_is_allowed(descriptor, told, start):
+    served = await start("filter", **descriptor)
+    served.descriptor |= descriptor
+    with pytest.raises(ConfigError) as caught:
+        await meet(served.address, SchedulerMetrics(), 0.0)
+    assert served.address in str(caught.value)
+    assert told in str(caught.value)
+
+
+async def test_nobody_there():
+    with pytest.raises(ConfigError, match="/v1/descriptor: connect"):
+        await meet("http://127.0.0.1:9", SchedulerMetrics(), 0.0)
+
+
+async def test_one_that_comes_late_is_waited_for(tmp_path, start):
+    meeting = asyncio.create_task(meet(f"unix://{tmp_path}/late.sock", SchedulerMetrics(), 10.0))
+    await asyncio.sleep(0)
+    served = await start("filter", path=f"{tmp_path}/late.sock")
+    endpoint = await meeting
+    assert endpoint.descriptor.name == served.descriptor["name"]
+    await endpoint.close()
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["http://example.com:80", "http://127.0.0.1", "https://127.0.0.1:1", "unix://x/y", "file:///x"],
+)
+async def test_addresses_that_are_not_allowed(address):
+    with pytest.raises(ConfigError, match="allowed are unix:///path/to/"):
+        await meet(address, SchedulerMetrics(), 0.0)
+
+
+async def test_args_that_the_plugin_refuses(start):
+    def refuse(_, question):
+        return web.json_response({"error": "args.limit: must be positive"}, status=400)
+
+    served = await start("filter", profiles=refuse)
+    endpoint = await meet(served.address, SchedulerMetrics(), 0.0)
+    with pytest.raises(ConfigError, match=r'plugin "Far": .*args.limit: must be positive'):
+        await endpoint.check_args({"default-scheduler": {"limit": -1}})
+    await endpoint.close()
