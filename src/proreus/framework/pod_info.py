@@ -23,6 +23,9 @@ from proreus.objects.requests import (
 NEVER = float("inf")
 """When a pod starts that has not started yet."""
 
+Look = tuple[str, frozenset[tuple[str, str]]]
+"""Namespace and labels of a pod."""
+
 
 class HostPort(NamedTuple):
     """A port taken on a node's own address."""
@@ -67,6 +70,7 @@ class PodInfo:
         "_held",
         "_host_ports",
         "_importance",
+        "_look",
         "key",
         "pod",
         "pod_level_resources",
@@ -84,6 +88,7 @@ class PodInfo:
         self._held: PodRequests | None = None
         self._host_ports: tuple[HostPort, ...] | None = None
         self._importance: tuple[int, float] | None = None
+        self._look: Look | None = None
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"
@@ -102,6 +107,14 @@ class PodInfo:
     def labels(self) -> Mapping[str, str]:
         """Labels of the pod."""
         return self.pod.metadata.labels
+
+    @property
+    def look(self) -> Look:
+        """What selectors see of it: equal for pods that none of them tells apart."""
+        if self._look is None:
+            meta = self.pod.metadata
+            self._look = meta.namespace, frozenset(meta.labels.items())
+        return self._look
 
     @property
     def priority(self) -> int:

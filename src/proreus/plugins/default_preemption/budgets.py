@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from proreus.framework.pod_info import PodInfo
+from proreus.framework.pod_info import Look, PodInfo
 from proreus.objects.meta import key_of
 from proreus.objects.policy import PodDisruptionBudget
 from proreus.objects.selectors import Selector, SelectorError, parse_label_selector
@@ -39,7 +39,7 @@ class Budgets:
             if not selector.empty and not selector.nothing:
                 namespace = self._by_namespace.setdefault(budget.metadata.namespace, [])
                 namespace.append((budget, selector))
-        self._meaning: dict[tuple[str, frozenset[tuple[str, str]]], Matching] = {}
+        self._meaning: dict[Look, Matching] = {}
 
     def split(self, victims: list[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
         """Part victims, in their order, into those that violate a budget and those that do not.
@@ -77,15 +77,12 @@ class Budgets:
 
     def _matching(self, victim: PodInfo) -> Matching:
         """Return the budgets that mean a pod, found once for pods with the same labels."""
-        labels = victim.labels
-        if not labels:
-            return ()
-        key = victim.namespace, frozenset(labels.items())
-        known = self._meaning.get(key)
+        known = self._meaning.get(victim.look)
         if known is None:
-            known = self._meaning[key] = tuple(
+            labels = victim.labels
+            known = self._meaning[victim.look] = tuple(
                 (key_of(budget), budget)
                 for budget, selector in self._by_namespace.get(victim.namespace, ())
-                if selector.matches(labels)
+                if labels and selector.matches(labels)
             )
         return known

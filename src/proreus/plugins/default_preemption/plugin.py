@@ -29,6 +29,7 @@ from proreus.objects.policy import POD_DISRUPTION_BUDGETS
 from proreus.objects.scheduling import POD_GROUPS, PodGroup, pod_group_key
 from proreus.plugins.default_preemption.budgets import Budgets
 from proreus.plugins.default_preemption.candidates import Candidate, DryRun
+from proreus.plugins.default_preemption.crowds import Crowds
 from proreus.plugins.default_preemption.eviction import (
     DISRUPTION_TARGET,
     PREEMPTION_BY_SCHEDULER,
@@ -50,6 +51,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         super().__init__(args, handle)
         self._pods = handle.store(PODS)
         self._budgets = handle.store(POD_DISRUPTION_BUDGETS)
+        self._crowds = Crowds(handle.nodes)
         self._evictor = Evictor(handle, self._pods, self.name)
         gates = handle.feature_gates
         self._async = gates.enabled("SchedulerAsyncPreemption")
@@ -92,7 +94,8 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         obstacle = self._not_eligible(live, verdicts)
         if obstacle:
             return PostFilterResult(Status.unschedulable(f"preemption: {obstacle}"))
-        dry_run = DryRun(self.handle, state, pod, Budgets(self._budgets.values()))
+        budgets = Budgets(self._budgets.values())
+        dry_run = DryRun(self.handle, state, pod, budgets, self._crowds)
         candidates = self._find_candidates(dry_run, verdicts)
         if not candidates:
             if dry_run.errors:
@@ -190,12 +193,10 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
 
     def _why_not(self, dry_run: DryRun) -> str:
         """Return the message when no node can be made to fit."""
-        size = len(self.handle.nodes)
-        verdicts = Verdicts(size)
-        for row, status in dry_run.statuses.items():
-            verdicts.reject_row(row, status)
-        verdicts.reject_with(np.ones(size, dtype=np.bool_), Status.unresolvable(NOT_HELPFUL))
-        return NoFit(size, Diagnosis(verdicts)).message
+        verdicts = dry_run.verdicts
+        everywhere = np.ones(verdicts.size, dtype=np.bool_)
+        verdicts.reject_with(everywhere, Status.unresolvable(NOT_HELPFUL))
+        return NoFit(verdicts.size, Diagnosis(verdicts)).message
 
     async def _preempt(self, best: Candidate, pod: PodInfo) -> PostFilterResult:
         nominating = NominatingInfo(best.node_name)

@@ -9,7 +9,7 @@ import numpy as np
 from proreus.framework.domains import DomainSums
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
-from proreus.framework.pod_info import PodInfo
+from proreus.framework.pod_info import Look, PodInfo
 from proreus.plugins.pod_topology_spread.constraints import Constraint
 from proreus.plugins.pod_topology_spread.layout import Domains, Layouts
 
@@ -20,7 +20,7 @@ class SpreadCounts:
     ``sums``: pods by domain. ``self_matches``: 1 where the pod itself will count.
     """
 
-    __slots__ = ("_domains", "_minima", "constraints", "self_matches", "sums")
+    __slots__ = ("_domains", "_meant", "_minima", "constraints", "self_matches", "sums")
 
     def __init__(
         self,
@@ -34,6 +34,8 @@ class SpreadCounts:
         self.self_matches = self_matches
         self._domains = domains
         self._minima: list[int | None] = [None] * len(constraints)
+        self._meant: dict[Look, list[int]] = {}
+        """By what selectors see of a pod: the constraints that it counts for."""
 
     @classmethod
     def take(
@@ -77,17 +79,16 @@ class SpreadCounts:
         sums = [one.fork() for one in self.sums]
         other = SpreadCounts(self.constraints, self._domains, sums, self.self_matches)
         other._minima = list(self._minima)
+        other._meant = self._meant
         return other
 
     def count_pod(
         self, pod: PodInfo, other: PodInfo, node: NodeInfo, step: int, layouts: Layouts
     ) -> bool:
         """Count another pod in (``step`` 1) or out (-1) on a node; return whether it can count."""
-        meta = other.pod.metadata
-        if meta.namespace != pod.pod.metadata.namespace:
-            return False
-        theirs = meta.labels
-        meant = [i for i, c in enumerate(self.constraints) if c.selector.matches(theirs)]
+        meant = self._meant.get(other.look)
+        if meant is None:
+            meant = self._meant[other.look] = self._constraints_that_mean(pod, other)
         if not meant:
             return False
         labels = node.labels
@@ -98,3 +99,9 @@ class SpreadCounts:
                     self.sums[index].add(labels[constraint.topology_key], step)
                     self._minima[index] = None
         return True
+
+    def _constraints_that_mean(self, pod: PodInfo, other: PodInfo) -> list[int]:
+        if other.namespace != pod.namespace:
+            return []
+        labels = other.labels
+        return [i for i, c in enumerate(self.constraints) if c.selector.matches(labels)]

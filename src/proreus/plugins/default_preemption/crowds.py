@@ -1,0 +1,100 @@
+"""The pods of every node by importance, remembered from one preemption to the next.
+
+Only nodes that changed since are looked at again, and only those that are tried are sorted: most
+clusters are large, and most preemptions change one node.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+import numpy as np
+
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.pod_info import NEVER, PodInfo
+from proreus.framework.verdicts import BoolArray, IntArray, Rows
+
+_NOBODY = 2**31
+"""Above every priority: stands for a node without pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Crowd:
+    """The pods of a node, the most important first: ``ranks`` are their negative priorities."""
+
+    uids: list[str]
+    ranks: list[int]
+
+    @classmethod
+    def of(cls, node: NodeInfo) -> _Crowd:
+        pods = most_important_first(list(node.pods.values()))
+        return cls([pod.uid for pod in pods], [pod.importance[0] for pod in pods])
+
+
+class Crowds:
+    """Who is on the nodes of a table. ``refresh`` comes first, whenever the table may have changed.
+
+    Only UIDs are kept: a confirmed pod takes the place of the assumed one without being a change.
+    """
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._position = -1
+        self._lowest: IntArray = np.empty(0, dtype=np.int64)
+        """By row: the priority of the least important pod."""
+        self._crowds: dict[int, _Crowd] = {}
+
+    def refresh(self) -> None:
+        """Look at the nodes that changed."""
+        nodes = self._nodes
+        rows = None
+        if len(self._lowest) == len(nodes) and self._position >= 0:
+            rows = nodes.changes_since(self._position)
+        if rows is None:
+            self._crowds.clear()
+            self._lowest = np.array([_lowest(node) for node in nodes], dtype=np.int64)
+        else:
+            for row in rows:
+                self._crowds.pop(row, None)
+                self._lowest[row] = _lowest(nodes[row])
+        self._position = nodes.position
+
+    def with_less_important(self, rows: Rows, priority: int) -> BoolArray:
+        """Return which of the rows have pods below a priority."""
+        below: BoolArray = self._lowest[rows] < priority
+        return below
+
+    def less_important(self, row: int, priority: int) -> list[PodInfo]:
+        """Return the pods of a row below a priority, the most important first."""
+        node = self._nodes[row]
+        crowd = self._crowds.get(row)
+        if crowd is None:
+            crowd = self._crowds[row] = _Crowd.of(node)
+        pods = node.pods
+        return [pods[uid] for uid in crowd.uids[bisect_right(crowd.ranks, -priority) :]]
+
+
+def most_important_first(pods: list[PodInfo]) -> list[PodInfo]:
+    """Sort pods by priority, then by how long they have run.
+
+    Of pods that have not started the last one comes first: kube-scheduler asks the clock anew for
+    each comparison, so that of two the one it asks about first is always the older one.
+    """
+    ranked = []
+    for place, pod in enumerate(pods):
+        rank, start = pod.importance
+        ranked.append((rank, start, -place if start == NEVER else place, pod))
+    ranked.sort()
+    return [pod for *_, pod in ranked]
+
+
+def started_at(pod: PodInfo, now: float) -> float:
+    """Return when a pod started, in seconds since the epoch; one that has not starts now."""
+    start = pod.importance[1]
+    return now if start == NEVER else start
+
+
+def _lowest(node: NodeInfo) -> int:
+    return min([pod.priority for pod in node.pods.values()], default=_NOBODY)

@@ -1,0 +1,226 @@
+"""The dry run in lockstep answers what trying one node after the other answers.
+
+Random clusters, all in-tree filters, a real search: the reference takes one node at a time, as
+kube-scheduler does, on a fork of its own with notes of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proreus.config.load import default_configuration
+from proreus.feature_gates import FeatureGates
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.nominating import NominatingInfo
+from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+from proreus.objects.kinds import NODES, PODS
+from proreus.objects.policy import POD_DISRUPTION_BUDGETS
+from proreus.offline.cluster import OfflineCluster
+from proreus.plugins import IN_TREE
+from proreus.plugins.default_preemption.budgets import Budgets
+from proreus.plugins.default_preemption.candidates import Candidate, DryRun
+from proreus.plugins.default_preemption.crowds import Crowds, most_important_first
+from proreus.runtime.registry import Registry
+from proreus.runtime.scheduling_points import run_pre_filter
+from proreus.testing import FakeHandle, make_node, make_pod
+
+Json = dict[str, Any]
+
+_ZONE = "topology.kubernetes.io/zone"
+_HIGH = 100
+
+
+def _anti(app: str, key: str) -> Json:
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def _spread(app: str, key: str) -> Json:
+    return {
+        "maxSkew": 1,
+        "topologyKey": key,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": app}},
+    }
+
+
+def _pods(name: str, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[PodInfo]:
+    def build(app: str, ports: list[int], anti: str | None, started: int, **rest: Any) -> PodInfo:
+        spec = rest.pop("spec", {})
+        affinity = _anti(*anti.split()) if anti else None
+        status = {"startTime": f"2026-01-01T00:00:0{started}Z"} if started else {}
+        return make_pod(
+            name,
+            labels={"app": app},
+            host_ports=ports,
+            affinity=affinity,
+            status=status,
+            spec=spec,
+            **rest,
+        )
+
+    return st.builds(
+        build,
+        app=st.sampled_from(("a", "b", "high")),
+        ports=st.lists(st.sampled_from((80, 443)), max_size=1),
+        anti=st.sampled_from((None, None, f"high {_ZONE}", "a kubernetes.io/hostname")),
+        started=st.integers(0, 2),
+        cpu=st.sampled_from(("100m", "500m", "1", "2")),
+        **fixed,
+    )
+
+
+@st.composite
+def _situations(draw: st.DrawFn) -> tuple[OfflineCluster, PodInfo]:
+    names = tuple(f"n{number}" for number in range(draw(st.integers(1, 12))))
+    gates, registry = FeatureGates(), Registry(IN_TREE)
+    cluster = OfflineCluster(default_configuration(registry, gates), registry, gates)
+    for name in names:
+        labels = {_ZONE: draw(st.sampled_from(("x", "y")))}
+        cpu = draw(st.sampled_from(("2", "3")))
+        cluster.api.put(NODES, make_node(name, cpu, labels=labels, pods=draw(st.integers(2, 6))))
+    for number in range(draw(st.integers(0, 24))):
+        on = st.sampled_from(names)
+        pod = draw(_pods(f"p{number}", node_name=on, priority=st.sampled_from((0, 5, 5, 200))))
+        cluster.api.put(PODS, pod.pod)
+    for number in range(draw(st.integers(0, 6))):
+        waiting = draw(_pods(f"w{number}", priority=st.sampled_from((5, _HIGH, 200))))
+        cluster.api.put(PODS, waiting.pod)
+        nominator = cluster.scheduler.queue.nominator
+        nominator.add_nominated_pod(waiting, NominatingInfo(draw(st.sampled_from(names))))
+    for app in draw(st.lists(st.sampled_from(("a", "b")), unique=True)):
+        cluster.api.add(
+            {
+                "kind": POD_DISRUPTION_BUDGETS.kind,
+                "metadata": {"name": app, "namespace": "default"},
+                "spec": {"selector": {"matchLabels": {"app": app}}},
+                "status": {"disruptionsAllowed": draw(st.integers(0, 2))},
+            }
+        )
+    keys = st.sampled_from((_ZONE, "kubernetes.io/hostname"))
+    spread = st.builds(_spread, st.sampled_from(("a", "high")), keys)
+    spec = st.fixed_dictionaries(
+        {}, optional={"topologySpreadConstraints": st.lists(spread, min_size=1, max_size=2)}
+    )
+    return cluster, draw(_pods("preemptor", priority=st.just(_HIGH), spec=spec))
+
+
+def _reference(
+    handle: Any, state: CycleState, pod: PodInfo, budgets: Budgets, row: int
+) -> Candidate | Status:
+    """Try one node: remove, judge, put back one by one."""
+    fork, trial = handle.nodes.fork(np.array([row])), state.clone()
+    potential = [p for p in fork[0].pods.values() if p.priority < pod.priority]
+    if not potential:
+        return Status.unresolvable("No preemption victims found for incoming pod")
+    for victim in potential:
+        handle.run_remove_pod(trial, pod, victim, fork, 0)
+    status = handle.run_filters_with_nominated(trial, pod, fork).status(0)
+    if status is not None:
+        return status
+    violating, others = budgets.split(most_important_first(potential))
+    victims, violations = [], 0
+    for back in violating + others:
+        handle.run_add_pod(trial, pod, back, fork, 0)
+        if handle.run_filters_with_nominated(trial, pod, fork).status(0) is not None:
+            handle.run_remove_pod(trial, pod, back, fork, 0)
+            victims.append(back)
+            violations += back in violating
+    if violating and others:
+        victims = most_important_first(victims)
+    return Candidate(fork[0].name, tuple(victims), violations)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_situations())
+def test_lockstep_answers_what_single_trials_answer(
+    situation: tuple[OfflineCluster, PodInfo],
+) -> None:
+    cluster, pod = situation
+    (profile,) = cluster.scheduler.profiles.values()
+    handle, state = profile.post_filter[0].handle, CycleState()
+    assert run_pre_filter(profile, state, pod).status is None
+    budgets = Budgets(cluster.api.store(POD_DISRUPTION_BUDGETS).values())
+    rows = np.arange(len(handle.nodes))
+
+    dry_run = DryRun(handle, state, pod, budgets, Crowds(handle.nodes))
+    found = dry_run.candidates(rows, len(rows))
+
+    expected = {row: _reference(handle, state, pod, budgets, row) for row in rows.tolist()}
+    candidates = [c for c in expected.values() if isinstance(c, Candidate)]
+    fruitless = {c.node_name for c in candidates if not c.victims}
+    wanted = [c for c in candidates if c.victims]
+    assert sorted(found, key=lambda c: c.node_name) == sorted(wanted, key=lambda c: c.node_name)
+    for row, one in expected.items():
+        assert dry_run.verdicts.status(row) == (one if isinstance(one, Status) else None)
+    assert len(dry_run.errors) == len(fruitless)
+
+
+# ---- plugins that fail, and enough candidates --------------------------------------------------
+
+
+class Room(FilterPlugin):
+    """One pod a node."""
+
+    row_local = True
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        if "broken" in node.labels and not node.pods:
+            raise ValueError("out of order")
+        return Status.unschedulable("taken") if node.pods else None
+
+
+class Picky(PreFilterPlugin, FilterPlugin):
+    """Fails as soon as pods are moved on some nodes."""
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Any) -> None:
+        return None
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
+        if "picky" in node.labels:
+            raise ValueError("hands off")
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return None
+
+
+def _handle(*labels: str) -> FakeHandle:
+    nodes = [make_node(f"n{i}", labels={label: ""}) for i, label in enumerate(labels)]
+    pods = [make_pod(f"p{i}", node_name=f"n{i}", priority=0) for i in range(len(labels))]
+    handle = FakeHandle(nodes, pods)
+    handle.filters = (Room(None, handle),)
+    return handle
+
+
+@pytest.mark.parametrize("across", [False, True])
+def test_a_plugin_that_fails_on_a_node_spoils_that_node_alone(across: bool) -> None:
+    handle = _handle("fine", "broken", "fine", *(["picky"] if across else []))
+    if across:
+        handle.filters = (*handle.filters, Picky(None, handle))
+    pod = make_pod("high", priority=_HIGH)
+    dry_run = DryRun(handle, CycleState(), pod, Budgets(()), Crowds(handle.nodes))
+
+    found = dry_run.candidates(np.arange(len(handle.nodes)), 10)
+
+    assert [c.node_name for c in found] == ["n0", "n2"]
+    assert dry_run.errors[0] == 'running "Room" filter plugin: out of order'
+    assert len(dry_run.errors) == (2 if across else 1)
+    assert not dry_run.verdicts.counts()
+
+
+def test_it_stops_once_there_are_enough() -> None:
+    handle = _handle(*["fine"] * 7)
+    pod = make_pod("high", priority=_HIGH)
+
+    dry_run = DryRun(handle, CycleState(), pod, Budgets(()), Crowds(handle.nodes))
+    found = dry_run.candidates(np.arange(7), 3)
+
+    assert [c.node_name for c in found] == ["n0", "n1", "n2"]
