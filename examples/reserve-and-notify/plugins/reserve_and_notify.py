@@ -1,0 +1,166 @@
+"""ReserveAndNotify: pods that need a licence get one from a licence server before they are bound.
+
+Reserve turns a pod down at once while the server is known to have no seat. PreBind asks for a seat
+and waits for the answer; PostBind and the end of a pod are told in the background, in order, and
+again if need be. The server is asked by HTTP:
+
+    PUT    <url>/seats/<product>/<pod's uid>   2xx: granted   409: no seat is free
+    POST   <url>/bound                         {"pod", "node", "product"}
+    DELETE <url>/seats/<product>/<pod's uid>   given back, whether it was granted or not
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import aiohttp
+from pydantic import Field
+
+from proreus.config.fields import Seconds
+from proreus.framework import (
+    BackgroundPlugin,
+    ClusterEvent,
+    CycleState,
+    Handle,
+    PluginArgs,
+    PodInfo,
+    PostBindPlugin,
+    PreBindPlugin,
+    ReservePlugin,
+    Status,
+    plugin_event,
+)
+from proreus.logs import logger
+from proreus.objects.kinds import PODS
+from proreus.objects.meta import ObjectMeta
+from proreus.objects.pod import Pod
+
+log = logger("plugins.ReserveAndNotify")
+
+SEAT_GIVEN_BACK = plugin_event("SeatGivenBack")
+
+
+class Message(NamedTuple):
+    """Something that the server is to be told in the background."""
+
+    method: str
+    path: str
+    body: dict[str, str] | None = None
+    product: str = ""
+
+
+class ReserveAndNotify(ReservePlugin, PreBindPlugin, PostBindPlugin, BackgroundPlugin):
+    """The server keeps the books; here is only what it said last."""
+
+    class Args(PluginArgs):
+        """Where the server is, and which pods it is asked about."""
+
+        url: str = Field(pattern="^https?://", description="Of the licence server.")
+        label: str = Field("example.com/licence", description="Label of pods: the product.")
+        timeout_seconds: Seconds = Field(2.0, gt=0, description="For each request.")
+        believe_seconds: Seconds = Field(30.0, ge=0, description='How long "no seat" is believed.')
+        tries: int = Field(5, ge=1, description="How often something is told, 1 s, 2 s, … apart.")
+
+    args: Args
+
+    def __init__(self, args: Args, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._session: aiohttp.ClientSession | None = None
+        self._outbox: asyncio.Queue[Message] = asyncio.Queue()
+        self._sold_out: dict[str, float] = {}
+        """Until when it is believed that there is no seat, in seconds since the epoch."""
+        handle.on_change(PODS, self._on_pod)
+
+    # ---- on the way to a node ------------------------------------------------------------------
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        product = self._product(pod.pod.metadata)
+        sold_out = self.handle.clock.now() < self._sold_out.get(product, 0.0)
+        return _no_seat(product) if sold_out else None
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        return None if self._product(pod.pod.metadata) else Status.skip()
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        product = self._product(pod.pod.metadata)
+        state.write(self.name, product)  # from here on there may be a seat to give back
+        try:
+            code = await self._send(Message("PUT", _seat(product, pod.uid)))
+        except (aiohttp.ClientError, TimeoutError) as error:
+            # An Error, not a rejection: the pod is tried again after its back-off.
+            return Status.error(f"licence server: {type(error).__name__} {error}".rstrip())
+        if code == HTTPStatus.CONFLICT:
+            state.write(self.name, "")
+            self._sold_out[product] = self.handle.clock.now() + self.args.believe_seconds
+            return _no_seat(product)
+        return None if code < 300 else Status.error(f"licence server: answered {code}")
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        if product := state.get(self.name):
+            self._give_back(product, pod.uid)
+
+    # ---- afterwards ----------------------------------------------------------------------------
+
+    def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        if product := state.get(self.name):
+            body = {"pod": pod.key, "node": node_name, "product": product}
+            self._outbox.put_nowait(Message("POST", "/bound", body))
+
+    def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
+        """Give back the seat of a pod that is gone, or has finished."""
+        if old is None or new is not None or not old.spec.node_name:
+            return
+        if product := self._product(old.metadata):
+            self._give_back(product, old.metadata.uid)
+
+    def _give_back(self, product: str, uid: str) -> None:
+        self._outbox.put_nowait(Message("DELETE", _seat(product, uid), product=product))
+
+    async def run_in_background(self) -> None:
+        timeout = aiohttp.ClientTimeout(self.args.timeout_seconds)
+        async with aiohttp.ClientSession(timeout=timeout) as self._session:
+            while True:
+                await self._deliver(await self._outbox.get())
+
+    async def _deliver(self, message: Message) -> None:
+        for attempt in range(1, self.args.tries + 1):
+            try:
+                code: Any = await self._send(message)
+            except (aiohttp.ClientError, TimeoutError) as error:
+                code = repr(error)
+            if isinstance(code, int) and code < 500:
+                break
+            log.warning("Licence server was not told", what=message, answer=code, attempt=attempt)
+            await asyncio.sleep(attempt)
+        if message.method == "DELETE":
+            self._sold_out.pop(message.product, None)
+            self.handle.announce(SEAT_GIVEN_BACK, None, message.product)
+
+    async def _send(self, message: Message) -> int:
+        assert self._session is not None, "background work begins before the first binding"
+        url = self.args.url.rstrip("/") + message.path
+        async with self._session.request(message.method, url, json=message.body) as answer:
+            return answer.status
+
+    # ---- who is woken by what ------------------------------------------------------------------
+
+    def events_to_register(self) -> Iterable[ClusterEvent]:
+        return (plugin_event("SeatGivenBack", self._is_of_its_product),)
+
+    def _is_of_its_product(self, pod: PodInfo, old: None, new: str) -> bool:
+        return self._product(pod.pod.metadata) == new
+
+    def _product(self, meta: ObjectMeta) -> str:
+        return meta.labels.get(self.args.label, "")
+
+
+def _seat(product: str, uid: str) -> str:
+    return f"/seats/{quote(product, safe='')}/{quote(uid, safe='')}"
+
+
+def _no_seat(product: str) -> Status:
+    return Status.unschedulable(f"no licence for {product} is free")
