@@ -21,6 +21,7 @@ _COMMANDS = {
     "evaluate": "proreus.cli.evaluate",
     "bench": "proreus.cli.bench",
     "plugins": "proreus.cli.plugins",
+    "new-plugin": "proreus.cli.new_plugin",
     "version": "proreus.cli.version",
 }
 """Name -> the module whose ``command`` it is, in the order of the help text."""

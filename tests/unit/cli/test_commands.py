@@ -15,7 +15,7 @@ def run(*arguments):
 def test_help_names_every_command(capsys):
     assert run("--help") == 0
     out = capsys.readouterr().out
-    for name in ("run", "demo", "sandbox", "evaluate", "plugins", "version"):
+    for name in ("run", "demo", "sandbox", "evaluate", "plugins", "new-plugin", "version"):
         assert f"\n  {name} " in out
 
 

@@ -1,0 +1,51 @@
+"""What a new plugin, its module and its package are called."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import sys
+from typing import NamedTuple, Self
+
+_CAMEL_CASE = re.compile(r"[A-Z][a-z0-9]*(?:[A-Z]+[a-z0-9]*)*")
+_WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z]+[0-9]*")
+_LONGEST = 50
+
+
+class NameFault(ValueError):
+    """A name that a plugin cannot have; says why, and what would do."""
+
+
+class Names(NamedTuple):
+    """``plugin``: GpuHeadroom. ``module``: gpu_headroom. ``package``: gpu-headroom."""
+
+    plugin: str
+    module: str
+    package: str
+
+    @classmethod
+    def of(cls, plugin: str) -> Self:
+        """Derive all names from the plugin's; raises ``NameFault``."""
+        if not _CAMEL_CASE.fullmatch(plugin):
+            words = re.findall(r"[A-Za-z0-9]+", plugin)
+            better = "".join(word[0].upper() + word[1:] for word in words).lstrip("0123456789")
+            hint = f", like {better}" if _CAMEL_CASE.fullmatch(better) else ", like GpuHeadroom"
+            raise NameFault(f"{plugin!r} is not CamelCase, letters and digits only{hint}")
+        if len(plugin) > _LONGEST:
+            raise NameFault(f"{plugin!r} has more than {_LONGEST} letters")
+        words = [word.lower() for word in _WORD.findall(plugin)]
+        module = "_".join(words)
+        if module in sys.stdlib_module_names or module == "proreus" or keyword.iskeyword(module):
+            raise NameFault(f"the module {module!r} would hide one of that name; add a word")
+        _refuse_known(plugin)
+        return cls(plugin, module, "-".join(words))
+
+
+def _refuse_known(plugin: str) -> None:
+    from proreus.framework import plugin as framework
+    from proreus.plugins import IN_TREE
+
+    if any(known.name == plugin for known in IN_TREE):
+        raise NameFault(f"{plugin} is the name of a plugin that proreus has; choose another")
+    if hasattr(framework, plugin) or plugin in ("Args", "Harness"):
+        raise NameFault(f"{plugin} is a name that the plugin's code needs; choose another")
