@@ -36,6 +36,8 @@ Json = dict[str, Any]
 
 _ZONE = "topology.kubernetes.io/zone"
 _HIGH = 100
+_GATES, _REGISTRY = FeatureGates(), Registry(IN_TREE)
+_CONFIGURATION = default_configuration(_REGISTRY, _GATES)
 
 
 def _anti(app: str, key: str) -> Json:
@@ -81,8 +83,7 @@ def _pods(name: str, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[PodIn
 @st.composite
 def _situations(draw: st.DrawFn) -> tuple[OfflineCluster, PodInfo]:
     names = tuple(f"n{number}" for number in range(draw(st.integers(1, 12))))
-    gates, registry = FeatureGates(), Registry(IN_TREE)
-    cluster = OfflineCluster(default_configuration(registry, gates), registry, gates)
+    cluster = OfflineCluster(_CONFIGURATION, _REGISTRY, _GATES)
     for name in names:
         labels = {_ZONE: draw(st.sampled_from(("x", "y")))}
         cpu = draw(st.sampled_from(("2", "3")))
@@ -139,7 +140,7 @@ def _reference(
     return Candidate(fork[0].name, tuple(victims), violations)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(_situations())
 def test_lockstep_answers_what_single_trials_answer(
     situation: tuple[OfflineCluster, PodInfo],

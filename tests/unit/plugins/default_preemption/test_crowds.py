@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proreus.framework.node_table import NodeTable
+from proreus.plugins.default_preemption.crowds import Crowds
+from proreus.testing import FakeHandle, make_node, make_pod
+
+_NODES = 5
+
+_steps = st.lists(
+    st.tuples(
+        st.sampled_from(("add", "remove", "remove node")),
+        st.integers(0, _NODES - 1),
+        st.integers(-2, 2),
+    ),
+    max_size=12,
+)
+
+
+def _seen(crowds: Crowds, nodes: NodeTable, priority: int) -> dict[str, list[str]]:
+    """Return who is below a priority, by node; nodes without any are left out."""
+    crowds.refresh()
+    rows = nodes.rows_of(nodes.rows)
+    some = rows[crowds.with_less_important(rows, priority)].tolist()
+    return {
+        nodes[row].name: [pod.name for pod in crowds.less_important(row, priority)] for row in some
+    }
+
+
+@settings(max_examples=50, deadline=None)
+@given(_steps, st.integers(-2, 3))
+def test_what_is_remembered_is_what_is_there(
+    steps: list[tuple[str, int, int]], priority: int
+) -> None:
+    nodes = FakeHandle([make_node(f"n{number}") for number in range(_NODES)], []).nodes
+    crowds = Crowds(nodes)
+    for number, (what, where, rank) in enumerate(steps):
+        row = nodes.rows.get(f"n{where}")
+        if row is None:
+            continue
+        if what == "add":
+            nodes.add_pod(row, make_pod(f"p{number}", priority=rank))
+        elif what == "remove" and nodes[row].pods:
+            nodes.remove_pod(row, next(iter(nodes[row].pods)))
+        elif what == "remove node" and len(nodes) > 1:
+            nodes.remove_node(nodes[row])
+        assert _seen(crowds, nodes, priority) == _seen(Crowds(nodes), nodes, priority)
+
+
+def test_the_more_important_come_first_and_the_important_enough_stay() -> None:
+    pods = [
+        make_pod(f"p{priority}", priority=priority, node_name="n") for priority in (3, 9, 0, 7, 5)
+    ]
+    nodes = FakeHandle([make_node("n"), make_node("empty")], pods).nodes
+
+    assert _seen(Crowds(nodes), nodes, 7) == {"n": ["p5", "p3", "p0"]}
+    assert _seen(Crowds(nodes), nodes, 0) == {}
+
+
+def test_of_equals_the_one_that_has_run_longer_comes_first() -> None:
+    status = {"startTime": "2026-01-01T00:00:00Z"}, {"startTime": "2025-01-01T00:00:00Z"}, {}, {}
+    pods = [
+        make_pod(f"p{number}", priority=1, node_name="n", status=one)
+        for number, one in enumerate(status)
+    ]
+    nodes = FakeHandle([make_node("n")], pods).nodes
+
+    assert _seen(Crowds(nodes), nodes, 2) == {"n": ["p1", "p0", "p3", "p2"]}
