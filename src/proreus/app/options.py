@@ -9,6 +9,7 @@ from typing import Any
 from proreus.feature_gates import FeatureGates
 from proreus.loading import PluginSources
 from proreus.logs import Format
+from proreus.runtime.conduct import Rules
 from proreus.server.options import ServingOptions
 
 
@@ -16,10 +17,13 @@ from proreus.server.options import ServingOptions
 class RunOptions:
     """The flags of ``proreus run``, checked; see ``cli/run_flags.py`` for what each means.
 
+    ``loop_blocked_threshold_seconds``: 0 = do not watch the loop.
+
     ``kube_api_qps``, ``kube_api_burst``: None when not given. ``leader_election``: the values that
     were given on the command line, by field of ``config.types.LeaderElection``; they override the
     file. ``flags``: every flag as text, for /flagz. ``assumed_pod_expiration_seconds``: None for
-    never. ``version`` is the reported git version without its v.
+    never. ``version`` is the reported git version without its v. ``plugin_endpoints``: addresses of
+    plugins in processes of their own.
     """
 
     config: str = ""
@@ -43,3 +47,6 @@ class RunOptions:
     flags_without_effect: tuple[str, ...] = ()
     version: str = "1.36.0"
     plugins: PluginSources = field(default_factory=PluginSources)
+    plugin_rules: Rules = field(default_factory=Rules)
+    loop_blocked_threshold_seconds: float = 0.25
+    plugin_endpoints: tuple[str, ...] = ()

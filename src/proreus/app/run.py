@@ -19,6 +19,7 @@ from proreus.app.clients import make_clients
 from proreus.app.configuration import configuration, report
 from proreus.app.options import RunOptions
 from proreus.app.process import Process
+from proreus.app.served_plugins import meet_plugins
 from proreus.client.session import ApiClient
 from proreus.config.types import SchedulerConfiguration
 from proreus.config.write import to_yaml
@@ -61,11 +62,13 @@ async def run(options: RunOptions) -> int:
 
 async def _run_until(stopping: asyncio.Event, options: RunOptions) -> None:
     """Start, schedule until ``stopping`` is set, and stop in good order."""
-    catalogue = load(options.plugins)
-    report(catalogue)
-    config = configuration(options, catalogue)
     metrics = _metrics(options)
     async with contextlib.AsyncExitStack() as stack:
+        served = await stack.enter_async_context(meet_plugins(options.plugin_endpoints, metrics))
+        catalogue = load(options.plugins, served.classes)
+        report(catalogue)
+        config = configuration(options, catalogue)
+        await served.check_args(config)
         clients = await make_clients(options, config, metrics, stack)
         process = Process(options, config, catalogue.registry, metrics, clients)
         stack.push_async_callback(process.close)

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from proreus.errors import ConfigError
+
 if TYPE_CHECKING:
+    from proreus.framework.plugin import Plugin
     from proreus.loading import Catalogue
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -27,11 +30,32 @@ def plugin_options(command: F) -> F:
     return module(folder(command))
 
 
-def load_plugins(plugin: tuple[str, ...], plugin_dir: tuple[str, ...]) -> Catalogue:
+def load_plugins(
+    plugin: tuple[str, ...], plugin_dir: tuple[str, ...], endpoints: tuple[str, ...] = ()
+) -> Catalogue:
     """Load all plugins there are; what is refused is said on standard error."""
     from proreus.loading import PluginSources, load
 
-    catalogue = load(PluginSources(plugin, plugin_dir))
+    catalogue = load(PluginSources(plugin, plugin_dir), _served_at(endpoints))
     for refusal in catalogue.refusals:
         click.echo(f"Refused: {refusal}", err=True)
     return catalogue
+
+
+def _served_at(endpoints: tuple[str, ...]) -> dict[str, type[Plugin]]:
+    """Meet the plugins in processes of their own, without waiting for them to start."""
+    if not endpoints:
+        return {}
+    import asyncio
+
+    from proreus.app.served_plugins import meet_plugins
+    from proreus.metrics import SchedulerMetrics
+
+    async def met() -> dict[str, type[Plugin]]:
+        async with meet_plugins(endpoints, SchedulerMetrics(), 0.0) as served:
+            return served.classes
+
+    try:
+        return asyncio.run(met())
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from error

@@ -17,15 +17,26 @@ if TYPE_CHECKING:
 @click.command("plugins")
 @plugin_options
 @click.option(
+    "--plugin-endpoint",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Plugin in a process of its own; may be repeated.",
+)
+@click.option(
     "--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True
 )
-def command(plugin: tuple[str, ...], plugin_dir: tuple[str, ...], output: str) -> int:
+def command(
+    plugin: tuple[str, ...],
+    plugin_dir: tuple[str, ...],
+    plugin_endpoint: tuple[str, ...],
+    output: str,
+) -> int:
     """List all plugins with their extension points, arguments and origin.
 
     A plugin that cannot be used is told on standard error, and the exit code is 1: good for
     checking plugins before they are shipped.
     """
-    catalogue = load_plugins(plugin, plugin_dir)
+    catalogue = load_plugins(plugin, plugin_dir, plugin_endpoint)
     if output == "json":
         click.echo(json.dumps(_as_data(catalogue), indent=2, ensure_ascii=False))
     else:

@@ -59,13 +59,14 @@ def run_options(values: Values) -> RunOptions:
     """Check the flags against each other and return them as options; raise FlagError."""
     from proreus.app import RunOptions
     from proreus.loading import PluginSources
+    from proreus.runtime.conduct import Rules
 
     try:
         gates = FeatureGates.from_list(values["feature-gates"])
     except ConfigError as error:
         raise FlagError(f'invalid argument for "--feature-gates" flag: {error}') from error
     serving = _serving(values)
-    problems = [*serving.problems(), *_log_problems(values)]
+    problems = [*serving.problems(), *_log_problems(values), *_plugin_problems(values)]
     if problems:
         raise FlagError("; ".join(problems))
     explicit = values.explicit
@@ -91,6 +92,9 @@ def run_options(values: Values) -> RunOptions:
         flags_without_effect=tuple(values.without_effect()),
         version=git_version().removeprefix("v"),
         plugins=PluginSources(values["plugin"], values["plugin-dir"]),
+        plugin_rules=Rules(values["plugin-failure-policy"], values["plugin-time-budget"]),
+        loop_blocked_threshold_seconds=values["loop-blocked-threshold"],
+        plugin_endpoints=values["plugin-endpoint"],
     )
 
 
@@ -170,6 +174,19 @@ def _log_problems(values: Values) -> list[str]:
             found.append("--vmodule: only allowed for the text logging format")
     except ValueError as error:
         found.append(str(error))
+    return found
+
+
+def _plugin_problems(values: Values) -> list[str]:
+    found = []
+    if (policy := values["plugin-failure-policy"]) not in ("fail", "skip"):
+        found.append(
+            f'--plugin-failure-policy: "{policy}" is not supported, allowed are fail and skip'
+        )
+    if values["plugin-time-budget"] <= 0:
+        found.append("--plugin-time-budget: must be greater than zero")
+    if values["loop-blocked-threshold"] < 0:
+        found.append("--loop-blocked-threshold: must be zero or greater")
     return found
 
 

@@ -207,6 +207,32 @@ FLAGS: tuple[Flag, ...] = (
             "Folder with .py files of plugins to load; may be repeated.",
         ),
         (
+            "plugin-time-budget",
+            "duration",
+            "100ms",
+            "How long a plugin that was brought along may take at one extension point for a pod.",
+        ),
+        (
+            "plugin-failure-policy",
+            "string",
+            "fail",
+            "What becomes of such a plugin that fails, or is slow, 5 times in a row: fail (go on "
+            "asking it) or skip (leave it out for a while).",
+        ),
+        (
+            "loop-blocked-threshold",
+            "duration",
+            "250ms",
+            "Name the plugin that keeps the scheduler from all else for so long; 0s: do not look.",
+        ),
+        (
+            "plugin-endpoint",
+            "list",
+            "[]",
+            "Plugin in a process of its own: unix:///path/to/socket or http://127.0.0.1:port; may "
+            "be repeated. Without --config it is enabled.",
+        ),
+        (
             "assumed-pod-expiration",
             "duration",
             "0s",

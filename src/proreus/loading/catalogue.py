@@ -18,9 +18,12 @@ from proreus.runtime.registry import Registry
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a plugin comes from: ``package`` and ``version`` are of an installed distribution."""
+    """Where a plugin comes from: ``package`` and ``version`` are of an installed distribution.
 
-    way: Literal["in-tree", "package", "module", "folder"]
+    Of a plugin in a process of its own ``file`` is the address of that.
+    """
+
+    way: Literal["in-tree", "package", "module", "folder", "endpoint"]
     file: str
     line: int
     package: str = ""
@@ -31,6 +34,8 @@ class Origin:
             return "in-tree"
         if self.way == "package":
             return f"{self.package} {self.version}".rstrip()
+        if self.way == "endpoint":
+            return self.file
         return f"{self.file}:{self.line}"
 
 
@@ -106,7 +111,8 @@ class Catalogue:
     def unused(self, config: SchedulerConfiguration) -> list[str]:
         """Return the plugins that flags brought along and that no profile enables."""
         enabled = {name for profile in config.profiles for name in profile.plugins.enabled_names()}
-        given = {n for n, one in self.found.items() if one.origin.way in ("module", "folder")}
+        by_flag = ("module", "folder", "endpoint")
+        given = {name for name, one in self.found.items() if one.origin.way in by_flag}
         return sorted(given - enabled)
 
     def default_plugins(self) -> Plugins:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, Literal
 
 from proreus.framework.plugin import Plugin
@@ -27,12 +27,14 @@ _FAILURES = (Exception, SystemExit)
 """What a module may raise while it is imported; ``exit()`` in it does not end the scheduler."""
 
 
-def load(sources: PluginSources) -> Catalogue:
+def load(
+    sources: PluginSources, served: Mapping[str, type[Plugin]] = MappingProxyType({})
+) -> Catalogue:
     """Load all plugins there are; raises nothing: see ``Catalogue.refusals``.
 
     Each call imports files of plugin folders and modules of ``--plugin`` anew; installed packages
     stay what they were. A name belongs to the first that has it: in-tree, packages, ``--plugin``,
-    ``--plugin-dir``.
+    ``--plugin-dir``, ``--plugin-endpoint``. ``served``: the last ones, by address; met already.
     """
     loading = _Loading()
     for plugin in IN_TREE:
@@ -44,6 +46,8 @@ def load(sources: PluginSources) -> Catalogue:
         loading.add_module(given)
     for folder in dict.fromkeys(sources.folders):
         loading.add_folder(folder)
+    for address, plugin in served.items():
+        loading.add_served(address, plugin)
     return Catalogue(loading.found, loading.refusals, loading.asked_for, loading.modules)
 
 
@@ -116,6 +120,17 @@ class _Loading:
             for plugin in _plugins_of(module):
                 self._add(plugin, source, "folder", frozenset({plugin.__name__}))
         self.modules.extend(folder.modules)
+
+    def add_served(self, address: str, plugin: type[Plugin]) -> None:
+        """Take a plugin in a process of its own; how it was made is checked where it was made."""
+        self.asked_for.append(plugin.name)
+        known = self.found.get(plugin.name)
+        if known is None:
+            self.found[plugin.name] = Found(plugin, Origin("endpoint", address, 0))
+            return
+        why = f'there is a plugin "{plugin.name}" already ({known.origin}); it needs another name'
+        names = frozenset({plugin.name})
+        self.refusals.append(Refusal(f"--plugin-endpoint {address}", "", why, names))
 
     def _add(
         self,
