@@ -36,6 +36,13 @@ from proreus.errors import ProreusError
     help="What running pods use of their requests, according to metrics.k8s.io (kubectl top); the "
     "annotations proreus.dev/cpu-usage and -memory-usage of a node or pod say otherwise.",
 )
+@click.option(
+    "--apply",
+    "manifests",
+    type=click.Path(path_type=Path, dir_okay=False),
+    multiple=True,
+    help="YAML file with objects to begin with; what is there is changed. May be repeated.",
+)
 @click.option("--kubelets/--no-kubelets", default=True, help="Whether nodes run their pods.")
 def command(
     nodes: int,
@@ -46,6 +53,7 @@ def command(
     kubeconfig: Path,
     token: str,
     usage_share: float,
+    manifests: tuple[Path, ...],
     kubelets: bool,
 ) -> None:
     """Serve an apiserver with fake nodes until interrupted.
@@ -53,6 +61,7 @@ def command(
     It keeps everything in memory: when it ends, the cluster is gone.
     """
     from proreus.sandbox import KubeletOptions, Sandbox
+    from proreus.sandbox.manifests import apply_file
 
     async def serve() -> None:
         sandbox = Sandbox(
@@ -65,6 +74,8 @@ def command(
             usage_share=usage_share,
             kubelet=KubeletOptions() if kubelets else None,
         )
+        for manifest in manifests:
+            click.echo(f"applied {', '.join(apply_file(sandbox.store, manifest))}")
         async with sandbox:
             path = sandbox.write_kubeconfig(kubeconfig)
             click.echo(f"serving {nodes} nodes at {sandbox.secure_url} and {sandbox.url}")
