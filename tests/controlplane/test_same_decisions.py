@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +38,15 @@ SCENARIOS = {one.__name__: one for family in FAMILIES for one in family.SCENARIO
 
 OURS, UPSTREAM = "ours", "upstream"
 
-GANGS_EXIST = find_spec("proreus.plugins.gang_scheduling") is not None
-
 WITH_GANGS = "GenericWorkload=true,GangScheduling=true"
+WITH_PREEMPTION = f"{WITH_GANGS},WorkloadAwarePreemption=true"
+WITH_PLACEMENTS = f"{WITH_PREEMPTION},TopologyAwareWorkloadScheduling=true"
+
+GROUP_FAMILIES = {
+    WITH_GANGS: gangs.SCENARIOS,
+    WITH_PREEMPTION: gangs.WITH_PREEMPTION,
+    WITH_PLACEMENTS: (*gangs.WITH_PREEMPTION, *gangs.WITH_PLACEMENTS),
+}
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +54,6 @@ def stages(
     binaries: dict[str, Path], folder: Path, run_module_scheduler: RunScheduler, under_test: Kind
 ) -> Iterator[Stages]:
     with raised(binaries, folder, run_module_scheduler, under_test) as made:
-        yield made
-
-
-@pytest.fixture
-def stages_with_gangs(
-    binaries: dict[str, Path], folder: Path, run_scheduler: RunScheduler, under_test: Kind
-) -> Iterator[Stages]:
-    with raised(binaries, folder, run_scheduler, under_test, WITH_GANGS) as made:
         yield made
 
 
@@ -71,7 +68,7 @@ def raised(
     made: Stages = {}
     with ExitStack() as cleanup:
         for name, kind in kinds.items():
-            where = folder / f"same-{name}-{bool(gates)}"
+            where = folder / f"same-{name}-{gates.count('=')}"
             plane = ControlPlane(binaries, where, audit=False, flags=[*flags, *apis])
             cleanup.callback(plane.stop)
             plane.start()
@@ -93,11 +90,20 @@ def test_both_tell_the_same_story(stages: Stages, name: str) -> None:
     assert stories[OURS]["at the end"]["pods"]
 
 
-@pytest.mark.skipif(not GANGS_EXIST, reason="there is no plugin GangScheduling here yet")
-@pytest.mark.parametrize("scenario", gangs.SCENARIOS)
-def test_both_place_the_same_gangs(stages_with_gangs: Stages, scenario: Scenario) -> None:
-    stories = play(stages_with_gangs, scenario)
-    assert differences(stories[OURS], stories[UPSTREAM]) == []
+@pytest.mark.parametrize("gates", GROUP_FAMILIES)
+def test_both_place_the_same_groups(
+    binaries: dict[str, Path],
+    folder: Path,
+    run_scheduler: RunScheduler,
+    under_test: Kind,
+    gates: str,
+    subtests: pytest.Subtests,
+) -> None:
+    with raised(binaries, folder, run_scheduler, under_test, gates) as stages:
+        for scenario in GROUP_FAMILIES[gates]:
+            with subtests.test(scenario.__name__):
+                stories = play(stages, scenario)
+                assert "\n".join(differences(stories[OURS], stories[UPSTREAM])) == ""
 
 
 def play(stages: Stages, scenario: Scenario) -> dict[str, Json]:

@@ -31,9 +31,12 @@ PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 
 @dataclass(frozen=True, slots=True)
 class Preemptor:
-    """On whose behalf pods are evicted: a pod, or a whole PodGroup (``pods``: their keys)."""
+    """On whose behalf pods are evicted: a pod, or a whole PodGroup (``pods``: their keys).
 
-    obj: Pod | PodGroup
+    ``group``: named in the Events of victims; kube-scheduler names no pod there.
+    """
+
+    group: PodGroup | None
     word: str
     uid: str
     name: str
@@ -45,7 +48,7 @@ class Preemptor:
     def of_pod(cls, pod: PodInfo) -> Preemptor:
         """Return a pod as a preemptor."""
         scheduler = pod.pod.spec.scheduler_name
-        return cls(pod.pod, "pod", pod.uid, pod.key, pod.priority, scheduler, (pod.key,))
+        return cls(None, "pod", pod.uid, pod.key, pod.priority, scheduler, (pod.key,))
 
     @classmethod
     def of_group(cls, group: PodGroup, pods: Sequence[PodInfo], scheduler_name: str) -> Preemptor:
@@ -138,7 +141,7 @@ class Evictor:
         if in_memory:
             note += " (in kube-scheduler memory)."
         handle.event_recorder.event(
-            victim, "Normal", "Preempted", "Preempting", note, handle.profile_name, preemptor.obj
+            victim, "Normal", "Preempted", "Preempting", note, handle.profile_name, preemptor.group
         )
 
     async def _mark(self, victim: Pod, preemptor: Preemptor) -> None:
