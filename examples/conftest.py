@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -10,6 +11,9 @@ from types import ModuleType
 import pytest
 
 from proreus.framework.plugin import Plugin
+
+# As in tests/conftest.py: who asks for "the" event loop on Python 3.11 is not to make one.
+asyncio.set_event_loop(None)
 
 
 @pytest.fixture

@@ -152,7 +152,8 @@ class LowCpu(FilterPlugin, ScorePlugin, BackgroundPlugin):
         # Unresolvable: nobody is to be evicted because of a measurement.
         percent = self.utilisation(node)
         if percent is None:
-            return STALE if self.args.unknown == "Reject" else None
+            # Before the first reading pods wait for it, whatever becomes of unknown nodes later.
+            return STALE if self.args.unknown == "Reject" or not self._version else None
         return BUSY if percent > self.args.max_percent else None
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:

@@ -1,0 +1,90 @@
+// QuietZones: at most so many pods a node in quiet zones, emptier zones first. No dependencies.
+"use strict";
+const http = require("node:http");
+
+const DESCRIPTOR = {
+  protocol: "v1",
+  name: "QuietZones",
+  points: ["filter", "score"],
+  nodeColumns: ["labels.topology.kubernetes.io/zone", "podCount"],
+  podFields: ["metadata.labels"],
+  events: [
+    { resource: "AssignedPod", actions: ["Delete"] },
+    { resource: "Node", actions: ["Add", "UpdateNodeLabel"] },
+  ],
+  failureMode: "fail",
+  normalize: "lowest", // scores are pods a zone: the fewest is the best
+};
+const ZONE = "labels.topology.kubernetes.io/zone";
+let snapshot = ""; // what proreus has told us so far
+let columns = {};
+let profiles = {};
+
+class OutOfStep extends Error {} // we were started anew: proreus tells us everything again
+
+function takeNodes({ snapshot: id, version, base, size, rows, columns: news }) {
+  if (rows === null) columns = {};
+  else if (snapshot !== `${id} ${base}`) throw new OutOfStep();
+  for (const [name, told] of Object.entries(news)) {
+    // texts are distinct values and a code a row; -1 = absent
+    const values = Array.isArray(told) ? told : told.codes.map((c) => (c < 0 ? null : told.values[c]));
+    const column = (columns[name] ??= []);
+    column.length = size;
+    values.forEach((value, index) => (column[rows === null ? index : rows[index]] = value));
+  }
+  snapshot = `${id} ${version}`;
+  return {};
+}
+
+function rowsOf(question) {
+  if (snapshot !== `${question.snapshot} ${question.version}`) throw new OutOfStep();
+  return question.rows ?? columns.name.keys();
+}
+
+function filter(question) {
+  const { quietZones = [], mostPods = 10 } = profiles[question.profile] ?? {};
+  const quiet = new Set(quietZones);
+  const rejected = [];
+  for (const row of rowsOf(question)) {
+    if (quiet.has(columns[ZONE][row]) && columns.podCount[row] >= mostPods) rejected.push(row);
+  }
+  return {
+    rejected,
+    statuses: [{ code: "Unschedulable", reasons: ["node(s) are quiet enough only as they are"] }],
+  };
+}
+
+function score(question) {
+  const rows = [...rowsOf(question)];
+  const pods = new Map();
+  columns[ZONE].forEach((zone, row) => pods.set(zone, (pods.get(zone) ?? 0) + columns.podCount[row]));
+  return { scores: rows.map((row) => pods.get(columns[ZONE][row])) };
+}
+
+const ANSWERS = {
+  "/v1/profiles": (question) => ((profiles = question.profiles), {}),
+  "/v1/nodes": takeNodes,
+  "/v1/filter": filter,
+  "/v1/score": score,
+};
+
+const server = http.createServer(async (request, response) => {
+  const chunks = [];
+  for await (const chunk of request) chunks.push(chunk);
+  let [status, content] = [200, request.url === "/v1/descriptor" ? DESCRIPTOR : {}];
+  try {
+    const answer = ANSWERS[request.url];
+    if (request.method === "POST" && !answer) [status, content] = [404, { error: "no such question" }];
+    else if (answer) content = answer(JSON.parse(Buffer.concat(chunks)));
+  } catch (error) {
+    status = error instanceof OutOfStep ? 409 : 500;
+    content = { error: String(error.message || "resync") };
+  }
+  const body = JSON.stringify(content);
+  response.writeHead(status, { "Content-Type": "application/json", "Content-Length": Buffer.byteLength(body) });
+  response.end(body);
+});
+server.keepAliveTimeout = 120_000; // longer than proreus keeps an idle connection
+server.listen(Number(process.argv[2] ?? 7071), "127.0.0.1", () => {
+  console.log(`QuietZones on http://127.0.0.1:${server.address().port}`);
+});
