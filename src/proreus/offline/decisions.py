@@ -68,14 +68,14 @@ def _scores(
     table, rows = cluster.scheduler.cache.table, found.rows.tolist()
     run_pre_score(profile, state, pod, found)
     scores = score_each(profile, state, pod, found)
-    ranking = rank(profile, state, pod, found)
+    totals = rank(profile, state, pod, found).scores
     return {
         "skipScore": sorted(state.skip_score),
         "scores": {
             table[row].name: {name: int(values[index]) for name, values in scores.items()}
             for index, row in enumerate(rows)
         },
-        "total": {table[row].name: int(ranking[row]) for row in rows},
+        "total": {table[row].name: int(totals[row]) for row in rows},
     }
 
 

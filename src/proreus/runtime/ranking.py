@@ -21,6 +21,7 @@ from proreus.runtime.calls import as_status, ask, refuse
 from proreus.runtime.profile import Profile
 from proreus.runtime.search import Found
 from proreus.runtime.shared_answers import Scorer
+from proreus.runtime.totals import INFEASIBLE, Totals
 
 
 def run_pre_score(profile: Profile, state: CycleState, pod: PodInfo, found: Found) -> None:
@@ -45,8 +46,8 @@ def rank(
     pod: PodInfo,
     found: Found,
     scores: dict[str, IntArray] | None = None,
-) -> IntArray:
-    """Return the total score of each feasible node, by row of the table; elsewhere negative.
+) -> Totals:
+    """Return the total score of each feasible node, by row of the table.
 
     PreScore has been run. ``scores``, where given, is filled with what each plugin added, as
     ``found.rows`` go. Raises ``PluginError``.
@@ -64,20 +65,20 @@ def rank(
             ]
 
         face.score_with(key, scorers)
-        ranking = face.refresh_ranking(state, pod, profile.table)
+        shared = face.refresh_ranking(state, pod, profile.table)
         if scores is not None:
             scores |= face.scores(found.rows)
-        return ranking
+        return shared
 
-    ranking = np.full(profile.table.size, -1, dtype=np.int64)
+    by_row = np.full(profile.table.size, INFEASIBLE, dtype=np.int64)
     totals = np.zeros(len(found.rows), dtype=np.int64)
     each = score_each(profile, state, pod, found)
     for added in each.values():
         totals += added
     if scores is not None:
         scores |= each
-    ranking[found.rows] = totals
-    return ranking
+    by_row[found.rows] = totals
+    return Totals(by_row)
 
 
 def score_each(

@@ -33,15 +33,13 @@ from proreus.runtime.asking import (
     score_some,
     score_table,
 )
+from proreus.runtime.totals import INFEASIBLE, Totals
 
 _MEMORY_BUDGET_BYTES = 64 * 2**20
 _BYTES_A_ROW = 24
 _MOST_ENTRIES = 256
 _FEW_ROWS = 64
 """Up to so many changed rows are mended one by one; more are evaluated as a whole."""
-
-INFEASIBLE = -1
-"""What stands in a ranking where a node cannot take the pod."""
 
 
 class Answers:
@@ -171,8 +169,7 @@ class Face:
         self.verdicts = Verdicts(0)
         self.feasible: BoolArray = np.zeros(0, dtype=np.bool_)
         self.feasible_count = 0
-        self.ranking: IntArray = np.zeros(0, dtype=np.int64)
-        """Total score by row, ``INFEASIBLE`` where the node cannot take the pod."""
+        self.totals = Totals(np.zeros(0, dtype=np.int64))
         self._filter_at = -1
         self._score_at = -1
         self._judged_whole = -1
@@ -232,9 +229,9 @@ class Face:
             self._scorers, self._scorers_key = scorers(), key
             self._score_at = -1
 
-    def refresh_ranking(self, state: CycleState, pod: PodInfo, table: NodeTable) -> IntArray:
-        """Bring the ranking up to date and return it; ``refresh_filter`` comes first."""
-        rows = _few_rows(table.changes, self._score_at, len(self.ranking), table.size)
+    def refresh_ranking(self, state: CycleState, pod: PodInfo, table: NodeTable) -> Totals:
+        """Bring the total scores up to date and return them; ``refresh_filter`` comes first."""
+        rows = _few_rows(table.changes, self._score_at, len(self.totals.scores), table.size)
         rebuild = rows is None
         for scorer in self._scorers:
             rebuild = self._refresh_scorer(scorer, state, pod, table, rows) or rebuild
@@ -242,13 +239,13 @@ class Face:
             total: IntArray = np.zeros(table.size, dtype=np.int64)
             for scorer in self._scorers:
                 total += scorer.final
-            self.ranking = np.where(self.feasible, total, INFEASIBLE)
+            self.totals = Totals(np.where(self.feasible, total, INFEASIBLE))
         else:
             assert rows is not None
             self._rank_rows(rows)
         self._flipped.clear()
         self._score_at = table.position
-        return self.ranking
+        return self.totals
 
     def scores(self, rows: Rows) -> dict[str, IntArray]:
         """Return what each plugin adds to the ranking of some feasible rows."""
@@ -315,16 +312,14 @@ class Face:
         return int(one[0])
 
     def _rank_rows(self, rows: list[int]) -> None:
-        ranking, feasible = self.ranking, self.feasible
         for row in rows:
-            if not feasible[row]:
-                ranking[row] = INFEASIBLE
-                continue
-            total = 0
-            for scorer in self._scorers:
-                final = scorer.final
-                total += final if isinstance(final, int) else int(final[row])
-            ranking[row] = total
+            total = INFEASIBLE
+            if self.feasible[row]:
+                total = 0
+                for scorer in self._scorers:
+                    final = scorer.final
+                    total += final if isinstance(final, int) else int(final[row])
+            self.totals.put(row, total)
 
 
 def _first_rejection(verdicts: list[Verdicts], row: int) -> Status | None:

@@ -44,6 +44,7 @@ from proreus.runtime.scheduling_points import (
     run_unreserve,
 )
 from proreus.runtime.search import Found, NodeSearch
+from proreus.runtime.totals import Totals
 from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.attempt import Attempt, Decision, Failure, Witness, error_failure
 from proreus.scheduler.extender_chain import EXTENDER, ExtenderChain
@@ -143,10 +144,10 @@ class SchedulingCycle:
             if found is not None and found.count == 1:
                 return self._cache.table[int(found.rows[0])].name
             if found is not None and found.count:
-                ranking = await self._rank(attempt, found)
+                totals = await self._rank(attempt, found)
                 if attempt.extenders:
-                    ranking = await self._prioritize(attempt, found, ranking)
-                return self._select_host(ranking)
+                    totals = await self._prioritize(attempt, found, totals)
+                return self._select_host(totals)
         except (PluginError, ExtenderError) as error:
             return error_failure(str(error), error)
         return await self._make_room(attempt, self.diagnose(outcome, found))
@@ -214,10 +215,11 @@ class SchedulingCycle:
             return found
         return await self._extenders.filter(attempt.extenders, attempt.pod.pod, found)
 
-    async def _prioritize(self, attempt: Attempt, found: Found, ranking: IntArray) -> IntArray:
+    async def _prioritize(self, attempt: Attempt, found: Found, totals: Totals) -> Totals:
         assert self._extenders is not None
         pod = attempt.pod.pod
-        return await self._extenders.prioritize(attempt.extenders, pod, found.rows, ranking)
+        asked, scores = attempt.extenders, totals.scores
+        return Totals(await self._extenders.prioritize(asked, pod, found.rows, scores))
 
     def search(
         self, profile: Profile, state: CycleState, pod: PodInfo, names: frozenset[str] | None
@@ -225,7 +227,7 @@ class SchedulingCycle:
         """Judge all nodes, or the named ones."""
         return self._search.find(profile, state, pod, names)
 
-    async def _rank(self, attempt: Attempt, found: Found) -> IntArray:
+    async def _rank(self, attempt: Attempt, found: Found) -> Totals:
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
         with _timed(profile, "PreScore"):
             run_pre_score(profile, state, pod, found)
@@ -233,14 +235,14 @@ class SchedulingCycle:
         with _timed(profile, "Score"):
             if profile.fetching:
                 await fetch_score(profile, state, pod, found.rows)
-            ranking = rank(profile, state, pod, found, scores)
+            totals = rank(profile, state, pod, found, scores)
         if self.witness is not None and scores is not None:
             self.witness.scored(attempt, found.rows, scores)
-        return ranking
+        return totals
 
-    def _select_host(self, ranking: IntArray) -> str:
+    def _select_host(self, totals: Totals) -> str:
         """Return the best node."""
-        return self._cache.table[self._select(ranking, self._search.order)].name
+        return self._cache.table[self._select(totals, self._search.order)].name
 
     # ---- no node -------------------------------------------------------------------------------
 

@@ -10,28 +10,27 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-import numpy as np
+from proreus.framework.verdicts import Rows
+from proreus.runtime.totals import Totals
 
-from proreus.framework.verdicts import IntArray, Rows
-
-SelectHost = Callable[[IntArray, Callable[[], Rows]], int]
-"""``select(ranking, order)``: the row to take. ``ranking`` is by row, negative where a node cannot
-take the pod; ``order()`` returns all rows in the order in which kube-scheduler looks at them."""
+SelectHost = Callable[[Totals, Callable[[], Rows]], int]
+"""``select(totals, order)``: the row to take; ``order()`` returns all rows in the order in which
+kube-scheduler looks at them."""
 
 
 def at_random(rng: random.Random) -> SelectHost:
     """Return the choice of any of the best, by a source of chance that can be seeded."""
 
-    def select(ranking: IntArray, order: Callable[[], Rows]) -> int:
-        best = np.flatnonzero(ranking == ranking.max())
-        return int(best[rng.randrange(len(best)) if len(best) > 1 else 0])
+    def select(totals: Totals, order: Callable[[], Rows]) -> int:
+        return totals.draw(rng)
 
     return select
 
 
-def top_of_heap(ranking: IntArray, order: Callable[[], Rows]) -> int:
+def top_of_heap(totals: Totals, order: Callable[[], Rows]) -> int:
     """Return the root of the heap that kube-scheduler builds over feasible nodes in order."""
     rows: list[int] = order().tolist()
+    ranking = totals.scores
     heap = [(int(ranking[row]), row) for row in rows if ranking[row] >= 0]
     for parent in range(len(heap) // 2 - 1, -1, -1):
         _sift_down(heap, parent)

@@ -27,7 +27,7 @@ class Scoring:
         bench, pod = self.bench, self.kit.make_pod("p")
         found = bench.search.find(bench.profile, self.state, pod, names)
         run_pre_score(bench.profile, self.state, pod, found)
-        return rank(bench.profile, self.state, pod, found).tolist()
+        return rank(bench.profile, self.state, pod, found).scores.tolist()
 
 
 def test_without_score_plugins_all_nodes_are_equal(kit) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,6 +34,7 @@ class World:
         self.bench = kit.shared_bench()
         self.cache = self.bench.cache
         self.count = 0
+        self.rng = random.Random(0)
         for i in range(12):
             self.cache.add_node(kit.make_node(f"n{i}"))
 
@@ -68,10 +71,11 @@ class World:
         if not found.count:
             return
         run_pre_score(profile, state, pod, found)
-        ranking = rank(profile, state, pod, found)
+        totals = rank(profile, state, pod, found)
         expected = np.full(self.cache.table.size, -1)
         expected[found.rows] = self.totals(pod, found.rows)
-        assert ranking.tolist() == expected.tolist()
+        assert totals.scores.tolist() == expected.tolist()
+        assert totals.draw(self.rng) in np.flatnonzero(expected == expected.max())
 
     def totals(self, pod, rows) -> np.ndarray:
         """The sum of weighted scores, one node at a time."""
