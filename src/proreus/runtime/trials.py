@@ -9,7 +9,7 @@ not be asked again, nor those whose notes did not change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -25,8 +25,7 @@ from proreus.framework.verdicts import BoolArray, Rows, Verdicts
 from proreus.runtime.asking import filter_node, filter_table
 from proreus.runtime.calls import ask_each
 from proreus.runtime.judging import overrule
-
-NominatedBefore = Callable[[PodInfo, str], list[PodInfo]]
+from proreus.runtime.nominated import NominatedPods
 
 
 class NodeTrials:
@@ -40,7 +39,7 @@ class NodeTrials:
         self,
         filters: Sequence[FilterPlugin],
         pre_filters: Sequence[PreFilterPlugin],
-        nominated_before: NominatedBefore,
+        nominated: NominatedPods,
         table: NodeTable,
         state: CycleState,
         pod: PodInfo,
@@ -72,8 +71,8 @@ class NodeTrials:
         self._failed: dict[int, Status] = {}
         self._nominated = {
             row: pods
-            for row, node in enumerate(self._table)
-            if (pods := nominated_before(pod, node.name))
+            for row in nominated.rows(self._table)
+            if (pods := nominated.before(pod, self._table[row].name))
         }
 
     # ---- the trial -----------------------------------------------------------------------------

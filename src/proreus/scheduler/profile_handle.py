@@ -195,7 +195,7 @@ class ProfileHandle:
         return NodeTrials(
             profile.filter,
             profile.pre_filter,
-            nominated.before,
+            nominated,
             self.nodes,
             state,
             pod,

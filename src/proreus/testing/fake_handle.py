@@ -178,8 +178,10 @@ class FakeHandle:
     ) -> NodeTrials:
         """Try rows of ``nodes``, each without pods that may go."""
         pre_filters = [p for p in self.filters if isinstance(p, PreFilterPlugin)]
-        before = NominatedPods(self.nominator).before
-        return NodeTrials(self.filters, pre_filters, before, self.nodes, state, pod, rows, movable)
+        nominated = NominatedPods(self.nominator)
+        return NodeTrials(
+            self.filters, pre_filters, nominated, self.nodes, state, pod, rows, movable
+        )
 
     async def preempt_through_extenders(
         self, pod: Pod, victims: Mapping[str, Victims]

@@ -78,7 +78,7 @@ class DryRun:
         for row in rows.tolist():
             less = self._crowds.less_important(row, self._pod.priority)
             first, others = self._budgets.split(less)
-            potential.append(first + others)
+            potential.append(first + others if first else others)
             violating.append(len(first))
         nodes = self._handle.nodes
         for index, doomed in enumerate(self._victims(rows, potential)):
