@@ -284,12 +284,10 @@ class LeaderElector:
         seconds = self._lease["spec"].get("leaseDurationSeconds") or 0
         return self._seen_at + float(seconds) > self._now()
 
-    def _tell(self, what: str) -> None:
-        """Record the Event that kube-scheduler records on its Lease."""
-        if self._recorder is None:
-            return
+    def reference(self) -> ObjectReference:
+        """Return the Lease as Events refer to it."""
         meta = (self._lease or {}).get("metadata") or {}
-        reference = ObjectReference(
+        return ObjectReference(
             "Lease",
             self._options.name,
             self._options.namespace,
@@ -297,8 +295,13 @@ class LeaderElector:
             LEASES.api_version,
             meta.get("resourceVersion", ""),
         )
+
+    def _tell(self, what: str) -> None:
+        """Record the Event that kube-scheduler records on its Lease."""
+        if self._recorder is None:
+            return
         self._recorder.event_about(
-            reference,
+            self.reference(),
             "Normal",
             "LeaderElection",
             "",

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from proreus.config.types import PluginArgs
+from proreus.framework.conduct import Conduct
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import EVERYTHING, ClusterEvent
 from proreus.framework.handle import Handle
@@ -75,6 +76,9 @@ class Plugin:
 
     evaluations: Evaluations = Evaluations()
     """Counters, set by the profile that the plugin belongs to."""
+
+    conduct: Conduct = Conduct()
+    """Is told of the plugin's failures; set by the profile that the plugin belongs to."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Name the plugin after its class where it does not name itself."""

@@ -30,6 +30,7 @@ class SchedulerMetrics(ProcessMetrics):
         self._describe_batching()
         self._describe_api_calls()
         self._describe_resources()
+        self._describe_plugins()
 
     def _describe_attempts(self) -> None:
         self.schedule_attempts_total = self.counter(
@@ -305,4 +306,38 @@ class SchedulerMetrics(ProcessMetrics):
             "ALPHA",
             "Errors of volume scheduling, by stage.",
             "operation",
+        )
+
+    def _describe_plugins(self) -> None:
+        """Ours, not kube-scheduler's: how plugins behave."""
+        self.plugin_failures_total = self.counter(
+            "proreus_plugin_failures_total",
+            "ALPHA",
+            "Failures of plugins: raised (an exception), error (an Error status), unfit (an answer "
+            "that the point does not allow), slow (over the time budget).",
+            "plugin",
+            "extension_point",
+            "reason",
+        )
+        self.plugin_skipped = self.gauge(
+            "proreus_plugin_skipped",
+            "ALPHA",
+            "Whether a plugin that was brought along is left out of its profile for the time being "
+            "(1), by --plugin-failure-policy=skip.",
+            "plugin",
+            "profile",
+        )
+        self.loop_lag_seconds = self.histogram(
+            "proreus_loop_lag_seconds",
+            "ALPHA",
+            "Seconds by which the event loop came late to what was due, looked at 10 times a "
+            "second.",
+            exponential(0.001, 2, 15),
+        ).labels()
+        self.loop_blocked_total = self.counter(
+            "proreus_loop_blocked_total",
+            "ALPHA",
+            "Times that the event loop did not turn for longer than --loop-blocked-threshold, by "
+            "the plugin that kept it (empty: none).",
+            "plugin",
         )

@@ -13,6 +13,7 @@ from proreus.config.types import SchedulerConfiguration
 from proreus.feature_gates import FeatureGates
 from proreus.metrics import SchedulerMetrics
 from proreus.offline.api import InMemoryApi, JsonObject, SilentRecorder
+from proreus.runtime.conduct import USUAL, Rules, Supervision, Tell, nobody_told
 from proreus.runtime.registry import Registry
 from proreus.scheduler.assembly import assemble
 from proreus.scheduler.profile_handle import Surroundings
@@ -40,8 +41,13 @@ class OfflineCluster:
         hide_finished: bool = True,
         select_host: SelectHost | None = None,
         ask_extenders: bool = False,
+        rules: Rules = USUAL,
+        tell: Tell = nobody_told,
     ) -> None:
-        """``ask_extenders``: over the network, as a live scheduler does; else none take part."""
+        """``ask_extenders``: over the network, as a live scheduler does; else none take part.
+
+        ``rules``: for plugins that were brought along; ``tell``: hears of those that break them.
+        """
         self.clock = FakeClock(_START)
         self._milliseconds = 0
         self.api = InMemoryApi(hide_finished)
@@ -62,6 +68,7 @@ class OfflineCluster:
                 feature_gates=feature_gates,
                 spawn=self._spawn,
                 ask_extenders=ask_extenders,
+                supervision=Supervision(self.clock, self.metrics, rules, tell),
             ),
             select_host=select_host,
         )

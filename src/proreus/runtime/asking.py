@@ -18,7 +18,7 @@ from proreus.framework.plugin import MAX_SCORE, MIN_SCORE, FilterPlugin, ScorePl
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import IntArray, Verdicts
-from proreus.runtime.calls import as_status, ask, refuse, unfit, worded
+from proreus.runtime.calls import as_status, ask, misbehaved, refuse, unfit
 
 _HANDFUL = 8
 
@@ -61,7 +61,7 @@ def filter_table(
             if one is None:
                 continue
             if keep_errors and one.code == Code.ERROR:
-                text = worded(plugin, "Filter", one.message)
+                text = str(misbehaved(plugin, "Filter", "error", one.message))
                 verdicts.statuses[number] = Status.error(text).of(plugin.name)
             else:
                 check_verdict(plugin, one)
@@ -164,6 +164,7 @@ def check_range(plugin: ScorePlugin, scores: IntArray) -> None:
         return
     for bound in (int(scores.min()), int(scores.max())):
         if not MIN_SCORE <= bound <= MAX_SCORE:
+            plugin.conduct.note("Score", "unfit")
             raise PluginError(
                 plugin.name,
                 "Score",

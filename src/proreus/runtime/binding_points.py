@@ -32,6 +32,7 @@ def run_pre_bind_pre_flight(
         elif status.code == Code.ERROR:
             refuse(plugin, "PreBindPreFlight", status)
         elif status.code != Code.SKIP:
+            plugin.conduct.note("PreBindPreFlight", "unfit")
             raise PluginError(
                 plugin.name,
                 "PreBindPreFlight",

@@ -1,27 +1,24 @@
 """The one place where plugins are called.
 
 A verdict is a value, a bug is an exception: what a plugin raises, or answers against the rules of
-its extension point, becomes ``PluginError`` in kube-scheduler's words here, and is logged with its
-traceback the first time. In one cycle out of ten every call is timed.
+its extension point, becomes ``PluginError`` in kube-scheduler's words here, and the plugin's
+``conduct`` is told. In one cycle out of ten every call is timed.
 """
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from time import perf_counter
 from typing import NoReturn, ParamSpec, TypeVar
 
 from proreus.errors import PluginError
+from proreus.framework.conduct import Reason
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.plugin import Plugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
-from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
-
-log = logger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -47,7 +44,6 @@ _WORDING = {
         'running Normalize on PlacementScore plugins: plugin "{name}" failed with: {error}'
     ),
 }
-_logged: set[tuple[str, str, str]] = set()
 
 
 class PluginTimer:
@@ -136,7 +132,12 @@ def as_status(plugin: Plugin, point: str, answer: object) -> Status | None:
 
 def unfit(plugin: Plugin, point: str, wanted: str, answer: object) -> PluginError:
     """Return the error for an answer of the wrong kind."""
-    text = f"{point} must return {wanted}, not {_short(answer)}"
+    return misbehaved(plugin, point, "unfit", f"{point} must return {wanted}, not {_short(answer)}")
+
+
+def misbehaved(plugin: Plugin, point: str, reason: Reason, text: str) -> PluginError:
+    """Return the error for an answer that counts as a failure of the plugin."""
+    plugin.conduct.note(point, reason)
     return PluginError(plugin.name, point, worded(plugin, point, text))
 
 
@@ -148,9 +149,10 @@ def _short(answer: object) -> str:
 def refuse(plugin: Plugin, point: str, status: Status) -> NoReturn:
     """Raise ``PluginError`` for an Error status, or one that the point does not allow."""
     text = status.message
-    if status.code != Code.ERROR:
-        text = f"{point} does not allow the status {status.code.label}" + (text and f": {text}")
-    raise PluginError(plugin.name, point, worded(plugin, point, text))
+    if status.code == Code.ERROR:
+        raise misbehaved(plugin, point, "error", text)
+    text = f"{point} does not allow the status {status.code.label}" + (text and f": {text}")
+    raise misbehaved(plugin, point, "unfit", text)
 
 
 def worded(plugin: Plugin, point: str, text: str) -> str:
@@ -159,13 +161,7 @@ def worded(plugin: Plugin, point: str, text: str) -> str:
 
 
 def failed(plugin: Plugin, point: str, error: Exception) -> PluginError:
-    """Return the error for what a plugin raised; its traceback is logged the first time."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-    key = (plugin.name, point, place)
-    if key not in _logged:
-        _logged.add(key)
-        text = "".join(traceback.format_exception(error))
-        log.error("Plugin raised", err=error, plugin=plugin.name, point=point, traceback=text)
+    """Return the error for what a plugin raised."""
+    plugin.conduct.note(point, "raised", error)
     message = worded(plugin, point, str(error) or type(error).__name__)
     return PluginError(plugin.name, point, message)

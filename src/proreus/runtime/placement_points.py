@@ -95,6 +95,7 @@ def _score(
     scores = np.asarray(normal, dtype=np.int64)
     for score in scores.tolist():
         if not MIN_SCORE <= score <= MAX_SCORE:
+            plugin.conduct.note(point, "unfit")
             raise PluginError(
                 plugin.name,
                 point,

@@ -33,6 +33,8 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code
 from proreus.metrics import Counter, Histogram, SchedulerMetrics
 from proreus.runtime.calls import ask, failed
+from proreus.runtime.conduct import PluginConduct, Supervision
+from proreus.runtime.guard import brought_along, guard
 from proreus.runtime.shared_answers import SharedAnswers
 
 P = TypeVar("P", bound=Plugin)
@@ -86,7 +88,21 @@ class Profile:
         self._signing = tuple(dict.fromkeys(p for p in (*self.filter, *self.score) if p.row_local))
         for plugin in self.plugins:
             plugin.evaluations = self._evaluations_of(plugin)
+        self.conducts: tuple[PluginConduct, ...] = ()
+        """Of the plugins that were brought along; each is told when an attempt begins."""
         self._point_seconds: dict[tuple[str, Code], Histogram] = {}
+
+    def supervise(self, supervision: Supervision) -> None:
+        """Keep watch over the plugins. To be called before any of their methods is looked up."""
+        watched = []
+        for plugin in self.plugins:
+            brought = brought_along(type(plugin))
+            conduct = PluginConduct(plugin.name, self.name, brought, supervision)
+            plugin.conduct = conduct
+            if brought:
+                guard(plugin, conduct)
+                watched.append(conduct)
+        self.conducts = tuple(watched)
 
     def _fetching(self) -> dict[str, tuple[FetchingPlugin, ...]]:
         points: Mapping[str, tuple[Plugin, ...]] = {

@@ -117,6 +117,7 @@ async def run_post_filter(
         if status.code == Code.UNRESOLVABLE:
             return PostFilterOutcome(status.code, status.message, result.nominating)
         if not status.rejected:
+            plugin.conduct.note("PostFilter", "error" if status.code == Code.ERROR else "unfit")
             text = status.message or f"PostFilter does not allow {status.code.label}"
             return PostFilterOutcome(Code.ERROR, text)
         reasons.extend(status.reasons)

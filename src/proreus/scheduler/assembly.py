@@ -26,7 +26,9 @@ from proreus.objects.kinds import BY_KIND, NODES, PODS
 from proreus.objects.meta import Resource, Untyped
 from proreus.objects.scheduling import POD_GROUPS
 from proreus.queue.scheduling_queue import SchedulingQueue
+from proreus.runtime.conduct import Supervision
 from proreus.runtime.expansion import ExpandedProfile, expand_all
+from proreus.runtime.guard import blamed_on
 from proreus.runtime.profile import Profile
 from proreus.runtime.registry import Registry
 from proreus.runtime.search import NodeSearch
@@ -87,8 +89,15 @@ class ProfileForQueue:
 def _registered(
     plugin: Plugin, everything: Iterable[events.ClusterEvent]
 ) -> Iterable[events.ClusterEvent]:
-    asked = plugin.events_to_register()
-    return everything if asked is events.EVERYTHING else asked
+    with blamed_on(type(plugin)):
+        asked = plugin.events_to_register()
+        if asked is events.EVERYTHING:
+            return everything
+        asked = tuple(asked)
+        for event in asked:
+            if not isinstance(event, events.ClusterEvent):
+                raise TypeError(f"events_to_register of {plugin.name} has {event!r} in it")
+        return asked
 
 
 def assemble(
@@ -235,14 +244,17 @@ def _build_profile(
         metrics=around.metrics,
         percentage_of_nodes_to_score=expanded.percentage_of_nodes_to_score,
     )
+    profile.supervise(around.supervision or Supervision(around.clock, around.metrics))
     return profile
 
 
 def _make(
     name: str, expanded: ExpandedProfile, registry: Registry, handle: ProfileHandle
 ) -> Plugin:
+    plugin = registry[name]
     try:
-        return registry[name](expanded.args.get(name), handle)
+        with blamed_on(plugin):
+            return plugin(expanded.args.get(name), handle)
     except ProreusError as error:
         raise ConfigError(
             "initializing profiles: creating profile for scheduler name "

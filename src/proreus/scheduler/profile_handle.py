@@ -27,6 +27,8 @@ from proreus.metrics import SchedulerMetrics
 from proreus.objects.meta import ApiObject, Resource
 from proreus.objects.pod import Pod
 from proreus.queue.scheduling_queue import SchedulingQueue
+from proreus.runtime.conduct import Supervision
+from proreus.runtime.guard import surviving, surviving_work
 from proreus.runtime.judging import judge_table
 from proreus.runtime.profile import Profile
 from proreus.runtime.search import NodeSearch
@@ -62,6 +64,7 @@ class Surroundings:
 
     ``world``: what is to stand still while a scheduling cycle waits for somebody; None where
     nothing moves by itself. ``ask_extenders``: whether those that are configured are asked at all.
+    ``supervision``: who keeps watch over plugins; None: the usual rules, and nobody is told.
     """
 
     api: ApiWriter
@@ -74,6 +77,7 @@ class Surroundings:
     spawn: Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
     world: Pausable | None = None
     ask_extenders: bool = True
+    supervision: Supervision | None = None
 
     def paused(self) -> AbstractContextManager[None]:
         """Let nothing change for the length of a ``with`` block."""
@@ -155,7 +159,7 @@ class ProfileHandle:
         self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
     ) -> None:
         """Call ``handler(old, new)`` on each change of a watched resource."""
-        self._around.stores.on_change(resource, handler)
+        self._around.stores.on_change(resource, surviving(handler))
 
     def run_filters(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
@@ -238,7 +242,7 @@ class ProfileHandle:
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
         """Run something in the background."""
-        return self._around.spawn(work)
+        return self._around.spawn(surviving_work(work))
 
     @property
     def _queue(self) -> SchedulingQueue:

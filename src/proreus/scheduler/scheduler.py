@@ -145,6 +145,8 @@ class Scheduler:
 
     def begin(self, queued: QueuedPodInfo, profile: Profile) -> Attempt:
         """Return a new attempt for a popped pod."""
+        for conduct in profile.conducts:
+            conduct.begin_attempt()
         state = CycleState()
         if self._rng.random() < _TIMED_CYCLES:
             state.timer = self._timer
@@ -191,7 +193,16 @@ class Scheduler:
             log.warning("Assumed pod was never confirmed; forgetting it", pod=pod.key)
             gone = as_assigned(pod.pod, node_name)
             self.queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, gone, None)
+        self._watch_gates()
         self._measure_cache()
+
+    def _watch_gates(self) -> None:
+        """Let pods pass that a plugin gated which is left out from now on."""
+        for profile in self.profiles.values():
+            for conduct in profile.conducts:
+                if conduct.tick():
+                    gated = self.queue.gated_pods()
+                    self.queue.activate([q.key for q in gated if q.gating_plugin == conduct.plugin])
 
     def _measure_cache(self) -> None:
         sizes, cache = self.metrics.cache_size, self.cache

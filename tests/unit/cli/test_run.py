@@ -6,6 +6,7 @@ from proreus.cli.go_flags import FlagError, Values
 from proreus.cli.run import command, run_options
 from proreus.cli.run_flags import FLAGS
 from proreus.loading import PluginSources
+from proreus.runtime.conduct import Rules
 from proreus.server.options import ServingOptions, SniCertificate
 
 KUBE_SCHEDULER = """
@@ -37,8 +38,9 @@ def parse(*arguments):
 
 
 def test_all_flags_of_kube_scheduler_are_known():
-    ours = {"assumed-pod-expiration", "plugin", "plugin-dir"}
+    ours = {flag.name for flag in FLAGS if flag.group == "Proreus"}
     assert {flag.name for flag in FLAGS} - set(KUBE_SCHEDULER.split()) == ours
+    assert "assumed-pod-expiration" in ours
     assert set(KUBE_SCHEDULER.split()) <= {flag.name for flag in FLAGS}
 
 
@@ -114,6 +116,13 @@ def test_plugins_may_be_given_many_times():
     assert options.flags["plugin"] == "[a:A,b.c:B]"
 
 
+def test_rules_for_plugins():
+    options = parse("--plugin-time-budget=20ms", "--plugin-failure-policy=skip")
+    assert (options.plugin_rules.budget_seconds, options.plugin_rules.policy) == (0.02, "skip")
+    assert parse().plugin_rules == Rules()
+    assert parse("--loop-blocked-threshold=0s").loop_blocked_threshold_seconds == 0
+
+
 def test_feature_gates():
     options = parse("--feature-gates=GenericWorkload=true,kube:GangScheduling=true")
     assert options.feature_gates.enabled("GangScheduling")
@@ -147,6 +156,18 @@ def test_flags_without_effect_are_told_to_the_process():
             ["--secure-port=-1"],
             "--secure-port -1 must be between 0 and 65535, inclusive. "
             "0 for turning off secure port",
+        ),
+        (
+            ["--plugin-failure-policy=ignore"],
+            '--plugin-failure-policy: "ignore" is not supported, allowed are fail and skip',
+        ),
+        (
+            ["--plugin-time-budget=0s"],
+            "--plugin-time-budget: must be greater than zero",
+        ),
+        (
+            ["--loop-blocked-threshold=-1s"],
+            "--loop-blocked-threshold: must be zero or greater",
         ),
         (
             ["--logging-format=xml"],

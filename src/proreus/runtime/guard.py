@@ -1,0 +1,299 @@
+"""Keeps watch over the calls of plugins that were brought along.
+
+Their methods are wrapped, on the instance: what comes with proreus is called as before, at no cost.
+A wrapped call is timed, and while the plugin is left out (``conduct``) it is not made at all: the
+answer is the one of a plugin that has nothing to say. Reservations are undone in any case, so that
+a plugin's books stay right.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any
+
+from proreus.errors import ConfigError, ProreusError
+from proreus.framework import plugin as framework
+from proreus.framework.nominating import PostFilterResult
+from proreus.framework.plugin import POINTS, Plugin
+from proreus.framework.pod_group import Placement
+from proreus.framework.pod_info import QueuedPodInfo
+from proreus.framework.status import Code, Status
+from proreus.logs import logger
+from proreus.places import place_of_class, place_of_error
+from proreus.runtime.calls import failed
+from proreus.runtime.conduct import Meter, PluginConduct
+
+log = logger(__name__)
+
+_OURS = "proreus."
+_SKIP = Status(Code.SKIP)
+_NO_ROOM = PostFilterResult(Status.unschedulable())
+_LEFT_OUT = "left out"
+"""Stands for the part of a pod that a plugin reads which is left out: shared answers of that time
+are kept apart from the plugin's own."""
+
+Method = Callable[..., Any]
+
+
+def brought_along(code: object) -> bool:
+    """Tell whether a class or a function did not come with proreus."""
+    return not (getattr(code, "__module__", None) or "").startswith(_OURS)
+
+
+@contextmanager
+def blamed_on(plugin: type[Plugin]) -> Iterator[None]:
+    """Turn what a plugin that was brought along raises into ``ConfigError`` with its place.
+
+    For what is called while profiles are built; what comes with proreus raises as it does.
+    """
+    try:
+        yield
+    except ProreusError:
+        raise
+    except Exception as error:
+        if not brought_along(plugin):
+            raise
+        file, line = place_of_class(plugin)
+        place = place_of_error(error, file.__eq__) or f"{file}:{line}"
+        raise ConfigError(f"{place}: {type(error).__name__}: {error}") from error
+
+
+def surviving(function: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    """Let a function of ``handle.on_change`` fail without harm to who calls it."""
+    if not brought_along(function):
+        return function
+
+    def call(old: Any, new: Any) -> None:
+        try:
+            function(old, new)
+        except Exception as error:
+            name = getattr(function, "__qualname__", repr(function))
+            log.error("A plugin's on_change handler raised", err=error, trace=True, handler=name)
+
+    return call
+
+
+def surviving_work(work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
+    """Let what a plugin does beside scheduling (``handle.spawn``) fail without harm to others."""
+    frame = getattr(work, "cr_frame", None)
+    if frame is None or frame.f_globals.get("__name__", "").startswith(_OURS):
+        return work
+
+    async def run() -> None:
+        try:
+            await work
+        except Exception as error:
+            name = getattr(work, "__qualname__", repr(work))
+            log.error("A plugin's background work raised", err=error, trace=True, work=name)
+
+    return run()
+
+
+def guard(plugin: Plugin, conduct: PluginConduct) -> None:
+    """Wrap the methods that a plugin defines itself, on this instance."""
+    for base in (*POINTS.values(), framework.PodGroupPostFilterPlugin, Plugin):
+        if not isinstance(plugin, base):
+            continue
+        for name, declared in vars(base).items():
+            point = _POINTS.get(name)
+            if point is None or getattr(type(plugin), name) is declared:
+                continue
+            method = getattr(plugin, name)
+            waits = inspect.iscoroutinefunction(declared)
+            meter = conduct.meter(point, waits or name in _ALONE)
+            if waits:
+                wrapped = _waiting(method, meter, conduct, _IDLE[name])
+            elif name in _ALONE:
+                wrapped = _ALONE[name](plugin, method, meter, conduct)
+            else:
+                wrapped = _timed(method, meter, conduct, _IDLE.get(name))
+            setattr(plugin, name, functools.wraps(method)(wrapped))
+
+
+def _timed(method: Method, meter: Meter, conduct: PluginConduct, idle: Method | None) -> Method:
+    """Call in the scheduling cycle; failures are noted by ``calls``."""
+
+    def call(*args: Any) -> Any:
+        if conduct.skipping and idle is not None:
+            return idle(*args)
+        started = perf_counter()
+        try:
+            return method(*args)
+        finally:
+            meter.seconds += perf_counter() - started
+
+    return call
+
+
+def _waiting(method: Method, meter: Meter, conduct: PluginConduct, idle: Method) -> Method:
+    """Call what may wait; failures are noted by ``calls``."""
+
+    async def call(*args: Any) -> Any:
+        if conduct.skipping:
+            return idle(*args)
+        answer = await method(*args)
+        status = answer.status if isinstance(answer, PostFilterResult) else answer
+        if status is None or (isinstance(status, Status) and status.code != Code.ERROR):
+            conduct.succeeded(meter)
+        return answer
+
+    return call
+
+
+# ---- calls that the queue makes ----------------------------------------------------------------
+
+
+def _pre_enqueue(plugin: Plugin, method: Method, meter: Meter, conduct: PluginConduct) -> Method:
+    """An exception gates the pod, as an Error status does."""
+
+    def call(pod: Any) -> Any:
+        if conduct.skipping:
+            return None
+        try:
+            status = method(pod)
+        except Exception as error:
+            return Status.error(str(failed(plugin, meter.point, error)))
+        if status is None or (isinstance(status, Status) and status.code != Code.ERROR):
+            conduct.succeeded(meter)
+            return status
+        if isinstance(status, Status):
+            conduct.note(meter.point, "error")
+            return status
+        conduct.note(meter.point, "unfit")
+        return Status.error(f"PreEnqueue must return a Status or None, not {status!r:.60}")
+
+    return call
+
+
+class SortKey:
+    """A sort key that may be missing or not comparable; then priority and age decide."""
+
+    __slots__ = ("_fallback", "_own")
+
+    def __init__(self, own: Any, queued: QueuedPodInfo) -> None:
+        self._own = own
+        self._fallback = (-queued.info.priority, queued.timestamp)
+
+    def __lt__(self, other: SortKey) -> bool:
+        try:
+            return bool(self._own < other._own)
+        except Exception:
+            return self._fallback < other._fallback
+
+    def __eq__(self, other: object) -> bool:
+        try:
+            return isinstance(other, SortKey) and bool(self._own == other._own)
+        except Exception:
+            return False
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _sort_key(plugin: Plugin, method: Method, meter: Meter, conduct: PluginConduct) -> Method:
+    """A queue must have an order, whatever its plugin does: this one is never left out."""
+
+    def call(queued: QueuedPodInfo) -> SortKey:
+        try:
+            own = method(queued)
+        except Exception as error:
+            failed(plugin, meter.point, error)
+            return SortKey(None, queued)
+        conduct.succeeded(meter)
+        return SortKey(own, queued)
+
+    return call
+
+
+# ---- calls about sharing -----------------------------------------------------------------------
+
+
+def _sign(plugin: Plugin, method: Method, meter: Meter, conduct: PluginConduct) -> Method:
+    def call(pod: Any) -> Any:
+        if conduct.skipping:
+            return _LEFT_OUT
+        signature = method(pod)
+        conduct.succeeded(meter)
+        return signature
+
+    return call
+
+
+def _outlook(plugin: Plugin, method: Method, meter: Meter, conduct: PluginConduct) -> Method:
+    def call(nodes: Any) -> Any:
+        if conduct.skipping:
+            return None
+        try:
+            answer = method(nodes)
+            hash(answer)
+        except Exception as error:
+            raise failed(plugin, meter.point, error) from error
+        conduct.succeeded(meter)
+        return answer
+
+    return call
+
+
+_POINTS = {
+    "pre_enqueue": "PreEnqueue",
+    "sort_key": "QueueSort",
+    "pre_filter": "PreFilter",
+    "add_pod": "PreFilterExtensionAddPod",
+    "remove_pod": "PreFilterExtensionRemovePod",
+    "filter": "Filter",
+    "filter_all": "Filter",
+    "post_filter": "PostFilter",
+    "pod_group_post_filter": "PodGroupPostFilter",
+    "pre_score": "PreScore",
+    "score": "Score",
+    "score_all": "Score",
+    "normalize": "ScoreExtensionNormalize",
+    "reserve": "Reserve",
+    "unreserve": "Unreserve",
+    "permit": "Permit",
+    "pre_bind_pre_flight": "PreBindPreFlight",
+    "pre_bind": "PreBind",
+    "bind": "Bind",
+    "post_bind": "PostBind",
+    "generate_placements": "PlacementGenerate",
+    "score_placement": "PlacementScore",
+    "normalize_placements": "PlacementScoreExtensionNormalize",
+    "sign": "Sign",
+    "outlook": "Outlook",
+}
+"""The methods that are watched, and the points that they are called at."""
+
+_ALONE: dict[str, Callable[[Plugin, Method, Meter, PluginConduct], Method]] = {
+    "pre_enqueue": _pre_enqueue,
+    "sort_key": _sort_key,
+    "sign": _sign,
+    "outlook": _outlook,
+}
+"""Methods with a way of their own; a success or a failure of theirs is one of a call."""
+
+_IDLE: dict[str, Method] = {
+    "pre_filter": lambda *_: _SKIP,
+    "add_pod": lambda *_: None,
+    "remove_pod": lambda *_: None,
+    "filter": lambda *_: None,
+    "filter_all": lambda *_: None,
+    "post_filter": lambda *_: _NO_ROOM,
+    "pod_group_post_filter": lambda *_: Status.unschedulable(),
+    "pre_score": lambda *_: _SKIP,
+    "score": lambda *_: 0,
+    "score_all": lambda *_: 0,
+    "normalize": lambda state, pod, scores: scores,
+    "reserve": lambda *_: None,
+    "permit": lambda *_: None,
+    "pre_bind_pre_flight": lambda *_: _SKIP,
+    "pre_bind": lambda *_: None,
+    "bind": lambda *_: _SKIP,
+    "post_bind": lambda *_: None,
+    "generate_placements": lambda *_: (Placement("all-nodes", None),),
+    "score_placement": lambda *_: 0,
+    "normalize_placements": lambda state, group, scores: scores,
+}
+"""What a plugin answers that is left out."""

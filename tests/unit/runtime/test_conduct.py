@@ -1,0 +1,495 @@
+"""What becomes of plugins that fail: in a whole scheduler, offline, in virtual time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+from proreus.clock import FakeClock
+from proreus.config.load import default_configuration
+from proreus.config.types import PluginRef, Plugins, PluginSet
+from proreus.errors import ConfigError
+from proreus.feature_gates import FeatureGates
+from proreus.framework.events import ClusterEvent
+from proreus.framework.nominating import PostFilterResult
+from proreus.framework.plugin import (
+    BindPlugin,
+    FilterPlugin,
+    PermitPlugin,
+    Plugin,
+    PostFilterPlugin,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+)
+from proreus.framework.status import Status
+from proreus.metrics import SchedulerMetrics
+from proreus.objects.kinds import NODES, PODS
+from proreus.offline.cluster import OfflineCluster
+from proreus.plugins import IN_TREE
+from proreus.runtime.conduct import PluginConduct, Rules, Supervision, Tracebacks
+from proreus.runtime.guard import SortKey, brought_along
+from proreus.runtime.registry import Registry
+
+SKIP = Rules(policy="skip", failures=3, pause_seconds=30, longest_pause_seconds=100)
+
+
+class Cluster:
+    """One or more nodes, and a scheduler with some plugins beside the default ones."""
+
+    def __init__(self, *plugins: type[Plugin], rules: Rules = SKIP, nodes: int = 2) -> None:
+        registry = Registry((*IN_TREE, *plugins))
+        gates = FeatureGates()
+        sorting = [p.name for p in plugins if issubclass(p, QueueSortPlugin)]
+        sets = Plugins(
+            multi_point=PluginSet(enabled=tuple(PluginRef(name=p.name) for p in plugins)),
+            queue_sort=PluginSet(
+                enabled=tuple(PluginRef(name=name) for name in sorting),
+                disabled=(PluginRef(name="*"),) if sorting else (),
+            ),
+        )
+        self.told: list[tuple[str, str]] = []
+        self.offline = OfflineCluster(
+            default_configuration(registry, gates, sets),
+            registry,
+            gates,
+            rules=rules,
+            tell=lambda _, reason, note: self.told.append((reason, note)),
+        )
+        for number in range(nodes):
+            self.offline.api.add(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Node",
+                    "metadata": {"name": f"n{number}"},
+                    "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "110"}},
+                }
+            )
+        self._pods = 0
+
+    def add_pod(self) -> str:
+        """Create a pod and return its name."""
+        self._pods += 1
+        name = f"p{self._pods}"
+        self.offline.api.add(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "namespace": "default", "uid": name},
+                "spec": {
+                    "schedulerName": "default-scheduler",
+                    "containers": [{"name": "c", "image": "i"}],
+                },
+            }
+        )
+        return name
+
+    async def schedule(self, times: int = 1) -> list[str]:
+        """Schedule so many new pods, one by one; return their nodes, "" where none was found."""
+        found = []
+        for _ in range(times):
+            name = self.add_pod()
+            decided = await self.offline.schedule_next()
+            assert decided is not None
+            # what was bound in the end, not what was decided before PreBind
+            node_name = self.offline.api.store(PODS)[f"default/{name}"].spec.node_name
+            found.append(node_name)
+            if not node_name:
+                self.offline.api.remove("Pod", f"default/{name}")
+        return found
+
+    def failures(self, plugin: type[Plugin], point: str, reason: str) -> float:
+        family = self.offline.metrics.plugin_failures_total
+        return family.labels(plugin.name, point, reason).value
+
+    @property
+    def skipped(self) -> dict[str, bool]:
+        profile = self.offline.scheduler.profiles["default-scheduler"]
+        return {conduct.plugin: conduct.skipping for conduct in profile.conducts}
+
+
+def make(name: str, *bases: type[Plugin], **methods: Any) -> type[Plugin]:
+    return type(name, bases, {"__module__": "somebody", **methods})
+
+
+def fail(*_: Any) -> Any:
+    raise ValueError("broken")
+
+
+def test_what_comes_with_proreus_is_not_brought_along():
+    assert not any(map(brought_along, IN_TREE))
+    assert brought_along(make("Mine", PermitPlugin, permit=fail))
+
+
+# ---- reports -----------------------------------------------------------------------------------
+
+
+async def test_an_exception_fails_the_pod_and_its_traceback_is_logged_once(caplog):
+    plugin = make("Raises", FilterPlugin, filter=fail)
+    cluster = Cluster(plugin, rules=Rules())
+    assert await cluster.schedule(3) == ["", "", ""]
+    assert cluster.failures(plugin, "Filter", "raised") == 3
+    (record,) = [r for r in caplog.records if r.getMessage() == "Plugin raised"]
+    assert 'raise ValueError("broken")' in record.pairs["traceback"]
+
+
+async def test_it_is_logged_again_after_a_while_with_the_number_of_those_in_between(caplog):
+    clock = FakeClock(1000.0)
+    tracebacks = Tracebacks(clock)
+
+    def told() -> list[int]:
+        return [record.pairs["unlogged"] for record in caplog.records]
+
+    for seconds in (0, 1, 1):
+        clock.advance(seconds)
+        tracebacks.tell("A", "Filter", ValueError("x"))
+    tracebacks.tell("A", "Score", ValueError("x"))
+    tracebacks.tell("A", "Filter", KeyError("x"))
+    assert told() == [0, 0, 0]
+    clock.advance(600)
+    tracebacks.tell("A", "Filter", ValueError("x"))
+    assert told() == [0, 0, 0, 2]
+
+
+async def test_failing_again_and_again_is_reported_once_and_nothing_is_skipped(caplog):
+    plugin = make("Raises", PermitPlugin, permit=fail)
+    cluster = Cluster(plugin, rules=Rules(failures=3))
+    await cluster.schedule(10)
+    assert cluster.told == [
+        (
+            "PluginFailing",
+            "plugin Raises of profile default-scheduler "
+            "raised an exception at Permit 3 times in a row",
+        )
+    ]
+    assert cluster.skipped == {"Raises": False}
+
+
+async def test_a_success_in_between_ends_a_streak():
+    calls = iter(range(100))
+
+    def permit(*_: Any) -> None:
+        if next(calls) % 3 != 2:
+            raise ValueError
+
+    cluster = Cluster(make("Sometimes", PermitPlugin, permit=permit))
+    await cluster.schedule(20)
+    assert (cluster.told, cluster.skipped) == ([], {"Sometimes": False})
+
+
+@pytest.mark.parametrize(
+    ("base", "methods", "point", "reason"),
+    [
+        (FilterPlugin, {"filter": lambda *_: True}, "Filter", "unfit"),
+        (FilterPlugin, {"filter": lambda *_: Status.error("x")}, "Filter", "error"),
+        (
+            FilterPlugin,
+            {"filter_all": lambda self, s, p, n, v: v.reject_row(0, Status.error("x"))},
+            "Filter",
+            "error",
+        ),
+        (ScorePlugin, {"score": lambda *_: "much"}, "Score", "unfit"),
+        (ScorePlugin, {"score": lambda *_: 101}, "Score", "unfit"),
+        (PermitPlugin, {"permit": lambda *_: Status.error("x")}, "Permit", "error"),
+        (ReservePlugin, {"reserve": lambda *_: 3}, "Reserve", "unfit"),
+    ],
+)
+async def test_wrong_answers_count_as_failures(base, methods, point, reason):
+    plugin = make("Wrong", base, **methods)
+    cluster = Cluster(plugin)
+    assert (await cluster.schedule(4))[:3] == ["", "", ""]
+    assert cluster.failures(plugin, point, reason) >= 3
+    assert [told for told, _ in cluster.told] == ["PluginSkipped"]
+
+
+async def test_a_plugin_over_its_budget_is_slow_and_does_not_fail_the_pod():
+    def slow(self: Any, state: Any, pod: Any, node: Any) -> None:
+        end = perf_counter() + 0.003
+        while perf_counter() < end:
+            pass
+
+    plugin = make("Slow", FilterPlugin, filter=slow)
+    # one call is within the budget, both together are not
+    cluster = Cluster(plugin, rules=Rules(failures=3, budget_seconds=0.004))
+    assert "" not in await cluster.schedule(5)
+    assert cluster.failures(plugin, "Filter", "slow") == 4  # the last one is not judged yet
+    assert cluster.told == [
+        (
+            "PluginFailing",
+            "plugin Slow of profile default-scheduler "
+            "took longer than 4ms at Filter 3 times in a row",
+        )
+    ]
+
+
+# ---- being left out ----------------------------------------------------------------------------
+
+
+async def test_by_policy_a_failing_plugin_is_left_out_and_tried_again_ever_more_rarely():
+    broken = [True]
+
+    def filter(self: Any, state: Any, pod: Any, node: Any) -> Status | None:
+        if broken[0]:
+            raise ValueError("broken")
+        return Status.unschedulable("not here") if node.name == "n0" else None
+
+    cluster = Cluster(make("Picky", FilterPlugin, filter=filter))
+    gauge = cluster.offline.metrics.plugin_skipped.labels("Picky", "default-scheduler")
+    assert await cluster.schedule(3) == ["", "", ""]
+    assert "" not in await cluster.schedule(5)
+    assert gauge.value == 1
+    (said,) = [conduct.describe() for conduct in _conducts(cluster)]
+    assert (said["skipped"], said["triedAgainInSeconds"]) == (True, 30)
+    cluster.offline.advance(29)
+    assert "" not in await cluster.schedule()
+    cluster.offline.advance(1)
+    assert await cluster.schedule() == [""]  # the trial: one failure is enough
+    assert "" not in await cluster.schedule()
+    cluster.offline.advance(59)
+    assert "" not in await cluster.schedule()
+    broken[0] = False
+    cluster.offline.advance(1)
+    assert await cluster.schedule(3) == ["n1", "n1", "n1"]
+    assert gauge.value == 0
+    assert [reason for reason, _ in cluster.told] == [
+        "PluginSkipped",
+        "PluginSkipped",
+        "PluginResumed",
+    ]
+    broken[0] = True
+    await cluster.schedule(4)
+    assert cluster.told[-1][1].endswith(
+        "is left out for 30s: it failed at Filter too often in a row"
+    )
+
+
+def _conducts(cluster: Cluster) -> tuple[PluginConduct, ...]:
+    return cluster.offline.scheduler.profiles["default-scheduler"].conducts
+
+
+async def test_answers_that_are_shared_do_not_outlast_being_left_out():
+    """A row_local plugin's verdicts are kept: those of the time without it must not be."""
+    broken = [False]
+
+    def filter(self: Any, state: Any, pod: Any, node: Any) -> Status | None:
+        return Status.unschedulable("not here") if node.name == "n0" else None
+
+    def permit(self: Any, state: Any, pod: Any, node_name: str) -> None:
+        if broken[0]:
+            raise ValueError("broken")
+
+    plugin = make(
+        "Shares",
+        FilterPlugin,
+        PermitPlugin,
+        filter=filter,
+        permit=permit,
+        sign=lambda self, pod: "all alike",
+        row_local=True,
+    )
+    cluster = Cluster(plugin)
+    assert await cluster.schedule(2) == ["n1", "n1"]
+    broken[0] = True
+    await cluster.schedule(3)
+    assert "n0" in await cluster.schedule(4)
+    broken[0] = False
+    cluster.offline.advance(30)
+    assert await cluster.schedule(4) == ["n1"] * 4
+
+
+async def async_fail(*_: Any) -> Any:
+    raise ValueError("broken")
+
+
+@pytest.mark.parametrize(
+    ("base", "methods"),
+    [
+        (PreFilterPlugin, {"pre_filter": fail}),
+        (FilterPlugin, {"filter": fail}),
+        (FilterPlugin, {"filter_all": fail}),
+        (FilterPlugin, {"filter": fail, "row_local": True, "sign": lambda *_: 1}),
+        (
+            FilterPlugin,
+            {"filter": lambda *_: None, "row_local": True, "sign": fail},
+        ),
+        (
+            FilterPlugin,
+            {
+                "filter": lambda *_: None,
+                "row_local": True,
+                "sign": lambda *_: 1,
+                "outlook": lambda *_: [],
+            },
+        ),
+        (PreScorePlugin, {"pre_score": fail}),
+        (ScorePlugin, {"score": fail}),
+        (ScorePlugin, {"score_all": fail}),
+        (ScorePlugin, {"score": lambda *_: 1, "normalize": fail}),
+        (ReservePlugin, {"reserve": fail}),
+        (PermitPlugin, {"permit": fail}),
+        (PreBindPlugin, {"pre_bind": async_fail}),
+        (PreBindPlugin, {"pre_bind": async_fail, "pre_bind_pre_flight": fail}),
+    ],
+)
+async def test_at_every_point_a_plugin_that_is_left_out_lets_pods_pass(base, methods):
+    cluster = Cluster(make("Broken", base, **methods))
+    assert await cluster.schedule(3) == ["", "", ""]
+    assert "" not in await cluster.schedule(3)
+    assert cluster.skipped == {"Broken": True}
+
+
+@pytest.mark.parametrize("answer", [fail, lambda *_: Status.error("x"), lambda *_: True])
+async def test_a_plugin_that_gates_every_pod_is_left_out_by_the_clock(answer):
+    cluster = Cluster(make("Broken", PreEnqueuePlugin, pre_enqueue=answer))
+    queue = cluster.offline.scheduler.queue
+    for _ in range(3):
+        cluster.add_pod()
+    assert (len(queue.gated_pods()), queue.pop()) == (3, None)
+    cluster.offline.advance(1)
+    assert cluster.skipped == {"Broken": True}
+    assert (len(queue.gated_pods()), len(queue.active_pods())) == (0, 3)
+    cluster.offline.advance(30)
+    assert cluster.skipped == {"Broken": False}
+    cluster.add_pod()
+    assert len(queue.gated_pods()) == 1
+    cluster.offline.advance(1)
+    assert (cluster.skipped, queue.gated_pods()) == ({"Broken": True}, [])
+
+
+async def test_a_bind_plugin_that_is_left_out_leaves_pods_to_the_others():
+    cluster = Cluster(make("Broken", BindPlugin, bind=async_fail))
+    assert "" not in await cluster.schedule(3)  # DefaultBinder comes first
+
+
+async def test_making_room_goes_on_without_a_plugin_that_is_left_out():
+    asked = []
+
+    async def post_filter(self: Any, state: Any, pod: Any, verdicts: Any) -> PostFilterResult:
+        asked.append(pod.uid)
+        raise ValueError("broken")
+
+    nowhere = make("Nowhere", FilterPlugin, filter=lambda *_: Status.unschedulable("no"))
+    cluster = Cluster(nowhere, make("Broken", PostFilterPlugin, post_filter=post_filter))
+    assert await cluster.schedule(5) == [""] * 5
+    assert len(asked) == 3
+
+
+async def test_reservations_are_undone_even_of_a_plugin_that_is_left_out():
+    undone = []
+    plugin = make(
+        "Books",
+        ReservePlugin,
+        reserve=fail,
+        unreserve=lambda self, state, pod, node_name: undone.append(pod.uid),
+    )
+    refusing = make("Zzz", PermitPlugin, permit=lambda *_: Status.unschedulable("no"))
+    cluster = Cluster(plugin, refusing)
+    assert await cluster.schedule(5) == [""] * 5
+    assert cluster.skipped["Books"]
+    assert undone == ["p1", "p2", "p3", "p4", "p5"]
+
+
+# ---- the queue ---------------------------------------------------------------------------------
+
+
+async def test_a_sort_key_that_raises_or_does_not_compare_falls_back_to_priority_and_age(caplog):
+    cluster = Cluster(make("Sorts", QueueSortPlugin, sort_key=lambda self, queued: object()))
+    assert "" not in await cluster.schedule(3)
+    cluster = Cluster(make("Raises", QueueSortPlugin, sort_key=fail))
+    assert "" not in await cluster.schedule(3)
+    assert len([r for r in caplog.records if r.getMessage() == "Plugin raised"]) == 1
+
+
+def test_sort_keys_compare_as_the_plugin_says():
+    class Info:
+        priority = 0
+
+    class Queued:
+        info = Info()
+        timestamp = 1.0
+
+    one, two, text = (SortKey(own, Queued()) for own in (1, 2, "x"))
+    assert one < two
+    assert not two < one
+    assert not one < text
+    assert not text < one
+    assert one == SortKey(1, Queued())
+    assert one != text
+
+
+# ---- what is called beside attempts ------------------------------------------------------------
+
+
+class Around(PermitPlugin):
+    """Misbehaves where nobody asks it."""
+
+    __module__ = "somebody"
+
+    def __init__(self, args: Any, handle: Any) -> None:
+        super().__init__(args, handle)
+        handle.on_change(NODES, fail)
+
+    def permit(self, state: Any, pod: Any, node_name: str) -> None:
+        self.handle.spawn(_work())
+
+
+async def _work() -> None:
+    raise ValueError("broken")
+
+
+fail.__module__ = "somebody"
+
+
+async def test_handlers_and_background_work_that_raise_are_logged_only(caplog, monkeypatch):
+    monkeypatch.setitem(_work.__globals__, "__name__", "somebody")
+    cluster = Cluster(Around)
+    assert "" not in await cluster.schedule(2)
+    told = {record.getMessage() for record in caplog.records if record.levelno == logging.ERROR}
+    assert told == {"A plugin's on_change handler raised", "A plugin's background work raised"}
+
+
+@pytest.mark.parametrize(
+    ("methods", "told"),
+    [
+        ({"__init__": fail}, "ValueError: broken"),
+        ({"events_to_register": fail}, "ValueError: broken"),
+        (
+            {"events_to_register": lambda self: ["Node"]},
+            "TypeError: events_to_register of Broken has 'Node' in it",
+        ),
+    ],
+)
+def test_a_plugin_that_cannot_be_made_is_a_configuration_error(methods, told):
+    plugin = make("Broken", FilterPlugin, filter=lambda *_: None, **methods)
+    with pytest.raises(ConfigError) as caught:
+        Cluster(plugin)
+    assert str(caught.value).endswith(told)
+
+
+def test_events_may_come_from_a_generator():
+    def events_to_register(self: Any) -> Iterable[ClusterEvent]:
+        yield ClusterEvent("Node", 1)
+
+    plugin = make(
+        "Yields", FilterPlugin, filter=lambda *_: None, events_to_register=events_to_register
+    )
+    Cluster(plugin)
+
+
+def test_a_conduct_of_a_plugin_that_comes_with_proreus_counts_and_logs_only(caplog):
+    metrics = SchedulerMetrics()
+    conduct = PluginConduct("NodeName", "p", False, Supervision(FakeClock(), metrics, SKIP))
+    for _ in range(5):
+        conduct.note("Filter", "raised", ValueError("x"))
+        conduct.begin_attempt()
+    assert not conduct.skipping
+    assert metrics.plugin_failures_total.labels("NodeName", "Filter", "raised").value == 5
+    assert len(caplog.records) == 1
