@@ -152,22 +152,22 @@ ANSWERED = (
 class World(OfflineCluster):
     """An offline cluster with the default plugins and one that is served."""
 
-    def __init__(self, plugin: type, args: Any = None, **config: Any):
+    def __init__(self, plugin: type, args: Any = None, config: str = ""):
         gates = FeatureGates.from_list(["SchedulerAsyncPreemption=false"])
         registry = Registry((*IN_TREE, plugin))
-        profile: dict[str, Any] = {"plugins": {"multiPoint": {"enabled": [{"name": "Far"}]}}}
+        name = plugin.name
+        profile: dict[str, Any] = {"plugins": {"multiPoint": {"enabled": [{"name": name}]}}}
         if args is not None:
-            profile["pluginConfig"] = [{"name": "Far", "args": args}]
+            profile["pluginConfig"] = [{"name": name, "args": args}]
         raw = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
             "profiles": [profile],
-            **config,
         }
-        super().__init__(load(raw, registry, gates), registry, gates)
+        super().__init__(load(config or raw, registry, gates), registry, gates)
         self.endpoint = plugin.endpoint
         (self.plugin,) = (
-            p for p in self.scheduler.profiles["default-scheduler"].plugins if p.name == "Far"
+            p for p in self.scheduler.profiles["default-scheduler"].plugins if p.name == name
         )
 
     def add_nodes(self, *names: str, **fields: Any) -> None:
@@ -206,8 +206,11 @@ async def make_world():
     """Return a function that makes a world around a served plugin, background work included."""
     made = []
 
-    async def make(served: Served, *, nodes: int = 3, background: bool = False, **config: Any):
-        endpoint = await meet(served.address, SchedulerMetrics(), 0.0)
+    async def make(
+        served: Served | str, *, nodes: int = 3, background: bool = False, **config: Any
+    ) -> World:
+        address = served if isinstance(served, str) else served.address
+        endpoint = await meet(address, SchedulerMetrics(), 0.0)
         world = World(plugin_class(endpoint), **config)
         world.add_nodes(*(f"n{number}" for number in range(nodes)))
         task = None
