@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ from proreus.bench.control_plane import ADMIN_TOKEN, ControlPlane
 from proreus.bench.executor import NAMESPACES, PODS, Executor
 from proreus.bench.measures import Pass, PeriodCollector, utilisation_spread
 from proreus.bench.pods import PodLog
-from proreus.bench.processes import Child
+from proreus.bench.processes import Child, ChildFailed
 from proreus.bench.schedulers import (
     Contestant,
     SchedulerProcess,
@@ -109,7 +109,7 @@ async def _pass(
         try:
             await pods.synced()
             result.start_seconds = await runner.start()
-            await executor.run()
+            await _while_alive(runner, executor.run())
             result.peak_rss_bytes = collector.peak_rss_bytes()
             result.utilisation_spread = await utilisation_spread(api)
         except ProreusError as error:
@@ -161,6 +161,7 @@ class _Runner:
 
     async def hold(self) -> None:
         """Put one in its place that stands by with warm caches."""
+        self._collector.scheduler = None
         await self._started[-1].finish()
         await hold_lease(self._api)
         await self.start(elects=True)
@@ -172,6 +173,12 @@ class _Runner:
             await until_still(child, _STAND_BY_SECONDS)
         await give_lease_up(self._api)
 
+    def check(self) -> None:
+        """Raise ``ChildFailed`` when the scheduler has ended by itself."""
+        if self._started[-1] is self._collector.scheduler and not self._started[-1].running:
+            process = self._started[-1]
+            raise ChildFailed(f"{process.name} ended by itself\n{process.log_tail(5)}")
+
     async def finish(self) -> None:
         """End what still runs."""
         for process in self._started[-1:]:
@@ -180,6 +187,19 @@ class _Runner:
     def errors(self) -> list[str]:
         """Return what their logs say of errors."""
         return [line for process in self._started for line in process.errors]
+
+
+async def _while_alive(runner: _Runner, work: Coroutine[Any, Any, None]) -> None:
+    """Do the work, but give up at once when there is nobody left to schedule."""
+    task = asyncio.create_task(work)
+    try:
+        while not task.done():
+            await asyncio.wait([task], timeout=0.5)
+            runner.check()
+        task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 @asynccontextmanager
