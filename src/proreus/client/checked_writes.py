@@ -165,14 +165,21 @@ def shows(wanted: Any, found: Any) -> bool:
     """Return whether all that an object or a (strategic) merge patch asks for is there.
 
     Null asks for absence; lists of objects are matched by ``type`` or ``name``; directives
-    (``$setElementOrder`` and the like) ask for nothing.
+    (``$setElementOrder`` and the like) ask for nothing, nor does the version that guards a write:
+    the write itself has moved it.
     """
+    if isinstance(wanted, dict) and isinstance(meta := wanted.get("metadata"), dict):
+        wanted = {**wanted, "metadata": {k: v for k, v in meta.items() if k != "resourceVersion"}}
+    return _shows(wanted, found)
+
+
+def _shows(wanted: Any, found: Any) -> bool:
     if wanted is None:
         return found is None or found == ""
     if isinstance(wanted, dict):
         if not isinstance(found, dict):
             return not wanted
-        return all(shows(value, found.get(key)) for key, value in wanted.items() if key[:1] != "$")
+        return all(_shows(value, found.get(key)) for key, value in wanted.items() if key[:1] != "$")
     if isinstance(wanted, list):
         return all(_shows_item(item, found if isinstance(found, list) else []) for item in wanted)
     if found is None:
@@ -183,7 +190,7 @@ def shows(wanted: Any, found: Any) -> bool:
 def _shows_item(item: Any, found: list[Any]) -> bool:
     if isinstance(item, dict):
         return any(
-            shows(item, other)
+            _shows(item, other)
             for other in found
             if isinstance(other, dict)
             and item.get("type") == other.get("type")

@@ -94,8 +94,7 @@ class Dispatcher:
         meta = pod.metadata
         namespace, name, uid = meta.namespace, meta.name, meta.uid
         path = PODS.path(namespace, name)
-        if patching := self._patching.get(path):
-            await patching.wait()
+        await self.wait_for_patches(pod)
 
         async def check() -> bytes | None:
             body = await self._writer.read(path)
@@ -120,6 +119,14 @@ class Dispatcher:
         await self._writer.write(
             Write("POST", f"{path}/binding", _encode(binding), check, doubted=_DOUBTED_OF_BIND)
         )
+
+    async def wait_for_patches(self, pod: Pod) -> None:
+        """Return once the patches of a pod's status that were asked for before are done.
+
+        ``bind`` does; for those who let somebody else bind.
+        """
+        if patching := self._patching.get(PODS.path(pod.metadata.namespace, pod.metadata.name)):
+            await patching.wait()
 
     async def patch_pod_status(self, pod: Pod, patch: JsonObject) -> None:
         """Apply a strategic merge patch ``{"status": …}``.

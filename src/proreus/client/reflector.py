@@ -16,7 +16,7 @@ import random
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -63,6 +63,11 @@ class ReflectorOptions:
     relist_seconds: float = 10.0
     backoff_seconds: tuple[float, float] = (0.2, 30.0)
     not_served_seconds: float = 300.0
+
+
+class HandlerFailed(RuntimeError):
+    """A handler raised what might pass for a fault of the network: it is a bug, and no retry
+    helps. Not an ``ApiError``, so that nobody takes it for one."""
 
 
 class Reflector(Generic[T]):
@@ -122,7 +127,7 @@ class Reflector(Generic[T]):
                     broken = started - self._listed_at < self._options.relist_seconds
             except NotFound as error:
                 if not self._known:
-                    self._sink.replace([])
+                    self._tell(self._sink.replace, [])
                     self._complain(error, "not served: taken as empty, and looked for rarely")
                     await asyncio.sleep(
                         self._options.not_served_seconds * self._rng.uniform(1, 1.2)
@@ -172,8 +177,17 @@ class Reflector(Generic[T]):
         self._take_all(objects, resource_version)
         await self._watch()
 
+    def _tell(self, tell: Callable[[list[Any]], None], what: list[Any]) -> None:
+        """Hand on to the sink, whose errors end the run whatever they are."""
+        try:
+            tell(what)
+        except (ApiError, msgspec.DecodeError) as error:
+            raise HandlerFailed(
+                f"a handler of {self._path} raised {type(error).__name__}: {error}"
+            ) from error
+
     def _take_all(self, objects: list[T], resource_version: str) -> None:
-        self._sink.replace(objects)
+        self._tell(self._sink.replace, objects)
         self._resource_version = resource_version
         self._known = True
         self._listed_at = asyncio.get_running_loop().time()
@@ -263,14 +277,14 @@ class Reflector(Generic[T]):
 
     async def _follow(self, stream: Stream, splitter: LineSplitter) -> None:
         """Hand on what comes until the stream ends; raise if that is not in an orderly way."""
-        decode, apply = self._events.decode, self._sink.apply
+        decode = self._events.decode
         while chunk := await stream.chunk():
             batch = decode(splitter.feed(chunk))
             if batch.resource_version:
                 self._resource_version = batch.resource_version
                 self._last_complaint = ""
             if batch.events:
-                apply(batch.events)
+                self._tell(self._sink.apply, batch.events)
             if batch.error is not None:
                 raise batch.error
         if splitter.rest_bytes:

@@ -79,6 +79,10 @@ class ApiWriter(Protocol):
         """Create the pod's Binding."""
         ...
 
+    async def wait_for_patches(self, pod: Pod) -> None:
+        """Return once the patches of a pod's status that were asked for before are done."""
+        ...
+
     async def patch_pod_status(self, pod: Pod, patch: dict[str, Any]) -> None:
         """Apply a strategic merge patch ``{"status": …}`` to the pod's status."""
         ...

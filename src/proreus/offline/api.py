@@ -120,6 +120,9 @@ class InMemoryApi:
         status = msgspec.structs.replace(live.status, nominated_node_name="")
         self.put(PODS, msgspec.structs.replace(live, spec=spec, status=status))
 
+    async def wait_for_patches(self, pod: Pod) -> None:
+        """Writes are done when they return."""
+
     async def patch_pod_status(self, pod: Pod, patch: JsonObject) -> None:
         """Apply a strategic merge patch to the pod's status: conditions merge by type."""
         self._patch_status(PODS, self._live(pod), patch)

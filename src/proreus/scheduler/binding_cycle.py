@@ -101,7 +101,7 @@ class BindingCycle:
             failure = await self._pre_bind(decision, busy)
             if failure is not None:
                 return failure
-            if self._extenders is not None and await self._extenders.bind(pod, node_name):
+            if self._extenders is not None and await self._bind_by_extender(decision):
                 return None
             started = perf_counter()
             status = await run_bind(profile, state, pod, node_name)
@@ -167,6 +167,13 @@ class BindingCycle:
             del self._in_pre_bind[pod.uid]
             attempt.profile.observe_point("PreBind", code_of(status), perf_counter() - started)
         return None if status is None else Failure(status)
+
+    async def _bind_by_extender(self, decision: Decision) -> bool:
+        """Let an extender bind the pod, after what we have to say of it; tell whether one does."""
+        assert self._extenders is not None
+        pod = decision.attempt.pod
+        await self._api.wait_for_patches(pod.pod)
+        return await self._extenders.bind(pod, decision.node_name)
 
     # ---- the ends ------------------------------------------------------------------------------
 

@@ -342,6 +342,44 @@ async def test_binding_waits_for_the_status_patches_that_were_asked_for_before(s
     assert seen == [f"{PATH}/status", f"{PATH}/status", BINDING]
 
 
+async def test_who_lets_another_bind_can_wait_for_the_status_patches(server, dispatcher):
+    async def script(call):
+        await asyncio.sleep(3)
+        await call.answer(200, {})
+
+    server.script = script
+    loop = asyncio.get_running_loop()
+    await dispatcher.wait_for_patches(POD)
+    assert loop.time() == pytest.approx(0, abs=0.01)
+    patching = asyncio.create_task(dispatcher.patch_pod_status(POD, PATCH))
+    await asyncio.sleep(0)
+    await dispatcher.wait_for_patches(POD)
+    assert loop.time() >= 3
+    await patching
+
+
+@pytest.mark.parametrize(("version", "patches"), [("8", 1), ("7", 2)])
+async def test_guarded_patch_whose_answer_was_lost_is_known_by_what_it_wrote(
+    server, dispatcher, wire, version, patches
+):
+    """The version that guards it is not there any more once it has been written."""
+    guarded = {"metadata": {"resourceVersion": "7", "labels": {"a": "b"}}}
+
+    async def script(call):
+        if call.method == "GET":
+            pod = wire.pod("p", version)
+            pod["metadata"]["labels"] = {"a": "b"} if version == "8" else {}
+            await call.answer(200, pod)
+        elif len(server.seen("PATCH", PATH)) == 1:
+            call.cut()
+        else:
+            await call.answer(200, {"patched": True})
+
+    server.script = script
+    await dispatcher.patch(PODS, "default", "p", guarded)
+    assert len(server.seen("PATCH", PATH)) == patches
+
+
 async def test_delete_sends_no_preconditions_and_no_grace(server, dispatcher):
     async def script(call):
         await call.answer(200, {})

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from proreus.client.informer import Informer
-from proreus.client.reflector import ReflectorOptions
-from proreus.errors import Forbidden
+from proreus.client.reflector import HandlerFailed, ReflectorOptions
+from proreus.errors import ApiError, Forbidden, NotFound
 from proreus.objects.kinds import PODS
 
 pytestmark = pytest.mark.looptime
@@ -488,6 +488,37 @@ async def test_error_of_a_handler_ends_the_informer(server, client, wire):
     informer.add_handler(Faulty())
     with pytest.raises(ZeroDivisionError):
         await informer.run()
+
+
+@pytest.mark.parametrize("word", ["+a", "a:1>6"])
+@pytest.mark.parametrize(
+    "bug", [ApiError(503, "ServiceUnavailable", "a bug"), NotFound(404, "NotFound", "a bug")]
+)
+async def test_error_of_a_handler_does_not_pass_for_one_of_the_network(
+    server, client, wire, word, bug
+):
+    class Faulty(Heard):
+        def on_add(self, obj):
+            super().on_add(obj)
+            self.stumble()
+
+        def on_update(self, old, new):
+            super().on_update(old, new)
+            self.stumble()
+
+        def stumble(self):
+            if self.words[-1] == word:
+                raise bug
+
+    async def watch(call, number):
+        await call.begin_stream()
+        await call.events(wire.event("MODIFIED", wire.pod("a", 6)))
+
+    server.script = listing_then(wire, watch)
+    informer = Informer(client, PODS, options=PAGES)
+    informer.add_handler(Faulty())
+    with pytest.raises(HandlerFailed, match="a handler of /api/v1/pods raised .*: a bug"):
+        await asyncio.wait_for(informer.run(), 60)
 
 
 async def test_field_selector_is_sent_with_list_and_watch(server, client, wire, heard):

@@ -24,6 +24,9 @@ from proreus.client.checked_writes import shows
         (["a", "b"], ["b", "a"], True),
         (["a"], None, False),
         ({"a": 1}, "text", False),
+        ({"metadata": {"resourceVersion": "7"}}, {"metadata": {"resourceVersion": "8"}}, True),
+        ({"metadata": {"resourceVersion": "7", "uid": "u"}}, {"metadata": {"uid": "v"}}, False),
+        ({"ref": {"resourceVersion": "7"}}, {"ref": {"resourceVersion": "8"}}, False),
     ],
 )
 def test_all_that_was_asked_for_is_there(wanted, found, there):

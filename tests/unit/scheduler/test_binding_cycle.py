@@ -35,6 +35,30 @@ def waiting(world, name: str = "p"):
     return world.scheduler.waiting_pods.get(f"uid-of-default-{name}")
 
 
+# ---- extenders -----------------------------------------------------------------------------------
+
+
+async def test_an_extender_binds_after_the_status_patches_asked_for_before(kit) -> None:
+    told = []
+
+    class Binding:
+        async def bind(self, pod, node_name):
+            told.append(f"bind {pod.name}")
+            return True
+
+    async def wait_for_patches(pod):
+        told.append(f"wait {pod.metadata.name}")
+
+    world = kit.World()
+    world.add_node("n0")
+    world.add_pod()
+    world.api.wait_for_patches = wait_for_patches
+    world.scheduler._binding_cycle._extenders = Binding()
+
+    await world.attempt()
+    assert told == ["wait p", "bind p"]
+
+
 # ---- Permit --------------------------------------------------------------------------------------
 
 
