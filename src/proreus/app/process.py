@@ -10,25 +10,30 @@ from typing import Any
 
 from proreus import heap, logs
 from proreus.app.clients import Clients
+from proreus.app.loop_watchdog import LoopWatchdog
 from proreus.app.options import RunOptions
 from proreus.client.dispatcher import Dispatcher
+from proreus.client.event_bodies import ObjectReference
 from proreus.client.event_recorder import EventRecorder
 from proreus.client.flow_control import FlowControl
 from proreus.client.informer_stores import InformerStores
 from proreus.client.leader_election import LeaderElector, LeaseOptions, new_identity
 from proreus.clock import RealClock
+from proreus.config.durations import format_duration
 from proreus.config.types import ClientConnection, SchedulerConfiguration
 from proreus.config.write import to_data
 from proreus.errors import ApiError, Forbidden, Unauthorized
 from proreus.metrics import SchedulerMetrics
-from proreus.objects.kinds import PODS
+from proreus.objects.kinds import LEASES, PODS
 from proreus.objects.meta import Resource
 from proreus.objects.pod import Pod
+from proreus.runtime.conduct import Supervision
 from proreus.runtime.registry import Registry
 from proreus.scheduler.assembly import assemble
 from proreus.scheduler.extender import whole_types
 from proreus.scheduler.profile_handle import Surroundings
 from proreus.server.health import Check
+from proreus.server.responses import json_body
 from proreus.server.server import Server, Sources
 
 log = logs.logger(__name__)
@@ -67,6 +72,7 @@ class Process:
         self._refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._background: set[asyncio.Task[None]] = set()
         self._synced = self._leads = self._stopping = False
+        self._leader_elector: LeaderElector | None = None
         self._scheduler = assemble(
             config,
             registry,
@@ -80,6 +86,9 @@ class Process:
                 feature_gates=options.feature_gates,
                 spawn=self._spawn,
                 world=self._stores.group,
+                supervision=Supervision(
+                    self._clock, metrics, options.plugin_rules, self._tell_operators
+                ),
             ),
             unschedulable_timeout_seconds=options.max_unschedulable_seconds,
             assumed_ttl_seconds=options.assumed_pod_expiration_seconds,
@@ -96,6 +105,8 @@ class Process:
             self._tasks = tasks
             self._running: list[asyncio.Task[None]] = []
             self._start("events", self._events.run())
+            if threshold := self._options.loop_blocked_threshold_seconds:
+                self._start("loop watchdog", LoopWatchdog(threshold, self._metrics).run())
             async with self._server():
                 self._start("scheduling", self._lead_and_schedule())
                 await stopping.wait()
@@ -137,7 +148,8 @@ class Process:
 
     async def _take_the_lead(self) -> None:
         leading = asyncio.Event()
-        self._start("leader election", self._elector(leading).run())
+        self._leader_elector = self._elector(leading)
+        self._start("leader election", self._leader_elector.run())
         await leading.wait()
 
     async def _wind_down(self) -> None:
@@ -171,6 +183,20 @@ class Process:
             told = f"the apiserver does not let us watch {resource.plural}: {error.message}"
             self._refused.set_exception(type(error)(error.status, error.reason, told))
 
+    def _tell_operators(self, event_type: str, reason: str, note: str) -> None:
+        """Record an Event about this scheduler.
+
+        On its Lease: of all that is ours in the cluster it alone has a name that we know for sure.
+        """
+        lease, elector = self._config.leader_election, self._leader_elector
+        about = ObjectReference(
+            "Lease", lease.resource_name, lease.resource_namespace, "", LEASES.api_version, ""
+        )
+        if elector is not None:
+            about = elector.reference()
+        component = next(iter(self._scheduler.profiles))
+        self._events.event_about(about, event_type, reason, "Scheduling", note, component)
+
     # ---- the parts -----------------------------------------------------------------------------
 
     def _elector(self, leading: asyncio.Event) -> LeaderElector:
@@ -203,7 +229,7 @@ class Process:
     def _server(self) -> Server:
         elects = self._config.leader_election.leader_elect
         election = (Check("leaderElection", lambda: None),) if elects else ()
-        return Server(
+        server = Server(
             self._options.serving,
             Sources(
                 metrics=self._metrics,
@@ -221,6 +247,19 @@ class Process:
             authentication_api=self._clients.authentication,
             authorization_api=self._clients.authorization,
         )
+        server.add_page("/pluginz", lambda _: json_body(self._how_plugins_behave()))
+        return server
+
+    def _how_plugins_behave(self) -> dict[str, Any]:
+        """Return what is known of the plugins that were brought along and are in use."""
+        rules = self._options.plugin_rules
+        conducts = [c for profile in self._scheduler.profiles.values() for c in profile.conducts]
+        return {
+            "failurePolicy": rules.policy,
+            "timeBudget": format_duration(rules.budget_seconds),
+            "failuresInARowAllowed": rules.failures - 1,
+            "plugins": [conduct.describe() for conduct in conducts],
+        }
 
     def _why_not_synced(self) -> str | None:
         return None if self._synced else "handlers are not fully synchronized"

@@ -14,7 +14,7 @@ they may have good reasons to wait, and while they do, others work.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -251,8 +251,3 @@ class PluginConduct(Conduct):
                 meter.point: meter.streak for meter in self._meters.values() if meter.streak
             },
         }
-
-
-def describe_all(conducts: Iterable[PluginConduct]) -> list[dict[str, Any]]:
-    """Return what there is to say of many plugins."""
-    return [conduct.describe() for conduct in conducts]

@@ -1,0 +1,160 @@
+"""Watches whether the event loop turns, and names the plugin that keeps it.
+
+Everything happens on one thread: a plugin that sleeps, computes for long or asks the network
+without ``await`` stops all scheduling. The loop leaves a time stamp ten times a second; a thread
+beside it looks at the stamp, and where that is too old, at the stack of the loop's thread. It only
+looks: what was seen is logged from there, since a loop that never comes back could not, and counted
+by the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FrameType
+
+from proreus import logs
+from proreus.framework.plugin import Plugin
+from proreus.metrics import SchedulerMetrics
+from proreus.runtime import calls
+from proreus.runtime.guard import brought_along
+
+log = logs.logger(__name__)
+
+_BEAT_SECONDS = 0.1
+_LOG_AGAIN_SECONDS = 60.0
+_ASKING = frozenset(
+    function.__code__ for function in (calls.ask, calls.ask_each, calls.ask_and_wait)
+)
+"""Through these every call of an extension point goes; their variables say whose it is."""
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """Who keeps the loop: ``plugin`` and ``point`` are "" where no plugin is at work."""
+
+    plugin: str
+    point: str
+    place: str
+
+
+def blame(innermost: FrameType) -> Culprit:
+    """Return who is at work on a stack, and its innermost line of code."""
+    frames = list(_outwards(innermost))
+    for index, frame in enumerate(frames):
+        if frame.f_code in _ASKING:
+            plugin, point = frame.f_locals.get("plugin"), frame.f_locals.get("point")
+            if isinstance(plugin, Plugin):
+                return Culprit(plugin.name, str(point), _place(frames[:index], type(plugin)))
+        plugin = frame.f_locals.get("self")
+        if isinstance(plugin, Plugin) and not _asked_further_out(frames[index:]):
+            method = frame.f_code.co_name
+            return Culprit(plugin.name, method, _place(frames[: index + 1], type(plugin)))
+    return Culprit("", "", f"{innermost.f_code.co_filename}:{innermost.f_lineno}")
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _asked_further_out(frames: list[FrameType]) -> bool:
+    """Tell whether a plugin is asked by way of ``calls``: for another one perhaps."""
+    return any(frame.f_code in _ASKING for frame in frames)
+
+
+def _place(frames: list[FrameType], plugin: type[Plugin]) -> str:
+    """Return the innermost line in a plugin's own package, else the innermost of all."""
+    package = plugin.__module__.partition(".")[0]
+    if not brought_along(plugin):
+        package = plugin.__module__
+    for frame in frames:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module == package or module.startswith(f"{package}."):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return f"{frames[0].f_code.co_filename}:{frames[0].f_lineno}" if frames else ""
+
+
+class LoopWatchdog:
+    """Looks after the loop that ``run`` runs in. ``now``: seconds of a clock that only goes on."""
+
+    def __init__(
+        self,
+        threshold_seconds: float,
+        metrics: SchedulerMetrics,
+        *,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._threshold = threshold_seconds
+        self._metrics = metrics
+        self._now = now
+        self._beat_at = now()
+        self._seen: Culprit | None = None
+        """Who keeps the loop at this time, from the first look on until it turns again."""
+        self._logged: dict[Culprit, float] = {}
+        self._ended = threading.Event()
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        self.beat()
+        thread = threading.Thread(
+            target=self._watch, args=(threading.get_ident(),), name="loop watchdog", daemon=True
+        )
+        thread.start()
+        try:
+            while True:
+                due = self._now() + _BEAT_SECONDS
+                await asyncio.sleep(_BEAT_SECONDS)
+                self.beat(due)
+        finally:
+            self._ended.set()
+            thread.join()
+
+    def beat(self, due: float | None = None) -> None:
+        """Leave a time stamp; count the lag since ``due``, and who was the cause of it."""
+        now = self._now()
+        culprit, self._seen = self._seen, None
+        self._beat_at = now
+        if due is not None:
+            self._metrics.loop_lag_seconds.observe(max(now - due, 0.0))
+        if culprit is not None:
+            self._metrics.loop_blocked_total.labels(culprit.plugin).inc()
+
+    def _watch(self, loop_thread: int) -> None:
+        while not self._ended.wait(self._threshold / 2):
+            if self.late:
+                frame = sys._current_frames().get(loop_thread)
+                if frame is not None:
+                    self.look(frame)
+
+    @property
+    def late(self) -> bool:
+        """Whether the loop has not turned for too long."""
+        return self._now() - self._beat_at > _BEAT_SECONDS + self._threshold
+
+    def look(self, frame: FrameType) -> None:
+        """See who is at work where the loop stands still; once each time that it does."""
+        if self._seen is not None:
+            return
+        culprit = self._seen = blame(frame)
+        now = self._now()
+        if now - self._logged.get(culprit, -_LOG_AGAIN_SECONDS) < _LOG_AGAIN_SECONDS:
+            return
+        self._logged[culprit] = now
+        blocked = f"{self._now() - self._beat_at:.3f}s"
+        if culprit.plugin:
+            log.error(
+                "A plugin blocks the event loop",
+                err="nothing else is done while it works; it must not wait, nor compute for long",
+                plugin=culprit.plugin,
+                point=culprit.point,
+                place=culprit.place,
+                blocked=blocked,
+            )
+        else:
+            log.warning("The event loop is blocked", place=culprit.place, blocked=blocked)

@@ -1,0 +1,177 @@
+"""The watchdog of the event loop: who is blamed, what is counted, and that it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from proreus.app import loop_watchdog
+from proreus.app.loop_watchdog import Culprit, LoopWatchdog, blame
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.plugin import PermitPlugin, Plugin, PreBindPlugin
+from proreus.loading import PluginSources, load
+from proreus.metrics import SchedulerMetrics
+from proreus.runtime.calls import ask, ask_and_wait
+
+SOURCE = """\
+from proreus.framework.plugin import PermitPlugin, PreBindPlugin
+import words
+
+class Blocks(PermitPlugin, PreBindPlugin):
+    def permit(self, state, pod, node_name):
+        return words.deeper(pod)
+
+    async def pre_bind(self, state, pod, node_name):
+        return words.deeper(pod)
+
+    def handler(self, old, new):
+        return words.deeper(new)
+"""
+DEEPER = "\ndef deeper(call):\n    return call()\n"
+
+
+@pytest.fixture
+def plugin(tmp_path) -> Any:
+    (tmp_path / "blocks.py").write_text(SOURCE)
+    (tmp_path / "words.py").write_text(DEEPER)
+    catalogue = load(PluginSources(folders=(str(tmp_path),), packages=False))
+    return catalogue.registry["Blocks"](None, None)
+
+
+class Now:
+    """A clock to be moved by hand."""
+
+    def __init__(self) -> None:
+        self.seconds = 100.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def here() -> Culprit:
+    """Stand in for what blocks: say who is to blame for being here."""
+    return blame(sys._getframe())
+
+
+def test_who_is_asked_is_blamed_and_the_line_is_the_plugins_own(plugin, tmp_path):
+    culprit = ask(plugin, "Permit", CycleState(), plugin.permit, CycleState(), here, "node")
+    assert culprit == Culprit("Blocks", "Permit", f"{tmp_path}/words.py:3")
+
+
+async def test_what_may_wait_is_blamed_as_well(plugin, tmp_path):
+    culprit = await ask_and_wait(
+        plugin, "PreBind", CycleState(), plugin.pre_bind, CycleState(), here, "node"
+    )
+    assert culprit == Culprit("Blocks", "PreBind", f"{tmp_path}/words.py:3")
+
+
+def test_a_plugin_that_was_not_asked_is_blamed_by_its_method(plugin, tmp_path):
+    assert plugin.handler(None, here) == Culprit("Blocks", "handler", f"{tmp_path}/words.py:3")
+
+
+def test_without_a_plugin_there_is_a_line():
+    culprit = here()
+    assert (culprit.plugin, culprit.point) == ("", "")
+    assert culprit.place.startswith(f"{__file__}:")
+
+
+def test_of_two_plugins_the_inner_one_is_blamed(plugin):
+    class Outer(PermitPlugin):
+        def permit(self, state: Any, pod: Any, node_name: str) -> Any:
+            return ask(plugin, "Permit", state, plugin.permit, state, pod, node_name)
+
+    outer = Outer(None, None)  # type: ignore[arg-type]
+    state = CycleState()
+    culprit: Any = ask(outer, "Permit", state, outer.permit, state, here, "node")
+    assert culprit.plugin == "Blocks"
+
+
+# ---- counting and logging ----------------------------------------------------------------------
+
+
+def frame() -> FrameType:
+    return sys._getframe()
+
+
+def test_lag_is_counted_and_a_block_once(caplog):
+    now, metrics = Now(), SchedulerMetrics()
+    watchdog = LoopWatchdog(0.25, metrics, now=now)
+    now.seconds += 0.34
+    assert not watchdog.late
+    now.seconds += 0.1
+    assert watchdog.late
+    watchdog.look(frame())
+    watchdog.look(frame())
+    watchdog.beat(100.1)
+    assert not watchdog.late
+    watchdog.beat(now.seconds)
+    assert metrics.loop_blocked_total.labels("").value == 1
+    assert metrics.loop_lag_seconds.count == 2
+    assert metrics.loop_lag_seconds.sum == pytest.approx(0.34)
+    (record,) = caplog.records
+    assert (record.levelno, record.pairs["blocked"]) == (logging.WARNING, "0.440s")
+
+
+def test_the_same_is_logged_once_a_minute_and_counted_always(caplog, plugin):
+    now, metrics = Now(), SchedulerMetrics()
+    watchdog = LoopWatchdog(0.25, metrics, now=now)
+
+    def block() -> None:
+        now.seconds += 1
+        watchdog.look(sys._getframe())
+        watchdog.beat(now.seconds)
+
+    state = CycleState()
+    for _ in range(3):
+        ask(plugin, "Permit", state, plugin.permit, state, block, "node")
+    assert metrics.loop_blocked_total.labels("Blocks").value == 3
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert (record.pairs["plugin"], record.pairs["point"]) == ("Blocks", "Permit")
+    now.seconds += 60
+    ask(plugin, "Permit", state, plugin.permit, state, block, "node")
+    assert len(caplog.records) == 2
+
+
+# ---- the thread --------------------------------------------------------------------------------
+
+
+class Blocking(PreBindPlugin):
+    """Blocks the loop until it is found out."""
+
+    def __init__(self, found_out: threading.Event) -> None:
+        self.found_out = found_out
+
+    async def pre_bind(self, state: Any, pod: Any, node_name: str) -> None:
+        assert self.found_out.wait(10)
+
+
+async def test_a_plugin_is_caught_in_the_act_and_the_thread_ends(monkeypatch):
+    monkeypatch.setattr(loop_watchdog, "_BEAT_SECONDS", 0.01)
+    found_out, metrics = threading.Event(), SchedulerMetrics()
+    watchdog = LoopWatchdog(0.02, metrics)
+
+    def look(frame: FrameType) -> None:
+        LoopWatchdog.look(watchdog, frame)
+        if watchdog._seen is not None and watchdog._seen.plugin:
+            found_out.set()
+        else:
+            watchdog._seen = None  # this machine was slow, not the plugin: look again
+
+    monkeypatch.setattr(watchdog, "look", look)
+    task = asyncio.create_task(watchdog.run())
+    await asyncio.sleep(0)
+    plugin: Plugin = Blocking(found_out)
+    await ask_and_wait(plugin, "PreBind", CycleState(), plugin.pre_bind, None, None, "")
+    watchdog.beat()
+    assert metrics.loop_blocked_total.labels("Blocking").value == 1
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert "loop watchdog" not in {thread.name for thread in threading.enumerate()}
