@@ -13,7 +13,9 @@ Reason = Literal["raised", "error", "unfit", "slow"]
 
 
 class Conduct:
-    """Is told of every failure of one plugin."""
+    """Is told of every failure of one plugin. ``skipping``: the plugin is left out at this time."""
+
+    skipping: bool = False
 
     def note(self, point: str, reason: Reason, error: Exception | None = None) -> None:
         """Take note of a failure at a point; ``error`` is what was raised."""

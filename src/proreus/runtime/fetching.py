@@ -51,7 +51,11 @@ async def _fetch(profile: Profile, point: str, state: CycleState, fetch: Fetch) 
     skipped = state.skip_filter if point == "Filter" else ()
     if point == "Score":
         skipped = state.skip_score
-    plugins = [p for p in profile.fetching.get(point, ()) if p.name not in skipped]
+    plugins = [
+        plugin
+        for plugin in profile.fetching.get(point, ())
+        if plugin.name not in skipped and not plugin.conduct.skipping
+    ]
     if len(plugins) == 1:
         await _fetch_one(plugins[0], point, state, fetch)
     elif plugins:
