@@ -219,3 +219,102 @@ async def test_a_token_that_is_refused(start, stranger):
     text = await failure(await start(f"--kubeconfig={stranger}", "--secure-port=0"))
     assert text.startswith('"command failed" err="')
     assert "Unauthorized" in text
+
+
+# ---- plugins that are brought along ------------------------------------------------------------
+
+PLUGINS = """\
+import threading
+
+from proreus.framework.plugin import FilterPlugin, PreBindPlugin
+
+class Broken(FilterPlugin):
+    def filter(self, state, pod, node):
+        raise ValueError("out of order")
+
+class Blocking(PreBindPlugin):
+    async def pre_bind(self, state, pod, node_name):
+        threading.Event().wait(0.3)
+"""
+
+
+def configured(tmp_path, kubeconfig, *enabled):
+    """Write a configuration that enables plugins, and return the flag that names it."""
+    path = tmp_path / "config.yaml"
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": kubeconfig},
+        "leaderElection": {"leaderElect": True, "resourceName": "mine"},
+        "profiles": [
+            {"plugins": {"multiPoint": {"enabled": [{"name": name} for name in enabled]}}}
+        ],
+    }
+    path.write_text(yaml.safe_dump(document))
+    return f"--config={path}"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "plugins"
+    path.mkdir()
+    (path / "a.py").write_text(PLUGINS)
+    (path / "bad.py").write_text("import nothing_like_that\n\nclass Bad: ...\n")
+    return path
+
+
+async def test_a_plugin_that_is_refused_ends_the_start_if_it_is_named(
+    start, tmp_path, kubeconfig, folder
+):
+    named = configured(tmp_path, kubeconfig, "Bad")
+    process = await start(named, f"--plugin-dir={folder}", "--secure-port=0")
+    code, err = await ended(process)
+    place = f"{folder}/bad.py:1"
+    assert code == 1
+    assert f"plugin Bad cannot be used: {place}: cannot be imported: ModuleNotFoundError" in err
+    refused = next(line for line in err.splitlines() if '"Plugin refused"' in line)
+    assert f'place="{place}"' in refused
+
+
+async def test_plugins_that_fail_and_block_are_found_out(
+    start, sandbox, tmp_path, kubeconfig, folder
+):
+    port = free_port()
+    process = await start(
+        configured(tmp_path, kubeconfig, "Broken", "Blocking"),
+        *(f"--plugin-dir={folder}", "--plugin-failure-policy=skip"),
+        *("--loop-blocked-threshold=100ms", "--bind-address=127.0.0.1", f"--secure-port={port}"),
+        *(f"--authentication-kubeconfig={kubeconfig}", f"--authorization-kubeconfig={kubeconfig}"),
+    )
+    pages = Pages(port, sandbox.token)
+    await pages.ready()
+    for number in range(6):
+        sandbox.store.create("pods", pod(f"p{number}"))
+    placed = lambda name: sandbox.store.get("pods", name, "default").object()["spec"]  # noqa: E731
+    await until(lambda: all(placed(f"p{number}").get("nodeName") for number in range(6)))
+
+    _, body = await pages.get("/pluginz")
+    behaviour = {one["plugin"]: one for one in json.loads(body)["plugins"]}
+    assert (behaviour["Broken"]["skipped"], behaviour["Blocking"]["skipped"]) == (True, False)
+    _, body = await pages.get("/metrics")
+    values = {
+        (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in parse_text(body)
+        for sample in family.samples
+    }
+    assert values["proreus_plugin_failures_total", "Filter", "Broken", "raised"] == 5
+    assert values["proreus_plugin_skipped", "Broken", "default-scheduler"] == 1
+    assert values["proreus_loop_blocked_total", "Blocking"] >= 1
+    assert values["proreus_loop_lag_seconds_count",] > 0
+
+    def events():
+        return [version.object() for version in sandbox.store.list("events.events.k8s.io")]
+
+    await until(lambda: any(event["reason"] == "PluginSkipped" for event in events()))
+    told = next(event for event in events() if event["reason"] == "PluginSkipped")
+    assert (told["regarding"]["kind"], told["regarding"]["name"]) == ("Lease", "mine")
+    process.send_signal(signal.SIGTERM)
+    code, err = await ended(process)
+    assert code == 0
+    assert err.count('"Plugin raised"') == 1
+    assert f'place="{folder}/a.py:11"' in err
