@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test lint format test-controlplane ci bench bench-engine kwok-up kwok-down kind-up clean
+.PHONY: help demo test lint format test-controlplane ci bench bench-engine bench-families kwok-up kwok-down kind-up clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -63,8 +63,12 @@ kind-up: ## proreus as a second scheduler in a kind cluster (needs docker, kind,
 	kubectl --context kind-$(KIND_CLUSTER) apply -k deploy/second-scheduler
 	kubectl --context kind-$(KIND_CLUSTER) --namespace proreus rollout status deployment/proreus --timeout=180s
 
-bench-engine: $(INSTALLED) ## microseconds a pod of the scheduling cycle
-	$(BIN)/python -P tests/bench/engine.py
+bench-engine: $(INSTALLED) ## the scheduling cycle by family of constraints, without a network
+	PYTHONPATH=tests $(BIN)/python -m bench.engine
+
+bench-families: $(INSTALLED) ## the same beside kube-scheduler, by both's own metrics
+	@$(TESTGROUND).binaries
+	PYTHONPATH=tests $(BIN)/python -m bench.families
 
 ci: lint test test-controlplane ## what CI runs
 

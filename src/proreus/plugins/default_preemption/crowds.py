@@ -24,19 +24,19 @@ _NOBODY = 2**31
 class _Crowd:
     """The pods of a node, the most important first: ``ranks`` are their negative priorities."""
 
-    uids: list[str]
+    pods: list[PodInfo]
     ranks: list[int]
 
     @classmethod
     def of(cls, node: NodeInfo) -> _Crowd:
         pods = most_important_first(list(node.pods.values()))
-        return cls([pod.uid for pod in pods], [pod.importance[0] for pod in pods])
+        return cls(pods, [pod.importance[0] for pod in pods])
 
 
 class Crowds:
     """Who is on the nodes of a table. ``refresh`` comes first, whenever the table may have changed.
 
-    Only UIDs are kept: a confirmed pod takes the place of the assumed one without being a change.
+    A pod that was assumed may stand for the confirmed one, which weighs the same.
     """
 
     def __init__(self, nodes: NodeTable) -> None:
@@ -68,12 +68,10 @@ class Crowds:
 
     def less_important(self, row: int, priority: int) -> list[PodInfo]:
         """Return the pods of a row below a priority, the most important first."""
-        node = self._nodes[row]
         crowd = self._crowds.get(row)
         if crowd is None:
-            crowd = self._crowds[row] = _Crowd.of(node)
-        pods = node.pods
-        return [pods[uid] for uid in crowd.uids[bisect_right(crowd.ranks, -priority) :]]
+            crowd = self._crowds[row] = _Crowd.of(self._nodes[row])
+        return crowd.pods[bisect_right(crowd.ranks, -priority) :]
 
 
 def most_important_first(pods: list[PodInfo]) -> list[PodInfo]:
