@@ -63,7 +63,7 @@ class Running:
         config["profiles"][0]["pluginConfig"][-1]["args"] |= self.args
         file = self._folder / "config.yaml"
         file.write_text(yaml.safe_dump(config))
-        cluster = yaml.safe_load((self.example / "cluster.yaml").read_text())["items"]
+        cluster = list(yaml.safe_load_all((self.example / "cluster.yaml").read_text()))
         for node in (obj for obj in cluster if obj["kind"] == "Node"):
             self.sandbox.store.create("nodes", node)
         self._process = await asyncio.create_subprocess_exec(
