@@ -1,6 +1,7 @@
 """Pods that Permit holds: decided, assumed, not bound yet.
 
-A state machine: ``expire`` is told the time. A binding cycle awaits ``WaitingPod.outcome``.
+A binding cycle awaits ``WaitingPods.outcome``, which turns a pod down at the instant at which its
+time is over. ``expire`` does so for all, where time is moved by hand.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class WaitingPod:
         self.reject(plugin, f"rejected due to timeout after waiting {waited} at plugin {plugin}")
 
     async def outcome(self) -> Status | None:
-        """Wait for the signal: None is success."""
+        """Wait for the signal, however long that takes: None is success."""
         if not self._decided:
             decided = asyncio.Event()
             self._on_decided.append(decided.set)
@@ -93,6 +94,15 @@ class WaitingPods:
         """Return a held pod."""
         return self._pods.get(uid)
 
+    async def outcome(self, waiting: WaitingPod) -> Status | None:
+        """Wait for a pod's signal, until its time is over: None is success."""
+        while True:
+            try:
+                async with asyncio.timeout(waiting.deadline - self._clock.now()):
+                    return await waiting.outcome()
+            except TimeoutError:
+                waiting.expire(self._clock.now())
+
     def __iter__(self) -> Iterator[WaitingPod]:
         return iter(list(self._pods.values()))
 
@@ -104,7 +114,3 @@ class WaitingPods:
         now = self._clock.now()
         for waiting in list(self._pods.values()):
             waiting.expire(now)
-
-    def next_deadline(self) -> float | None:
-        """Return when ``expire`` will next have something to do."""
-        return min((waiting.deadline for waiting in self._pods.values()), default=None)

@@ -139,7 +139,7 @@ class BindingCycle:
         if waiting is None:
             return None
         try:
-            status = await waiting.outcome()
+            status = await self._waiting_pods.outcome(waiting)
         finally:
             self._waiting_pods.remove(decision.attempt.pod.uid)
         seconds = self._clock.now() - waiting.since

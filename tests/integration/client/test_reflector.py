@@ -517,7 +517,7 @@ async def test_error_of_a_handler_does_not_pass_for_one_of_the_network(
     server.script = listing_then(wire, watch)
     informer = Informer(client, PODS, options=PAGES)
     informer.add_handler(Faulty())
-    with pytest.raises(HandlerFailed, match="a handler of /api/v1/pods raised .*: a bug"):
+    with pytest.raises(HandlerFailed, match=r"a handler of /api/v1/pods raised .*: a bug"):
         await asyncio.wait_for(informer.run(), 60)
 
 

@@ -55,7 +55,7 @@ async def test_preemption_is_an_error(held, kit) -> None:
 
 async def test_the_shortest_timeout_decides(held, clock, kit) -> None:
     waiting = held.add(kit.make_pod("p"), {"A": 600, "B": 300})
-    assert held.next_deadline() == 1300
+    assert waiting.deadline == 1300
     clock.advance(299.9)
     held.expire()
     assert waiting.pending_plugins() == ["A", "B"]
@@ -69,7 +69,7 @@ async def test_the_shortest_timeout_decides(held, clock, kit) -> None:
 async def test_a_hold_that_was_withdrawn_does_not_time_out(held, clock, kit) -> None:
     waiting = held.add(kit.make_pod("p"), {"A": 600, "B": 300})
     waiting.allow("B")
-    assert held.next_deadline() == 1600
+    assert waiting.deadline == 1600
     clock.advance(600)
     held.expire()
     status = await waiting.outcome()
@@ -83,4 +83,47 @@ def test_pods_are_found_by_uid_until_they_are_removed(held, kit) -> None:
     assert list(held) == [waiting]
     held.remove("p")
     held.remove("p")
-    assert (held.get("p"), len(held), held.next_deadline()) == (None, 0, None)
+    assert (held.get("p"), len(held)) == (None, 0)
+
+
+class LoopClock:
+    """Wall time that follows the virtual loop."""
+
+    def now(self) -> float:
+        return 1000 + asyncio.get_running_loop().time()
+
+
+@pytest.mark.looptime
+async def test_time_is_over_to_the_moment(kit) -> None:
+    held, clock = WaitingPods(LoopClock()), LoopClock()
+    await asyncio.sleep(0.3)
+    waiting = held.add(kit.make_pod("p"), {"A": 600, "B": 2.25})
+
+    status = await held.outcome(waiting)
+    assert status is not None
+    assert status.message == "rejected due to timeout after waiting 2.25s at plugin B"
+    assert clock.now() == pytest.approx(1002.55, abs=0.01)
+
+
+@pytest.mark.looptime
+async def test_a_hold_that_is_withdrawn_prolongs_the_wait(kit) -> None:
+    held, clock = WaitingPods(LoopClock()), LoopClock()
+    waiting = held.add(kit.make_pod("p"), {"A": 10.5, "B": 2})
+    outcome = asyncio.ensure_future(held.outcome(waiting))
+    await asyncio.sleep(1)
+    waiting.allow("B")
+
+    status = await outcome
+    assert status is not None
+    assert status.plugin == "A"
+    assert clock.now() == pytest.approx(1010.5, abs=0.01)
+
+
+@pytest.mark.looptime
+async def test_a_signal_ends_the_wait_at_once(kit) -> None:
+    held, clock = WaitingPods(LoopClock()), LoopClock()
+    waiting = held.add(kit.make_pod("p"), {"A": 10})
+    asyncio.get_running_loop().call_later(1, waiting.allow, "A")
+
+    assert await held.outcome(waiting) is None
+    assert clock.now() == pytest.approx(1001, abs=0.01)
