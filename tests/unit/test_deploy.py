@@ -17,9 +17,11 @@ import pytest
 import yaml
 from kubernetes import client as models
 
+from proreus import loading
 from proreus.cli.run import command
 from proreus.cli.run_flags import FLAGS
 from proreus.config import load
+from proreus.loading import PluginSources
 from proreus.metrics.scheduler_metrics import SchedulerMetrics
 from proreus.plugins import IN_TREE
 from proreus.runtime.registry import Registry
@@ -29,6 +31,7 @@ Json = dict[str, Any]
 ROOT = Path(__file__).parent.parent.parent
 DEPLOY = ROOT / "deploy"
 SECOND = DEPLOY / "second-scheduler"
+WITH_PLUGINS = DEPLOY / "plugins-from-configmap"
 MANIFESTS = sorted(
     path
     for path in DEPLOY.rglob("*.yaml")
@@ -109,14 +112,16 @@ def test_a_wrong_manifest_would_be_noticed() -> None:
     ]
 
 
-@pytest.mark.parametrize("folder", ["second-scheduler", "monitoring"])
+@pytest.mark.parametrize("folder", ["second-scheduler", "monitoring", "plugins-from-configmap"])
 def test_kustomizations_name_every_file_there(folder: str) -> None:
     kustomization = one(DEPLOY / folder / "kustomization.yaml", "Kustomization")
     generated = [
         file for each in kustomization.get("configMapGenerator", ()) for file in each["files"]
     ]
     there = {path.name for path in (DEPLOY / folder).iterdir()} - {"kustomization.yaml"}
-    assert {*kustomization["resources"], *generated} == there
+    bases = {each for each in kustomization["resources"] if each.startswith("../")}
+    assert all((DEPLOY / folder / each / "kustomization.yaml").exists() for each in bases)
+    assert {*kustomization["resources"], *generated} - bases == there
 
 
 # --- the second scheduler -----------------------------------------------------------------------
@@ -270,6 +275,42 @@ def test_the_second_scheduler_is_nobody(pod_spec: Json) -> None:
     assert pod_spec["securityContext"]["runAsNonRoot"] is True
     user = pod_spec["securityContext"]["runAsUser"]
     assert f"USER {user}:{user}\n" in (ROOT / "Dockerfile").read_text()
+
+
+# --- plugins of one's own -----------------------------------------------------------------------
+
+
+def test_the_overlay_mounts_the_folder_that_it_names(pod_spec: Json) -> None:
+    kustomization = one(WITH_PLUGINS / "kustomization.yaml", "Kustomization")
+    [patch] = kustomization["patches"]
+    [container] = pod_spec["containers"]
+    for step in yaml.safe_load(patch["patch"]):
+        assert step["op"] == "add"
+        *path, end = step["path"].removeprefix("/spec/template/spec/").split("/")
+        assert end == "-"
+        target: Any = pod_spec
+        for key in path:
+            target = target[int(key) if isinstance(target, list) else key]
+        target.append(step["value"])
+    known = {flag.name for flag in FLAGS}
+    flags = dict(argument.lstrip("-").split("=") for argument in container["args"][1:])
+    assert flags.keys() - {"v"} <= known
+    [mount] = [each for each in container["volumeMounts"] if each["name"] == "plugins"]
+    assert mount["mountPath"] == flags["plugin-dir"]
+    [volume] = [each for each in pod_spec["volumes"] if each["name"] == "plugins"]
+    generated = {each["name"] for each in kustomization["configMapGenerator"]}
+    assert volume["configMap"]["name"] in generated
+
+
+def test_the_overlays_plugin_is_one_and_its_profile_enables_it() -> None:
+    catalogue = loading.load(PluginSources(folders=(str(WITH_PLUGINS),), packages=False))
+    assert catalogue.refusals == ()
+    written = (WITH_PLUGINS / "scheduler.yaml").read_bytes()
+    config = load.load(written, catalogue.registry)
+    assert catalogue.problems(config) == []
+    assert catalogue.unused(config) == []
+    base = load.load((SECOND / "scheduler.yaml").read_bytes(), catalogue.registry)
+    assert config.leader_election == base.leader_election
 
 
 # --- monitoring ---------------------------------------------------------------------------------
