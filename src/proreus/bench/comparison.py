@@ -18,8 +18,9 @@ from typing import Any
 
 from proreus.bench.api import Api, connected, for_each
 from proreus.bench.control_plane import ADMIN_TOKEN, ControlPlane
-from proreus.bench.executor import NAMESPACES, PODS, Executor
+from proreus.bench.executor import NAMESPACES, Executor
 from proreus.bench.measures import Pass, PeriodCollector, utilisation_spread
+from proreus.bench.pod_creation import PODS
 from proreus.bench.pods import PodLog
 from proreus.bench.processes import Child, ChildFailed
 from proreus.bench.schedulers import (
@@ -103,6 +104,7 @@ async def _pass(
             collector,
             runner if options.backlog else None,
             timeout_seconds=options.timeout_seconds,
+            priority_classes=not ground.own,
         )
         watching = asyncio.create_task(pods.run())
         telling = asyncio.create_task(_tell(title, executor, pods, say))

@@ -1,32 +1,28 @@
 """One pass through a workload: its operations one after the other, as scheduler_perf does them.
 
-What only controllers would do is done here, since none run: claims are made from their templates,
-volumes bound to their claims. Background work (churn, slow deletions) ends with the workload.
+Background work (churn, slow deletions) ends with the workload.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Protocol
 
 from proreus.bench import devices, objects
 from proreus.bench import operations as ops
-from proreus.bench.api import Api, encode, for_each
+from proreus.bench.api import Api, for_each
+from proreus.bench.pod_creation import PODS, PodCreation
 from proreus.bench.pods import PodLog
 from proreus.bench.templates import JsonObject, Template, template_of
 from proreus.bench.workloads import Plan
 from proreus.errors import ApiError, ProreusError
 
-PODS = "/api/v1/namespaces/{}/pods"
 NAMESPACES = "/api/v1/namespaces"
 NODES = "/api/v1/nodes"
 CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
-VOLUMES = "/api/v1/persistentvolumes"
-VOLUME_CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 _RETRY_SECONDS = 20.0
@@ -57,7 +53,10 @@ class Backlog(Protocol):
 
 
 class Executor:
-    """Runs a plan. ``doing`` is what it does now, for those who watch."""
+    """Runs a plan. ``doing`` is what it does now, for those who watch.
+
+    ``priority_classes``: pods get their priority by a class, as the Priority admission wants it.
+    """
 
     def __init__(
         self,
@@ -68,6 +67,7 @@ class Executor:
         backlog: Backlog | None = None,
         *,
         timeout_seconds: float = 600.0,
+        priority_classes: bool = False,
     ) -> None:
         self.doing = ""
         self.expected = 0
@@ -82,7 +82,8 @@ class Executor:
         self._collector = collector
         self._backlog = backlog
         self._timeout_seconds = timeout_seconds
-        self._numbers: Counter[str] = Counter()
+        self._nodes = 0
+        self._creation = PodCreation(plan, api, pods, self.created, classes=priority_classes)
         self._background: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
@@ -155,8 +156,8 @@ class Executor:
                 await self._api.create(CSI_NODES, csi_node)
                 self.created.append(f"{CSI_NODES}/{node['metadata']['name']}")
 
-        first = self._numbers["nodes"]
-        self._numbers["nodes"] += operation.count
+        first = self._nodes
+        self._nodes += operation.count
         await for_each(range(operation.count), create)
 
     async def _create_namespaces(self, operation: ops.CreateNamespaces) -> None:
@@ -186,7 +187,7 @@ class Executor:
         if backlog:
             self.doing += ", the scheduler stands by"
             await backlog.hold()
-            await self._create_rapidly(operation, namespace)
+            await self._creation.create(operation, namespace)
         if operation.collect_metrics:
             await self._collector.start(namespace, [namespace], {})
         if backlog:
@@ -194,7 +195,7 @@ class Executor:
         elif operation.steady_state:
             await self._create_steadily(operation, namespace)
         else:
-            await self._create_rapidly(operation, namespace)
+            await self._creation.create(operation, namespace)
         if operation.skip_wait_to_completion:
             self.namespaces[namespace] += operation.count
         elif not operation.steady_state:
@@ -203,58 +204,13 @@ class Executor:
         if operation.collect_metrics:
             await self._collector.stop()
 
-    async def _create_rapidly(self, operation: ops.CreatePods, namespace: str) -> None:
-        path = PODS.format(namespace)
-        bodies = self._pod_bodies(operation, namespace)
-        volumes = await self._volumes(operation, namespace)
-        claims = await self._claim_templates(operation, namespace)
-
-        async def create(item: tuple[int, str, bytes]) -> None:
-            index, name, body = item
-            if volumes:
-                await self._create_volume(*volumes, namespace, index)
-            self._pods.created[f"{namespace}/{name}"] = time.perf_counter()
-            made = await self._api.create(path, body)
-            if claims and made:
-                await devices.create_claims_of(self._api, made, claims)
-
-        await for_each(bodies, create)
-
-    def _pod_bodies(
-        self, operation: ops.CreatePods, namespace: str
-    ) -> Iterator[tuple[int, str, bytes]]:
-        """Yield number, name and body of each pod; pods of a static template are encoded once."""
-        template = self._pod_template(operation)
-        static = template is None or template.static
-        mark, prefix = "name-of-the-pod", ""
-        pieces: list[bytes] = []
-        for index in range(operation.count):
-            if pieces:
-                name = f"{prefix}{self._next(namespace, prefix)}"
-                yield index, name, name.encode().join(pieces)
-                continue
-            pod = template.object(index, operation.count) if template else objects.default_pod()
-            metadata = pod.setdefault("metadata", {})
-            prefix = metadata.get("generateName", "pod-")
-            if operation.persistent_volume_claim_template_path:
-                objects.with_claim(pod, index)
-            elif static and "name" not in metadata:
-                pieces = encode(pod | {"metadata": {**metadata, "name": mark}}).split(mark.encode())
-            name = metadata.setdefault("name", f"{prefix}{self._next(namespace, prefix)}")
-            yield index, name, encode(pod)
-
-    def _next(self, namespace: str, prefix: str) -> int:
-        number = self._numbers[f"{namespace}/{prefix}"]
-        self._numbers[f"{namespace}/{prefix}"] += 1
-        return number
-
     async def _create_steadily(self, operation: ops.CreatePods, namespace: str) -> None:
         """Create, wait, delete, again and again, until the time is up."""
         deadline = time.perf_counter() + operation.duration
         with suppress(TimeoutError):
             async with asyncio.timeout(operation.duration):
                 while time.perf_counter() < deadline:
-                    await self._create_rapidly(operation, namespace)
+                    await self._creation.create(operation, namespace)
                     await self._wait_for("Scheduled", operation.count, namespace)
                     await self._api.delete(PODS.format(namespace), now=True)
                     await devices.delete_claims_of_pods(self._api, namespace)
@@ -297,39 +253,6 @@ class Executor:
         await self._pods.wait_for(
             stage, count, namespace, labels=labels, timeout_seconds=self._timeout_seconds
         )
-
-    # volumes and claims of pods
-
-    async def _volumes(
-        self, operation: ops.CreatePods, namespace: str
-    ) -> tuple[JsonObject, JsonObject] | None:
-        volume = self._template(operation.persistent_volume_template_path)
-        claim = self._template(operation.persistent_volume_claim_template_path)
-        return (volume.object(), claim.object()) if volume and claim else None
-
-    async def _create_volume(
-        self, volume: JsonObject, claim: JsonObject, namespace: str, index: int
-    ) -> None:
-        """Create a volume and its claim, bound as the volume controller leaves them."""
-        volume, claim = objects.bound_volume(volume, claim, namespace, index)
-        claims, phase = VOLUME_CLAIMS.format(namespace), {"status": {"phase": "Bound"}}
-        name = volume["metadata"]["name"]
-        await self._api.create(claims, claim)
-        await self._api.patch(f"{claims}/pvc-{index}/status", phase)
-        await self._api.create(VOLUMES, volume)
-        await self._api.patch(f"{VOLUMES}/{name}/status", phase)
-        self.created.append(f"{VOLUMES}/{name}")
-
-    async def _claim_templates(
-        self, operation: ops.CreatePods, namespace: str
-    ) -> dict[str, JsonObject]:
-        """Return the ResourceClaimTemplates that the pods of an operation name."""
-        template = self._pod_template(operation)
-        pod = template.object(0, max(operation.count, 1)) if template else objects.default_pod()
-        return {
-            name: await self._api.get(f"{devices.CLAIM_TEMPLATES.format(namespace)}/{name}")
-            for _, name in objects.claims_of_templates(pod)
-        }
 
     # anything else
 
@@ -381,6 +304,8 @@ class Executor:
         bodies = [template_of(self._plan.path(path)).object() for path in operation.template_paths]
         collections = []
         for body in bodies:
+            if body["kind"] == "Pod":
+                await self._creation.admit(body)
             place = await self._api.place_of(body)
             collections.append(place.path(namespace if place.namespaced else ""))
         slots: list[list[str]] = [[""] * max(operation.number, 1) for _ in bodies]
@@ -417,11 +342,6 @@ class Executor:
 
     def _template(self, path: str | None) -> Template | None:
         return template_of(self._plan.path(path)) if path else None
-
-    def _pod_template(self, operation: ops.CreatePods) -> Template | None:
-        return self._template(
-            operation.pod_template_path or self._plan.test_case.default_pod_template_path
-        )
 
 
 async def _patiently(work: Callable[[], Awaitable[JsonObject]]) -> JsonObject:

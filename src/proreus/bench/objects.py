@@ -50,6 +50,24 @@ def default_pod() -> JsonObject:
     }
 
 
+def take_priority_by_class(pod: JsonObject) -> JsonObject:
+    """Replace a pod's priority by a class of that value; return the class, {} if there is none.
+
+    scheduler_perf switches the Priority admission off; where it is on, a bare number is refused.
+    """
+    spec = pod["spec"]
+    if "priority" not in spec or "priorityClassName" in spec:
+        return {}
+    value = spec.pop("priority")
+    spec["priorityClassName"] = name = f"proreus-bench-{value}"
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+    }
+
+
 def finish_node(node: JsonObject, operation: CreateNodes, index: int, number: int) -> JsonObject:
     """Name a node and prepare it as the operation's strategy says; return its CSINode, if any.
 

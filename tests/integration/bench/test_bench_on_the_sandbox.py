@@ -35,7 +35,7 @@ CHANGING = """
     mode: recreate
     number: 1
     intervalMilliseconds: 20
-    templatePaths: [service.yaml]
+    templatePaths: [service.yaml, high.yaml]
   - opcode: barrier
   - opcode: stopCollectingMetrics
   - opcode: deletePods
@@ -43,6 +43,14 @@ CHANGING = """
   workloads:
   - name: small
     params: {pods: 20}
+"""
+HIGH = """
+apiVersion: v1
+kind: Pod
+metadata: {generateName: high-}
+spec:
+  priority: 10
+  containers: [{name: pause, image: pause}]
 """
 SERVICE = """
 apiVersion: v1
@@ -104,6 +112,7 @@ async def test_a_small_workload_is_measured_and_leaves_nothing_behind(
 async def test_namespaces_churn_and_periods_of_many_operations(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(CHANGING)
     (tmp_path / "service.yaml").write_text(SERVICE)
+    (tmp_path / "high.yaml").write_text(HIGH)
     figures = tmp_path / "figures.json"
     done, _ = await run(
         tmp_path,
@@ -123,6 +132,7 @@ async def test_pods_that_never_fit_are_told_of(tmp_path: Path) -> None:
     )
     (tmp_path / "config.yaml").write_text(config)
     (tmp_path / "service.yaml").write_text(SERVICE)
+    (tmp_path / "high.yaml").write_text(HIGH)
     huge = WORKLOADS / "templates" / "huge-pod.yaml"
     (tmp_path / "huge.yaml").write_text(huge.read_text())
     done, _ = await run(

@@ -1,0 +1,131 @@
+"""Pods by the thousand: their bodies, and what has to be there before each of them.
+
+What only controllers would do is done here, since none run: volumes are bound to their claims,
+claims made from their templates.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+from proreus.bench import devices, objects
+from proreus.bench.api import Api, encode, for_each
+from proreus.bench.operations import CreatePods
+from proreus.bench.pods import PodLog
+from proreus.bench.templates import JsonObject, Template, template_of
+from proreus.bench.workloads import Plan
+
+PODS = "/api/v1/namespaces/{}/pods"
+VOLUMES = "/api/v1/persistentvolumes"
+VOLUME_CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims"
+PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+
+class PodCreation:
+    """Creates the pods of createPods. ``created`` takes the paths of what outlives a namespace."""
+
+    def __init__(
+        self, plan: Plan, api: Api, pods: PodLog, created: list[str], *, classes: bool
+    ) -> None:
+        self._plan = plan
+        self._api = api
+        self._pods = pods
+        self._created = created
+        self._classes = classes
+        self._numbers: Counter[str] = Counter()
+
+    async def create(self, operation: CreatePods, namespace: str) -> None:
+        """Create the pods of an operation, many at once, each after what it needs."""
+        path = PODS.format(namespace)
+        bodies = self._pod_bodies(operation, namespace)
+        example = self._example(operation)
+        await self.admit(example)
+        volumes = self._volumes(operation)
+        claims = await self._claim_templates(example, namespace)
+
+        async def create(item: tuple[int, str, bytes]) -> None:
+            index, name, body = item
+            if volumes:
+                await self._create_volume(*volumes, namespace, index)
+            self._pods.created[f"{namespace}/{name}"] = time.perf_counter()
+            made = await self._api.create(path, body)
+            if claims and made:
+                await devices.create_claims_of(self._api, made, claims)
+
+        await for_each(bodies, create)
+
+    async def admit(self, pod: JsonObject) -> None:
+        """Let a pod have its priority where admission wants a class for it."""
+        if self._classes and (made := objects.take_priority_by_class(pod)):
+            await self._api.create(PRIORITY_CLASSES, made)
+            self._created.append(f"{PRIORITY_CLASSES}/{made['metadata']['name']}")
+
+    def _pod_bodies(
+        self, operation: CreatePods, namespace: str
+    ) -> Iterator[tuple[int, str, bytes]]:
+        """Yield number, name and body of each pod; pods of a static template are encoded once."""
+        template = self._pod_template(operation)
+        static = template is None or template.static
+        mark, prefix = "name-of-the-pod", ""
+        pieces: list[bytes] = []
+        for index in range(operation.count):
+            if pieces:
+                name = f"{prefix}{self._next(namespace, prefix)}"
+                yield index, name, name.encode().join(pieces)
+                continue
+            pod = template.object(index, operation.count) if template else objects.default_pod()
+            if self._classes:
+                objects.take_priority_by_class(pod)
+            metadata = pod.setdefault("metadata", {})
+            prefix = metadata.get("generateName", "pod-")
+            if operation.persistent_volume_claim_template_path:
+                objects.with_claim(pod, index)
+            elif static and "name" not in metadata:
+                pieces = encode(pod | {"metadata": {**metadata, "name": mark}}).split(mark.encode())
+            name = metadata.setdefault("name", f"{prefix}{self._next(namespace, prefix)}")
+            yield index, name, encode(pod)
+
+    def _next(self, namespace: str, prefix: str) -> int:
+        number = self._numbers[f"{namespace}/{prefix}"]
+        self._numbers[f"{namespace}/{prefix}"] += 1
+        return number
+
+    def _volumes(self, operation: CreatePods) -> tuple[JsonObject, JsonObject] | None:
+        """Return the volume and the claim that each pod gets a copy of."""
+        volume = self._template(operation.persistent_volume_template_path)
+        claim = self._template(operation.persistent_volume_claim_template_path)
+        return (volume.object(), claim.object()) if volume and claim else None
+
+    async def _create_volume(
+        self, volume: JsonObject, claim: JsonObject, namespace: str, index: int
+    ) -> None:
+        """Create a volume and its claim, bound as the volume controller leaves them."""
+        volume, claim = objects.bound_volume(volume, claim, namespace, index)
+        claims, phase = VOLUME_CLAIMS.format(namespace), {"status": {"phase": "Bound"}}
+        name = volume["metadata"]["name"]
+        await self._api.create(claims, claim)
+        await self._api.patch(f"{claims}/pvc-{index}/status", phase)
+        await self._api.create(VOLUMES, volume)
+        await self._api.patch(f"{VOLUMES}/{name}/status", phase)
+        self._created.append(f"{VOLUMES}/{name}")
+
+    async def _claim_templates(self, pod: JsonObject, namespace: str) -> dict[str, JsonObject]:
+        """Return the ResourceClaimTemplates that pods like this one name."""
+        return {
+            name: await self._api.get(f"{devices.CLAIM_TEMPLATES.format(namespace)}/{name}")
+            for _, name in objects.claims_of_templates(pod)
+        }
+
+    def _example(self, operation: CreatePods) -> JsonObject:
+        template = self._pod_template(operation)
+        return template.object(0, max(operation.count, 1)) if template else objects.default_pod()
+
+    def _template(self, path: str | None) -> Template | None:
+        return template_of(self._plan.path(path)) if path else None
+
+    def _pod_template(self, operation: CreatePods) -> Template | None:
+        return self._template(
+            operation.pod_template_path or self._plan.test_case.default_pod_template_path
+        )
