@@ -10,6 +10,7 @@ It is to be used up before the table that it was made of changes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ class TrialTable(Fork):
     """
 
     def __init__(self, parent: NodeTable, rows: Rows, movable: Sequence[Sequence[PodInfo]]) -> None:
-        self.movable = [pod for pods in movable for pod in pods]
+        self.movable = list(chain.from_iterable(movable))
         counts = np.array([len(pods) for pods in movable], dtype=np.intp)
         self.row_of: Rows = np.repeat(np.arange(len(rows)), counts)
         self.first: Rows = np.concatenate(([0], np.cumsum(counts)))
@@ -41,8 +42,9 @@ class TrialTable(Fork):
         self._cells = self._one_matrix()
         self._amounts = self._amounts_of(self.movable)
         self._inexact = set(np.flatnonzero((self._cells > _SAFE).any(axis=0)).tolist())
-        ports = self._port_set.any()
-        self._with_ports = {n for n, pod in enumerate(self.movable) if ports and pod.host_ports}
+        self._with_ports: set[int] = set()
+        if self._port_set.any():
+            self._with_ports.update(n for n, pod in enumerate(self.movable) if pod.host_ports)
 
     def _copied(self, parent: NodeTable, rows: Rows) -> list[NodeInfo]:
         return [_LazyNode(parent[row], self._moves) for row in rows.tolist()]
@@ -60,8 +62,9 @@ class TrialTable(Fork):
 
     def _amounts_of(self, pods: Sequence[PodInfo]) -> IntArray:
         """Return what each pod adds to each line of the matrix."""
-        kinds: dict[Any, int] = {}
-        codes = [kinds.setdefault(pod.held, len(kinds)) for pod in pods]
+        held_by = [pod.held for pod in pods]
+        kinds = {held: code for code, held in enumerate(dict.fromkeys(held_by))}
+        codes = [*map(kinds.__getitem__, held_by)]
         table = np.empty((len(kinds), len(self._cells)), dtype=np.int64)
         for held, code in kinds.items():
             nonzero = dict(zip(("cpu", "memory"), held.nonzero, strict=True))
