@@ -6,7 +6,8 @@ called here, since it does not know which table it is about.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from proreus.framework.plugin import MAX_SCORE, MIN_SCORE, FilterPlugin, ScorePl
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import IntArray, Verdicts
-from proreus.runtime.calls import as_status, ask, misbehaved, refuse, unfit
+from proreus.runtime.calls import as_status, ask, ask_nodes, failed, misbehaved, refuse, unfit
 
 _HANDFUL = 8
 
@@ -90,6 +91,28 @@ def filter_node(
     return status.of(plugin.name)
 
 
+def node_filter(
+    plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: NodeTable
+) -> Callable[[int], Status | None]:
+    """Return ``filter_node`` as a function of the row alone, for hundreds of rows one by one."""
+    if state.timer is not None or not plugin.per_node_filter:
+        return partial(filter_node, plugin, state, pod, nodes)
+    method, infos, asked = plugin.filter, nodes.infos, plugin.evaluations.filter
+
+    def judge(row: int) -> Status | None:
+        asked.value += 1
+        try:
+            answer = method(state, pod, infos[row])
+        except Exception as error:
+            raise failed(plugin, "Filter", error) from error
+        if answer is None or (status := as_status(plugin, "Filter", answer)) is None:
+            return None
+        check_verdict(plugin, status)
+        return status.of(plugin.name)
+
+    return judge
+
+
 def filter_some(
     plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: list[int]
 ) -> Iterator[tuple[int, Status | None]]:
@@ -115,8 +138,7 @@ def score_table(
         if isinstance(scores, (int, np.integer)):
             return int(scores)
         return _as_scores(plugin, "Score", scores, len(nodes))
-    score = plugin.score
-    each = [ask(plugin, "Score", state, score, state, pod, node) for node in nodes]
+    each = ask_nodes(plugin, "Score", state, plugin.score, pod, nodes)
     return _as_scores(plugin, "Score", each, len(nodes))
 
 

@@ -98,6 +98,23 @@ def ask_each(
         raise failed(plugin, point, error) from error
 
 
+def ask_nodes(
+    plugin: Plugin,
+    point: str,
+    state: CycleState,
+    method: Callable[[CycleState, PodInfo, NodeInfo], R],
+    pod: PodInfo,
+    nodes: Iterable[NodeInfo],
+) -> list[R]:
+    """Call a method about many nodes, one by one; raises ``PluginError``."""
+    if state.timer is not None:
+        return [ask(plugin, point, state, method, state, pod, node) for node in nodes]
+    try:
+        return [method(state, pod, node) for node in nodes]
+    except Exception as error:
+        raise failed(plugin, point, error) from error
+
+
 async def ask_and_wait(
     plugin: Plugin,
     point: str,

@@ -20,7 +20,7 @@ from proreus.framework.plugin import FilterPlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Rows, Verdicts
-from proreus.runtime.asking import filter_node, filter_table
+from proreus.runtime.asking import filter_table, node_filter
 from proreus.runtime.judging import judge_node, judge_table, overrule
 from proreus.runtime.nominated import NominatedPods
 from proreus.runtime.profile import SKIPPED, Profile
@@ -198,20 +198,21 @@ class NodeSearch:
         would have been in kube-scheduler. Like there, the walk ends with one node too many, which
         does not count: what is rejected on the way to it does.
         """
-        table, wanted = profile.table, self._wanted(profile)
+        table, wanted, order = profile.table, self._wanted(profile), profile.order_of_filter
+        judges = [(order[p.name], node_filter(p, state, pod, table)) for p in plugins]
         nominated = self.nominated.rows(table)
+        # A row is visited once: what was said of it before the walk is what counts.
+        before = None if verdicts.ids is None else verdicts.ids.tolist()
         visited: list[int] = []
         found = 0
-        for row in map(int, self.order()):
-            rejected = verdicts.status(row)
-            limit = len(profile.filter)
-            if rejected is not None:
-                limit = profile.order_of_filter[rejected.plugin]
+        for row in self.order().tolist():
+            rejected = None if before is None else verdicts.statuses[before[row]]
+            limit = len(order) if rejected is None else order[rejected.plugin]
             status = None
             if row in nominated:
                 status = self.nominated.judge_row(profile, state, pod, row, table)
             if status is None:
-                status = _first_rejection(profile, state, pod, row, plugins, limit)
+                status = _first_rejection(judges, row, limit)
             if status is not None:
                 overrule(verdicts, row, status)
             elif rejected is None:
@@ -282,17 +283,13 @@ def num_feasible_nodes_to_find(
 
 
 def _first_rejection(
-    profile: Profile,
-    state: CycleState,
-    pod: PodInfo,
-    row: int,
-    plugins: list[FilterPlugin],
-    limit: int,
+    judges: list[tuple[int, Callable[[int], Status | None]]], row: int, limit: int
 ) -> Status | None:
-    for plugin in plugins:
-        if profile.order_of_filter[plugin.name] >= limit:
+    """Ask about a row in order, as long as a plugin's place is before ``limit``."""
+    for place, judge in judges:
+        if place >= limit:
             return None
-        status = filter_node(plugin, state, pod, profile.table, row)
+        status = judge(row)
         if status is not None:
             return status
     return None
