@@ -11,7 +11,9 @@ import yaml
 from proreus.app import RunOptions
 from proreus.app.configuration import DEFAULT_QPS, configuration, report
 from proreus.errors import ConfigError
+from proreus.feature_gates import FeatureGates
 from proreus.loading import PluginSources, load
+from proreus.runtime.expansion import expand
 
 PLUGINS = """\
 from proreus.framework.plugin import BindPlugin, FilterPlugin, QueueSortPlugin
@@ -63,6 +65,13 @@ def test_without_a_file_what_is_given_is_enabled(module):
     assert names[-3:] == ["Picky", "Binder", "Sorter"]
     assert [ref.name for ref in profile.plugins.queue_sort.enabled] == ["Sorter"]
     assert [ref.name for ref in profile.plugins.bind.enabled] == ["Binder"]
+    names = ("Picky", "Binder", "Sorter")
+    sources = tuple(f"configured_plugins:{name}" for name in names)
+    catalogue = load(PluginSources(sources, packages=False))
+    points = expand(profile, catalogue.registry, FeatureGates()).points
+    assert points["filter"][-1] == "Picky"
+    assert points["bind"] == ("Binder", "DefaultBinder")
+    assert points["queueSort"] == ("Sorter",)
 
 
 def test_with_a_file_the_file_says_what_is_enabled(module, tmp_path, caplog):

@@ -6,6 +6,10 @@ from rich.console import Console
 
 from proreus.cli.demo import report, workload
 from proreus.cli.demo.progress import Progress
+from proreus.config.load import load
+from proreus.config.types import PluginRef, Plugins, PluginSet
+from proreus.plugins import IN_TREE
+from proreus.runtime.registry import Registry
 from proreus.sandbox.cluster import make_nodes
 from proreus.sandbox.store import Store
 
@@ -30,6 +34,17 @@ def test_the_workload_is_mixed():
 def test_the_configuration_is_written(tmp_path):
     path = workload.write_configuration(tmp_path / "config.yaml", "/kubeconfig")
     assert "schedulerName: spread-out" in path.read_text()
+
+
+def test_plugins_that_are_given_take_part_in_both_profiles():
+    def sets(name):
+        return PluginSet(enabled=(PluginRef(name=name),))
+
+    given = Plugins(multi_point=sets("Mine"), bind=sets("Mine"))
+    config = load(workload.configuration("/kubeconfig", given), Registry(IN_TREE))
+    for profile in config.profiles:
+        assert profile.plugins.multi_point.enabled[-1].name == "Mine"
+        assert profile.plugins.bind.enabled == (PluginRef(name="Mine"),)
 
 
 def test_progress_ends_when_every_pod_of_ours_has_a_node_or_a_reason(store):

@@ -361,6 +361,17 @@ def test_wrong_args_are_told_with_those_that_there_are(tmp_path, args, fault):
     )
 
 
+def test_annotations_may_be_texts(tmp_path):
+    source = (
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+        "@dataclass\nclass Note:\n    text: str = ''\n" + WITH_ARGS
+    )
+    catalogue = load(folder(tmp_path, a=source))
+    assert catalogue.refusals == ()
+    config = configuration(catalogue, enabled="A", args={"label": "x", "retryAfter": "5s"})
+    assert config.profiles[0].args()["A"].retry_after == 5.0
+
+
 def test_a_plugin_without_args_takes_none(tmp_path):
     catalogue = load(folder(tmp_path, a=FILTER.format(name="A")))
     with pytest.raises(ConfigError, match=r"pluginConfig\[0\]: plugin A takes no args"):
