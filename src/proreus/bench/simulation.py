@@ -35,8 +35,8 @@ from proreus.runtime.registry import Registry
 _NAMESPACE = "simulation"
 _ZONES = 3
 _CHUNK = 1000
-_HASTE_SECONDS = 3600.0
-"""No simulation takes longer; one that does has lost a pod."""
+_LONGEST_SECONDS = 3600.0
+"""A simulation that takes longer has lost a pod."""
 
 Json = dict[str, Any]
 
@@ -56,7 +56,7 @@ class Scale:
     @property
     def title(self) -> str:
         """Return a few words for a table."""
-        kind = "identical pods" if self.alike else "all pods different"
+        kind = "alike" if self.alike else "all different"
         return f"{kind}, {self.placed:,} placed" if self.placed else kind
 
 
@@ -133,25 +133,31 @@ class _Simulation:
 
     async def _schedule(self) -> float:
         """Let the scheduler's own loop place what waits; return pods a second."""
-        waiting = self._scale.pods
+        pods = self._scale.pods
+        bound, refused = 0, set[str]()
         done = asyncio.Event()
 
         def watched(old: Any, new: Any) -> None:
-            nonlocal waiting
-            if new is not None and new.spec.node_name and not (old and old.spec.node_name):
-                waiting -= 1
-                if not waiting:
-                    done.set()
+            nonlocal bound
+            if new.spec.node_name:
+                bound += 1
+            else:
+                refused.add(new.metadata.uid)
+            if bound + len(refused) == pods:
+                done.set()
 
         self._cluster.api.on_change(PODS, watched)
         started = perf_counter()
         loop = asyncio.ensure_future(self._cluster.scheduler.run())
         try:
-            await asyncio.wait_for(done.wait(), _HASTE_SECONDS)
+            await asyncio.wait_for(done.wait(), _LONGEST_SECONDS)
         finally:
             self._cluster.scheduler.stop()
             await loop
-        return self._scale.pods / (perf_counter() - started)
+        seconds = perf_counter() - started
+        if refused:
+            raise RuntimeError(f"{len(refused)} of {pods} pods found no node")
+        return pods / seconds
 
     def _placed(self) -> Iterator[Json]:
         for number in range(self._scale.placed):

@@ -72,6 +72,13 @@ if TYPE_CHECKING:
     show_default=True,
     help="Seconds without progress after which pods count as stuck.",
 )
+@click.option(
+    "--simulate", is_flag=True, help="The engine alone, at growing sizes; no apiserver, no rival."
+)
+@click.option(
+    "--nodes", type=click.IntRange(1), multiple=True, help="With --simulate: only these sizes."
+)
+@click.option("--pods", type=click.IntRange(1), help="With --simulate: schedule so many pods.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write all figures.")
 @click.option("--plot", "plot_path", type=click.Path(path_type=Path), help="Draw an .svg or .png.")
 @click.option(
@@ -89,6 +96,9 @@ def command(
     assets: Path | None,
     kubeconfig: Path | None,
     timeout: float,
+    simulate: bool,
+    nodes: tuple[int, ...],
+    pods: int | None,
     json_path: Path | None,
     plot_path: Path | None,
     keep: Path | None,
@@ -99,6 +109,13 @@ def command(
     are. Unless --kubeconfig names an apiserver, etcd and kube-apiserver are started on loopback,
     anew for each scheduler and round.
     """
+    if simulate:
+        from proreus.cli.simulation import run
+
+        run(nodes, pods, rounds, json_path)
+        return
+    if nodes or pods:
+        raise ConfigError("--nodes and --pods go with --simulate; a workload's are --set")
     from proreus.bench import plot
     from proreus.bench.comparison import Options
     from proreus.bench.control_plane import PROGRAMS, find_programs
