@@ -25,7 +25,6 @@ from proreus.config.types import (
     ProfileConfiguration,
     SchedulerConfiguration,
 )
-from proreus.config.unimplemented import refusals
 from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
 
@@ -51,7 +50,7 @@ def load(
     config = complete(written, catalog, gates)
     if override is not None:
         config = override(config)
-    problems = (*refusals(written, catalog), *validation.problems(config, gates))
+    problems = tuple(validation.problems(config, gates))
     if problems:
         raise ConfigError(*problems)
     return config

@@ -7,7 +7,7 @@ kube-scheduler's two (step A, merging over the defaults, is ``config.default_plu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,6 @@ from proreus.config.types import (
     ProfileConfiguration,
     SchedulerConfiguration,
 )
-from proreus.config.unimplemented import missing
 from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
 
@@ -77,12 +76,10 @@ def expand_all(
 ) -> dict[str, ExpandedProfile]:
     """Expand every profile of a completed configuration, by schedulerName.
 
-    Raises ``ConfigError`` as kube-scheduler does while it builds profiles. Plugins of the default
-    profile that do not exist yet are left out, with one line of warning.
+    Raises ``ConfigError`` as kube-scheduler does while it builds profiles.
     """
     if not config.profiles:
         raise ConfigError("initializing profiles: at least one profile is required")
-    _warn_of_missing(config, catalog)
     profiles = [with_ignored_resources(profile, config.extenders) for profile in config.profiles]
     expanded: dict[str, ExpandedProfile] = {}
     for profile in profiles:
@@ -102,7 +99,7 @@ def expand(
     profile: ProfileConfiguration, catalog: PluginCatalog, gates: FeatureGates
 ) -> ExpandedProfile:
     """Expand one completed profile."""
-    plugins = _without_missing(profile.plugins, catalog)
+    plugins = profile.plugins
     needed = plugins.enabled_names() & catalog.names()
     args = {name: value for name, value in profile.args().items() if name in needed}
     _check_args_of_construction(args, gates)
@@ -281,23 +278,3 @@ def _check_against_others(one: ExpandedProfile, others: Mapping[str, ExpandedPro
             raise ConfigError(
                 f"initializing profiles: duplicate profile with scheduler name {name}"
             )
-
-
-def _without_missing(plugins: Plugins, catalog: PluginCatalog) -> Plugins:
-    absent = missing(plugins.enabled_names(), catalog)
-    if not absent:
-        return plugins
-    enabled = tuple(ref for ref in plugins.multi_point.enabled if ref.name not in absent)
-    multi_point = plugins.multi_point.model_copy(update={"enabled": enabled})
-    return plugins.model_copy(update={"multi_point": multi_point})
-
-
-def _warn_of_missing(config: SchedulerConfiguration, catalog: PluginCatalog) -> None:
-    absent: Set[str] = missing(
-        {name for profile in config.profiles for name in profile.plugins.enabled_names()}, catalog
-    )
-    if absent:
-        log.warning(
-            "Default plugins are not implemented in proreus yet and take no part",
-            plugins=sorted(absent),
-        )

@@ -33,15 +33,14 @@ POINTS = {
 
 
 class FakeCatalog:
-    """All of kube-scheduler's plugins but ``without``, and ``extra`` ones with their args."""
+    """All of kube-scheduler's plugins, and ``extra`` ones with their args."""
 
     def __init__(
         self,
-        without: frozenset[str] = frozenset(),
         extra: dict[str, type[PluginArgs] | None] | None = None,
     ) -> None:
         self.extra = extra or {}
-        self._names = (IN_TREE - without) | set(self.extra)
+        self._names = IN_TREE | set(self.extra)
 
     def names(self) -> frozenset[str]:
         return frozenset(self._names)

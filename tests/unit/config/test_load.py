@@ -278,17 +278,3 @@ def test_files(tmp_path, catalog):
     with pytest.raises(ConfigError) as caught:
         load_file("/nope/x", catalog)
     assert str(caught.value) == "open /nope/x: no such file or directory"
-
-
-def test_naming_a_plugin_that_is_not_there_yet_is_refused(catalog_type, with_document):
-    catalog = catalog_type(without=frozenset({"VolumeBinding", "VolumeZone"}))
-    load(HEAD, catalog)
-    plugins = {"filter": {"enabled": [{"name": "VolumeZone"}]}}
-    configs = [{"name": "VolumeBinding", "args": {}}]
-    source = with_document(profiles=[{"plugins": plugins, "pluginConfig": configs}])
-    assert refusal(source, catalog) == (
-        "[plugin VolumeBinding of kube-scheduler is not implemented in proreus yet, "
-        "plugin VolumeZone of kube-scheduler is not implemented in proreus yet]"
-    )
-    disabled = {"multiPoint": {"disabled": [{"name": "VolumeZone"}]}}
-    load(with_document(profiles=[{"plugins": disabled}]), catalog)

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from proreus.config.load import default_configuration, load
+from proreus.config.load import load
 from proreus.config.plugin_args import NodeResourcesFitArgs
 from proreus.config.types import (
     Extender,
@@ -232,16 +232,6 @@ class Small(Catalog):
 
     def points(self, name):
         return frozenset(self.plugins.get(name, "").split())
-
-
-def test_default_plugins_that_are_not_there_yet_are_left_out_with_one_warning(caplog):
-    whole = default_configuration(Small())
-    with caplog.at_level(logging.WARNING):
-        result = expand_all(whole, Small(), FeatureGates())["default-scheduler"]
-    assert result.points["filter"] == ("NodeName",)
-    (record,) = caplog.records
-    assert "ImageLocality" in record.pairs["plugins"]
-    assert "NodeName" not in record.pairs["plugins"]
 
 
 def test_no_warning_where_nobody_asks_for_them(caplog):
