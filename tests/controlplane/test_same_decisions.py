@@ -36,6 +36,9 @@ Stages = dict[str, Stage]
 FAMILIES = (nodes, affinity, spread, volumes, devices, preemption, extenders)
 SCENARIOS = {one.__name__: one for family in FAMILIES for one in family.SCENARIOS}
 
+ATTEMPTS_VARY = frozenset({"changes_of_nodes_wake_pods"})
+"""Where chance decides how often a pod is tried before its time has come: not all Events count."""
+
 OURS, UPSTREAM = "ours", "upstream"
 
 WITH_GANGS = "GenericWorkload=true,GangScheduling=true"
@@ -86,7 +89,10 @@ def raised(
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_both_tell_the_same_story(stages: Stages, name: str) -> None:
     stories = play(stages, SCENARIOS[name])
-    assert differences(stories[OURS], stories[UPSTREAM]) == []
+    if name in ATTEMPTS_VARY:
+        for story in stories.values():
+            story["events"] = without_attempts(story["events"])
+    assert "\n".join(differences(stories[OURS], stories[UPSTREAM])) == ""
     assert stories[OURS]["at the end"]["pods"]
 
 
@@ -104,6 +110,14 @@ def test_both_place_the_same_groups(
             with subtests.test(scenario.__name__):
                 stories = play(stages, scenario)
                 assert "\n".join(differences(stories[OURS], stories[UPSTREAM])) == ""
+
+
+def without_attempts(events: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Return what is told of each pod but for attempts that failed."""
+    return {
+        name: [line for line in lines if "FailedScheduling" not in line]
+        for name, lines in events.items()
+    }
 
 
 def play(stages: Stages, scenario: Scenario) -> dict[str, Json]:
