@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from proreus.bench.simulation import Outcome, Scale
 
-_TITLES = ("nodes", "pods/s", "µs/pod", "start s", "B/node", "B/pod", "peak MiB", "spread %")
+_TITLES = ("nodes", "pods/s", "µs/pod", "start s", "B/node", "B/pod", "MiB", "spread")
 _SIZES = (1_000, 5_000, 15_000, 50_000, 100_000)
 _PODS = 10_000
 _MOST_PODS = 150_000
