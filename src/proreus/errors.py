@@ -18,6 +18,10 @@ class ConfigError(ProreusError):
         super().__init__(self.problems[0] if one else "[" + ", ".join(self.problems) + "]")
 
 
+class NoSuchSlot(ProreusError):
+    """A plugin wants to register under a name that nobody keeps a place for."""
+
+
 class PluginError(ProreusError):
     """A plugin raised, or answered in a way that its extension point does not allow."""
 

@@ -23,7 +23,7 @@ class RunOptions:
     were given on the command line, by field of ``config.types.LeaderElection``; they override the
     file. ``flags``: every flag as text, for /flagz. ``assumed_pod_expiration_seconds``: None for
     never. ``version`` is the reported git version without its v. ``plugin_endpoints``: addresses of
-    plugins in processes of their own.
+    plugins in processes of their own; ``plugin_slots``: names of those that may register later.
     """
 
     config: str = ""
@@ -50,3 +50,4 @@ class RunOptions:
     plugin_rules: Rules = field(default_factory=Rules)
     loop_blocked_threshold_seconds: float = 0.25
     plugin_endpoints: tuple[str, ...] = ()
+    plugin_slots: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from proreus import heap, logs
 from proreus.app.clients import Clients
 from proreus.app.loop_watchdog import LoopWatchdog
 from proreus.app.options import RunOptions
+from proreus.app.served_plugins import ServedPlugins
 from proreus.client.dispatcher import Dispatcher
 from proreus.client.event_bodies import ObjectReference
 from proreus.client.event_recorder import EventRecorder
@@ -33,6 +34,7 @@ from proreus.scheduler.assembly import assemble
 from proreus.scheduler.extender import whole_types
 from proreus.scheduler.profile_handle import Surroundings
 from proreus.server.health import Check
+from proreus.server.plugin_registration import PATH, registration_page
 from proreus.server.responses import json_body
 from proreus.server.server import Server, Sources
 
@@ -52,8 +54,10 @@ class Process:
         registry: Registry,
         metrics: SchedulerMetrics,
         clients: Clients,
+        served: ServedPlugins,
     ) -> None:
         self._options = options
+        self._served = served
         self._config = config
         self._metrics = metrics
         self._clients = clients
@@ -247,6 +251,8 @@ class Process:
             authentication_api=self._clients.authentication,
             authorization_api=self._clients.authorization,
         )
+        if self._options.plugin_slots:
+            server.add_page(PATH, lambda request: registration_page(self._served, request))
         server.add_page("/pluginz", lambda _: json_body(self._how_plugins_behave()))
         return server
 

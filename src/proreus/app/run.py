@@ -64,13 +64,15 @@ async def _run_until(stopping: asyncio.Event, options: RunOptions) -> None:
     """Start, schedule until ``stopping`` is set, and stop in good order."""
     metrics = _metrics(options)
     async with contextlib.AsyncExitStack() as stack:
-        served = await stack.enter_async_context(meet_plugins(options.plugin_endpoints, metrics))
+        served = await stack.enter_async_context(
+            meet_plugins(options.plugin_endpoints, options.plugin_slots, metrics)
+        )
         catalogue = load(options.plugins, served.classes)
         report(catalogue)
         config = configuration(options, catalogue)
         await served.check_args(config)
         clients = await make_clients(options, config, metrics, stack)
-        process = Process(options, config, catalogue.registry, metrics, clients)
+        process = Process(options, config, catalogue.registry, metrics, clients, served)
         stack.push_async_callback(process.close)
         if options.write_config_to:
             await _write_configuration(options.write_config_to, config)

@@ -1,32 +1,91 @@
-"""Plugins in processes of their own: met before the configuration is read, since it names them."""
+"""Plugins in processes of their own: met before the configuration is read, since it names them.
+
+Slots are places for processes that register later: the configuration knows their names already.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
 
 from proreus.config.types import SchedulerConfiguration
-from proreus.errors import ConfigError
+from proreus.errors import ConfigError, NoSuchSlot
 from proreus.framework.plugin import Plugin
+from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
 from proreus.remote.classes import plugin_class
-from proreus.remote.endpoint import Endpoint
-from proreus.remote.meeting import PATIENCE_SECONDS, meet
+from proreus.remote.connection import Connection
+from proreus.remote.descriptor import name_problem
+from proreus.remote.endpoint import Endpoint, check_args, vacant
+from proreus.remote.meeting import PATIENCE_SECONDS, introduce, meet
 from proreus.remote.plugin import RemoteArgs
+from proreus.server.plugin_registration import PATH
+
+log = logger(__name__)
 
 
 class ServedPlugins:
-    """The processes that were met. ``classes``: their plugins, by address."""
+    """The processes that were met, and slots by name. ``classes``: their plugins, by origin.
 
-    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
-        self._endpoints = endpoints
+    Implements ``server.plugin_registration.Registrar``.
+    """
+
+    def __init__(self, endpoints: Sequence[Endpoint], slots: Sequence[Endpoint]) -> None:
+        self._endpoints = (*endpoints, *slots)
+        self._slots = {slot.descriptor.name: slot for slot in slots}
         self.classes: dict[str, type[Plugin]] = {
-            endpoint.address: plugin_class(endpoint) for endpoint in endpoints
+            endpoint.address or f"{PATH} {endpoint.descriptor.name}": plugin_class(endpoint)
+            for endpoint in self._endpoints
         }
 
+    async def register(self, address: str) -> Mapping[str, Any]:
+        """Let the process at an address take the slot of its plugin's name.
+
+        One that has it already may register again and again, as it should: nothing changes, but
+        after a restart of proreus it has its slot again.
+        """
+        connection = Connection(address)
+        try:
+            descriptor = await introduce(connection)
+            slot = self._slot(descriptor.name)
+            if slot.address == address and slot.descriptor == descriptor and not slot.is_open:
+                await connection.close()
+                return _state_of(slot)
+            await check_args(connection, descriptor, slot.args)
+        except BaseException:
+            await connection.close()
+            raise
+        await slot.attach(connection, descriptor)
+        log.info("Plugin registered", plugin=descriptor.name, endpoint=address)
+        return _state_of(slot)
+
+    async def withdraw(self, name: str) -> Mapping[str, Any]:
+        """Empty a slot."""
+        slot = self._slot(name)
+        await slot.detach()
+        log.info("Plugin withdrawn", plugin=name)
+        return _state_of(slot)
+
+    def slots(self) -> Sequence[Mapping[str, Any]]:
+        """Return the state of every slot."""
+        return [_state_of(slot) for slot in self._slots.values()]
+
+    def _slot(self, name: str) -> Endpoint:
+        slot = self._slots.get(name)
+        if slot is None:
+            kept = ", ".join(sorted(self._slots)) or "none"
+            raise NoSuchSlot(
+                f'there is no slot for a plugin "{name}" (--plugin-slot); kept: {kept}'
+            )
+        return slot
+
     async def check_args(self, config: SchedulerConfiguration) -> None:
-        """Let each process look at the arguments it is going to get; raises ``ConfigError``."""
+        """Let each process look at the arguments it is going to get; raises ``ConfigError``.
+
+        Slots keep them for those who come.
+        """
         for endpoint in self._endpoints:
             name = endpoint.descriptor.name
             args = {
@@ -35,13 +94,27 @@ class ServedPlugins:
                 if name in profile.plugins.enabled_names()
                 for given in (profile.args().get(name),)
             }
-            if args:
+            if endpoint.is_slot:
+                for profile_name, plain in args.items():
+                    endpoint.use(profile_name, plain)
+            elif args:
                 await endpoint.check_args(args)
+
+
+def _state_of(slot: Endpoint) -> Mapping[str, Any]:
+    descriptor = slot.descriptor
+    return {
+        "name": descriptor.name,
+        "endpoint": slot.address,
+        "points": descriptor.points,
+        "answers": not slot.is_open,
+    }
 
 
 @contextlib.asynccontextmanager
 async def meet_plugins(
     addresses: Sequence[str],
+    slots: Sequence[str],
     metrics: SchedulerMetrics,
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> AsyncIterator[ServedPlugins]:
@@ -52,7 +125,7 @@ async def meet_plugins(
             *(meet(address, metrics, patience_seconds) for address in unique),
             return_exceptions=True,
         )
-        problems: list[str] = []
+        problems = [problem for name in slots if (problem := name_problem(name))]
         endpoints: list[Endpoint] = []
         for outcome in met:
             if isinstance(outcome, Endpoint):
@@ -64,4 +137,7 @@ async def meet_plugins(
                 raise outcome
         if problems:
             raise ConfigError(*problems)
-        yield ServedPlugins(endpoints)
+        places = [Endpoint(None, vacant(name), metrics) for name in dict.fromkeys(slots)]
+        for place in places:
+            stack.push_async_callback(place.close)
+        yield ServedPlugins(endpoints, places)

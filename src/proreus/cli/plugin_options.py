@@ -52,7 +52,7 @@ def _served_at(endpoints: tuple[str, ...]) -> dict[str, type[Plugin]]:
     from proreus.metrics import SchedulerMetrics
 
     async def met() -> dict[str, type[Plugin]]:
-        async with meet_plugins(endpoints, SchedulerMetrics(), 0.0) as served:
+        async with meet_plugins(endpoints, (), SchedulerMetrics(), 0.0) as served:
             return served.classes
 
     try:

@@ -95,6 +95,7 @@ def run_options(values: Values) -> RunOptions:
         plugin_rules=Rules(values["plugin-failure-policy"], values["plugin-time-budget"]),
         loop_blocked_threshold_seconds=values["loop-blocked-threshold"],
         plugin_endpoints=values["plugin-endpoint"],
+        plugin_slots=values["plugin-slot"],
     )
 
 

@@ -233,6 +233,13 @@ FLAGS: tuple[Flag, ...] = (
             "be repeated. Without --config it is enabled.",
         ),
         (
+            "plugin-slot",
+            "list",
+            "[]",
+            "Name of a plugin in a process of its own that may register at run time; may be "
+            "repeated.",
+        ),
+        (
             "assumed-pod-expiration",
             "duration",
             "0s",

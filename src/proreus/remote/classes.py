@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from proreus.framework.plugin import Plugin
+from proreus.remote.descriptor import POINTS
 from proreus.remote.endpoint import Endpoint
 from proreus.remote.node_points import (
     RemoteFilter,
@@ -15,22 +16,28 @@ from proreus.remote.pod_points import RemotePermit, RemotePostBind, RemotePreBin
 
 
 def plugin_class(endpoint: Endpoint) -> type[Plugin]:
-    """Return the class of the plugin at an endpoint: its points are the descriptor's."""
+    """Return the class of the plugin at an endpoint: its points are the descriptor's.
+
+    In a slot it has all of them, and takes part where the process that has the slot does.
+    """
     descriptor = endpoint.descriptor
+    plain = descriptor.normalize == "none" and not endpoint.is_slot
     classes: dict[str, type[RemotePlugin]] = {
         "preFilter": RemotePreFilter,
         "filter": RemoteFilter,
-        "score": RemoteScore if descriptor.normalize == "none" else RemoteNormalizedScore,
+        "score": RemoteScore if plain else RemoteNormalizedScore,
         "reserve": RemoteReserve,
         "permit": RemotePermit,
         "preBind": RemotePreBind,
         "postBind": RemotePostBind,
     }
-    bases = tuple(classes[point] for point in descriptor.points)
+    points = POINTS if endpoint.is_slot else descriptor.points
+    bases = tuple(classes[point] for point in points)
+    place = endpoint.address or "a slot"
     about = {
         "name": descriptor.name,
         "endpoint": endpoint,
-        "__doc__": f"The plugin at {endpoint.address}.",
-        "__module__": endpoint.address,
+        "__doc__": f"The plugin at {place}.",
+        "__module__": place,
     }
     return type(descriptor.name, bases, about)

@@ -83,14 +83,21 @@ def read_descriptor(body: bytes, where: str) -> Descriptor:
     return descriptor
 
 
+def name_problem(name: str) -> str | None:
+    """Return why a plugin cannot have a name, or None if it can."""
+    if _NAME.fullmatch(name):
+        return None
+    return (
+        f'"{name}" must begin with a letter, go on with letters, digits, "-", "_" or ".", and have '
+        "at most 63 characters"
+    )
+
+
 def _problems(descriptor: Descriptor) -> Iterator[str]:
     if descriptor.protocol != PROTOCOL:
         yield f'protocol: "{descriptor.protocol}" is not supported, allowed is "{PROTOCOL}"'
-    if not _NAME.fullmatch(descriptor.name):
-        yield (
-            f'name: "{descriptor.name}" must begin with a letter, go on with letters, digits, '
-            '"-", "_" or ".", and have at most 63 characters'
-        )
+    if problem := name_problem(descriptor.name):
+        yield f"name: {problem}"
     if not descriptor.points:
         yield f"points: at least one is needed, allowed are {', '.join(POINTS)}"
     yield from _unknown_or_twice("points", descriptor.points, POINTS)

@@ -19,7 +19,7 @@ from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
 from proreus.remote import wire
 from proreus.remote.connection import Connection, NoAnswer, NotInStep
-from proreus.remote.descriptor import Descriptor, read_descriptor
+from proreus.remote.descriptor import PROTOCOL, Descriptor, read_descriptor
 from proreus.remote.meters import Meters
 from proreus.remote.outbox import Outbox
 from proreus.remote.snapshot import Snapshot
@@ -33,6 +33,9 @@ _WHOLE_SECONDS = 10.0
 """A whole snapshot may take that long, however short the plugin's own time-out is."""
 
 
+_VACANT = "nobody has registered it"
+
+
 class Unavailable(ProreusError):
     """The process has not answered lately, and is not asked until it does."""
 
@@ -40,13 +43,19 @@ class Unavailable(ProreusError):
 class Endpoint:
     """A process and the one plugin in it, shared by the profiles that use it.
 
-    ``epoch``: the last one that it told; ``on_epoch`` are called when it moves.
+    ``epoch``: the last one that it told; ``on_epoch`` are called when it moves. Made without a
+    connection it is a slot, which processes take and leave (``attach``, ``detach``), each with
+    points of its own.
     """
 
     def __init__(
-        self, connection: Connection, descriptor: Descriptor, metrics: SchedulerMetrics
+        self,
+        connection: Connection | None,
+        descriptor: Descriptor,
+        metrics: SchedulerMetrics,
     ) -> None:
         self.descriptor = descriptor
+        self.is_slot = connection is None
         self.snapshot = Snapshot(descriptor.node_columns, descriptor.arrays)
         self.epoch = ""
         self.on_epoch: set[Callable[[], None]] = set()
@@ -58,14 +67,17 @@ class Endpoint:
         self._table: NodeTable | None = None
         self._silent_because: str | None = None
         """Why it is left alone; None while the circuit is closed."""
+        if connection is None:
+            self._silent_because = _VACANT
+            self._meters.up.set(0)
         self._opened = asyncio.Event()
         self._one_watch = asyncio.Lock()
         self._one_step = asyncio.Lock()
 
     @property
     def address(self) -> str:
-        """Where the process listens."""
-        return self._connection.address
+        """Where the process listens, "" in an empty slot."""
+        return "" if self._connection is None else self._connection.address
 
     @property
     def is_open(self) -> bool:
@@ -74,7 +86,29 @@ class Endpoint:
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._connection.close()
+        if self._connection is not None:
+            await self._connection.close()
+
+    async def attach(self, connection: Connection, descriptor: Descriptor) -> None:
+        """Let a process take the slot; whoever had it before is not asked any more."""
+        old, self._connection = self._connection, connection
+        self.descriptor = descriptor
+        self._told_args = False
+        self._forget_snapshot()
+        self._close_circuit()
+        self._something_has_changed()
+        if old is not None:
+            await old.close()
+
+    async def detach(self) -> None:
+        """Empty the slot: pods go on without a plugin."""
+        old, self._connection = self._connection, None
+        self.descriptor = vacant(self.descriptor.name)
+        self._outbox.clear()
+        self._open(_VACANT)
+        self._something_has_changed()
+        if old is not None:
+            await old.close()
 
     # ---- asking --------------------------------------------------------------------------------
 
@@ -146,7 +180,7 @@ class Endpoint:
         """Post a body and return the answer, whatever the circuit says; silence opens it."""
         meters, started = self._meters, perf_counter()
         try:
-            answer = wire.decode(await self._connection.post(path, body, seconds), type_)
+            answer = wire.decode(await self._there.post(path, body, seconds), type_)
         except NoAnswer as error:
             meters.count(path, "silent")
             self._open(str(error))
@@ -167,10 +201,26 @@ class Endpoint:
     def _note_epoch(self, answer: Answer) -> None:
         if answer.epoch is not None and answer.epoch != self.epoch:
             before, self.epoch = self.epoch, answer.epoch
-            for call in tuple(self.on_epoch) if before else ():
-                call()
+            if before:
+                self._something_has_changed()
+
+    def _something_has_changed(self) -> None:
+        for call in tuple(self.on_epoch):
+            call()
+
+    @property
+    def _there(self) -> Connection:
+        """The way to the process; raises ``Unavailable`` while the slot is empty."""
+        if self._connection is None:
+            raise Unavailable(_VACANT)
+        return self._connection
 
     # ---- keeping it in step --------------------------------------------------------------------
+
+    @property
+    def args(self) -> Mapping[str, Any]:
+        """The arguments by profile."""
+        return self._args
 
     def use(self, profile: str, args: Any) -> None:
         """Note the arguments of a profile that uses the plugin; they are sent when next needed."""
@@ -181,12 +231,7 @@ class Endpoint:
 
     async def check_args(self, args: Mapping[str, Any]) -> None:
         """Ask whether arguments, by profile, will do; raises ``ConfigError``."""
-        body, seconds = wire.encode({"profiles": args}), self.descriptor.timeout_seconds
-        try:
-            await self._connection.post("/v1/profiles", body, seconds)
-        except (NoAnswer, NotInStep, BadAnswer) as error:
-            text = f'initializing plugin "{self.descriptor.name}": {self.address}{error}'
-            raise ConfigError(f"initializing profiles: {text}") from error
+        await check_args(self._there, self.descriptor, args)
 
     async def _keep_in_step(self, table: NodeTable) -> None:
         async with self._one_step:
@@ -219,7 +264,7 @@ class Endpoint:
         """Take the process for one that knows nothing, and perhaps is another version of itself."""
         self._told_args = False
         try:
-            body = await self._connection.get("/v1/descriptor", self.descriptor.timeout_seconds)
+            body = await self._there.get("/v1/descriptor", self.descriptor.timeout_seconds)
             descriptor = read_descriptor(body, self.address)
         except NoAnswer as error:
             self._open(str(error))
@@ -227,7 +272,8 @@ class Endpoint:
         except (ConfigError, NotInStep) as error:
             raise BadAnswer(str(error)) from error
         known = self.descriptor
-        if (descriptor.name, set(descriptor.points)) != (known.name, set(known.points)):
+        same_points = self.is_slot or set(descriptor.points) == set(known.points)
+        if descriptor.name != known.name or not same_points:
             self._open("it has another name or other points than at the start")
             raise BadAnswer(
                 f"{self.address} was {known.name} ({', '.join(known.points)}) and is now "
@@ -248,6 +294,11 @@ class Endpoint:
             self._meters.up.set(0)
         self._silent_because = reason
         self._opened.set()
+
+    def _close_circuit(self) -> None:
+        self._silent_because = None
+        self._opened.clear()
+        self._meters.up.set(1)
 
     async def watch(self) -> None:
         """Look after the process until cancelled: its health, and what it is to be told.
@@ -285,9 +336,9 @@ class Endpoint:
     async def illness(self) -> str | None:
         """Ask for the process's health; return what is wrong with it, or None."""
         try:
-            body = await self._connection.get("/v1/health", self.descriptor.timeout_seconds)
+            body = await self._there.get("/v1/health", self.descriptor.timeout_seconds)
             self._note_epoch(wire.decode(body, Answer))
-        except (NoAnswer, NotInStep, BadAnswer) as error:
+        except (NoAnswer, NotInStep, BadAnswer, Unavailable) as error:
             return str(error)
         return None
 
@@ -304,7 +355,22 @@ class Endpoint:
         if problem is not None:
             self._open(problem)
             return
-        self._silent_because = None
-        self._opened.clear()
-        self._meters.up.set(1)
+        self._close_circuit()
         log.info("Plugin answers again", plugin=self.descriptor.name, endpoint=self.address)
+
+
+async def check_args(
+    connection: Connection, descriptor: Descriptor, args: Mapping[str, Any]
+) -> None:
+    """Ask a process whether arguments, by profile, will do; raises ``ConfigError``."""
+    try:
+        body = wire.encode({"profiles": args})
+        await connection.post("/v1/profiles", body, descriptor.timeout_seconds)
+    except (NoAnswer, NotInStep, BadAnswer) as error:
+        text = f'initializing plugin "{descriptor.name}": {connection.address}{error}'
+        raise ConfigError(f"initializing profiles: {text}") from error
+
+
+def vacant(name: str) -> Descriptor:
+    """Return the descriptor of a slot that no process has taken: it takes part in nothing."""
+    return Descriptor(protocol=PROTOCOL, name=name, points=(), failure_mode="ignore")

@@ -11,7 +11,7 @@ from proreus.errors import ConfigError
 from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
 from proreus.remote.connection import Connection, NoAnswer, NotInStep
-from proreus.remote.descriptor import read_descriptor
+from proreus.remote.descriptor import Descriptor, read_descriptor
 from proreus.remote.endpoint import Endpoint
 from proreus.remote.wire import BadAnswer
 
@@ -28,17 +28,22 @@ async def meet(
     """Return the endpoint at an address; raises ``ConfigError`` if there is none after a while."""
     connection = Connection(address)
     try:
-        body = await _descriptor_of(connection, patience_seconds)
-        endpoint = Endpoint(connection, read_descriptor(body, address), metrics)
+        descriptor = await introduce(connection, patience_seconds)
+        endpoint = Endpoint(connection, descriptor, metrics)
         problem = await endpoint.illness()
         if problem is not None:
             raise ConfigError(f"plugin endpoint {address}{problem}")
     except BaseException:
         await connection.close()
         raise
-    descriptor = endpoint.descriptor
     log.info("Met a plugin", plugin=descriptor.name, endpoint=address, points=descriptor.points)
     return endpoint
+
+
+async def introduce(connection: Connection, patience_seconds: float = 0.0) -> Descriptor:
+    """Return the descriptor of who is there; raises ``ConfigError``."""
+    body = await _descriptor_of(connection, patience_seconds)
+    return read_descriptor(body, connection.address)
 
 
 async def _descriptor_of(connection: Connection, patience_seconds: float) -> bytes:

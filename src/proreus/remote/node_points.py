@@ -37,7 +37,7 @@ class RemotePreFilter(RemotePlugin, PreFilterPlugin):
     async def fetch_pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
         """Ask, and note the answer."""
         notes = self.notes(state, pod)
-        return await self.unless_left_out(notes, self._ask_pre_filter(notes))
+        return await self.unless_left_out(notes, "preFilter", self._ask_pre_filter(notes))
 
     async def _ask_pre_filter(self, notes: Notes) -> None:
         answer = await self.endpoint.ask(
@@ -59,7 +59,7 @@ class RemotePreFilter(RemotePlugin, PreFilterPlugin):
     ) -> Status | frozenset[str] | None:
         """Answer with what was fetched."""
         notes = self.notes(state, pod)
-        return Status.skip() if notes.left_out else notes.pre_filter
+        return notes.pre_filter if notes.points else Status.skip()
 
 
 class _AsksAboutRows(RemotePlugin):
@@ -106,7 +106,7 @@ class RemoteFilter(_AsksAboutRows, FilterPlugin):
     ) -> Status | None:
         """Ask, and note the answer."""
         notes = self.notes(state, pod)
-        return await self.unless_left_out(notes, self._ask_filter(notes, rows))
+        return await self.unless_left_out(notes, "filter", self._ask_filter(notes, rows))
 
     async def _ask_filter(self, notes: Notes, rows: Rows | None) -> None:
         known = notes.known
@@ -145,7 +145,7 @@ class RemoteFilter(_AsksAboutRows, FilterPlugin):
     ) -> None:
         """Answer with what was fetched, for any table made of the cluster's nodes."""
         notes = self.notes(state, pod)
-        if not notes.left_out:
+        if "filter" in notes.points:
             verdicts.merge(notes.known.verdicts(_rows_in(self.handle.nodes, nodes)))
 
 
@@ -155,7 +155,7 @@ class RemoteScore(_AsksAboutRows, ScorePlugin):
     async def fetch_score(self, state: CycleState, pod: PodInfo, rows: Rows) -> Status | None:
         """Ask, and note the answer."""
         notes = self.notes(state, pod)
-        return await self.unless_left_out(notes, self._ask_score(notes, rows))
+        return await self.unless_left_out(notes, "score", self._ask_score(notes, rows))
 
     async def _ask_score(self, notes: Notes, rows: Rows) -> None:
         known = notes.known
@@ -177,7 +177,7 @@ class RemoteScore(_AsksAboutRows, ScorePlugin):
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
         """Answer with what was fetched; the same everywhere where nothing was."""
         notes = self.notes(state, pod)
-        if notes.left_out:
+        if "score" not in notes.points:
             return 0
         return notes.known.scores(_rows_in(self.handle.nodes, nodes))
 
@@ -187,7 +187,8 @@ class RemoteNormalizedScore(RemoteScore):
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
         """Stretch to 100, as the descriptor says: the highest is the best, or the lowest."""
-        return default_normalize(scores, self.endpoint.descriptor.normalize == "lowest")
+        best = self.endpoint.descriptor.normalize
+        return scores if best == "none" else default_normalize(scores, best == "lowest")
 
 
 def _rows_in(whole: NodeTable, nodes: NodeTable) -> Rows:

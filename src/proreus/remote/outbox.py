@@ -41,6 +41,11 @@ class Outbox:
         self._empty.clear()
         self._filled.set()
 
+    def clear(self) -> None:
+        """Drop what has not arrived: there is nobody any more to whom it could matter."""
+        self._messages.clear()
+        self._empty.set()
+
     async def emptied(self, seconds: float) -> None:
         """Wait until every message has arrived; raises ``NoAnswer`` if that takes too long."""
         try:

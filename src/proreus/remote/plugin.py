@@ -5,7 +5,7 @@ Answers are fetched before the cycle asks for them (``FetchingPlugin``) and kept
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable
+from collections.abc import Collection, Coroutine, Iterable
 from typing import Any, ClassVar
 
 import msgspec
@@ -40,12 +40,15 @@ class RemoteArgs(PluginArgs):
 
 
 class Notes:
-    """What is known of the plugin in one attempt. ``left_out``: it does not take part any more."""
+    """What is known of the plugin in one attempt.
 
-    def __init__(self, pod: msgspec.Raw, known: Known) -> None:
+    ``points``: those at which it takes part; none any more once it is left out.
+    """
+
+    def __init__(self, pod: msgspec.Raw, known: Known, points: Collection[str]) -> None:
         self.pod = pod
         self.known = known
-        self.left_out = False
+        self.points = points
         self.reserved = False
         self.pre_filter: Status | frozenset[str] | None = None
         self.reserve: Status | None = None
@@ -100,15 +103,15 @@ class RemotePlugin(FetchingPlugin, BackgroundPlugin):
             known = self._memory.of(text, self.name, len(self.handle.nodes))
         else:
             known = Known(self.name)
-        notes = Notes(msgspec.Raw(text), known)
+        notes = Notes(msgspec.Raw(text), known, descriptor.points)
         state.write(self.name, notes)
         return notes
 
     async def unless_left_out(
-        self, notes: Notes, work: Coroutine[Any, Any, Status | None]
+        self, notes: Notes, point: str, work: Coroutine[Any, Any, Status | None]
     ) -> Status | None:
         """Do a point's work; an Error where it fails, unless pods go on without the plugin."""
-        if notes.left_out:
+        if point not in notes.points:
             work.close()
             return None
         try:
@@ -116,7 +119,7 @@ class RemotePlugin(FetchingPlugin, BackgroundPlugin):
         except ProreusError as error:
             if not self.endpoint.descriptor.ignorable:
                 return Status.error(str(error))
-            notes.left_out = True
+            notes.points = ()
             log.v(2).info("Going on without a plugin", plugin=self.name, err=error)
             return None
 

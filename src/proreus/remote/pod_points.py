@@ -30,8 +30,10 @@ class RemoteReserve(RemotePlugin, ReservePlugin):
         """Ask, and note the answer."""
         notes = self.notes(state, pod)
         # Even where no answer comes it may have happened.
-        notes.reserved = not notes.left_out
-        return await self.unless_left_out(notes, self._ask_reserve(notes, pod, node_name))
+        notes.reserved = "reserve" in notes.points
+        return await self.unless_left_out(
+            notes, "reserve", self._ask_reserve(notes, pod, node_name)
+        )
 
     async def _ask_reserve(self, notes: Notes, pod: PodInfo, node_name: str) -> None:
         endpoint = self.endpoint
@@ -64,7 +66,7 @@ class RemotePermit(RemotePlugin, PermitPlugin):
     async def fetch_permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Ask, and note the answer."""
         notes = self.notes(state, pod)
-        return await self.unless_left_out(notes, self._ask_permit(notes, pod, node_name))
+        return await self.unless_left_out(notes, "permit", self._ask_permit(notes, pod, node_name))
 
     async def _ask_permit(self, notes: Notes, pod: PodInfo, node_name: str) -> None:
         answer = await self.endpoint.ask(
@@ -120,10 +122,16 @@ class RemotePermit(RemotePlugin, PermitPlugin):
 class RemotePreBind(RemotePlugin, PreBindPlugin):
     """``POST /v1/pre-bind``: the one point that may take its time."""
 
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Tell whether the plugin takes part."""
+        return None if "preBind" in self.notes(state, pod).points else Status.skip()
+
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Ask and wait."""
         notes = self.notes(state, pod)
-        return await self.unless_left_out(notes, self._ask_pre_bind(notes, pod, node_name))
+        return await self.unless_left_out(
+            notes, "preBind", self._ask_pre_bind(notes, pod, node_name)
+        )
 
     async def _ask_pre_bind(self, notes: Notes, pod: PodInfo, node_name: str) -> Status | None:
         seconds = self.endpoint.descriptor.pre_bind_timeout_seconds
@@ -139,7 +147,8 @@ class RemotePostBind(RemotePlugin, PostBindPlugin):
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Tell."""
         notes = self.notes(state, pod)
-        self.endpoint.tell("/v1/post-bind", self.about(notes, pod, node_name))
+        if "postBind" in notes.points:
+            self.endpoint.tell("/v1/post-bind", self.about(notes, pod, node_name))
 
 
 def _verdict(answer: wire.VerdictAnswer, *allowed: Code) -> Status | None:

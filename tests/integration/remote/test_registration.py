@@ -1,0 +1,210 @@
+"""Slots: processes register at run time on the secure port, and leave again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import ssl
+import sys
+
+import aiohttp
+import pytest
+
+from proreus.app.served_plugins import meet_plugins
+from proreus.errors import ConfigError, NoSuchSlot
+from proreus.metrics import SchedulerMetrics
+from proreus.sandbox import Sandbox
+
+from .conftest import World, rejecting, scoring, until
+
+
+@pytest.fixture
+async def slot():
+    """A slot for the plugin Far, and a cluster whose profile has it."""
+    async with meet_plugins((), ("Far",), SchedulerMetrics()) as served:
+        (plugin,) = served.classes.values()
+        world = World(plugin, args={"limit": 1})
+        world.add_nodes("n0", "n1", "n2")
+        for instance in world.scheduler.profiles["default-scheduler"].plugins:
+            if instance.name == "Far":
+                plugin.endpoint.use("default-scheduler", {"limit": 1})
+        yield served, world
+        await world.scheduler.close()
+
+
+async def test_pods_go_on_without_a_plugin_in_an_empty_slot(slot):
+    served, world = slot
+    assert await world.place() != ""
+    assert world.pod().spec.node_name
+    assert served.slots() == [{"name": "Far", "endpoint": "", "points": (), "answers": False}]
+
+
+async def test_one_that_registers_takes_part_until_it_is_withdrawn(slot, start):
+    served, world = slot
+    far = await start("filter", filter=rejecting("n0", "n2"))
+    state = await served.register(far.address)
+    assert state == {
+        "name": "Far",
+        "endpoint": far.address,
+        "points": ("filter",),
+        "answers": True,
+    }
+    assert await world.place("a") == "n1"
+    assert far.profiles == {"default-scheduler": {"limit": 1}}
+    calls = len(far.calls)
+    assert await served.register(far.address) == state
+    assert await world.place("b") == "n1"
+    assert "nodes" not in far.paths()[calls:], "who registers again is not told everything again"
+    await served.withdraw("Far")
+    assert await world.place("c") != ""
+    assert len(far.asked("filter")) == 2
+
+
+async def test_another_process_may_have_other_points(slot, start):
+    served, world = slot
+    first = await start("filter", filter=rejecting("n0", "n1", "n2"))
+    await served.register(first.address)
+    assert await world.place("a") == ""
+    second = await start("score", score=scoring(n2=7), normalize="highest")
+    await served.register(second.address)
+    assert await world.place("b") == "n2"
+    assert len(first.asked("filter")) == 1
+
+
+async def test_who_may_not_register(slot, start):
+    served, _ = slot
+    other = await start("filter")
+    other.descriptor["name"] = "Near"
+    with pytest.raises(NoSuchSlot, match=r'no slot for a plugin "Near".*kept: Far'):
+        await served.register(other.address)
+    with pytest.raises(ConfigError, match="allowed are unix:"):
+        await served.register("http://example.com:80")
+    with pytest.raises(ConfigError, match="connect"):
+        await served.register("http://127.0.0.1:9")
+    strict = await start("filter")
+    strict.answers["profiles"] = lambda *_: aiohttp.web.json_response(
+        {"error": "args.limit: too low"}, status=400
+    )
+    with pytest.raises(ConfigError, match=r"args\.limit: too low"):
+        await served.register(strict.address)
+    with pytest.raises(NoSuchSlot):
+        await served.withdraw("Near")
+
+
+async def test_slots_have_names_of_plugins():
+    with pytest.raises(ConfigError, match="must begin with a letter"):
+        async with meet_plugins((), ("a b",), SchedulerMetrics()):
+            pass
+
+
+# ---- a process on the embedded cluster -----------------------------------------------------------
+
+
+class Port:
+    """The secure port of a process."""
+
+    def __init__(self, port: int) -> None:
+        self._url = f"https://127.0.0.1:{port}"
+
+    async def ask(self, method: str, path: str, token: str, body=None):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        connector = aiohttp.TCPConnector(ssl=context, force_close=True)
+        async with (
+            aiohttp.ClientSession(connector=connector, headers=headers) as session,
+            session.request(method, self._url + path, json=body) as answer,
+        ):
+            text = await answer.text()
+            return answer.status, json.loads(text) if text.startswith("{") else text
+
+    async def ready(self) -> None:
+        async with asyncio.timeout(20):
+            while True:
+                with contextlib.suppress(aiohttp.ClientError):
+                    if (await self.ask("GET", "/readyz", ""))[0] == 200:
+                        return
+                await asyncio.sleep(0.05)
+
+
+def pod(name):
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+
+
+@pytest.fixture
+async def run():
+    """Return a function that starts ``proreus run`` with a secure port."""
+    started = []
+
+    async def begin(sandbox, kubeconfig, *flags) -> Port:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "proreus", "run", f"--kubeconfig={kubeconfig}"),
+            *(f"--authentication-kubeconfig={kubeconfig}", "--leader-elect=false"),
+            *(f"--authorization-kubeconfig={kubeconfig}", "--bind-address=127.0.0.1"),
+            *(f"--secure-port={port}", *flags),
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        started.append(process)
+        made = Port(port)
+        await made.ready()
+        return made
+
+    yield begin
+    for process in started:
+        process.kill()
+        await process.wait()
+
+
+async def test_on_the_embedded_cluster(run, start, tmp_path):
+    near = await start("filter", filter=rejecting("node-0", "node-2"))
+    near.descriptor["name"] = "Near"
+    far = await start("filter", filter=rejecting("node-0", "node-1"))
+    async with Sandbox(nodes=3) as sandbox:
+        kubeconfig = str(sandbox.write_kubeconfig(tmp_path / "kubeconfig"))
+
+        async def place(name) -> str:
+            sandbox.store.create("pods", pod(name))
+
+            def node() -> str:
+                spec = sandbox.store.get("pods", name, "default").object()["spec"]
+                return spec.get("nodeName", "")
+
+            await until(lambda: node() != "", 20)
+            return node()
+
+        flags = (f"--plugin-endpoint={near.address}", "--plugin-slot=Far")
+        port = await run(sandbox, kubeconfig, *flags)
+        path, token = "/plugins/v1/register", sandbox.token
+        assert await place("a") == "node-1"
+
+        near.answers["filter"] = None
+        body = {"endpoint": far.address}
+        assert (await port.ask("POST", path, "", body))[0] == 403
+        assert (await port.ask("POST", path, "wrong", body))[0] == 401
+        assert (await port.ask("POST", path, token, {"address": "x"}))[0] == 400
+        assert (await port.ask("PUT", path, token, body))[0] == 405
+        status, answer = await port.ask("POST", path, token, {"endpoint": near.address})
+        assert (status, answer["error"][:32]) == (404, 'there is no slot for a plugin "N')
+        assert far.calls == []
+
+        status, state = await port.ask("POST", path, token, body)
+        assert (status, state["points"]) == (200, ["filter"])
+        assert await place("b") == "node-2"
+        assert await port.ask("GET", path, token) == (200, {"slots": [state]})
+        assert (await port.ask("DELETE", path, token, {"name": "Far"}))[0] == 200
+        asked = len(far.asked("filter"))
+        assert await place("c") != ""
+        assert len(far.asked("filter")) == asked
+        _, metrics = await port.ask("GET", "/metrics", token)
+        assert 'proreus_remote_plugin_up{plugin="Far"} 0' in metrics
+        assert 'proreus_remote_plugin_up{plugin="Near"} 1' in metrics
