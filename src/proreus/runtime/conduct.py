@@ -6,9 +6,9 @@ and tried again; plugins that come with proreus never are. What being left out m
 and how calls are watched, is in ``guard``.
 
 An extension point that belongs to the scheduling cycle has failed or not once an attempt, however
-often it is called in it: for one row or for 5,000. Its time is the sum of those calls. Points that
-wait (PreBind, Bind, PostFilter) are looked at call by call, and their time is not limited here:
-they may have good reasons to wait, and while they do, others work.
+often it is called in it: for one row or for 5,000. Its time is the sum of those calls. Points of
+the binding cycle, and what the queue asks, are looked at call by call. The time of those that wait
+(PreBind, Bind, PostFilter) is not limited here: they may have good reasons, and others work then.
 """
 
 from __future__ import annotations
@@ -120,6 +120,7 @@ class PluginConduct(Conduct):
         self.profile = profile
         self.brought = brought
         self.skipping = False
+        self.budget_seconds = supervision.rules.budget_seconds
         self._supervision = supervision
         self._meters: dict[str, Meter] = {}
         self._culprit: Meter | None = None
@@ -167,11 +168,10 @@ class PluginConduct(Conduct):
 
     def begin_attempt(self) -> None:
         """Judge the attempt before; begin or end to leave the plugin out. Called once a pod."""
-        budget = self._supervision.rules.budget_seconds
         for meter in self._meters.values():
             if meter.waits or not (meter.seconds or meter.failed):
                 continue
-            if meter.seconds > budget:
+            if meter.seconds > self.budget_seconds:
                 self.note(meter.point, "slow")
             if not meter.failed:
                 self.succeeded(meter)
@@ -206,7 +206,7 @@ class PluginConduct(Conduct):
             "raised": "raised an exception",
             "error": "answered with an error",
             "unfit": "gave an answer that the point does not allow",
-            "slow": f"took longer than {self._supervision.rules.budget_seconds * 1000:g}ms",
+            "slow": f"took longer than {self.budget_seconds * 1000:g}ms",
         }
         told = f"{words[reason]} at {meter.point} {meter.streak} times in a row"
         self._report("Warning", "PluginFailing", told)

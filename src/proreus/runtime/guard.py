@@ -12,15 +12,17 @@ import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 from proreus.errors import ConfigError, ProreusError
 from proreus.framework import plugin as framework
+from proreus.framework.events import ClusterEvent
 from proreus.framework.nominating import PostFilterResult
 from proreus.framework.plugin import POINTS, Plugin
 from proreus.framework.pod_group import Placement
-from proreus.framework.pod_info import QueuedPodInfo
+from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.status import Code, Status
 from proreus.logs import logger
 from proreus.places import place_of_class, place_of_error
@@ -104,9 +106,11 @@ def guard(plugin: Plugin, conduct: PluginConduct) -> None:
                 continue
             method = getattr(plugin, name)
             waits = inspect.iscoroutinefunction(declared)
-            meter = conduct.meter(point, waits or name in _ALONE)
+            meter = conduct.meter(point, waits or name in _ALONE or name in _BESIDE_CYCLES)
             if waits:
                 wrapped = _waiting(method, meter, conduct, _IDLE[name])
+            elif name in _BESIDE_CYCLES:
+                wrapped = _single(method, meter, conduct, _IDLE.get(name))
             elif name in _ALONE:
                 wrapped = _ALONE[name](plugin, method, meter, conduct)
             else:
@@ -136,12 +140,33 @@ def _waiting(method: Method, meter: Meter, conduct: PluginConduct, idle: Method)
         if conduct.skipping:
             return idle(*args)
         answer = await method(*args)
-        status = answer.status if isinstance(answer, PostFilterResult) else answer
-        if status is None or (isinstance(status, Status) and status.code != Code.ERROR):
+        if _sound(answer.status if isinstance(answer, PostFilterResult) else answer):
             conduct.succeeded(meter)
         return answer
 
     return call
+
+
+def _single(method: Method, meter: Meter, conduct: PluginConduct, idle: Method | None) -> Method:
+    """Call beside scheduling cycles, where many pods are bound between two of them."""
+
+    def call(*args: Any) -> Any:
+        if conduct.skipping and idle is not None:
+            return idle(*args)
+        started = perf_counter()
+        answer = method(*args)
+        if perf_counter() - started > conduct.budget_seconds:
+            conduct.note(meter.point, "slow")
+        elif _sound(answer):
+            conduct.succeeded(meter)
+        return answer
+
+    return call
+
+
+def _sound(answer: object) -> bool:
+    """Tell whether an answer is a status that is no failure of the plugin."""
+    return answer is None or (isinstance(answer, Status) and answer.code != Code.ERROR)
 
 
 # ---- calls that the queue makes ----------------------------------------------------------------
@@ -157,7 +182,7 @@ def _pre_enqueue(plugin: Plugin, method: Method, meter: Meter, conduct: PluginCo
             status = method(pod)
         except Exception as error:
             return Status.error(str(failed(plugin, meter.point, error)))
-        if status is None or (isinstance(status, Status) and status.code != Code.ERROR):
+        if _sound(status):
             conduct.succeeded(meter)
             return status
         if isinstance(status, Status):
@@ -206,6 +231,27 @@ def _sort_key(plugin: Plugin, method: Method, meter: Meter, conduct: PluginCondu
         return SortKey(own, queued)
 
     return call
+
+
+def with_guarded_hint(event: ClusterEvent, plugin: Plugin) -> ClusterEvent:
+    """Return a registration of a plugin; its hint, if it fails, says that the event may help."""
+    hint, conduct = event.hint, plugin.conduct
+    if hint is None or not isinstance(conduct, PluginConduct) or not conduct.brought:
+        return event
+    meter = conduct.meter("QueueingHint", waits=True)
+
+    def call(pod: PodInfo, old: Any, new: Any) -> bool:
+        if conduct.skipping:
+            return True
+        try:
+            helps = bool(hint(pod, old, new))
+        except Exception as error:
+            failed(plugin, meter.point, error)
+            return True
+        conduct.succeeded(meter)
+        return helps
+
+    return replace(event, hint=call)
 
 
 # ---- calls about sharing -----------------------------------------------------------------------
@@ -265,6 +311,9 @@ _POINTS = {
     "outlook": "Outlook",
 }
 """The methods that are watched, and the points that they are called at."""
+
+_BESIDE_CYCLES = frozenset({"unreserve", "pre_bind_pre_flight", "post_bind"})
+"""Methods that are called in binding cycles and do not wait; each call counts by itself."""
 
 _ALONE: dict[str, Callable[[Plugin, Method, Meter, PluginConduct], Method]] = {
     "pre_enqueue": _pre_enqueue,

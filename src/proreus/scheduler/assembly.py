@@ -28,7 +28,7 @@ from proreus.objects.scheduling import POD_GROUPS
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.runtime.conduct import Supervision
 from proreus.runtime.expansion import ExpandedProfile, expand_all
-from proreus.runtime.guard import blamed_on
+from proreus.runtime.guard import blamed_on, with_guarded_hint
 from proreus.runtime.profile import Profile
 from proreus.runtime.registry import Registry
 from proreus.runtime.search import NodeSearch
@@ -97,7 +97,7 @@ def _registered(
         for event in asked:
             if not isinstance(event, events.ClusterEvent):
                 raise TypeError(f"events_to_register of {plugin.name} has {event!r} in it")
-        return asked
+        return tuple(with_guarded_hint(event, plugin) for event in asked)
 
 
 def assemble(

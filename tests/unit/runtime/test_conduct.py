@@ -21,6 +21,7 @@ from proreus.framework.plugin import (
     FilterPlugin,
     PermitPlugin,
     Plugin,
+    PostBindPlugin,
     PostFilterPlugin,
     PreBindPlugin,
     PreEnqueuePlugin,
@@ -36,7 +37,7 @@ from proreus.objects.kinds import NODES, PODS
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE
 from proreus.runtime.conduct import PluginConduct, Rules, Supervision, Tracebacks
-from proreus.runtime.guard import SortKey, brought_along
+from proreus.runtime.guard import SortKey, brought_along, guard
 from proreus.runtime.registry import Registry
 
 SKIP = Rules(policy="skip", failures=3, pause_seconds=30, longest_pause_seconds=100)
@@ -65,15 +66,18 @@ class Cluster:
             tell=lambda _, reason, note: self.told.append((reason, note)),
         )
         for number in range(nodes):
-            self.offline.api.add(
-                {
-                    "apiVersion": "v1",
-                    "kind": "Node",
-                    "metadata": {"name": f"n{number}"},
-                    "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "110"}},
-                }
-            )
+            self.add_node(f"n{number}")
         self._pods = 0
+
+    def add_node(self, name: str) -> None:
+        self.offline.api.add(
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name},
+                "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "110"}},
+            }
+        )
 
     def add_pod(self) -> str:
         """Create a pod and return its name."""
@@ -106,9 +110,8 @@ class Cluster:
                 self.offline.api.remove("Pod", f"default/{name}")
         return found
 
-    def failures(self, plugin: type[Plugin], point: str, reason: str) -> float:
-        family = self.offline.metrics.plugin_failures_total
-        return family.labels(plugin.name, point, reason).value
+    def failures(self, plugin: str, point: str, reason: str) -> float:
+        return self.offline.metrics.plugin_failures_total.labels(plugin, point, reason).value
 
     @property
     def skipped(self) -> dict[str, bool]:
@@ -136,7 +139,7 @@ async def test_an_exception_fails_the_pod_and_its_traceback_is_logged_once(caplo
     plugin = make("Raises", FilterPlugin, filter=fail)
     cluster = Cluster(plugin, rules=Rules())
     assert await cluster.schedule(3) == ["", "", ""]
-    assert cluster.failures(plugin, "Filter", "raised") == 3
+    assert cluster.failures("Raises", "Filter", "raised") == 3
     (record,) = [r for r in caplog.records if r.getMessage() == "Plugin raised"]
     assert 'raise ValueError("broken")' in record.pairs["traceback"]
 
@@ -206,7 +209,7 @@ async def test_wrong_answers_count_as_failures(base, methods, point, reason):
     plugin = make("Wrong", base, **methods)
     cluster = Cluster(plugin)
     assert (await cluster.schedule(4))[:3] == ["", "", ""]
-    assert cluster.failures(plugin, point, reason) >= 3
+    assert cluster.failures("Wrong", point, reason) >= 3
     assert [told for told, _ in cluster.told] == ["PluginSkipped"]
 
 
@@ -220,7 +223,7 @@ async def test_a_plugin_over_its_budget_is_slow_and_does_not_fail_the_pod():
     # one call is within the budget, both together are not
     cluster = Cluster(plugin, rules=Rules(failures=3, budget_seconds=0.004))
     assert "" not in await cluster.schedule(5)
-    assert cluster.failures(plugin, "Filter", "slow") == 4  # the last one is not judged yet
+    assert cluster.failures("Slow", "Filter", "slow") == 4  # the last one is not judged yet
     assert cluster.told == [
         (
             "PluginFailing",
@@ -228,6 +231,28 @@ async def test_a_plugin_over_its_budget_is_slow_and_does_not_fail_the_pod():
             "took longer than 4ms at Filter 3 times in a row",
         )
     ]
+
+
+def test_what_is_called_while_pods_are_bound_is_looked_at_call_by_call(monkeypatch):
+    """Many pods may be bound between two attempts; together they are slow, each is not."""
+    metrics = SchedulerMetrics()
+    supervision = Supervision(FakeClock(), metrics, Rules(budget_seconds=0.004))
+    stopwatch = FakeClock()
+    monkeypatch.setattr("proreus.runtime.guard.perf_counter", stopwatch.now)
+
+    def post_bind(self: Any, state: Any, pod: Any, node_name: str) -> None:
+        stopwatch.advance(pod)
+
+    plugin = make("Told", PostBindPlugin, post_bind=post_bind)(None, None)
+    conduct = PluginConduct("Told", "p", True, supervision)
+    guard(plugin, conduct)
+    for _ in range(10):
+        plugin.post_bind(None, 0.001, "n")
+    conduct.begin_attempt()
+    slow = metrics.plugin_failures_total.labels("Told", "PostBind", "slow")
+    assert slow.value == 0
+    plugin.post_bind(None, 0.005, "n")
+    assert slow.value == 1
 
 
 # ---- being left out ----------------------------------------------------------------------------
@@ -406,6 +431,25 @@ async def test_a_sort_key_that_raises_or_does_not_compare_falls_back_to_priority
     cluster = Cluster(make("Raises", QueueSortPlugin, sort_key=fail))
     assert "" not in await cluster.schedule(3)
     assert len([r for r in caplog.records if r.getMessage() == "Plugin raised"]) == 1
+
+
+async def test_a_hint_that_raises_says_that_the_event_may_help(caplog):
+    def events_to_register(self: Any) -> Iterable[ClusterEvent]:
+        return [ClusterEvent("Node", 1, hint=fail)]
+
+    methods = {
+        "filter": lambda *_: Status.unschedulable("no"),
+        "events_to_register": events_to_register,
+    }
+    cluster = Cluster(make("Hints", FilterPlugin, **methods))
+    cluster.add_pod()
+    await cluster.offline.schedule_next()
+    queue = cluster.offline.scheduler.queue
+    assert len(queue.unschedulable_pods()) == 1
+    cluster.add_node("new")
+    assert queue.unschedulable_pods() == []
+    assert cluster.failures("Hints", "QueueingHint", "raised") == 1
+    assert [r.getMessage() for r in caplog.records] == ["Plugin raised"]
 
 
 def test_sort_keys_compare_as_the_plugin_says():
