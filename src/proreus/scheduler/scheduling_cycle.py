@@ -49,6 +49,7 @@ from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.attempt import Attempt, Decision, Failure, Witness, error_failure
 from proreus.scheduler.extender_chain import EXTENDER, ExtenderChain
 from proreus.scheduler.select_host import SelectHost
+from proreus.scheduler.trace import Trace
 
 log = logger(__name__)
 
@@ -135,9 +136,11 @@ class SchedulingCycle:
         """Return the name of the best node; nothing is assumed yet."""
         if not self._cache.table.size:
             return Failure(Status.unresolvable(NO_NODES))
+        trace = Trace()
         try:
             outcome = await self._pre_filter(attempt)
             found = await self._find(attempt, outcome) if outcome.status is None else None
+            trace.step("Computing predicates done")
             if self.witness is not None:
                 rows = np.empty(0, dtype=np.intp) if found is None else found.rows
                 self.witness.searched(attempt, self.diagnose(outcome, found), rows)
@@ -147,9 +150,13 @@ class SchedulingCycle:
                 totals = await self._rank(attempt, found)
                 if attempt.extenders:
                     totals = await self._prioritize(attempt, found, totals)
-                return self._select_host(totals)
+                chosen = self._select_host(totals)
+                trace.step("Prioritizing done")
+                return chosen
         except (PluginError, ExtenderError) as error:
             return error_failure(str(error), error)
+        finally:
+            trace.log_if_long("Scheduling", attempt.pod.key)
         return await self._make_room(attempt, self.diagnose(outcome, found))
 
     async def _pre_filter(self, attempt: Attempt) -> PreFilterOutcome:
