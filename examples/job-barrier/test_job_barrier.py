@@ -93,6 +93,9 @@ def test_members_that_run_already_count(plugin, config) -> None:
 def test_a_minimum_that_is_no_number_is_told(cluster) -> None:
     outcome = cluster.schedule(member("m", minimum="all"))
     assert "annotation example.com/min-members must be a whole number" in outcome.message
+    cluster.patch("Pod", "m", {"metadata": {"annotations": {"example.com/min-members": "1"}}})
+    cluster.advance(2)
+    assert cluster.schedule("m").state == "waiting", "there is a number, but no master yet"
 
 
 def test_pods_without_a_job_pass(cluster) -> None:

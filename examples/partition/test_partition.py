@@ -30,6 +30,9 @@ def test_an_unknown_partition_is_told_at_once(plugin, config) -> None:
     cluster = Harness([plugin], [in_zone(1)], config=config)
     outcome = cluster.schedule(asks_for("bacth"))
     assert 'no partition "bacth"; there are: batch, interactive' in outcome.message
+    cluster.patch("Pod", "p", {"metadata": {"labels": {"example.com/partition": "interactive"}}})
+    cluster.advance(2)
+    assert cluster.schedule("p").bound
 
 
 def test_only_a_node_of_the_partition_wakes_a_pod(plugin, config) -> None:

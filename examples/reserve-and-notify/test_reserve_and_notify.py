@@ -80,7 +80,8 @@ def test_without_a_free_seat_a_pod_waits_for_one_to_be_given_back(start, server)
     assert "no licence for cad is free" in cluster.outcome("late").message
     again = cluster.schedule(licensed("later"))
     assert again.rejected_by == {"ReserveAndNotify"}, "turned down without being asked"
-    cluster.remove("Pod", "later")
+    cluster.patch("Pod", "later", {"metadata": {"labels": {"example.com/licence": None}}})
+    assert cluster.queue_of("later") != "unschedulable", "it needs no licence any more"
     cluster.remove("Pod", "p")
     cluster.wait_until(lambda: cluster.queue_of("late") != "unschedulable")
     cluster.advance(2)

@@ -140,7 +140,12 @@ class JobBarrier(PreFilterPlugin, ReservePlugin, PermitPlugin):
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         # New room wakes the sibling that did not fit, and that one calls the others in permit.
-        return (ClusterEvent(events.UNSCHEDULABLE_POD, events.ADD, self._is_sibling),)
+        changes = events.ADD | events.UPDATE
+        return (ClusterEvent(events.UNSCHEDULABLE_POD, changes, self._may_help),)
 
-    def _is_sibling(self, pod: PodInfo, old: None, new: Pod) -> bool:
-        return self._name(new.metadata) == self._name(pod.pod.metadata)
+    def _may_help(self, pod: PodInfo, old: Pod | None, new: Pod) -> bool:
+        """A new member may, and so may another minimum for the pod itself."""
+        if old is None:
+            return self._name(new.metadata) == self._name(pod.pod.metadata)
+        changed = old.metadata.annotations != new.metadata.annotations
+        return changed and new.metadata.uid == pod.uid

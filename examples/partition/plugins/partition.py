@@ -22,6 +22,7 @@ from proreus.framework import (
     events,
 )
 from proreus.objects.node import Node
+from proreus.objects.pod import Pod
 from proreus.objects.selectors import Requirement, Selector
 
 
@@ -73,8 +74,11 @@ class Partition(PreFilterPlugin, FilterPlugin):
         verdicts.reject_with(~nodes.matches(Selector((inside,))), self._outside(pod))
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        # A pod of an unknown partition waits for another configuration, which wakes everybody.
-        return (ClusterEvent(events.NODE, events.ADD | events.UPDATE_NODE_LABEL, self._is_inside),)
+        # A new configuration needs no event: it wakes everybody.
+        return (
+            ClusterEvent(events.UNSCHEDULABLE_POD, events.UPDATE_POD_LABEL, _is_this_pod),
+            ClusterEvent(events.NODE, events.ADD | events.UPDATE_NODE_LABEL, self._is_inside),
+        )
 
     def _is_inside(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
         return new.metadata.labels.get(self.args.topology_key) in self._domains_for(pod)
@@ -87,3 +91,7 @@ class Partition(PreFilterPlugin, FilterPlugin):
 
     def _outside(self, pod: PodInfo) -> Status:
         return Status.unresolvable(f"node(s) are not in partition {self._partition_of(pod)}")
+
+
+def _is_this_pod(pod: PodInfo, old: Pod, new: Pod) -> bool:
+    return new.metadata.uid == pod.uid

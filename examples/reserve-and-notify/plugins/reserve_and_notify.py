@@ -32,6 +32,7 @@ from proreus.framework import (
     PreBindPlugin,
     ReservePlugin,
     Status,
+    events,
     plugin_event,
 )
 from proreus.logs import logger
@@ -149,7 +150,14 @@ class ReserveAndNotify(ReservePlugin, PreBindPlugin, PostBindPlugin, BackgroundP
     # ---- who is woken by what ------------------------------------------------------------------
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        return (plugin_event("SeatGivenBack", self._is_of_its_product),)
+        return (
+            plugin_event("SeatGivenBack", self._is_of_its_product),
+            ClusterEvent(events.UNSCHEDULABLE_POD, events.UPDATE_POD_LABEL, self._is_relabelled),
+        )
+
+    def _is_relabelled(self, pod: PodInfo, old: Pod, new: Pod) -> bool:
+        changed = self._product(old.metadata) != self._product(new.metadata)
+        return changed and new.metadata.uid == pod.uid
 
     def _is_of_its_product(self, pod: PodInfo, old: None, new: str) -> bool:
         return self._product(pod.pod.metadata) == new

@@ -15,7 +15,12 @@ from proreus.framework import plugin as framework
 from proreus.framework.plugin import POINTS, Plugin, points_of
 from proreus.places import place_of_attribute, place_of_class, place_of_function
 
-_BASES = (*POINTS.values(), framework.PodGroupPostFilterPlugin, Plugin)
+_BASES = (
+    *POINTS.values(),
+    framework.PodGroupPostFilterPlugin,
+    framework.BackgroundPlugin,
+    Plugin,
+)
 
 
 class Fault(NamedTuple):

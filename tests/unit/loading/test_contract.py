@@ -59,6 +59,13 @@ def test_plugins_of_the_tree_keep_the_contract(plugin):
             "pre_bind must be async def, not def",
         ),
         (
+            "class A(PostBindPlugin, BackgroundPlugin):\n"
+            "    def post_bind(self, state, pod, node_name): ...\n"
+            "    def run_in_background(self): ...",
+            3,
+            "run_in_background must be async def, not def",
+        ),
+        (
             "class A(BindPlugin):\n    bind = 3",
             2,
             "bind must be a method, async def bind(self, state, pod, node_name), not 3",
