@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test lint format test-controlplane ci bench bench-engine bench-families kwok-up kwok-down kind-up clean
+.PHONY: help venv demo test lint format test-controlplane ci bench bench-engine bench-own-plugin bench-families kwok-up kwok-down kind-up clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -14,6 +14,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -m venv $(VENV) || { echo "Python cannot make a virtual environment here; on Debian: apt install python3-venv"; exit 1; }
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench,controller,dev]'
 	@touch $@
+
+venv: $(INSTALLED) ## the virtual environment, with proreus in it
 
 demo: $(INSTALLED) ## watch proreus schedule 1,000 pods on an embedded cluster
 	$(BIN)/proreus demo
@@ -65,6 +67,9 @@ kind-up: ## proreus as a second scheduler in a kind cluster (needs docker, kind,
 
 bench-engine: $(INSTALLED) ## the scheduling cycle by family of constraints, without a network
 	PYTHONPATH=tests $(BIN)/python -m bench.engine
+
+bench-own-plugin: $(INSTALLED) ## what a plugin of one's own costs, form by form
+	PYTHONPATH=tests $(BIN)/python -m bench.own_plugin
 
 bench-families: $(INSTALLED) ## the same beside kube-scheduler, by both's own metrics
 	@$(TESTGROUND).binaries
