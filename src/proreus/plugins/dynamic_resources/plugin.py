@@ -42,7 +42,7 @@ from proreus.plugins.dynamic_resources.claims import (
     is_reserved_for,
 )
 from proreus.plugins.dynamic_resources.extended_resources import new_extended_claim
-from proreus.plugins.dynamic_resources.features import Features
+from proreus.plugins.dynamic_resources.features import Features, warn_of_what_is_not_built
 from proreus.plugins.dynamic_resources.filtering import (
     LEFT_OVER,
     NOT_AVAILABLE,
@@ -78,6 +78,7 @@ class DynamicResources(
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
         super().__init__(args, handle)
+        warn_of_what_is_not_built(handle.feature_gates)
         self.features = Features.of(handle.feature_gates)
         self.manager = DeviceManager.of(handle, self.features)
         self._binding = Binding(handle, self.manager, args.binding_timeout_seconds)
