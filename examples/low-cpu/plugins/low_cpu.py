@@ -113,11 +113,12 @@ class LowCpu(FilterPlugin, ScorePlugin, BackgroundPlugin):
 
     def _wake_pods(self) -> None:
         """Let pods be tried again if a node that was too busy for one is so no longer."""
-        judged = {node.name: self._verdict(node) for node in self.handle.nodes}
-        still = {name for name in self._turned_down if judged.get(name) is not None}
-        if calmed := (self._turned_down - still) & judged.keys():
-            self.handle.announce(NODE_CALMED, None, calmed)
+        nodes = self.handle.nodes
+        there = [nodes[nodes.rows[name]] for name in self._turned_down if name in nodes]
+        still = {node.name for node in there if self._verdict(node) is not None}
         self._turned_down = still
+        if len(still) < len(there):
+            self.handle.announce(NODE_CALMED)
 
     def _report(self, stale: list[str]) -> None:
         if stale and not self._stale.value:

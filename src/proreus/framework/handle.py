@@ -323,5 +323,8 @@ class Handle(Protocol):
         ...
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
-        """Run something in the background, under the scheduler's care."""
+        """Run something that ends by itself, beside scheduling; a process waits for it at its end.
+
+        Not in ``__init__``. What goes on as long as the plugin lives is a ``BackgroundPlugin``'s.
+        """
         ...
