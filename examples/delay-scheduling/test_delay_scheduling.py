@@ -66,6 +66,18 @@ def test_no_opportunity_is_counted_while_there_is_no_other_node(plugin, config) 
     assert "opportunity" not in outcome.message
 
 
+def test_a_pod_that_fits_nowhere_is_not_tried_again_and_again(plugin, config) -> None:
+    cluster = Harness(
+        [plugin], [make_node("data"), make_node("other")], [busy("data")], config=config
+    )
+    assert not cluster.schedule(wants("p", "data")).bound
+    cluster.add(busy("other", name="late"))
+    cluster.advance(1)
+    assert "Insufficient cpu" in cluster.schedule("p").message
+    cluster.advance(60)
+    assert cluster.queue_of("p") == "unschedulable"
+
+
 def test_who_let_others_go_first_keeps_its_place(plugin, config) -> None:
     cluster = Harness([plugin], [make_node("data"), make_node("other", cpu="2")], [busy("data")],
                       config=config)  # fmt: skip

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from fnmatch import fnmatchcase
-from typing import Any
 
 from pydantic import Field
 
@@ -55,5 +54,5 @@ class AvoidGpuNodes(FilterPlugin):
     def _asks_for_gpu(self, pod: PodInfo) -> bool:
         return pod.requests.amounts.get(self.args.resource, 0) > 0
 
-    def _has_gpu(self, name: str, labels: Any) -> bool:
+    def _has_gpu(self, name: str, labels: Mapping[str, str]) -> bool:
         return self.args.label in labels or fnmatchcase(name, self.args.names)

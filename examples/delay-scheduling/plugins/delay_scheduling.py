@@ -53,6 +53,8 @@ class DelayScheduling(QueueSortPlugin, ScorePlugin, PermitPlugin, BackgroundPlug
         super().__init__(args, handle)
         self._passed: dict[str, int] = {}
         """Opportunities that a pod has let pass, by ``namespace/name``."""
+        self._to_offer: set[str] = set()
+        """Pods that let the latest one pass; others wait for what they have been told they lack."""
         handle.on_change(PODS, self._on_pod)
         self._outcomes = handle.metrics.counter(
             "proreus_delay_scheduling_pods_total", "ALPHA", "Where pods with a wish went.", "node"
@@ -84,6 +86,7 @@ class DelayScheduling(QueueSortPlugin, ScorePlugin, PermitPlugin, BackgroundPlug
             self._let_go(pod, "other")
             return None
         self._passed[pod.key] = passed + 1
+        self._to_offer.add(pod.key)
         return Status.unschedulable(
             f"waiting for {' or '.join(sorted(wishes))}: "
             f"opportunity {passed + 1} of {self.args.opportunities} passed"
@@ -101,7 +104,8 @@ class DelayScheduling(QueueSortPlugin, ScorePlugin, PermitPlugin, BackgroundPlug
         """Offer an opportunity now and then, also when nothing happens in the cluster."""
         while True:
             await asyncio.sleep(self.args.retry_seconds)
-            self.handle.activate(list(self._passed))
+            offered, self._to_offer = self._to_offer, set()
+            self.handle.activate(offered)
 
     def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
         if old is not None and (new is None or new.spec.node_name):
