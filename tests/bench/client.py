@@ -5,12 +5,14 @@ Run: python -P tests/bench/client.py (-P: this folder's file names shadow librar
 
 import asyncio
 import json
+import sys
+import tempfile
 import time
 from types import SimpleNamespace
 
 import uvloop
 
-from proreus.client.credentials import Credentials
+from proreus.client.credentials import Credentials, TlsFiles
 from proreus.client.dispatcher import Dispatcher
 from proreus.client.informer import Informer
 from proreus.client.session import ApiClient
@@ -18,6 +20,7 @@ from proreus.client.watch import EventDecoder, LineSplitter, ListDecoder
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import ObjectMeta
 from proreus.objects.pod import Pod
+from proreus.server.certificates import self_signed
 
 PODS_LISTED = 50_000
 BINDINGS = 5_000
@@ -150,40 +153,65 @@ async def bench_watch() -> None:
 
 
 async def bench_bind() -> None:
-    """POST bindings, 64 at a time, to a server in another process that answers at once."""
-    process = await asyncio.create_subprocess_exec(
-        "python3", "-c", _SERVER, stdout=asyncio.subprocess.PIPE
-    )
-    assert process.stdout is not None
-    port = int(await process.stdout.readline())
+    """POST bindings over TLS, 64 at a time, to a server in another process that answers at once."""
+    with tempfile.NamedTemporaryFile(suffix=".pem") as certificate:
+        certificate.write(self_signed())
+        certificate.flush()
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", _SERVER, certificate.name),
+            stdin=asyncio.subprocess.PIPE,  # its end is the server's
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        port = int(await process.stdout.readline())
+        tls = TlsFiles(ca_file=certificate.name)
+        async with ApiClient(Credentials(f"https://127.0.0.1:{port}", tls, fetch=_token)) as client:
+            await _bind(client)
+        process.stdin.close()
+        await process.wait()
+
+
+async def _token(_: bool) -> str:
+    return "Bearer admin-token"
+
+
+async def _bind(client: ApiClient) -> None:
     pods = [
         Pod(metadata=ObjectMeta(name=f"p{n}", namespace="default", uid=str(n)))
         for n in range(BINDINGS)
     ]
-    async with ApiClient(Credentials(f"http://127.0.0.1:{port}")) as client:
-        dispatcher = Dispatcher(client)
-        await asyncio.gather(*(dispatcher.bind(pod, "n1") for pod in pods[:200]))
-        started, cpu = time.perf_counter(), time.process_time()
-        await asyncio.gather(*(dispatcher.bind(pod, "n1") for pod in pods))
-        seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
+    dispatcher = Dispatcher(client)
+    await asyncio.gather(*(dispatcher.bind(pod, "n1") for pod in pods[:200]))
+    started, cpu = time.perf_counter(), time.process_time()
+    await asyncio.gather(*(dispatcher.bind(pod, "n1") for pod in pods))
+    seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
     print(
-        f"bindings (plain text): {BINDINGS / seconds:.0f} /s, "
+        f"bindings: {BINDINGS / seconds:.0f} /s, "
         f"{cpu / BINDINGS * 1e6:.0f} us of CPU each in the client"
     )
-    process.terminate()
-    await process.wait()
 
 
 _SERVER = """
-import asyncio
-HEAD = b"HTTP/1.1 201 Created\\r\\nContent-Type: application/json\\r\\n"
-ANSWER = HEAD + b"Content-Length: 2\\r\\n\\r\\n{}"
+import asyncio, ssl, sys, threading, os
+BODY = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}\\n'
+UID = b"5b1c2f70-0000-4000-8000-000000000000"
+HEAD = [
+    b"HTTP/1.1 201 Created", b"Audit-Id: " + UID, b"Cache-Control: no-cache, private",
+    b"Content-Type: application/json", b"X-Kubernetes-Pf-Flowschema-Uid: " + UID,
+    b"X-Kubernetes-Pf-Prioritylevel-Uid: " + UID, b"Date: Thu, 01 Jan 2026 00:00:00 GMT",
+    b"Content-Length: %d" % len(BODY),
+]
+ANSWER = b"\\r\\n".join(HEAD) + b"\\r\\n\\r\\n" + BODY
 class P(asyncio.Protocol):
     def connection_made(self, t): self.t = t
     def data_received(self, d): self.t.write(ANSWER)
 async def main():
-    s = await asyncio.get_running_loop().create_server(P, "127.0.0.1", 0)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(sys.argv[1])
+    s = await asyncio.get_running_loop().create_server(P, "127.0.0.1", 0, ssl=tls)
     print(s.sockets[0].getsockname()[1], flush=True)
+    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
     await s.serve_forever()
 asyncio.run(main())
 """
