@@ -1,33 +1,37 @@
 """Volumes on the real thing: bound, found, provisioned, and provisioned elsewhere the second time.
 
-The volume controller and the provisioner are a thread of the test: it does what they do to claims
-and volumes and knows nothing of pods. ``--scheduler kube-scheduler`` runs the same with the
-original.
+The volume controller and the provisioner are ``fake_storage``. ``--scheduler kube-scheduler`` runs
+the same with the original.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from testground import objects
 from testground.control_plane import ControlPlane
-from testground.kube_client import ApiFailure, KubeClient
+from testground.fake_storage import (
+    CLAIMS,
+    DRIVER,
+    SELECTED,
+    VOLUMES,
+    ZONE,
+    FakeStorage,
+    volume,
+)
+from testground.kube_client import KubeClient
 from testground.schedulers import RunScheduler, configuration, profile
 from testground.waiting import eventually
 
 Json = dict[str, Any]
 
 ME = "with-volumes"
-DRIVER = "csi.example.com"
-VOLUMES, CLAIMS = "/api/v1/persistentvolumes", "/api/v1/namespaces/{}/persistentvolumeclaims"
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
-SELECTED = "volume.kubernetes.io/selected-node"
-COMPLETED = "pv.kubernetes.io/bind-completed"
-HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+HOST = "kubernetes.io/hostname"
+PODS = objects.PODS.format("default")
 
 FULL_NODE, BROKEN_NODE = "node-00000", "node-00001"
 """One that takes a single volume, and one on which the claim ``UNLUCKY`` cannot be served."""
@@ -46,23 +50,6 @@ def claim(name: str, class_name: str, **metadata: Any) -> Json:
     }
 
 
-def volume(name: str, class_name: str, where: Json, source: Json, **spec: Any) -> Json:
-    expressions = [{"key": key, "operator": "In", "values": [v]} for key, v in where.items()]
-    term = {"matchExpressions": expressions}
-    return {
-        "metadata": {"name": name},
-        "spec": {
-            "capacity": {"storage": "1Gi"},
-            "accessModes": ["ReadWriteOnce"],
-            "persistentVolumeReclaimPolicy": "Retain",
-            "storageClassName": class_name,
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
-            **source,
-            **spec,
-        },
-    }
-
-
 def with_claims(name: str, *claims: str, **options: Any) -> Json:
     volumes = [
         {"name": f"v{number}", "persistentVolumeClaim": {"claimName": one}}
@@ -70,61 +57,6 @@ def with_claims(name: str, *claims: str, **options: Any) -> Json:
     ]
     spec = {"volumes": volumes, **options.pop("spec", {})}
     return objects.pod(name, ME, spec=spec, **options)
-
-
-class FakeStorage(threading.Thread):
-    """Binds what is promised, makes what is asked for; gives ``UNLUCKY`` up on ``BROKEN_NODE``."""
-
-    def __init__(self, client: KubeClient) -> None:
-        super().__init__(daemon=True)
-        self._client = client
-        self._over = threading.Event()
-        self.given_up: list[str] = []
-
-    def run(self) -> None:
-        while not self._over.wait(0.1):
-            volumes = self._client.list(VOLUMES)
-            promised = {
-                ref["uid"]: one
-                for one in volumes
-                if (ref := one["spec"].get("claimRef")) and ref.get("uid")
-            }
-            for one in self._client.list(CLAIMS.format("default")):
-                if not one["spec"].get("volumeName"):
-                    self._serve(one, promised.get(one["metadata"]["uid"]))
-
-    def _serve(self, wish: Json, found: Json | None) -> None:
-        meta = wish["metadata"]
-        node = meta.get("annotations", {}).get(SELECTED)
-        path = CLAIMS.format("default") + "/" + meta["name"]
-        if found is None and node == BROKEN_NODE and meta["name"] == UNLUCKY:
-            self.given_up.append(meta["name"])
-            self._client.patch(path, {"metadata": {"annotations": {SELECTED: None}}})
-            return
-        if found is None and node:
-            found = self._make(wish, node)
-        if found is not None:
-            marks = {"metadata": {"annotations": {COMPLETED: "yes"}}}
-            self._client.patch(path, {**marks, "spec": {"volumeName": found["metadata"]["name"]}})
-
-    def _make(self, wish: Json, node: str) -> Json:
-        zone = self._client.get(f"{objects.NODES}/{node}")["metadata"]["labels"][ZONE]
-        name = f"made-for-{wish['metadata']['name']}"
-        ref = {"kind": "PersistentVolumeClaim", "namespace": "default"}
-        ref |= {key: wish["metadata"][key] for key in ("name", "uid")}
-        source = {"csi": {"driver": DRIVER, "volumeHandle": name}}
-        class_name = wish["spec"]["storageClassName"]
-        made = volume(name, class_name, {ZONE: zone}, source, claimRef=ref)
-        try:
-            return self._client.create(VOLUMES, made)
-        except ApiFailure as failure:
-            if failure.status != 409:
-                raise
-            return made
-
-    def end(self) -> None:
-        self._over.set()
-        self.join()
 
 
 @pytest.fixture(scope="module")
@@ -144,14 +76,12 @@ def storage(
         driver["allocatable"] = {"count": 1 if name == FULL_NODE else 10}
         client.create(CSI_NODES, {"metadata": {"name": name}, "spec": {"drivers": [driver]}})
     run_module_scheduler(configuration([profile(ME)], control_plane.kubeconfig))
-    fake = FakeStorage(client)
-    fake.start()
-    yield fake
-    fake.end()
+    with FakeStorage(client, client.create, {UNLUCKY: BROKEN_NODE}) as fake:
+        yield fake
 
 
 def node_of(client: KubeClient, name: str) -> str:
-    found = client.get(objects.PODS.format("default") + f"/{name}")["spec"]
+    found = client.get(f"{PODS}/{name}")["spec"]
     return str(found.get("nodeName", ""))
 
 
@@ -161,8 +91,7 @@ def placed(client: KubeClient, name: str, seconds: float = 30) -> str:
 
 def create(client: KubeClient, *bodies: Json) -> None:
     for body in bodies:
-        collection = objects.PODS if "containers" in body["spec"] else CLAIMS
-        client.create(collection.format("default"), body)
+        client.create(PODS if "containers" in body["spec"] else CLAIMS, body)
 
 
 def mark_of_volume(client: KubeClient, name: str) -> tuple[Json, Json]:
@@ -178,7 +107,7 @@ def test_volumes_are_made_where_the_pod_goes(control_plane: ControlPlane, storag
     )
     assert placed(client, "made") == "node-00002"
     for name in ("a", "b"):
-        found = client.get(CLAIMS.format("default") + f"/{name}")
+        found = client.get(f"{CLAIMS}/{name}")
         assert found["metadata"]["annotations"][SELECTED] == "node-00002"
     # The zone of the volume is where its next pod must go.
     create(client, with_claims("next", "a"))
@@ -188,9 +117,8 @@ def test_volumes_are_made_where_the_pod_goes(control_plane: ControlPlane, storag
 
 def test_a_free_volume_is_found_and_bound(control_plane: ControlPlane, storage: Any) -> None:
     client = control_plane.client
-    local = {"local": {"path": "/disk"}}
     for name, node in (("disk-3", "node-00003"), ("disk-4", "node-00004")):
-        client.create(VOLUMES, volume(name, "local", {HOST: node}, local))
+        client.create(VOLUMES, volume(name, "local", {HOST: node}))
         status = {"status": {"phase": "Available"}}
         client.patch(f"{VOLUMES}/{name}/status", status)
     create(client, claim("l1", "local"), claim("l2", "local"))
@@ -205,14 +133,14 @@ def test_a_free_volume_is_found_and_bound(control_plane: ControlPlane, storage: 
     )
     assert marks["pv.kubernetes.io/bound-by-controller"] == "yes"
     spec = client.get(f"{VOLUMES}/disk-3")["spec"]
-    assert spec["local"] == {"path": "/disk"}
+    assert spec["local"] == {"path": "/d"}
     assert spec["persistentVolumeReclaimPolicy"] == "Retain"
     # The disks are gone: a third pod waits until there is another one.
     create(client, claim("l3", "local"), with_claims("local-3", "l3"))
-    waiting = objects.PODS.format("default") + "/local-3"
+    waiting = f"{PODS}/local-3"
     text = "didn't find available persistent volumes to bind"
     eventually(30, "a reason", lambda: text in str(client.get(waiting)["status"]))
-    client.create(VOLUMES, volume("disk-5", "local", {HOST: "node-00005"}, local))
+    client.create(VOLUMES, volume("disk-5", "local", {HOST: "node-00005"}))
     client.patch(f"{VOLUMES}/disk-5/status", {"status": {"phase": "Available"}})
     assert placed(client, "local-3") == "node-00005"
 
@@ -240,7 +168,7 @@ def test_a_claim_that_comes_late_wakes_its_pod(control_plane: ControlPlane, stor
     ephemeral = {"volumeClaimTemplate": {"spec": claim("x", "made")["spec"]}}
     volumes = [{"name": "scratch", "ephemeral": ephemeral}]
     create(client, objects.pod("late", ME, spec={"volumes": volumes}))
-    pod = objects.PODS.format("default") + "/late"
+    pod = f"{PODS}/late"
     text = "waiting for ephemeral volume controller to create"
     eventually(30, "a reason", lambda: text in str(client.get(pod)["status"]))
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "late", "controller": True}
@@ -259,9 +187,9 @@ def test_a_node_takes_no_more_volumes_than_its_driver_can_attach(
     create(client, with_claims("full-1", "full-1", spec=there))
     assert placed(client, "full-1") == FULL_NODE
     create(client, with_claims("full-2", "full-2", spec=there))
-    second = objects.PODS.format("default") + "/full-2"
+    second = f"{PODS}/full-2"
     eventually(
         30, "a reason", lambda: "exceed max volume count" in str(client.get(second)["status"])
     )
-    client.delete(objects.PODS.format("default") + "/full-1", {"gracePeriodSeconds": 0})
+    client.delete(f"{PODS}/full-1", {"gracePeriodSeconds": 0})
     assert placed(client, "full-2") == FULL_NODE

@@ -8,7 +8,7 @@ asks for them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from testground import objects
@@ -48,13 +48,21 @@ def volume(
 class FakeStorage(threading.Thread):
     """Serves the claims of namespace default from ``with`` on until the block's end.
 
-    ``add`` creates an object, as ``Stage.add`` does.
+    ``add`` creates an object, as ``Stage.add`` does. ``impossible``: claims, each with the node on
+    which it cannot be served; a claim that is given up there is noted in ``given_up``.
     """
 
-    def __init__(self, client: KubeClient, add: Callable[[str, Json], Json]) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        add: Callable[[str, Json], Json],
+        impossible: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(daemon=True)
+        self.given_up: list[str] = []
         self._client = client
         self._add = add
+        self._impossible = impossible or {}
         self._over = threading.Event()
         self._trouble: Exception | None = None
 
@@ -87,10 +95,19 @@ class FakeStorage(threading.Thread):
                 continue
             meta = wish["metadata"]
             found = promised.get(meta["uid"])
-            if found is None and (node := meta.get("annotations", {}).get(SELECTED)):
+            node = meta.get("annotations", {}).get(SELECTED)
+            if found is None and node and node == self._impossible.get(meta["name"]):
+                self._give_up(meta["name"])
+            elif found is None and node:
                 found = self._make(wish, node)
             if found is not None:
                 bind(self._client, meta["name"], found["metadata"]["name"])
+
+    def _give_up(self, claim: str) -> None:
+        """Ask for another node, as a provisioner does that cannot serve this one."""
+        self.given_up.append(claim)
+        marks = {"metadata": {"annotations": {SELECTED: None}}}
+        self._client.patch(f"{CLAIMS}/{claim}", marks)
 
     def _make(self, wish: Json, node: str) -> Json:
         zone = self._client.get(f"{objects.NODES}/{node}")["metadata"]["labels"][ZONE]
