@@ -6,7 +6,7 @@ kube-scheduler's; a bug in a plugin is an exception, not a status.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 
 
@@ -93,7 +93,9 @@ class Status:
 
     def of(self, plugin: str) -> Status:
         """Return the same status with the plugin's name on it."""
-        return self if self.plugin == plugin else replace(self, plugin=plugin)
+        if self.plugin == plugin:
+            return self
+        return Status(self.code, self.reasons, plugin, self.timeout_seconds)
 
 
 _SKIP = Status(Code.SKIP)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from proreus.config.types import SchedulerConfiguration
 from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
 from proreus.framework.plugin import Plugin, points_of
+from proreus.loading.contract import faults_of
 from proreus.plugins import IN_TREE
 from proreus.runtime.expansion import expand_all
 from proreus.runtime.registry import Registry
@@ -106,18 +106,12 @@ def _in_tree(name: str) -> bool:
 
 
 def _check(plugin: object) -> None:
+    """Refuse what a scheduler would refuse to load, in the same words."""
     if isinstance(plugin, Plugin):
         raise TypeError(
             f"plugins are given as classes: {type(plugin).__name__}, without parentheses; "
             "their arguments go into args={name: {...}}"
         )
-    if not inspect.isclass(plugin) or not issubclass(plugin, Plugin):
-        raise TypeError(
-            f"{plugin!r} is no plugin: it must be a subclass of a class such as "
-            "proreus.framework.plugin.FilterPlugin"
-        )
-    if not points_of(plugin):
-        raise TypeError(
-            f"{plugin.__name__} takes part in no extension point: inherit from FilterPlugin, "
-            "ScorePlugin or another one of proreus.framework.plugin.POINTS"
-        )
+    faults = [f"{place}: {text}" if place else text for place, text in faults_of(plugin)]
+    if faults:
+        raise TypeError("\n".join(faults))

@@ -422,14 +422,25 @@ class Nothing(Plugin):
     """Takes part nowhere."""
 
 
+class ForgotState(FilterPlugin):
+    def filter(self, pod: PodInfo, node: NodeInfo) -> Status | None:  # type: ignore[override]
+        return None
+
+
 def test_what_is_no_plugin_is_refused() -> None:
     made = Harness([Threshold], 1).plugin(Threshold)
     with pytest.raises(TypeError, match="Threshold, without parentheses"):
         Harness([made])  # type: ignore[list-item]
-    with pytest.raises(TypeError, match="is no plugin"):
+    with pytest.raises(TypeError, match="class dict must inherit from an extension point"):
         Harness([dict])  # type: ignore[list-item]
-    with pytest.raises(TypeError, match="Nothing"):
+    with pytest.raises(
+        TypeError, match=r"test_harness.py:\d+: class Nothing inherits no extension"
+    ):
         Harness([Nothing])
+    with pytest.raises(
+        TypeError, match=r"test_harness.py:\d+: filter must take \(self, state, pod"
+    ):
+        Harness([ForgotState])
 
 
 def test_what_is_not_there_is_named_with_what_is() -> None:
