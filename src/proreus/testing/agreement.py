@@ -13,8 +13,14 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+
+try:
+    from hypothesis import HealthCheck, given, settings
+    from hypothesis import strategies as st
+except ImportError as error:
+    raise ImportError(
+        "proreus.testing.agreement needs hypothesis: pip install 'proreus[testing]'"
+    ) from error
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
