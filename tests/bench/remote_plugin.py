@@ -4,17 +4,21 @@
 
 Prints milliseconds a pod of the scheduling cycle, binding included, without the plugin and with it:
 for pods that look alike, and for pods of which no two do, so that all nodes are asked about anew.
+The CPU time of both processes tells what it costs also where others keep the machine busy: then the
+time on the clock is mostly that of waiting for a turn.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import statistics
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import uvloop
@@ -35,6 +39,7 @@ COMMANDS = {
     "python": [sys.executable, str(EXAMPLES / "out-of-process-python" / "plugin.py"), "0"],
     "node": ["node", str(EXAMPLES / "out-of-process-node" / "plugin.js"), "0"],
 }
+KINDS = {True: "alike", False: "all different"}
 WARM_UP = 20
 
 
@@ -54,10 +59,22 @@ def cluster_with(plugins: list[type[Any]], nodes: int) -> OfflineCluster:
     return cluster
 
 
-async def milliseconds(cluster: OfflineCluster, pods: int, alike: bool) -> list[float]:
-    """Schedule pods one by one; return the time of each."""
+@dataclass
+class Cost:
+    """Milliseconds: of each pod on the clock; of CPU a pod, here and in the plugin's process."""
+
+    times: list[float]
+    cpu_here: float
+    cpu_there: float
+
+
+async def cost_of(cluster: OfflineCluster, pods: int, alike: bool, there: int = 0) -> Cost:
+    """Schedule pods one by one; ``there``: the plugin's process."""
     times = []
+    begun = (0.0, 0.0)
     for number in range(WARM_UP + pods):
+        if number == WARM_UP:
+            begun = (process_time(), cpu_seconds_of(there))
         cpu = "100m" if alike else f"{100 + number}m"
         labels = {"app": "a" if alike else f"a{number}"}
         name = f"{'alike' if alike else 'each'}-{number}"
@@ -67,21 +84,32 @@ async def milliseconds(cluster: OfflineCluster, pods: int, alike: bool) -> list[
         times.append((perf_counter() - started) * 1000)
         assert outcome is not None
         assert outcome[1], outcome
-    return times[WARM_UP:]
+    here, far = process_time() - begun[0], cpu_seconds_of(there) - begun[1]
+    return Cost(times[WARM_UP:], here * 1000 / pods, far * 1000 / pods)
 
 
-def report(what: str, times: list[float]) -> None:
-    times = sorted(times)
+def cpu_seconds_of(process: int) -> float:
+    """Return what a process has used so far; its clock ticks a hundred times a second."""
+    if not process:
+        return 0.0
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def report(what: str, cost: Cost) -> None:
+    times = sorted(cost.times)
     p99 = times[int(len(times) * 0.99)]
-    print(f"{what:42} median {statistics.median(times):6.2f} ms   p99 {p99:6.2f} ms", flush=True)
+    print(
+        f"{what:38} median {statistics.median(times):6.2f} ms   p99 {p99:6.2f} ms   "
+        f"CPU {cost.cpu_here:5.2f} ms + {cost.cpu_there:5.2f} ms in the plugin",
+        flush=True,
+    )
 
 
 async def measure(nodes: int, pods: int) -> None:
-    for alike in (True, False):
-        pods_are = "alike" if alike else "all different"
+    for alike, pods_are in KINDS.items():
         report(
-            f"no such plugin, pods {pods_are}",
-            await milliseconds(cluster_with([], nodes), pods, alike),
+            f"no such plugin, pods {pods_are}", await cost_of(cluster_with([], nodes), pods, alike)
         )
     for language, command in COMMANDS.items():
         if shutil.which(command[0]) is None:
@@ -93,10 +121,9 @@ async def measure(nodes: int, pods: int) -> None:
                 address = process.stdout.readline().split()[-1]
                 endpoint = await meet(address, SchedulerMetrics())
                 cluster = cluster_with([plugin_class(endpoint)], nodes)
-                for alike in (True, False):
-                    pods_are = "alike" if alike else "all different"
-                    times = await milliseconds(cluster, pods, alike)
-                    report(f"{endpoint.descriptor.name} ({language}), pods {pods_are}", times)
+                for alike, pods_are in KINDS.items():
+                    cost = await cost_of(cluster, pods, alike, process.pid)
+                    report(f"{endpoint.descriptor.name} ({language}), pods {pods_are}", cost)
                 await endpoint.close()
             finally:
                 process.terminate()
