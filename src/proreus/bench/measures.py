@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from proreus.bench.api import Api
 from proreus.bench.pods import Binding, PodLog
-from proreus.bench.processes import Child
+from proreus.bench.processes import Child, machine_cpu_seconds
 from proreus.bench.schedulers import SchedulerProcess, until_still
 from proreus.objects.codec import decoder_for
 from proreus.objects.kinds import NODES, PODS
@@ -42,6 +42,8 @@ class Period:
     algorithm_p99_ms: float | None
     cpu_seconds: dict[str, float]
     """Of each process, from the beginning until the scheduler has written its last Event."""
+    other_cpus_busy: float = 0.0
+    """How many CPUs others kept busy meanwhile: noise, if it is much."""
 
 
 @dataclass
@@ -86,7 +88,7 @@ class PeriodCollector:
         await until_still(self.scheduler, _STILL_SECONDS)
         self._name, self._namespaces, self._labels = name, frozenset(namespaces), labels
         self._metrics = await self.scheduler.metrics()
-        self._cpu = self._cpu_seconds()
+        self._cpu, self._machine_cpu = self._cpu_seconds(), machine_cpu_seconds()
         self._first = len(self._pods.bindings)
         self._began = time.perf_counter()
 
@@ -102,8 +104,10 @@ class PeriodCollector:
         ]
         await until_still(self.scheduler, _STILL_SECONDS)
         cpu = {name: used - self._cpu[name] for name, used in self._cpu_seconds().items()}
+        others = machine_cpu_seconds() - self._machine_cpu - sum(cpu.values())
+        others /= time.perf_counter() - self._began
         mean, p99 = histogram_between(ALGORITHM, self._metrics, await self.scheduler.metrics())
-        self.periods.append(self._period(bindings, ended, mean, p99, cpu))
+        self.periods.append(self._period(bindings, ended, mean, p99, cpu, others))
 
     def _period(
         self,
@@ -112,6 +116,7 @@ class PeriodCollector:
         mean: float | None,
         p99: float | None,
         cpu: dict[str, float],
+        other_cpus_busy: float,
     ) -> Period:
         times = sorted(binding.bound for binding in bindings)
         began = times[0] if times and self._from_first_binding else self._began
@@ -134,6 +139,7 @@ class PeriodCollector:
             algorithm_mean_ms=None if mean is None else 1000 * mean,
             algorithm_p99_ms=None if p99 is None else 1000 * p99,
             cpu_seconds=cpu,
+            other_cpus_busy=other_cpus_busy,
         )
 
     def _cpu_seconds(self) -> dict[str, float]:

@@ -57,6 +57,7 @@ FIGURES: tuple[tuple[str, str, Figure], ...] = (
     ("etcd_peak_rss_mib", "etcd peak RSS, MiB", _rss_mib("etcd")),
     ("utilisation_spread", "spread of utilisation, %", lambda one, _: one.utilisation_spread),
     ("start_seconds", "seconds until ready", lambda one, _: one.start_seconds),
+    ("other_cpus_busy", "CPUs busy with others", lambda _, period: period.other_cpus_busy),
 )
 """Name in JSON, title in the table, and where it is found; None where there is no such thing."""
 
@@ -92,21 +93,22 @@ def table(plan: Plan, passes: Sequence[Pass]) -> Table:
     """Return the medians side by side."""
     middle = medians(passes)
     share = ratios(middle)
-    shown = Table(title=plan.name, title_justify="left")
-    shown.add_column("")
+    lines = Table(title=plan.name, title_justify="left")
+    lines.add_column("")
     for name in middle:
-        shown.add_column(name, justify="right")
+        lines.add_column(name, justify="right")
     if share:
-        shown.add_column("ratio", justify="right")
+        lines.add_column("ratio", justify="right")
     for key, title, _ in FIGURES:
         values = [middle[name][key] for name in middle]
         if any(value is not None for value in values):
-            ratio = [_shown(share[key])] if share else []
-            shown.add_row(title, *map(_shown, values), *ratio)
-    return shown
+            ratio = [shown(share[key])] if share else []
+            lines.add_row(title, *map(shown, values), *ratio)
+    return lines
 
 
-def _shown(value: float | None) -> str:
+def shown(value: float | None) -> str:
+    """Return a figure as people read it: three digits, a dash for none."""
     if value is None:
         return "-"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.3g}"
