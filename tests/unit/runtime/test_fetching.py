@@ -1,0 +1,130 @@
+"""Plugins that fetch their answers: waited for in front of the point, together, and timed once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from proreus.errors import PluginError
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.node_table import NodeTable
+from proreus.framework.plugin import FetchingPlugin, FilterPlugin, ReservePlugin
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+from proreus.framework.verdicts import Rows, Verdicts
+from proreus.metrics import SchedulerMetrics
+from proreus.plugins.priority_sort import PrioritySort
+from proreus.runtime.asking import filter_table
+from proreus.runtime.calls import PluginTimer
+from proreus.runtime.fetching import fetch_filter, fetch_reserve
+from proreus.runtime.profile import Profile
+from proreus.testing.builders import make_pod
+from proreus.testing.fake_handle import FakeHandle
+
+
+class Far(FetchingPlugin, FilterPlugin, ReservePlugin):
+    """Answers what ``outcome`` says, once ``meet`` lets it."""
+
+    outcome: Any = None
+    meet: Any = None
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    async def fetch_filter(
+        self, state: CycleState, pod: PodInfo, rows: Rows | None
+    ) -> Status | None:
+        self.told.append(rows)
+        if self.meet is not None:
+            await self.meet()
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
+    ) -> None:
+        pass
+
+
+class Farther(Far):
+    """Another one."""
+
+
+def profile_of(*plugins: Any, **points: Any) -> Profile:
+    by_point = {"queueSort": (PrioritySort(None, FakeHandle()),), "filter": plugins, **points}
+    table, metrics = NodeTable(), SchedulerMetrics()
+    return Profile("p", by_point, {}, table=table, metrics=metrics)
+
+
+POD = make_pod("p")
+
+
+def test_a_profile_without_such_plugins_has_nobody_to_wait_for() -> None:
+    assert profile_of().fetching == {}
+    assert profile_of(Far()).fetching.keys() == {"Filter"}
+    both = Far()
+    assert profile_of(both, reserve=(both,)).fetching.keys() == {"Filter", "Reserve"}
+
+
+async def test_plugins_of_a_point_are_waited_for_together() -> None:
+    barrier = asyncio.Barrier(2)
+    far, farther = Far(), Farther()
+    far.meet = farther.meet = barrier.wait
+    async with asyncio.timeout(5):
+        await fetch_filter(profile_of(far, farther), CycleState(), POD, None)
+    assert far.told == farther.told == [None]
+
+
+async def test_where_one_fails_the_others_have_ended_too() -> None:
+    ended = asyncio.Event()
+
+    async def later() -> None:
+        await asyncio.sleep(0)
+        ended.set()
+
+    far, farther = Far(), Farther()
+    far.outcome, farther.meet = Status.error("no luck"), later
+    with pytest.raises(PluginError, match='running "Far" filter plugin: no luck'):
+        await fetch_filter(profile_of(far, farther), CycleState(), POD, None)
+    assert ended.is_set()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "told"),
+    [
+        (ValueError("broken"), 'running "Far" filter plugin: broken'),
+        (Status.unschedulable("x"), "Filter does not allow the status Unschedulable: x"),
+    ],
+)
+async def test_what_a_fetch_must_not_do(outcome: Any, told: str) -> None:
+    far = Far()
+    far.outcome = outcome
+    with pytest.raises(PluginError, match=told):
+        await fetch_filter(profile_of(far), CycleState(), POD, None)
+
+
+async def test_who_skips_or_is_left_out_is_not_fetched_for() -> None:
+    far = Far()
+    state = CycleState()
+    state.skip_filter = frozenset({"Far"})
+    await fetch_filter(profile_of(far), state, POD, None)
+    skipping = Far()
+    profile = profile_of(skipping)
+    skipping.conduct = type(skipping.conduct)()
+    skipping.conduct.skipping = True
+    await fetch_filter(profile, CycleState(), POD, None)
+    await fetch_reserve(profile, CycleState(), POD, "n")
+    assert far.told == skipping.told == []
+
+
+async def test_the_fetch_is_what_is_timed() -> None:
+    far, metrics = Far(), SchedulerMetrics()
+    state = CycleState()
+    state.timer = PluginTimer(metrics)
+    await fetch_filter(profile_of(far), state, POD, None)
+    filter_table(far, state, POD, NodeTable(), Verdicts(0))
+    timed = metrics.plugin_execution_duration_seconds.labels("Far", "Filter", "Success")
+    assert timed.count == 1
