@@ -319,8 +319,8 @@ class Executor:
                         await self._api.delete(f"{path}/{name}")
                     else:
                         made = await self._api.create(path, body)
-                        names[slot] = made["metadata"]["name"]
-                        if "/namespaces/" not in path:
+                        names[slot] = made.get("metadata", {}).get("name", "")
+                        if names[slot] and "/namespaces/" not in path:
                             self.created.append(f"{path}/{names[slot]}")
 
         async def turns() -> None:

@@ -89,11 +89,11 @@ def ratios(middle: Mapping[str, Mapping[str, float | None]]) -> dict[str, float 
     }
 
 
-def table(plan: Plan, passes: Sequence[Pass]) -> Table:
+def table(passes: Sequence[Pass]) -> Table:
     """Return the medians side by side."""
     middle = medians(passes)
     share = ratios(middle)
-    lines = Table(title=plan.name, title_justify="left")
+    lines = Table()
     lines.add_column("")
     for name in middle:
         lines.add_column(name, justify="right")

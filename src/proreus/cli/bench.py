@@ -211,7 +211,10 @@ def _run(
     json_path: Path | None,
     plot_path: Path | None,
 ) -> None:
-    """Run all, print tables, write files; ends with code 1 when something went wrong."""
+    """Run all, print tables, write files; ends with code 1 when something went wrong.
+
+    What was measured before an interrupt is printed and written too.
+    """
     from rich.console import Console
 
     from proreus.bench import plot, report
@@ -222,8 +225,9 @@ def _run(
     for plan in plans:
         for note in (*plan.notes, *settable(plan.feature_gates)[1]):
             progress.print(f"{plan.name}: {note}", highlight=False)
-        passes = _passes(plan, contestants, options, progress)
-        console.print(report.table(plan, passes))
+        passes, interrupted = _passes(plan, contestants, options, progress)
+        console.print(plan.name, style="bold", highlight=False)
+        console.print(report.table(passes))
         for line in report.troubles(passes):
             console.print(line, style="red", markup=False, highlight=False)
         failed = failed or any(one.failure for one in passes)
@@ -231,16 +235,18 @@ def _run(
         documents.append(report.as_json(plan, passes, settings))
         if plot_path:
             plot.draw(_numbered(plot_path, len(documents), len(plans)), plan.name, passes)
-    if json_path:
-        json_path.write_text(json.dumps(documents, indent=2) + "\n")
+        if json_path:
+            json_path.write_text(json.dumps(documents, indent=2) + "\n")
+        if interrupted:
+            raise click.Abort
     if failed:
         raise ProreusError("not every pass came to its end")
 
 
 def _passes(
     plan: Plan, contestants: list[Contestant], options: Options, progress: Any
-) -> list[Pass]:
-    """Run one workload, telling how it goes; an interrupt ends all that was started."""
+) -> tuple[list[Pass], bool]:
+    """Run one workload, telling how it goes; return its passes, and whether it was interrupted."""
     from proreus.bench.comparison import compare
     from proreus.cli.sandbox import run_until_signalled
 
@@ -257,9 +263,7 @@ def _passes(
             finished.append(True)
 
         run_until_signalled(work)
-    if not finished:
-        raise click.Abort
-    return passes
+    return passes, not finished
 
 
 def _numbered(path: Path, number: int, count: int) -> Path:

@@ -1,6 +1,8 @@
 """``proreus bench`` end to end, on the embedded cluster: an apiserver that is there already."""
 
+import asyncio
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -70,8 +72,6 @@ def bench(sandbox: Sandbox, folder: Path, *arguments: str) -> subprocess.Complet
 
 
 async def run(folder: Path, *arguments: str) -> tuple[subprocess.CompletedProcess[str], Sandbox]:
-    import asyncio
-
     async with Sandbox(kubelet=KubeletOptions()) as sandbox:
         return await asyncio.to_thread(bench, sandbox, folder, *arguments), sandbox
 
@@ -146,6 +146,36 @@ async def test_pods_that_never_fit_are_told_of(tmp_path: Path) -> None:
     shown = " ".join(done.stdout.split())
     assert "20 of 20 pods in team-0 were not scheduled" in shown
     assert "3 Insufficient cpu" in shown
+
+
+async def test_an_interrupt_ends_the_scheduler_and_cleans_up(tmp_path: Path) -> None:
+    config = CHANGING.replace(
+        "countParam: $pods,", "countParam: $pods, podTemplatePath: huge.yaml,"
+    )
+    (tmp_path / "config.yaml").write_text(config)
+    (tmp_path / "service.yaml").write_text(SERVICE)
+    (tmp_path / "high.yaml").write_text(HIGH)
+    huge = WORKLOADS / "templates" / "huge-pod.yaml"
+    (tmp_path / "huge.yaml").write_text(huge.read_text())
+    async with Sandbox(kubelet=KubeletOptions()) as sandbox:
+        kubeconfig = sandbox.write_kubeconfig(tmp_path / "kubeconfig")
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "proreus", "bench", f"--kubeconfig={kubeconfig}"),
+            *(f"--config={tmp_path / 'config.yaml'}", "--workload=Changing/small"),
+            "--scheduler=proreus",
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        for _ in range(600):
+            if len(sandbox.store.list("pods", "team-1")) == 20:
+                break
+            await asyncio.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        shown, _ = await asyncio.wait_for(process.communicate(), 60)
+        assert process.returncode == 130
+        assert b"Changing/small" in shown
+        assert sandbox.store.list("pods") == []
+        assert sandbox.store.list("nodes") == []
 
 
 @pytest.mark.parametrize(
