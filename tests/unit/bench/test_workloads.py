@@ -142,7 +142,8 @@ def test_faults_name_the_field_and_what_is_allowed(
 def test_an_undefined_parameter_names_those_that_there_are(tmp_path: Path) -> None:
     cases = load(tmp_path, BASIC.replace("$nodes", "$hosts"))
     with pytest.raises(
-        ConfigError, match=r"workloadTemplate\[0\]: there is no parameter hosts; there are: nodes, pods, sets"
+        ConfigError,
+        match=r"workloadTemplate\[0\]: there is no parameter hosts; there are: nodes, pods, sets",
     ):
         workloads.plan(cases, "Basic/small", tmp_path)
 
