@@ -45,7 +45,7 @@ WORKLOAD ?= SchedulingBasic/5000Nodes_10000Pods
 
 bench: $(INSTALLED) ## kube-scheduler and proreus in turn on the same workload: make bench WORKLOAD=…
 	@$(TESTGROUND).binaries
-	$(BIN)/proreus bench --assets "$$($(TESTGROUND).binaries --where)" --workload $(WORKLOAD) --rounds 3 --bare
+	$(BIN)/proreus bench --assets "$$($(TESTGROUND).binaries --where)" --workload $(WORKLOAD) --backlog --bare --rounds 3
 
 kwok-up: $(INSTALLED) ## a cluster with fake kubelets on this machine, without containers
 	@$(TESTGROUND).kwok up
