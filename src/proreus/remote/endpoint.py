@@ -105,7 +105,7 @@ class Endpoint:
         old, self._connection = self._connection, None
         self.descriptor = vacant(self.descriptor.name)
         self._outbox.clear()
-        self._open(_VACANT)
+        self._open(_VACANT, None)
         self._something_has_changed()
         if old is not None:
             await old.close()
@@ -178,12 +178,12 @@ class Endpoint:
         self, path: str, body: bytes, type_: type[wire.T], seconds: float
     ) -> wire.T:
         """Post a body and return the answer, whatever the circuit says; silence opens it."""
-        meters, started = self._meters, perf_counter()
+        meters, started, there = self._meters, perf_counter(), self._there
         try:
-            answer = wire.decode(await self._there.post(path, body, seconds), type_)
+            answer = wire.decode(await there.post(path, body, seconds), type_)
         except NoAnswer as error:
             meters.count(path, "silent")
-            self._open(str(error))
+            self._open(str(error), there)
             raise NoAnswer(f"{self.address}{error}") from error
         except BadAnswer as error:
             meters.count(path, "bad")
@@ -262,19 +262,21 @@ class Endpoint:
 
     async def _begin_anew(self) -> None:
         """Take the process for one that knows nothing, and perhaps is another version of itself."""
-        self._told_args = False
+        self._told_args, there = False, self._there
         try:
-            body = await self._there.get("/v1/descriptor", self.descriptor.timeout_seconds)
+            body = await there.get("/v1/descriptor", self.descriptor.timeout_seconds)
             descriptor = read_descriptor(body, self.address)
         except NoAnswer as error:
-            self._open(str(error))
+            self._open(str(error), there)
             raise
         except (ConfigError, NotInStep) as error:
             raise BadAnswer(str(error)) from error
+        if there is not self._connection:
+            raise Unavailable(f"{there.address} has left its slot")
         known = self.descriptor
         same_points = self.is_slot or set(descriptor.points) == set(known.points)
         if descriptor.name != known.name or not same_points:
-            self._open("it has another name or other points than at the start")
+            self._open("it has another name or other points than at the start", there)
             raise BadAnswer(
                 f"{self.address} was {known.name} ({', '.join(known.points)}) and is now "
                 f"{descriptor.name} ({', '.join(descriptor.points)}): that needs a restart"
@@ -287,7 +289,10 @@ class Endpoint:
 
     # ---- the circuit ---------------------------------------------------------------------------
 
-    def _open(self, reason: str) -> None:
+    def _open(self, reason: str, there: Connection | None) -> None:
+        """Leave the process alone, unless it is not there any more: it may have left its slot."""
+        if there is not self._connection:
+            return
         if self._silent_because is None:
             name = self.descriptor.name
             log.error("Plugin does not answer", plugin=name, endpoint=self.address, err=reason)
@@ -330,8 +335,9 @@ class Endpoint:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(HEALTH_SECONDS):
                     await self._opened.wait()
+            there = self._connection
             if not self.is_open and (problem := await self.illness()):
-                self._open(problem)
+                self._open(problem, there)
 
     async def illness(self) -> str | None:
         """Ask for the process's health; return what is wrong with it, or None."""
@@ -344,6 +350,7 @@ class Endpoint:
 
     async def _probe(self) -> None:
         """See whether the process is back, and bring it in step before any pod asks it."""
+        there = self._connection
         problem = await self.illness()
         try:
             if problem is None:
@@ -353,7 +360,9 @@ class Endpoint:
         except ProreusError as error:
             problem = str(error)
         if problem is not None:
-            self._open(problem)
+            self._open(problem, there)
+            return
+        if there is not self._connection:
             return
         self._close_circuit()
         log.info("Plugin answers again", plugin=self.descriptor.name, endpoint=self.address)

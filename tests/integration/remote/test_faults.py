@@ -132,7 +132,7 @@ async def test_messages_wait_until_it_is_back(make_world, start):
     world = await make_world(served, background=True)
     served.answers["pre-bind"] = {"status": {"code": "Unschedulable", "reasons": ["no"]}}
     served.answers["unreserve"] = web.Response(status=200, body=b"{}")
-    world.endpoint._open("a test says so")
+    world.endpoint._open("a test says so", world.endpoint._connection)
     assert await world.place("a") == ""
     assert served.asked("unreserve") == []
     await until(lambda: not world.endpoint.is_open)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
+
+from proreus.testing.builders import make_pod
 
 from .conftest import rejecting, scoring, until
 
@@ -277,3 +280,52 @@ async def test_preemption_makes_no_room_where_the_plugin_rejects(make_world, sta
     world.add_pod("low1", cpu="2", node_name="n1", priority=1)
     assert await world.place("high", cpu="2", priority=10) == ""
     assert world.pod("high").status.nominated_node_name == "n1"
+
+
+# ---- while an answer is awaited ----------------------------------------------------------------
+
+
+async def test_the_world_stands_still_until_the_pod_is_assumed(make_world, start):
+    depth, most, held = 0, 0, []
+
+    @contextlib.contextmanager
+    def paused():
+        nonlocal depth, most
+        depth, most = depth + 1, max(most, depth + 1)
+        yield
+        depth -= 1
+        for change in held:
+            change()
+
+    def dropping(served, question):
+        held.append(lambda: world.api.remove("Node", "n0"))
+        return rejecting("n0", "n1")(served, question)
+
+    served = await start("filter", "reserve", filter=dropping)
+    world = await make_world(served)
+    world.scheduler.scheduling_cycle._paused = paused
+    assert await world.place() == "n2"
+    assert (depth, most) == (0, 1)
+    assert sorted(node.name for node in world.scheduler.cache.table) == ["n1", "n2"]
+
+
+async def test_a_pod_that_goes_while_an_answer_is_awaited(make_world, start):
+    """Bindings go on meanwhile: one that fails takes its pod off a row that was told with it."""
+    looks = {"rowLocal": True, "nodeColumns": ["podCount"], "podFields": ["requests"]}
+    served = await start("filter", **looks)
+    world = await make_world(served)
+    cache, gone = world.scheduler.cache, make_pod("gone")
+    cache.assume(gone, "n1")
+    row = cache.table.rows["n1"]
+
+    def forgetting(served, question):
+        cache.forget(gone, "n1")
+        return served.by_the_book("filter", question)
+
+    served.answers["filter"] = forgetting
+    elsewhere = {"kubernetes.io/hostname": "n2"}
+    first = cache.table.rows[await world.place("a", node_selector=elsewhere)]
+    assert served.columns["podCount"][row] == 1
+    served.answers["filter"] = None
+    await world.place("b")
+    assert served.asked("filter")[1]["rows"] == sorted({row, first})

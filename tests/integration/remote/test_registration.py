@@ -73,6 +73,49 @@ async def test_another_process_may_have_other_points(slot, start):
     assert len(first.asked("filter")) == 1
 
 
+async def test_a_slot_that_is_emptied_under_a_probe_stays_empty(slot, start):
+    served, world = slot
+    far = await start("filter", filter=rejecting("n0", "n2"))
+    await served.register(far.address)
+    endpoint = world.endpoint
+    endpoint._open("a test says so", endpoint._connection)
+
+    async def leaving(body):
+        await served.withdraw("Far")
+        return body
+
+    real = endpoint._connection.get
+
+    async def get(path, seconds):
+        body = await real(path, seconds)
+        return await leaving(body) if path == "/v1/descriptor" else body
+
+    endpoint._connection.get = get
+    await endpoint._probe()
+    assert endpoint.is_open
+    assert endpoint.descriptor.points == ()
+    assert await world.place() != ""
+
+
+async def test_a_late_failure_is_not_held_against_the_next_one(slot, start):
+    served, world = slot
+    release = asyncio.Event()
+
+    async def slow(*_):
+        await release.wait()
+
+    first = await start("filter", filter=slow)
+    second = await start("filter", filter=rejecting("n0", "n1"))
+    await served.register(first.address)
+    attempt = asyncio.create_task(world.place("a"))
+    await until(lambda: len(first.asked("filter")) == 1)
+    await served.register(second.address)
+    release.set()
+    await attempt
+    assert not world.endpoint.is_open
+    assert await world.place("b") == "n2"
+
+
 async def test_who_may_not_register(slot, start):
     served, _ = slot
     other = await start("filter")
@@ -206,5 +249,8 @@ async def test_on_the_embedded_cluster(run, start, tmp_path):
         assert await place("c") != ""
         assert len(far.asked("filter")) == asked
         _, metrics = await port.ask("GET", "/metrics", token)
-        assert 'proreus_remote_plugin_up{plugin="Far"} 0' in metrics
-        assert 'proreus_remote_plugin_up{plugin="Near"} 1' in metrics
+        up = [line for line in metrics.splitlines() if line.startswith("proreus_remote_plugin_up")]
+        assert up == [
+            'proreus_remote_plugin_up{plugin="Far"} 0.0',
+            'proreus_remote_plugin_up{plugin="Near"} 1.0',
+        ]

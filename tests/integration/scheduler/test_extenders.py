@@ -602,7 +602,7 @@ async def test_the_world_stands_still_from_the_first_question_to_the_assumption(
 
     extender = await start_extender(filter=drop_nodes, prioritize=drop_more)
     world = make_world(configured(extender, "filter", "prioritize"))
-    world.scheduler.scheduling_cycle._extenders._world = stopped
+    world.scheduler.scheduling_cycle._paused = stopped.paused
     world.add_pod()
     assert await world.attempt() == "n2"
     assert stopped.depth == 0
@@ -612,7 +612,7 @@ async def test_the_world_stands_still_from_the_first_question_to_the_assumption(
 async def test_the_world_goes_on_after_an_error(make_world, configured):
     stopped = StandingStill()
     world = make_world(configured(f"http://127.0.0.1:{free_port()}", "filter"))
-    world.scheduler.scheduling_cycle._extenders._world = stopped
+    world.scheduler.scheduling_cycle._paused = stopped.paused
     world.add_pod()
     await world.attempt()
     assert stopped.depth == 0
