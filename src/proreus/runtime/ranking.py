@@ -71,12 +71,14 @@ def rank(
         return shared
 
     by_row = np.full(profile.table.size, INFEASIBLE, dtype=np.int64)
-    totals = np.zeros(len(found.rows), dtype=np.int64)
-    each = score_each(profile, state, pod, found)
+    each = _weighted(profile, state, pod, found)
+    alike = sum(added for added in each.values() if isinstance(added, int))
+    totals = np.full(len(found.rows), alike, dtype=np.int64)
     for added in each.values():
-        totals += added
+        if not isinstance(added, int):
+            totals += added
     if scores is not None:
-        scores |= each
+        scores |= _spread_out(each, len(found.rows))
     by_row[found.rows] = totals
     return Totals(by_row)
 
@@ -85,9 +87,24 @@ def score_each(
     profile: Profile, state: CycleState, pod: PodInfo, found: Found
 ) -> dict[str, IntArray]:
     """Return each plugin's weighted scores of the feasible nodes, as ``found.rows`` go."""
+    return _spread_out(_weighted(profile, state, pod, found), len(found.rows))
+
+
+def _weighted(
+    profile: Profile, state: CycleState, pod: PodInfo, found: Found
+) -> dict[str, IntArray | int]:
+    """Return each plugin's weighted scores; one int where it is the same for all nodes."""
+    weighted = {}
+    for plugin in _active(profile, state):
+        scores, weight = _score(profile, plugin, state, pod, found), profile.weights[plugin.name]
+        weighted[plugin.name] = scores if weight == 1 else scores * weight
+    return weighted
+
+
+def _spread_out(each: dict[str, IntArray | int], size: int) -> dict[str, IntArray]:
     return {
-        plugin.name: _score(profile, plugin, state, pod, found) * profile.weights[plugin.name]
-        for plugin in _active(profile, state)
+        name: np.full(size, added, dtype=np.int64) if isinstance(added, int) else added
+        for name, added in each.items()
     }
 
 
@@ -104,17 +121,22 @@ def _active(profile: Profile, state: CycleState) -> list[ScorePlugin]:
 
 def _score(
     profile: Profile, plugin: ScorePlugin, state: CycleState, pod: PodInfo, found: Found
-) -> IntArray:
+) -> IntArray | int:
     """Return one plugin's scores of the feasible nodes, normalised and checked."""
     rows = found.rows
     if plugin.name in found.signatures and found.evaluated is None and not found.emptied:
         answers = profile.shared.answers(plugin, found.signatures[plugin.name])
         answers.refresh_score(state, pod, profile.table)
-        raw = answers.raw if isinstance(answers.raw, int) else answers.raw[rows]
-    else:
-        raw = score_table(plugin, state, pod, _feasible(profile, found))
+        if isinstance(answers.raw, int):
+            return int(_finished(plugin, state, pod, np.array([answers.raw], dtype=np.int64))[0])
+        return _finished(plugin, state, pod, answers.raw[rows])
+    raw = score_table(plugin, state, pod, _feasible(profile, found))
     if isinstance(raw, int):
         raw = np.full(len(rows), raw, dtype=np.int64)
+    return _finished(plugin, state, pod, raw)
+
+
+def _finished(plugin: ScorePlugin, state: CycleState, pod: PodInfo, raw: IntArray) -> IntArray:
     scores = normalize_scores(plugin, state, pod, raw) if plugin.normalizes else raw
     check_range(plugin, scores)
     return scores
