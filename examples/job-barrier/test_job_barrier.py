@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from proreus.testing import Harness, make_node, make_pod
+from proreus.framework import CycleState
+from proreus.runtime.waiting_pods import WaitingPod
+from proreus.testing import FakeHandle, Harness, make_node, make_plugin, make_pod
 
 
 def member(name: str, role: str = "worker", minimum: str = "3", cpu: str = "1", job: str = "train"):
@@ -88,6 +90,18 @@ def test_members_that_run_already_count(plugin, config) -> None:
     assert cluster.schedule(member("w2")).bound
     cluster.remove("Pod", "m")
     assert cluster.schedule(member("w3")).state == "waiting"
+
+
+def test_members_that_a_former_instance_holds_count_too(plugin) -> None:
+    held = [
+        WaitingPod(pod, {"JobBarrier": 60}, 0.0) for pod in (member("m", "master"), member("w"))
+    ]
+    handle = FakeHandle()
+    handle.waiting = {one.pod.uid: one for one in held}
+    barrier, state, last = make_plugin(plugin, handle), CycleState(), member("last")
+    barrier.reserve(state, last, "a")
+    assert barrier.permit(state, last, "a") is None
+    assert [one.pending_plugins() for one in held] == [[], []]
 
 
 def test_a_minimum_that_is_no_number_is_told(cluster) -> None:

@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 
 from proreus.errors import ApiError
+from proreus.framework import CycleState
 from proreus.testing import FakeHandle, Harness, make_node, make_plugin, make_pod
 
 
@@ -118,6 +119,19 @@ def test_a_server_that_is_not_there_delays_the_pod_and_is_told_later(start, serv
     cluster.advance(5)
     settled(cluster, "p", "bound")
     assert server.held == {"cad": {uid("p")}}
+
+
+def test_what_was_noted_is_told_before_the_end(start, server, plugin) -> None:
+    cluster = start()
+
+    async def bind_and_end() -> None:
+        state = CycleState()
+        state.write(plugin.name, "cad")
+        cluster.plugin(plugin).post_bind(state, licensed("p"), "n")
+        await cluster.scheduler.close()
+
+    cluster.run(bind_and_end())
+    assert [told["pod"] for told in server.told] == ["default/p"]
 
 
 @pytest.mark.parametrize("url", ["ftp://licences", "licences:80"])

@@ -6,7 +6,7 @@ needs, its master among them. If that takes too long, all of them give up their 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pydantic import Field
@@ -80,7 +80,9 @@ class JobBarrier(PreFilterPlugin, ReservePlugin, PermitPlugin):
         if not name:
             return None
         job, held = self._jobs[name], list(self._held(name))
-        if missing := self._missing(job, pod):
+        # After a change of the configuration there may be pods that a former instance holds.
+        roles = job.placed | {one.pod.key: self._role(one.pod.pod.metadata) for one in held}
+        if missing := self._missing(roles, pod):
             if not held:  # the first one calls the others, who may have been turned down before
                 self.handle.activate(job.pending)
             return Status.wait(self.args.wait_seconds, f"job {name} waits for {missing}")
@@ -98,13 +100,13 @@ class JobBarrier(PreFilterPlugin, ReservePlugin, PermitPlugin):
         for sibling in self._held(name):
             sibling.reject(self.name, f"job {name} cannot start: {pod.name} lost its place")
 
-    def _missing(self, job: Job, pod: PodInfo) -> str:
-        """Return what a job lacks to start, "" for nothing."""
+    def _missing(self, roles: Mapping[str, str], pod: PodInfo) -> str:
+        """Return what a job lacks to start, "" for nothing; ``roles`` are of its placed pods."""
         needed = int(pod.pod.metadata.annotations.get(self.args.minimum, "1"))
-        if len(job.placed) < needed:
-            return f"{needed - len(job.placed)} more of {needed} pods"
+        if len(roles) < needed:
+            return f"{needed - len(roles)} more of {needed} pods"
         master = self.args.master_role
-        return "" if not master or master in job.placed.values() else f"its {master}"
+        return "" if not master or master in roles.values() else f"its {master}"
 
     def _held(self, name: str) -> Iterator[WaitingPod]:
         for waiting in self.handle.waiting_pods():
@@ -131,7 +133,10 @@ class JobBarrier(PreFilterPlugin, ReservePlugin, PermitPlugin):
     def _place(self, name: str, meta: ObjectMeta) -> None:
         job, key = self._jobs.setdefault(name, Job()), f"{meta.namespace}/{meta.name}"
         job.pending.discard(key)
-        job.placed[key] = meta.labels.get(self.args.role_label, "")
+        job.placed[key] = self._role(meta)
+
+    def _role(self, meta: ObjectMeta) -> str:
+        return meta.labels.get(self.args.role_label, "")
 
     def _name(self, meta: ObjectMeta) -> str:
         """Return ``namespace/job``, "" for a pod without a job."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -124,8 +125,13 @@ class ReserveAndNotify(ReservePlugin, PreBindPlugin, PostBindPlugin, BackgroundP
     async def run_in_background(self) -> None:
         timeout = aiohttp.ClientTimeout(self.args.timeout_seconds)
         async with aiohttp.ClientSession(timeout=timeout) as self._session:
-            while True:
-                await self._deliver(await self._outbox.get())
+            try:
+                while True:
+                    await self._deliver(await self._outbox.get())
+            finally:  # at the end, what has been noted is told once more, without patience
+                while not self._outbox.empty():
+                    with suppress(aiohttp.ClientError, TimeoutError):
+                        await self._send(self._outbox.get_nowait())
 
     async def _deliver(self, message: Message) -> None:
         for attempt in range(1, self.args.tries + 1):
