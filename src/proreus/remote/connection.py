@@ -68,6 +68,7 @@ class Connection:
         self._parts = urlsplit(address)
         self._base = "http://plugin" if self._parts.scheme == "unix" else address.rstrip("/")
         self._session: aiohttp.ClientSession | None = None
+        self._closed = False
 
     async def get(self, path: str, seconds: float) -> bytes:
         """Return the body of a 200."""
@@ -78,7 +79,8 @@ class Connection:
         return await self._ask("POST", path, body, seconds)
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections, for good: questions under way get no answer."""
+        self._closed = True
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -98,6 +100,8 @@ class Connection:
             raise NoAnswer(f"{path}: {_reason(error)}") from error
 
     async def _send(self, method: str, path: str, body: bytes | None, seconds: float) -> bytes:
+        if self._closed:
+            raise NoAnswer(f"{path}: the connection has been closed")
         if self._session is None:
             self._session = self._new_session()
         async with self._session.request(
