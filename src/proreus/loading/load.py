@@ -212,7 +212,7 @@ def _import_anew(name: str) -> ModuleType:
     everything is then as it was before.
     """
     _look_here_too()
-    if name.partition(".")[0] == _OURS:
+    if name.partition(".")[0] in (_OURS, *sys.stdlib_module_names):
         return importlib.import_module(name)
     importlib.invalidate_caches()
     package = name.rpartition(".")[0] or name

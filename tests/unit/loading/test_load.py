@@ -253,6 +253,13 @@ def test_a_module_that_is_no_good_is_refused(given, why):
     assert len(catalogue.problems_with(catalogue.asked_for)) == 1
 
 
+def test_what_the_scheduler_itself_stands_on_is_not_imported_anew():
+    before = dict(sys.modules)
+    load(PluginSources(("json:X", "proreus.plugins.node_name:X"), packages=False))
+    for name in ("json", "json.decoder", "proreus.plugins.node_name"):
+        assert sys.modules[name] is before[name]
+
+
 # ---- packages ----------------------------------------------------------------------------------
 
 
