@@ -88,6 +88,11 @@ class Informer(Generic[T]):
         for obj in self.store.values():
             handler.on_add(obj)
 
+    def remove_handler(self, handler: Handler[T]) -> None:
+        """Tell ``handler`` no more; not to be called while changes are handed out."""
+        # another list, for one that is being walked through stays as it is
+        self._handlers = [one for one in self._handlers if one is not handler]
+
     def add_batch_hook(self, hook: Callable[[], None]) -> None:
         """Call ``hook`` after each batch of changes (one network chunk), once all are handled."""
         self._batch_hooks.append(hook)
@@ -167,23 +172,38 @@ class InformerGroup:
 
     def __init__(self) -> None:
         self.by_kind: dict[str, Informer[Any]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._running: asyncio.TaskGroup | None = None
 
     def add(self, informer: Informer[Any]) -> None:
-        """Take an informer in; one per kind."""
+        """Take an informer in, one per kind; it starts at once if the others run."""
         kind = informer.resource.kind
         if kind in self.by_kind:
             raise ValueError(f"there is an informer of {kind} already")
         self.by_kind[kind] = informer
+        if self._running is not None:
+            self._start(kind, self._running)
+
+    def drop(self, kind: str) -> None:
+        """Stop an informer and forget what it knows."""
+        del self.by_kind[kind]
+        if (task := self._tasks.pop(kind, None)) is not None:
+            task.cancel()
 
     async def run(self) -> None:
         """Run all until cancelled, or until one fails."""
         async with asyncio.TaskGroup() as tasks:
-            for kind, informer in self.by_kind.items():
-                tasks.create_task(informer.run(), name=f"informer {kind}")
+            self._running = tasks
+            for kind in self.by_kind:
+                self._start(kind, tasks)
+
+    def _start(self, kind: str, tasks: asyncio.TaskGroup) -> None:
+        work = self.by_kind[kind].run()
+        self._tasks[kind] = tasks.create_task(work, name=f"informer {kind}")
 
     async def wait_for_sync(self) -> None:
         """Return once every informer holds the whole state of its kind."""
-        for informer in self.by_kind.values():
+        for informer in list(self.by_kind.values()):
             await informer.synced.wait()
 
     @property

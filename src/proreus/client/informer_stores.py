@@ -6,6 +6,7 @@ made while the scheduler is put together and started later, all at once.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from proreus.client.informer import Handler, Informer, InformerGroup
@@ -41,9 +42,15 @@ class InformerStores:
 
     def on_change(
         self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
-    ) -> None:
-        """Call ``handler(old, new)`` on each change, before other handlers hear of it."""
-        self._informer(resource).add_handler(_Function(handler), first=True)
+    ) -> Callable[[], None]:
+        """Call ``handler(old, new)`` on each change, before other handlers hear of it.
+
+        What is there already is told of at once. Returns what ends all that.
+        """
+        informer = self._informer(resource)
+        function: _Function[T] = _Function(handler)
+        informer.add_handler(function, first=True)
+        return partial(informer.remove_handler, function)
 
     def add_handler(self, resource: Resource[T], handler: Handler[T]) -> None:
         """Tell a handler of each change."""

@@ -248,7 +248,17 @@ class Handle(Protocol):
     ) -> None:
         """Call ``handler(old, new)`` on each change of a resource, before the queue is told.
 
-        ``old`` is None on add, ``new`` on delete. To be called in ``__init__``.
+        ``old`` is None on add, ``new`` on delete. What is there already is told of at once, as
+        added. To be called in ``__init__``.
+        """
+        ...
+
+    @property
+    def shared(self) -> Handle:
+        """The handle for what plugins of all profiles share, and those of later configurations.
+
+        What ``on_change`` is told through it lasts as long as the scheduler; otherwise as long as
+        the profile.
         """
         ...
 

@@ -98,9 +98,22 @@ class InMemoryApi:
 
     def on_change(
         self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
-    ) -> None:
-        """Call ``handler(old, new)`` on each change of a resource, before other handlers."""
-        self._handlers.setdefault(resource.kind, []).insert(0, _Function(handler))
+    ) -> Callable[[], None]:
+        """Call ``handler(old, new)`` on each change of a resource, before other handlers.
+
+        What is there already is told of at once. Returns what ends all that.
+        """
+        function = _Function(handler)
+        for obj in self._stores.get(resource.kind, {}).values():
+            function.on_add(obj)
+        self._handlers[resource.kind] = [function, *self._handlers.get(resource.kind, ())]
+
+        def end() -> None:
+            # another list, for one that is being walked through stays as it is
+            handlers = self._handlers[resource.kind]
+            self._handlers[resource.kind] = [one for one in handlers if one is not function]
+
+        return end
 
     def add_handler(self, resource: Resource[Any], handler: Any) -> None:
         """Tell an informer handler of each change from now on."""

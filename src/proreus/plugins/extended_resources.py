@@ -34,8 +34,6 @@ class ExtendedResourceClasses:
     def watching(cls, handle: Handle) -> ExtendedResourceClasses:
         """Return an index that follows the classes that a handle watches."""
         classes = cls()
-        for one in handle.store(DEVICE_CLASSES).values():
-            classes.put(None, one)
         handle.on_change(DEVICE_CLASSES, classes.put)
         return classes
 

@@ -49,8 +49,8 @@ class Stores(Protocol):
 
     def on_change(
         self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
-    ) -> None:
-        """Call ``handler(old, new)`` on each change of a resource."""
+    ) -> Callable[[], None]:
+        """Call ``handler(old, new)`` on each change of a resource; returns what ends that."""
         ...
 
     def add_handler(self, resource: Resource[Any], handler: Any) -> None:
@@ -94,6 +94,7 @@ class Core:
     search: NodeSearch | None = None
     binding_cycle: BindingCycle | None = None
     extenders: ExtenderChain | None = None
+    shared_handle: ProfileHandle | None = None
 
 
 class ProfileHandle:
@@ -105,6 +106,20 @@ class ProfileHandle:
         """Set once the profile is built."""
         self._around = around
         self._core = core
+        self._subscriptions: list[Callable[[], None]] = []
+
+    def close(self) -> None:
+        """Hear of no more changes: the profile is not in use any more."""
+        for end in self._subscriptions:
+            end()
+        self._subscriptions.clear()
+
+    @property
+    def shared(self) -> ProfileHandle:
+        """The handle of what profiles have in common."""
+        if self._core.shared_handle is None:
+            self._core.shared_handle = ProfileHandle("", self._around, self._core)
+        return self._core.shared_handle
 
     @property
     def nodes(self) -> NodeTable:
@@ -159,7 +174,7 @@ class ProfileHandle:
         self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
     ) -> None:
         """Call ``handler(old, new)`` on each change of a watched resource."""
-        self._around.stores.on_change(resource, surviving(handler))
+        self._subscriptions.append(self._around.stores.on_change(resource, surviving(handler)))
 
     def run_filters(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts

@@ -133,6 +133,11 @@ class FakeHandle:
         """Call ``handler(old, new)`` on each change of a resource."""
         self.api.on_change(resource, handler)
 
+    @property
+    def shared(self) -> FakeHandle:
+        """Itself."""
+        return self
+
     def run_filters(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:

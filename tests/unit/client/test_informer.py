@@ -1,5 +1,8 @@
 """The store and the handlers, without a network: the reflector's calls are made by hand."""
 
+import asyncio
+from types import SimpleNamespace
+
 import pytest
 
 from proreus.client.informer import Informer, InformerGroup
@@ -166,3 +169,38 @@ async def test_group_is_paused_and_synced_together(informer, heard):
     assert heard.words == ["+a"]
     nodes.replace([])
     await group.wait_for_sync()
+
+
+async def test_an_informer_that_joins_a_running_group_starts_at_once_and_can_be_dropped() -> None:
+    started, stopped = [], []
+
+    class Pretended:
+        def __init__(self, kind: str) -> None:
+            self.resource = SimpleNamespace(kind=kind)
+            self.synced = asyncio.Event()
+
+        async def run(self) -> None:
+            started.append(self.resource.kind)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.append(self.resource.kind)
+
+    group = InformerGroup()
+    group.add(Pretended("Pod"))
+    running = asyncio.ensure_future(group.run())
+    await asyncio.sleep(0)
+    group.add(Pretended("Lease"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert started == ["Pod", "Lease"]
+    assert group.unsynced == ["Pod", "Lease"]
+    group.drop("Lease")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert stopped == ["Lease"]
+    assert group.unsynced == ["Pod"]
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert stopped == ["Lease", "Pod"]

@@ -105,14 +105,8 @@ class DeviceManager:
 
         if features.device_taint_rules:
             self.pools.taints_of = self._taints_of
-            for rule in handle.store(DEVICE_TAINT_RULES).values():
-                self._rules[rule.metadata.name] = rule
             handle.on_change(DEVICE_TAINT_RULES, self._rule_changed)
-        for cls in self.classes.values():
-            self._class_changed(None, cls)
         handle.on_change(DEVICE_CLASSES, self._class_changed)
-        for one in handle.store(RESOURCE_SLICES).values():
-            self._slice_changed(None, one)
         handle.on_change(RESOURCE_SLICES, self._slice_changed)
         self.claims.subscribe(self._claim_changed)
 
@@ -121,7 +115,7 @@ class DeviceManager:
         """Return the manager that belongs to a handle's nodes."""
         manager = _managers.get(handle.nodes)
         if manager is None or manager.features != features:
-            manager = _managers[handle.nodes] = DeviceManager(handle, features)
+            manager = _managers[handle.nodes] = DeviceManager(handle.shared, features)
         return manager
 
     # ---- what changes --------------------------------------------------------------------------

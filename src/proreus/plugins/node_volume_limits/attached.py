@@ -76,8 +76,6 @@ class AttachedVolumes:
         for resource in (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES):
             self._watch(handle, resource)
         handle.on_change(CSI_NODES, self._csi_node_changed)
-        for attachment in handle.store(VOLUME_ATTACHMENTS).values():
-            self._attachment_changed(None, attachment)
         handle.on_change(VOLUME_ATTACHMENTS, self._attachment_changed)
 
     # ---- questions -----------------------------------------------------------------------------

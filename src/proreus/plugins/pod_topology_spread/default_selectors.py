@@ -50,8 +50,6 @@ class DefaultSelectors:
             ("apps/v1", "ReplicaSet"): replica_sets,
             ("apps/v1", "StatefulSet"): stateful_sets,
         }
-        for service in handle.store(SERVICES).values():
-            self._service_changed(None, service)
         handle.on_change(SERVICES, self._service_changed)
         handle.on_change(REPLICATION_CONTROLLERS, self._owner_changed)
         handle.on_change(REPLICA_SETS, self._owner_changed)

@@ -30,8 +30,6 @@ class Rooms:
 
     def __init__(self, handle: Handle) -> None:
         self._by_class: dict[str, dict[str, Room]] = {}
-        for capacity in handle.store(CSI_STORAGE_CAPACITIES).values():
-            self._changed(None, capacity)
         handle.on_change(CSI_STORAGE_CAPACITIES, self._changed)
 
     def of(self, class_name: str) -> Iterable[Room]:

@@ -63,8 +63,6 @@ class Storage:
         self._migrated: dict[str, frozenset[str]] = {}
         self._migrated_version = 0
         self._migrated_masks: dict[str, tuple[tuple[int, int], BoolArray]] = {}
-        for csi_node in handle.store(CSI_NODES).values():
-            self._csi_node_changed(None, csi_node)
         handle.on_change(CSI_NODES, self._csi_node_changed)
 
     @staticmethod
@@ -72,7 +70,7 @@ class Storage:
         """Return the storage that belongs to a handle's nodes."""
         storage = _storages.get(handle.nodes)
         if storage is None:
-            storage = _storages[handle.nodes] = Storage(handle)
+            storage = _storages[handle.nodes] = Storage(handle.shared)
         return storage
 
     # ---- volumes -------------------------------------------------------------------------------
