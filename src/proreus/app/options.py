@@ -17,7 +17,8 @@ from proreus.server.options import ServingOptions
 class RunOptions:
     """The flags of ``proreus run``, checked; see ``cli/run_flags.py`` for what each means.
 
-    ``loop_blocked_threshold_seconds``: 0 = do not watch the loop.
+    ``loop_blocked_threshold_seconds``: 0 = do not watch the loop. ``follow_files``: reload when
+    the configuration or a plugin file changes; SIGHUP always does.
 
     ``kube_api_qps``, ``kube_api_burst``: None when not given. ``leader_election``: the values that
     were given on the command line, by field of ``config.types.LeaderElection``; they override the
@@ -51,3 +52,4 @@ class RunOptions:
     loop_blocked_threshold_seconds: float = 0.25
     plugin_endpoints: tuple[str, ...] = ()
     plugin_slots: tuple[str, ...] = ()
+    follow_files: bool = True

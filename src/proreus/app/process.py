@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
 from time import time
 from typing import Any
 
@@ -23,16 +24,17 @@ from proreus.clock import RealClock
 from proreus.config.durations import format_duration
 from proreus.config.types import ClientConnection, SchedulerConfiguration
 from proreus.config.write import to_data
-from proreus.errors import ApiError, Forbidden, Unauthorized
+from proreus.errors import ApiError, ConfigError, Forbidden, Unauthorized
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import LEASES, PODS
 from proreus.objects.meta import Resource
 from proreus.objects.pod import Pod
 from proreus.runtime.conduct import Supervision
 from proreus.runtime.registry import Registry
-from proreus.scheduler.assembly import assemble
+from proreus.scheduler.assembly import Assembly
 from proreus.scheduler.extender import whole_types
 from proreus.scheduler.profile_handle import Surroundings
+from proreus.scheduler.profile_set import ProfileSet
 from proreus.server.health import Check
 from proreus.server.plugin_registration import PATH, registration_page
 from proreus.server.responses import json_body
@@ -42,6 +44,17 @@ log = logs.logger(__name__)
 
 _BINDINGS_SECONDS = 20.0
 _EVENTS_SECONDS = 3.0
+_KNOWING_SECONDS = 30.0
+
+_FIXED_AT_START = (
+    "parallelism",
+    "leader_election",
+    "client_connection",
+    "enable_profiling",
+    "enable_contention_profiling",
+    "delay_cache_until_active",
+)
+"""Fields of the configuration that are about the process."""
 
 
 class Process:
@@ -70,14 +83,15 @@ class Process:
             quiet=self._dispatcher.wait_for_quiet,
             flow_control=_rate(connection),
         )
-        self._stores = InformerStores(
-            clients.main, self._on_informer_error, whole_types(config.extenders)
-        )
+        self._whole_types = whole_types(config.extenders)
+        self._stores = InformerStores(clients.main, self._on_informer_error, self._whole_types)
         self._refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._background: set[asyncio.Task[None]] = set()
         self._synced = self._leads = self._stopping = False
         self._leader_elector: LeaderElector | None = None
-        self._scheduler = assemble(
+        self.last_reload: dict[str, Any] | None = None
+        """What became of the latest change of the configuration, for /configz."""
+        self._assembly = Assembly(
             config,
             registry,
             Surroundings(
@@ -91,19 +105,23 @@ class Process:
                 spawn=self._spawn,
                 world=self._stores.group,
                 supervision=Supervision(
-                    self._clock, metrics, options.plugin_rules, self._tell_operators
+                    self._clock, metrics, options.plugin_rules, self.tell_operators
                 ),
             ),
             unschedulable_timeout_seconds=options.max_unschedulable_seconds,
             assumed_ttl_seconds=options.assumed_pod_expiration_seconds,
         )
+        self._scheduler = self._assembly.scheduler
 
     # ---- coming and going ----------------------------------------------------------------------
 
-    async def run(self, stopping: asyncio.Event) -> None:
+    async def run(
+        self, stopping: asyncio.Event, reloading: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
         """Start everything, wait for ``stopping``, and end everything in reverse.
 
-        Whatever fails meanwhile ends all of it: there is no half-alive state.
+        ``reloading`` goes on beside it, and calls ``use``. Whatever fails meanwhile ends all of it:
+        there is no half-alive state.
         """
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
@@ -111,6 +129,7 @@ class Process:
             self._start("events", self._events.run())
             if threshold := self._options.loop_blocked_threshold_seconds:
                 self._start("loop watchdog", LoopWatchdog(threshold, self._metrics).run())
+            self._start("reloading", reloading())
             async with self._server():
                 self._start("scheduling", self._lead_and_schedule())
                 await stopping.wait()
@@ -121,6 +140,63 @@ class Process:
     async def close(self) -> None:
         """Let go of connections that outlive ``run``."""
         await self._scheduler.close()
+
+    # ---- another configuration -----------------------------------------------------------------
+
+    async def use(self, config: SchedulerConfiguration, registry: Registry) -> None:
+        """Schedule by another configuration; raises ``ConfigError``, and then nothing has changed.
+
+        What concerns the process rather than scheduling stays as it is until the next start.
+        """
+        config = self._with_what_stays(config)
+        if whole_types(config.extenders) != self._whole_types:
+            raise ConfigError("extenders: what these are to be sent needs a restart of proreus")
+        made = self._assembly.prepare(config, registry)
+        try:
+            await self._know_of(made.kinds.values())
+        except BaseException:
+            made.close()
+            raise
+        taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._scheduler.between_cycles(partial(self._take, config, made, taken))
+        await taken
+
+    def _with_what_stays(self, config: SchedulerConfiguration) -> SchedulerConfiguration:
+        staying = {name: getattr(self._config, name) for name in _FIXED_AT_START}
+        changed = [n for n, value in staying.items() if getattr(config, n) != value]
+        if changed:
+            names = [SchedulerConfiguration.model_fields[name].alias for name in changed]
+            log.warning("These fields come into force at the next start", fields=names)
+        return config.model_copy(update=staying)
+
+    async def _know_of(self, kinds: Iterable[Resource[Any]]) -> None:
+        """Wait until all is known that new plugins want to know of.
+
+        What cannot be watched now is tried on and on: it may be needed by the next configuration.
+        """
+        for resource in kinds:
+            self._stores.store(resource)
+        group = self._stores.group
+        if not (self._synced and group.unsynced):
+            return
+        try:
+            await asyncio.wait_for(group.wait_for_sync(), _KNOWING_SECONDS)
+        except TimeoutError:
+            kinds_told = ", ".join(group.unsynced)
+            raise ConfigError(f"plugins need {kinds_told}, which cannot be watched") from None
+
+    def _take(
+        self, config: SchedulerConfiguration, made: ProfileSet, taken: asyncio.Future[None]
+    ) -> None:
+        try:
+            self._assembly.use(made)
+            self._config = config
+        except Exception as error:
+            taken.set_exception(error)
+        else:
+            taken.set_result(None)
+
+    # ---- scheduling ----------------------------------------------------------------------------
 
     async def _lead_and_schedule(self) -> None:
         """Learn what there is, take the lead, and schedule."""
@@ -187,7 +263,7 @@ class Process:
             told = f"the apiserver does not let us watch {resource.plural}: {error.message}"
             self._refused.set_exception(type(error)(error.status, error.reason, told))
 
-    def _tell_operators(self, event_type: str, reason: str, note: str) -> None:
+    def tell_operators(self, event_type: str, reason: str, note: str) -> None:
         """Record an Event about this scheduler.
 
         On its Lease: of all that is ours in the cluster it alone has a name that we know for sure.
@@ -244,6 +320,7 @@ class Process:
                     Check("sched-handler-sync", self._why_not_synced),
                 ),
                 configz=lambda: to_data(self._config),
+                last_reload=lambda: self.last_reload,
                 flags=self._options.flags,
                 leader_pods=self._leader_pods,
                 profiling=self._config.enable_profiling,

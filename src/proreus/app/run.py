@@ -19,6 +19,7 @@ from proreus.app.clients import make_clients
 from proreus.app.configuration import configuration, report
 from proreus.app.options import RunOptions
 from proreus.app.process import Process
+from proreus.app.reload import Reloader
 from proreus.app.served_plugins import meet_plugins
 from proreus.client.session import ApiClient
 from proreus.config.types import SchedulerConfiguration
@@ -78,7 +79,8 @@ async def _run_until(stopping: asyncio.Event, options: RunOptions) -> None:
             await _write_configuration(options.write_config_to, config)
             return
         await _reach(clients.main)
-        await process.run(stopping)
+        reloader = Reloader(options, catalogue, served, metrics, process)
+        await process.run(stopping, reloader.run)
 
 
 def _metrics(options: RunOptions) -> SchedulerMetrics:

@@ -94,6 +94,7 @@ def run_options(values: Values) -> RunOptions:
         plugins=PluginSources(values["plugin"], values["plugin-dir"]),
         plugin_rules=Rules(values["plugin-failure-policy"], values["plugin-time-budget"]),
         loop_blocked_threshold_seconds=values["loop-blocked-threshold"],
+        follow_files=values["follow-files"],
         plugin_endpoints=values["plugin-endpoint"],
         plugin_slots=values["plugin-slot"],
     )

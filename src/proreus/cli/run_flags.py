@@ -207,6 +207,12 @@ FLAGS: tuple[Flag, ...] = (
             "Folder with .py files of plugins to load; may be repeated.",
         ),
         (
+            "follow-files",
+            "bool",
+            "true",
+            "Reload the configuration file and plugin files when they change. SIGHUP always does.",
+        ),
+        (
             "plugin-time-budget",
             "duration",
             "100ms",

@@ -172,7 +172,6 @@ class InformerGroup:
 
     def __init__(self) -> None:
         self.by_kind: dict[str, Informer[Any]] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._running: asyncio.TaskGroup | None = None
 
     def add(self, informer: Informer[Any]) -> None:
@@ -184,12 +183,6 @@ class InformerGroup:
         if self._running is not None:
             self._start(kind, self._running)
 
-    def drop(self, kind: str) -> None:
-        """Stop an informer and forget what it knows."""
-        del self.by_kind[kind]
-        if (task := self._tasks.pop(kind, None)) is not None:
-            task.cancel()
-
     async def run(self) -> None:
         """Run all until cancelled, or until one fails."""
         async with asyncio.TaskGroup() as tasks:
@@ -198,8 +191,7 @@ class InformerGroup:
                 self._start(kind, tasks)
 
     def _start(self, kind: str, tasks: asyncio.TaskGroup) -> None:
-        work = self.by_kind[kind].run()
-        self._tasks[kind] = tasks.create_task(work, name=f"informer {kind}")
+        tasks.create_task(self.by_kind[kind].run(), name=f"informer {kind}")
 
     async def wait_for_sync(self) -> None:
         """Return once every informer holds the whole state of its kind."""

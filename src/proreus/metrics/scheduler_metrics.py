@@ -327,6 +327,24 @@ class SchedulerMetrics(ProcessMetrics):
             "plugin",
             "profile",
         )
+        self.config_reload_total = self.counter(
+            "proreus_config_reload_total",
+            "ALPHA",
+            "Number of times that the configuration and plugins were loaded anew, by result "
+            "(success, failure).",
+            "result",
+        )
+        self.config_last_reload_successful = self.gauge(
+            "proreus_config_last_reload_successful",
+            "ALPHA",
+            "Whether the latest reload succeeded (1) or was refused (0); 1 if there was none.",
+        ).labels()
+        self.config_last_reload_successful.set(1)
+        self.config_last_reload_success_seconds = self.gauge(
+            "proreus_config_last_reload_success_timestamp_seconds",
+            "ALPHA",
+            "When the configuration that is in force was loaded, if that was by a reload.",
+        ).labels()
         self.loop_lag_seconds = self.histogram(
             "proreus_loop_lag_seconds",
             "ALPHA",

@@ -43,8 +43,7 @@ class BackoffQueue:
         whole_seconds: bool = True,
     ) -> None:
         self._clock = clock
-        self._initial = round(initial_seconds * _NANOSECONDS)
-        self._max = round(max_seconds * _NANOSECONDS)
+        self.use_limits(initial_seconds, max_seconds)
         self._whole_seconds = whole_seconds
         self._rejected: KeyedHeap[QueuedPodInfo] = KeyedHeap(self._by_expiration_and(sort_key))
         self._errors: KeyedHeap[QueuedPodInfo] = KeyedHeap(self.expiration)
@@ -126,6 +125,11 @@ class BackoffQueue:
     def pods(self) -> list[QueuedPodInfo]:
         """Return all pods, those that were rejected first, each heap in its order."""
         return self._rejected.items() + self._errors.items()
+
+    def use_limits(self, initial_seconds: float, max_seconds: float) -> None:
+        """Back off by other limits; a back-off that has begun keeps its end."""
+        self._initial = round(initial_seconds * _NANOSECONDS)
+        self._max = round(max_seconds * _NANOSECONDS)
 
     def resort(self, sort_key: Callable[[QueuedPodInfo], Any]) -> None:
         """Order by another queueSort plugin."""

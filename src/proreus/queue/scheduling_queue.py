@@ -345,6 +345,10 @@ class SchedulingQueue:
         self._in_flight.record(PROFILES_CHANGED, None, None)
         self._wake()
 
+    def use_backoff(self, initial_seconds: float, max_seconds: float) -> None:
+        """Back off by other limits from now on."""
+        self._backoff.use_limits(initial_seconds, max_seconds)
+
     def _wake(self) -> None:
         if self._active.poppable:
             self.on_ready()

@@ -108,7 +108,7 @@ class NodeSearch:
     ) -> None:
         self.nominated = NominatedPods(nominator)
         self._order = order
-        self._percentage = percentage_of_nodes_to_score
+        self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
         self.one_is_enough = True
         """Whether a walk may stop at the first node where no plugin scores; not with extenders."""
         self.next_start = 0
@@ -228,7 +228,9 @@ class NodeSearch:
         if not profile.score and self.one_is_enough:
             return 1
         return num_feasible_nodes_to_find(
-            profile.table.size, profile.percentage_of_nodes_to_score, self._percentage
+            profile.table.size,
+            profile.percentage_of_nodes_to_score,
+            self.percentage_of_nodes_to_score,
         )
 
     def _advance(self, visited: int, table: NodeTable) -> None:

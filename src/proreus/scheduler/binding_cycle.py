@@ -52,9 +52,8 @@ class BindingCycle:
         metrics: SchedulerMetrics,
         clock: Clock,
         nominate_expected_node: Callable[[], bool],
-        extenders: ExtenderChain | None = None,
     ) -> None:
-        self._extenders = extenders
+        self.extenders: ExtenderChain | None = None
         self._cache = cache
         self._queue = queue
         self._waiting_pods = waiting_pods
@@ -101,7 +100,7 @@ class BindingCycle:
             failure = await self._pre_bind(decision, busy)
             if failure is not None:
                 return failure
-            if self._extenders is not None and await self._bind_by_extender(decision):
+            if self.extenders is not None and await self._bind_by_extender(decision):
                 return None
             started = perf_counter()
             status = await run_bind(profile, state, pod, node_name)
@@ -170,10 +169,10 @@ class BindingCycle:
 
     async def _bind_by_extender(self, decision: Decision) -> bool:
         """Let an extender bind the pod, after what we have to say of it; tell whether one does."""
-        assert self._extenders is not None
+        assert self.extenders is not None
         pod = decision.attempt.pod
         await self._api.wait_for_patches(pod.pod)
-        return await self._extenders.bind(pod, decision.node_name)
+        return await self.extenders.bind(pod, decision.node_name)
 
     # ---- the ends ------------------------------------------------------------------------------
 

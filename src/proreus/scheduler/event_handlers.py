@@ -6,7 +6,7 @@ the same tick in which the informer's store changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from time import perf_counter
 from typing import Any
 
@@ -72,7 +72,7 @@ class PodHandlers:
         self._cache = cache
         self._queue = queue
         self._waiting_pods = waiting_pods
-        self.scheduler_names = scheduler_names
+        self._scheduler_names = scheduler_names
         self._timed = _Timed(metrics)
         self._pod_level = pod_level_resources
 
@@ -120,6 +120,21 @@ class PodHandlers:
         if self._ours(pod) and (not assigned or final_state_unknown):
             self._delete_pending(PodInfo(pod, self._pod_level))
             self._timed.observe(UNSCHEDULABLE_POD_DELETE, started)
+
+    def use_scheduler_names(self, names: Collection[str], pods: Iterable[Pod]) -> None:
+        """Look after other pods from now on. ``pods``: all that there are."""
+        before, self._scheduler_names = self._scheduler_names, names
+        for pod in pods:
+            name = pod.spec.scheduler_name
+            if pod.spec.node_name or (name in before) == (name in names):
+                continue
+            info = PodInfo(pod, self._pod_level)
+            if name in before:
+                self._queue.delete(info)
+                if self._groups is not None:
+                    self._groups.remove(pod)
+            elif not self._cache.is_assumed(info.uid):
+                self.on_add(pod)
 
     # ---- assigned ------------------------------------------------------------------------------
 
@@ -206,7 +221,7 @@ class PodHandlers:
         self._queue.move_all_to_active_or_backoff(event, old, new, precheck)
 
     def _ours(self, pod: Pod) -> bool:
-        return pod.spec.scheduler_name in self.scheduler_names
+        return pod.spec.scheduler_name in self._scheduler_names
 
 
 class NodeHandlers:

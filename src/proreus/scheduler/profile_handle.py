@@ -162,6 +162,11 @@ class ProfileHandle:
         return self._around.api
 
     @property
+    def supervision(self) -> Supervision:
+        """Who keeps watch over the plugins."""
+        return self._around.supervision or Supervision(self._around.clock, self._around.metrics)
+
+    @property
     def event_recorder(self) -> EventRecorder:
         """Events."""
         return self._around.event_recorder

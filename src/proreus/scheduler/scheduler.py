@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -29,9 +30,9 @@ from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.attempt import Attempt, Decision, Failure, Witness
 from proreus.scheduler.binding_cycle import BindingCycle
 from proreus.scheduler.changes import as_assigned
-from proreus.scheduler.extender_chain import ExtenderChain
 from proreus.scheduler.failure import FailureHandler
 from proreus.scheduler.pod_group_cycle import PodGroupCycle
+from proreus.scheduler.profile_set import ProfileSet
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
 
 log = logger(__name__)
@@ -49,7 +50,7 @@ class Scheduler:
     def __init__(
         self,
         *,
-        profiles: Mapping[str, Profile],
+        profile_set: ProfileSet,
         cache: Cache,
         queue: SchedulingQueue,
         waiting_pods: WaitingPods,
@@ -61,13 +62,10 @@ class Scheduler:
         clock: Clock,
         rng: random.Random,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
-        extenders: ExtenderChain | None = None,
     ) -> None:
-        self.profiles = profiles
         self.cache = cache
         self.queue = queue
         self.waiting_pods = waiting_pods
-        self._extenders = extenders
         self.metrics = metrics
         self.scheduling_cycle = scheduling_cycle
         self.pod_group_cycle: PodGroupCycle | None = None
@@ -80,11 +78,18 @@ class Scheduler:
         self._spawn = spawn
         self._timer = PluginTimer(metrics)
         self._background = BackgroundWork()
+        self._at_work = False
         self._ready = asyncio.Event()
         self._fewer_bindings = asyncio.Event()
         self._stopping = False
         self.bindings_in_flight = 0
+        self._retired: list[ProfileSet] = []
+        """Sets by which no pod is decided any more, and some are still being bound."""
+        self._in_cycle = False
+        self._changes: list[Callable[[], None]] = []
+        """What is to be done between this cycle and the next."""
         queue.on_ready = self._ready.set
+        self._take(profile_set)
 
     async def run(self) -> None:
         """Schedule until ``stop``."""
@@ -97,7 +102,13 @@ class Scheduler:
                 await self._ready.wait()
                 turn = perf_counter()
                 continue
-            await self.schedule_one(queued)
+            self._in_cycle = True
+            try:
+                await self.schedule_one(queued)
+            finally:
+                self._in_cycle = False
+            while self._changes:
+                self._changes.pop(0)()
             if self.bindings_in_flight >= MAX_BINDINGS_IN_FLIGHT:
                 self._fewer_bindings.clear()
                 await self._fewer_bindings.wait()
@@ -107,7 +118,43 @@ class Scheduler:
 
     def work_in_background(self) -> None:
         """Let plugins begin what they have to do beside scheduling; ``run`` does."""
-        self._background.keep(p for profile in self.profiles.values() for p in profile.plugins)
+        self._at_work = True
+        self._background.keep(p for one in (*self._retired, self.profile_set) for p in one.plugins)
+
+    # ---- another configuration -----------------------------------------------------------------
+
+    def between_cycles(self, change: Callable[[], None]) -> None:
+        """Do something now, or as soon as the cycle that is going on has ended."""
+        if self._in_cycle:
+            self._changes.append(change)
+        else:
+            change()
+
+    def use(self, profile_set: ProfileSet) -> None:
+        """Decide by another set from now on; to be called between cycles.
+
+        Pods that were decided by the one before are bound by it.
+        """
+        before = self.profile_set
+        self._take(profile_set)
+        self._retired.append(before)
+        before.retire(partial(self._forget, before))
+        if self._at_work:
+            self.work_in_background()
+
+    def _take(self, profile_set: ProfileSet) -> None:
+        self.profile_set = profile_set
+        self.profiles = profile_set.profiles
+        self.scheduling_cycle.extenders = profile_set.extenders
+        self._binding_cycle.extenders = profile_set.extenders
+
+    def _forget(self, retired: ProfileSet) -> None:
+        """The last pod has been bound that was decided by a set."""
+        self._retired.remove(retired)
+        if retired.extenders is not None:
+            self._spawn(retired.extenders.close())
+        if self._at_work:
+            self.work_in_background()
 
     def tell(self, witness: Witness) -> None:
         """Let somebody know of every attempt what was found out on the way."""
@@ -124,8 +171,9 @@ class Scheduler:
     async def close(self) -> None:
         """Let go of what outlives ``run``: work of plugins, connections to extenders."""
         await self._background.close()
-        if self._extenders is not None:
-            await self._extenders.close()
+        for one in (*self._retired, self.profile_set):
+            if one.extenders is not None:
+                await one.extenders.close()
 
     async def schedule_one(self, queued: QueuedPodInfo) -> str:
         """Make one attempt for a popped pod; return the chosen node's name, "" if there is none."""
@@ -159,9 +207,10 @@ class Scheduler:
             self.queue.activate(state.pods_to_activate)
             # What is added from here on is meant for the end of the binding.
             state.pods_to_activate.clear()
-        self._spawn(self._bind(decision))
+        self.profile_set.bindings += 1
+        self._spawn(self._bind(decision, self.profile_set))
 
-    async def _bind(self, decision: Decision) -> None:
+    async def _bind(self, decision: Decision, profile_set: ProfileSet) -> None:
         # A pod that Permit holds must not keep the loop from deciding the pods it waits for.
         counted = decision.waiting is None
         self.bindings_in_flight += counted
@@ -170,6 +219,7 @@ class Scheduler:
         finally:
             self.bindings_in_flight -= counted
             self._fewer_bindings.set()
+            profile_set.binding_ended()
 
     def skips(self, queued: QueuedPodInfo, profile: Profile) -> bool:
         """Tell whether the pod needs no node any more, or has one."""

@@ -95,10 +95,9 @@ class SchedulingCycle:
         waiting_pods: WaitingPods,
         select_host: SelectHost,
         metrics: SchedulerMetrics,
-        extenders: ExtenderChain | None = None,
         paused: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self._extenders = extenders
+        self.extenders: ExtenderChain | None = None
         self._paused = paused
         self._cache = cache
         self._nominator = nominator
@@ -110,8 +109,8 @@ class SchedulingCycle:
 
     def note_extenders(self, attempt: Attempt) -> None:
         """Find out which extenders are to be asked."""
-        if self._extenders is not None:
-            attempt.extenders = self._extenders.interested_in(attempt.pod.pod)
+        if self.extenders is not None:
+            attempt.extenders = self.extenders.interested_in(attempt.pod.pod)
 
     async def run(self, attempt: Attempt) -> Decision | Failure:
         """Decide where the pod goes, or why it cannot."""
@@ -218,15 +217,15 @@ class SchedulingCycle:
         return found if found.count else None
 
     async def _filter_by_extenders(self, attempt: Attempt, found: Found) -> Found:
-        if self._extenders is None or not attempt.extenders:
+        if self.extenders is None or not attempt.extenders:
             return found
-        return await self._extenders.filter(attempt.extenders, attempt.pod.pod, found)
+        return await self.extenders.filter(attempt.extenders, attempt.pod.pod, found)
 
     async def _prioritize(self, attempt: Attempt, found: Found, totals: Totals) -> Totals:
-        assert self._extenders is not None
+        assert self.extenders is not None
         pod = attempt.pod.pod
         asked, scores = attempt.extenders, totals.scores
-        return Totals(await self._extenders.prioritize(asked, pod, found.rows, scores))
+        return Totals(await self.extenders.prioritize(asked, pod, found.rows, scores))
 
     def search(
         self, profile: Profile, state: CycleState, pod: PodInfo, names: frozenset[str] | None

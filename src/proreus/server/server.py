@@ -55,6 +55,7 @@ class Sources:
 
     healthz, readyz: checks besides ping (healthz has ping only if it has no other check).
     configz: the completed configuration, with apiVersion and kind.
+    last_reload: what became of its latest change; None = there was none.
     flags: the flags in force, for /flagz.
     leader_pods: all pods, or None while this instance does not lead.
     profiling: whether /debug/flags is there (enableProfiling).
@@ -64,6 +65,7 @@ class Sources:
     healthz: tuple[Check, ...] = ()
     readyz: tuple[Check, ...] = ()
     configz: Callable[[], Mapping[str, Any]] = dict
+    last_reload: Callable[[], Mapping[str, Any] | None] = lambda: None
     flags: Mapping[str, str] = field(default_factory=dict)
     leader_pods: Callable[[], Iterable[Pod] | None] = lambda: None
     binary_version: str = "1.36"
@@ -226,7 +228,7 @@ class Server:
             "/metrics": self._metrics_page,
             "/metrics/slis": self._slis_page,
             "/metrics/resources": self._resources_page,
-            "/configz": lambda _: json_body({"componentconfig": sources.configz()}),
+            "/configz": lambda _: json_body(_configz(sources)),
         }
         for endpoint in self._health:
             pages[f"/{endpoint.name}"] = _health_root(endpoint)
@@ -286,6 +288,13 @@ def _scraped(request: web.BaseRequest, body: bytes, content_type: str) -> web.Re
     if "gzip" in request.headers.get("Accept-Encoding", ""):
         response.enable_compression(web.ContentCoding.gzip)
     return response
+
+
+def _configz(sources: Sources) -> dict[str, Any]:
+    told: dict[str, Any] = {"componentconfig": sources.configz()}
+    if (last := sources.last_reload()) is not None:
+        told["lastReload"] = last
+    return told
 
 
 def _health_root(endpoint: HealthEndpoint) -> Page:

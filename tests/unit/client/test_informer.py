@@ -171,7 +171,7 @@ async def test_group_is_paused_and_synced_together(informer, heard):
     await group.wait_for_sync()
 
 
-async def test_an_informer_that_joins_a_running_group_starts_at_once_and_can_be_dropped() -> None:
+async def test_an_informer_that_joins_a_running_group_starts_at_once() -> None:
     started, stopped = [], []
 
     class Pretended:
@@ -195,12 +195,7 @@ async def test_an_informer_that_joins_a_running_group_starts_at_once_and_can_be_
     await asyncio.sleep(0)
     assert started == ["Pod", "Lease"]
     assert group.unsynced == ["Pod", "Lease"]
-    group.drop("Lease")
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert stopped == ["Lease"]
-    assert group.unsynced == ["Pod"]
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert stopped == ["Lease", "Pod"]
+    assert sorted(stopped) == ["Lease", "Pod"]

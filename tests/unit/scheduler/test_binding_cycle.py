@@ -53,7 +53,7 @@ async def test_an_extender_binds_after_the_status_patches_asked_for_before(kit) 
     world.add_node("n0")
     world.add_pod()
     world.api.wait_for_patches = wait_for_patches
-    world.scheduler._binding_cycle._extenders = Binding()
+    world.scheduler._binding_cycle.extenders = Binding()
 
     await world.attempt()
     assert told == ["wait p", "bind p"]

@@ -1,0 +1,113 @@
+"""Changed files come into force without a restart.
+
+A change of the configuration file or of a plugin's file, or SIGHUP, is loaded, validated and built
+aside, and takes over between two scheduling cycles. Whatever is wrong with it leaves what runs in
+place, and is told in the log, by a metric, by an Event and at /configz.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from time import time
+from typing import Any
+
+from proreus import logs
+from proreus.app.configuration import configuration, report
+from proreus.app.followed_files import FollowedFiles
+from proreus.app.options import RunOptions
+from proreus.app.process import Process
+from proreus.app.served_plugins import ServedPlugins
+from proreus.errors import ProreusError
+from proreus.loading import Catalogue, load
+from proreus.metrics import SchedulerMetrics
+
+log = logs.logger(__name__)
+
+
+class Reloader:
+    """Follows the files that a process was started with."""
+
+    def __init__(
+        self,
+        options: RunOptions,
+        catalogue: Catalogue,
+        served: ServedPlugins,
+        metrics: SchedulerMetrics,
+        process: Process,
+    ) -> None:
+        self._options = options
+        self._served = served
+        self._metrics = metrics
+        self._process = process
+        self._files = FollowedFiles(options.config, options.plugins)
+        self._files.add_modules_of(catalogue)
+        self._files.look()
+        self._due = asyncio.Event()
+
+    async def run(self) -> None:
+        """Load anew whenever files have changed, or SIGHUP asks for it."""
+        async with asyncio.TaskGroup() as tasks:
+            if self._options.follow_files:
+                tasks.create_task(self._follow(), name="files")
+            with self._asked_by_signal():
+                while True:
+                    await self._due.wait()
+                    self._due.clear()
+                    await self.reload()
+
+    async def _follow(self) -> None:
+        async for _ in self._files.changes():
+            if self._files.look():
+                self._due.set()
+
+    @contextlib.contextmanager
+    def _asked_by_signal(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, self._due.set)
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(signal.SIGHUP)
+
+    async def reload(self) -> bool:
+        """Load everything anew; return whether it is in force now."""
+        # In a thread: plugins may import much, and scheduling goes on meanwhile.
+        catalogue = await asyncio.to_thread(load, self._options.plugins, self._served.classes)
+        report(catalogue)
+        self._files.add_modules_of(catalogue)
+        try:
+            config = configuration(self._options, catalogue)
+            await self._served.check_args(config)
+            await self._process.use(config, catalogue.registry)
+        except ProreusError as error:
+            self._refused(str(error))
+            return False
+        except Exception as error:
+            log.error("Reloading failed", err=error, trace=True)
+            self._refused(f"{type(error).__name__}: {error}")
+            return False
+        finally:
+            catalogue.release()
+        self._tell("success", "")
+        log.info("Configuration reloaded", file=self._options.config)
+        self._process.tell_operators("Normal", "ConfigReloaded", "the configuration was reloaded")
+        return True
+
+    def _refused(self, why: str) -> None:
+        self._tell("failure", why)
+        log.error("Configuration refused; the one before stays", err=why, file=self._options.config)
+        note = f"the configuration was not reloaded: {why}"
+        self._process.tell_operators("Warning", "ConfigReloadFailed", note)
+
+    def _tell(self, result: str, why: str) -> None:
+        good = result == "success"
+        self._metrics.config_reload_total.labels(result).inc()
+        self._metrics.config_last_reload_successful.set(float(good))
+        if good:
+            self._metrics.config_last_reload_success_seconds.set(time())
+        told: dict[str, Any] = {"result": result, "time": datetime.now(UTC).isoformat()}
+        self._process.last_reload = told if good else {**told, "error": why}

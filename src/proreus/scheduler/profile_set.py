@@ -1,0 +1,241 @@
+"""Everything that is made of one configuration: profiles, extenders, and what the queue reads.
+
+A scheduler works with one set at a time. A changed configuration makes another set aside; once the
+scheduler uses that, the old one lives on until the last pod that was decided with it is bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from proreus.config.types import SchedulerConfiguration
+from proreus.errors import ConfigError, ProreusError
+from proreus.framework import events
+from proreus.framework.plugin import (
+    FilterPlugin,
+    PermitPlugin,
+    Plugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    ReservePlugin,
+)
+from proreus.framework.pod_info import QueuedPodInfo
+from proreus.framework.registrations import PreEnqueue, Registration, registrations_of
+from proreus.logs import logger
+from proreus.objects.kinds import BY_KIND
+from proreus.objects.meta import Resource, Untyped
+from proreus.runtime.expansion import ExpandedProfile, expand_all
+from proreus.runtime.guard import blamed_on, with_guarded_hint
+from proreus.runtime.profile import Profile
+from proreus.runtime.registry import Registry
+from proreus.scheduler.extender import build_extenders
+from proreus.scheduler.extender_chain import EXTENDER, ExtenderChain
+from proreus.scheduler.profile_handle import Core, ProfileHandle, Surroundings
+
+log = logger(__name__)
+
+_ALWAYS_WATCHED = frozenset(
+    {events.POD, events.ASSIGNED_POD, events.UNSCHEDULABLE_POD, events.NODE, events.ANY}
+)
+
+_ASKED_FOR_EVENTS = (
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    FilterPlugin,
+    ReservePlugin,
+    PermitPlugin,
+)
+
+
+class ProfileForQueue:
+    """A profile as the queue sees it."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        extended: bool = False,
+        everything: Iterable[events.ClusterEvent] = events.EVERYTHING,
+    ) -> None:
+        """``extended``: extenders may reject its pods; anything that happens may help then.
+
+        ``everything``: what somebody waits for who does not say what.
+        """
+        self.pre_enqueue: Mapping[str, PreEnqueue] = {
+            plugin.name: plugin.pre_enqueue for plugin in profile.pre_enqueue
+        }
+        self.registrations: list[Registration] = [
+            registration
+            for plugin in profile.plugins
+            if isinstance(plugin, _ASKED_FOR_EVENTS)
+            for registration in registrations_of(plugin.name, _registered(plugin, everything))
+        ]
+        if extended:
+            self.registrations += registrations_of(EXTENDER, everything)
+
+
+def _registered(
+    plugin: Plugin, everything: Iterable[events.ClusterEvent]
+) -> Iterable[events.ClusterEvent]:
+    with blamed_on(type(plugin)):
+        asked = plugin.events_to_register()
+        if asked is events.EVERYTHING:
+            return everything
+        asked = tuple(asked)
+        for event in asked:
+            if not isinstance(event, events.ClusterEvent):
+                raise TypeError(f"events_to_register of {plugin.name} has {event!r} in it")
+        return tuple(with_guarded_hint(event, plugin) for event in asked)
+
+
+@dataclass(eq=False)
+class ProfileSet:
+    """What one configuration made. ``bindings``: pods decided with it that are not bound yet."""
+
+    configuration: SchedulerConfiguration
+    profiles: Mapping[str, Profile]
+    views: Mapping[str, ProfileForQueue]
+    extenders: ExtenderChain | None
+    handles: tuple[ProfileHandle, ...]
+    bindings: int = 0
+    on_end: Callable[[], None] | None = field(default=None, repr=False)
+    """Called when the set is retired and its last binding has ended."""
+
+    @property
+    def sort_key(self) -> Callable[[QueuedPodInfo], Any]:
+        """The order of the active queue; the same plugin in every profile."""
+        return next(iter(self.profiles.values())).queue_sort.sort_key
+
+    @property
+    def plugins(self) -> Iterator[Plugin]:
+        """All plugins of all profiles."""
+        return (plugin for profile in self.profiles.values() for plugin in profile.plugins)
+
+    @property
+    def kinds(self) -> dict[str, Resource[Any]]:
+        """The kinds beside pods and nodes that plugins registered, by event resource name."""
+        return _registered_kinds(self.views)
+
+    def retire(self, on_end: Callable[[], None]) -> None:
+        """Be used for no further pod."""
+        self.on_end = on_end
+        self._end_if_done()
+
+    def binding_ended(self) -> None:
+        """Count a pod out."""
+        self.bindings -= 1
+        self._end_if_done()
+
+    def _end_if_done(self) -> None:
+        if self.on_end is not None and not self.bindings:
+            on_end, self.on_end = self.on_end, None
+            self.close()
+            on_end()
+
+    def close(self) -> None:
+        """Hear of no more changes."""
+        for handle in self.handles:
+            handle.close()
+
+
+def build_profiles(
+    configuration: SchedulerConfiguration, registry: Registry, around: Surroundings, core: Core
+) -> ProfileSet:
+    """Make every plugin that a configuration asks for; raises ``ConfigError`` and leaves nothing.
+
+    Kinds that only these plugins want to know of are watched from now on.
+    """
+    gates = around.feature_gates
+    expanded = expand_all(configuration, registry, gates)
+    handles = tuple(ProfileHandle(name, around, core) for name in expanded)
+    try:
+        profiles = {
+            handle.profile_name: _build_profile(expanded[handle.profile_name], registry, handle)
+            for handle in handles
+        }
+        extenders = _extenders(configuration, around, core)
+        everything = events.everything(gates.enabled("GenericWorkload"))
+        views = {
+            name: ProfileForQueue(profile, extenders is not None, everything)
+            for name, profile in profiles.items()
+        }
+    except BaseException:
+        for handle in handles:
+            handle.close()
+        raise
+    return ProfileSet(configuration, profiles, views, extenders, handles)
+
+
+def _extenders(
+    configuration: SchedulerConfiguration, around: Surroundings, core: Core
+) -> ExtenderChain | None:
+    extenders = build_extenders(configuration.extenders, around.clock)
+    if not extenders or not around.ask_extenders:
+        return None
+    return ExtenderChain(extenders, core.cache.table, around.metrics, around.rng)
+
+
+def _build_profile(expanded: ExpandedProfile, registry: Registry, handle: ProfileHandle) -> Profile:
+    """Make each plugin of a profile once, and the profile of them."""
+    made: dict[str, Plugin] = {}
+
+    def plugin(name: str) -> Plugin:
+        if name not in made:
+            made[name] = _make(name, expanded, registry, handle)
+        return made[name]
+
+    plugins = {point: tuple(map(plugin, names)) for point, names in expanded.points.items()}
+    profile = handle.profile = Profile(
+        expanded.name,
+        plugins,
+        expanded.weights,
+        placement_weights=expanded.placement_weights,
+        table=handle.nodes,
+        metrics=handle.metrics,
+        percentage_of_nodes_to_score=expanded.percentage_of_nodes_to_score,
+    )
+    profile.supervise(handle.supervision)
+    return profile
+
+
+def _make(
+    name: str, expanded: ExpandedProfile, registry: Registry, handle: ProfileHandle
+) -> Plugin:
+    plugin = registry[name]
+    try:
+        with blamed_on(plugin):
+            return plugin(expanded.args.get(name), handle)
+    except ProreusError as error:
+        raise ConfigError(
+            "initializing profiles: creating profile for scheduler name "
+            f'{expanded.name}: initializing plugin "{name}": {error}'
+        ) from error
+
+
+def _registered_kinds(views: Mapping[str, ProfileForQueue]) -> dict[str, Resource[Any]]:
+    """Return the kinds beside pods and nodes that plugins registered, by event resource name."""
+    names = {event.resource for view in views.values() for _, event in view.registrations}
+    found = {}
+    for name in sorted(names - _ALWAYS_WATCHED):
+        if events.is_announced(name):
+            continue
+        resource = BY_KIND.get(name.rpartition("/")[2]) or _custom(name)
+        if resource is not None:
+            found[name] = resource
+        else:
+            log.error(
+                "Incorrect event registration",
+                err="neither a kind that is known nor of the form <plural>.<version>.<group>",
+                resource=name,
+            )
+    return found
+
+
+def _custom(name: str) -> Resource[Any] | None:
+    """Return the resource that ``plural.version.group`` names: any that the apiserver may serve."""
+    plural, _, rest = name.partition(".")
+    version, _, group = rest.partition(".")
+    if not (plural and version and group) or "/" in name:
+        return None
+    return Resource(group, version, plural, name, True, Untyped)
