@@ -139,6 +139,8 @@ class _Simulation:
 
         def watched(old: Any, new: Any) -> None:
             nonlocal bound
+            if old is None:
+                return  # it was there before
             if new.spec.node_name:
                 bound += 1
             else:
