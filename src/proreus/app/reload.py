@@ -84,7 +84,7 @@ class Reloader:
             await self._served.check_args(config)
             await self._process.use(config, catalogue.registry)
         except ProreusError as error:
-            self._refused(str(error))
+            self._refused("; ".join([str(error), *map(str, catalogue.refusals)]))
             return False
         except Exception as error:
             log.error("Reloading failed", err=error, trace=True)

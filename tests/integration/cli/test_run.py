@@ -1,35 +1,11 @@
 """``proreus run`` as a process, on an embedded cluster: how it starts, serves and ends."""
 
-import asyncio
 import json
 import signal
-import socket
-import ssl
-import sys
 
-import aiohttp
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families as parse_text
-
-from proreus.sandbox import Sandbox
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-@pytest.fixture
-async def sandbox():
-    async with Sandbox(nodes=3) as made:
-        yield made
-
-
-@pytest.fixture
-def kubeconfig(sandbox, tmp_path):
-    return str(sandbox.write_kubeconfig(tmp_path / "kubeconfig"))
 
 
 @pytest.fixture
@@ -42,63 +18,8 @@ def stranger(sandbox, tmp_path):
     return path
 
 
-@pytest.fixture
-async def start():
-    """Return a function that starts ``proreus run``; whatever still runs at the end is ended."""
-    started = []
-
-    async def run(*flags):
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "proreus", "run", *flags),
-            stderr=asyncio.subprocess.PIPE,
-        )
-        started.append(process)
-        return process
-
-    yield run
-    for process in started:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
-
-
-async def ended(process):
-    """Return exit code and stderr."""
-    _, err = await asyncio.wait_for(process.communicate(), 30)
-    return process.returncode, err.decode()
-
-
-class Pages:
-    """The process's HTTPS pages."""
-
-    def __init__(self, port, token):
-        self._base, self._token = f"https://127.0.0.1:{port}", token
-
-    async def get(self, path, *, anonymous=False):
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        headers = {} if anonymous else {"Authorization": f"Bearer {self._token}"}
-        connector = aiohttp.TCPConnector(ssl=context, force_close=True)
-        async with (
-            aiohttp.ClientSession(connector=connector) as session,
-            session.get(self._base + path, headers=headers) as answer,
-        ):
-            return answer.status, await answer.text()
-
-    async def ready(self):
-        """Wait until the process says that it is."""
-        async with asyncio.timeout(20):
-            while True:
-                try:
-                    if (await self.get("/readyz", anonymous=True))[0] == 200:
-                        return
-                except aiohttp.ClientError:
-                    pass
-                await asyncio.sleep(0.05)
-
-
-async def test_it_serves_schedules_and_ends_with_0(start, sandbox, kubeconfig):
-    port = free_port()
+async def test_it_serves_schedules_and_ends_with_0(start, sandbox, kubeconfig, live):
+    port = live.free_port()
     flags = (
         f"--authentication-kubeconfig={kubeconfig}",
         f"--authorization-kubeconfig={kubeconfig}",
@@ -107,10 +28,12 @@ async def test_it_serves_schedules_and_ends_with_0(start, sandbox, kubeconfig):
         *(f"--kubeconfig={kubeconfig}", f"--secure-port={port}", "--bind-address=127.0.0.1"),
         *(*flags, "--leader-elect=false", "--contention-profiling"),
     )
-    pages = Pages(port, sandbox.token)
+    pages = live.Pages(port, sandbox.token)
     await pages.ready()
-    sandbox.store.create("pods", pod("a"))
-    await until(lambda: sandbox.store.get("pods", "a", "default").object()["spec"].get("nodeName"))
+    sandbox.store.create("pods", live.pod("a"))
+    await live.until(
+        lambda: sandbox.store.get("pods", "a", "default").object()["spec"].get("nodeName")
+    )
 
     assert (await pages.get("/metrics", anonymous=True))[0] == 403
     status, body = await pages.get("/metrics")
@@ -135,40 +58,23 @@ async def test_it_serves_schedules_and_ends_with_0(start, sandbox, kubeconfig):
     assert "contention-profiling" in body
 
     process.send_signal(signal.SIGTERM)
-    code, err = await ended(process)
+    code, err = await live.ended(process)
     assert (code, "Traceback" in err) == (0, False)
     assert "--contention-profiling" in err
     assert err.splitlines()[-1].endswith('] "Requested to terminate, exiting"')
 
 
-async def until(true):
-    """Look again and again: another process is at work."""
-    async with asyncio.timeout(20):
-        while not true():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-
-
-def pod(name):
-    requests = {"cpu": "100m"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": requests}}]},
-    }
-
-
-async def test_a_second_instance_takes_over(start, sandbox, kubeconfig):
+async def test_a_second_instance_takes_over(start, sandbox, kubeconfig, live):
     flags = (f"--kubeconfig={kubeconfig}", "--secure-port=0")
     first = await start(*flags)
-    await holder_other_than(sandbox, "")
+    await holder_other_than(live, sandbox, "")
     second = await start(*flags)
     before = holder(sandbox)
     first.send_signal(signal.SIGTERM)
-    assert (await ended(first))[0] == 0
-    await holder_other_than(sandbox, before)
+    assert (await live.ended(first))[0] == 0
+    await holder_other_than(live, sandbox, before)
     second.send_signal(signal.SIGINT)
-    assert (await ended(second))[0] == 0
+    assert (await live.ended(second))[0] == 0
     assert holder(sandbox) == ""
 
 
@@ -178,13 +84,13 @@ def holder(sandbox):
     return next((spec.get("holderIdentity") or "" for spec in specs), "")
 
 
-async def holder_other_than(sandbox, before):
-    await until(lambda: holder(sandbox) not in ("", before))
+async def holder_other_than(live, sandbox, before):
+    await live.until(lambda: holder(sandbox) not in ("", before))
 
 
-async def failure(process):
+async def failure(live, process):
     """Return what a process that could not start said, which must be one line."""
-    code, err = await ended(process)
+    code, err = await live.ended(process)
     assert code == 1
     lines = [line for line in err.splitlines() if line.startswith("E")]
     assert len(lines) == 1
@@ -192,31 +98,33 @@ async def failure(process):
     return lines[0].partition("] ")[2]
 
 
-async def test_no_configuration_file(start):
+async def test_no_configuration_file(start, live):
     process = await start("--config=/nowhere.yaml")
     expected = '"command failed" err="open /nowhere.yaml: no such file or directory"'
-    assert await failure(process) == expected
+    assert await failure(live, process) == expected
 
 
-async def test_a_bad_configuration_file(start, tmp_path):
+async def test_a_bad_configuration_file(start, tmp_path, live):
     path = tmp_path / "config.yaml"
     path.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: [\n")
-    assert (await failure(await start(f"--config={path}"))).startswith('"command failed" err=')
+    assert (await failure(live, await start(f"--config={path}"))).startswith(
+        '"command failed" err='
+    )
 
 
-async def test_no_kubeconfig(start):
-    text = await failure(await start("--kubeconfig=/nowhere"))
+async def test_no_kubeconfig(start, live):
+    text = await failure(live, await start("--kubeconfig=/nowhere"))
     assert "/nowhere" in text
 
 
-async def test_an_unreachable_apiserver(start):
-    port = free_port()
-    text = await failure(await start(f"--master=http://127.0.0.1:{port}", "--secure-port=0"))
+async def test_an_unreachable_apiserver(start, live):
+    port = live.free_port()
+    text = await failure(live, await start(f"--master=http://127.0.0.1:{port}", "--secure-port=0"))
     assert f"127.0.0.1:{port}" in text
 
 
-async def test_a_token_that_is_refused(start, stranger):
-    text = await failure(await start(f"--kubeconfig={stranger}", "--secure-port=0"))
+async def test_a_token_that_is_refused(start, stranger, live):
+    text = await failure(live, await start(f"--kubeconfig={stranger}", "--secure-port=0"))
     assert text.startswith('"command failed" err="')
     assert "Unauthorized" in text
 
@@ -264,11 +172,11 @@ def folder(tmp_path):
 
 
 async def test_a_plugin_that_is_refused_ends_the_start_if_it_is_named(
-    start, tmp_path, kubeconfig, folder
+    start, tmp_path, kubeconfig, folder, live
 ):
     named = configured(tmp_path, kubeconfig, "Bad")
     process = await start(named, f"--plugin-dir={folder}", "--secure-port=0")
-    code, err = await ended(process)
+    code, err = await live.ended(process)
     place = f"{folder}/bad.py:1"
     assert code == 1
     assert f"plugin Bad cannot be used: {place}: cannot be imported: ModuleNotFoundError" in err
@@ -277,21 +185,21 @@ async def test_a_plugin_that_is_refused_ends_the_start_if_it_is_named(
 
 
 async def test_plugins_that_fail_and_block_are_found_out(
-    start, sandbox, tmp_path, kubeconfig, folder
+    start, sandbox, tmp_path, kubeconfig, folder, live
 ):
-    port = free_port()
+    port = live.free_port()
     process = await start(
         configured(tmp_path, kubeconfig, "Broken", "Blocking"),
         *(f"--plugin-dir={folder}", "--plugin-failure-policy=skip"),
         *("--loop-blocked-threshold=100ms", "--bind-address=127.0.0.1", f"--secure-port={port}"),
         *(f"--authentication-kubeconfig={kubeconfig}", f"--authorization-kubeconfig={kubeconfig}"),
     )
-    pages = Pages(port, sandbox.token)
+    pages = live.Pages(port, sandbox.token)
     await pages.ready()
     for number in range(6):
-        sandbox.store.create("pods", pod(f"p{number}"))
+        sandbox.store.create("pods", live.pod(f"p{number}"))
     placed = lambda name: sandbox.store.get("pods", name, "default").object()["spec"]  # noqa: E731
-    await until(lambda: all(placed(f"p{number}").get("nodeName") for number in range(6)))
+    await live.until(lambda: all(placed(f"p{number}").get("nodeName") for number in range(6)))
 
     _, body = await pages.get("/pluginz")
     behaviour = {one["plugin"]: one for one in json.loads(body)["plugins"]}
@@ -310,11 +218,11 @@ async def test_plugins_that_fail_and_block_are_found_out(
     def events():
         return [version.object() for version in sandbox.store.list("events.events.k8s.io")]
 
-    await until(lambda: any(event["reason"] == "PluginSkipped" for event in events()))
+    await live.until(lambda: any(event["reason"] == "PluginSkipped" for event in events()))
     told = next(event for event in events() if event["reason"] == "PluginSkipped")
     assert (told["regarding"]["kind"], told["regarding"]["name"]) == ("Lease", "mine")
     process.send_signal(signal.SIGTERM)
-    code, err = await ended(process)
+    code, err = await live.ended(process)
     assert code == 0
     assert err.count('"Plugin raised"') == 1
     assert f'place="{folder}/a.py:11"' in err

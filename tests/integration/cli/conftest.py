@@ -1,0 +1,107 @@
+"""``proreus run`` as a process on an embedded cluster."""
+
+import asyncio
+import socket
+import ssl
+import sys
+from types import SimpleNamespace
+
+import aiohttp
+import pytest
+
+from proreus.sandbox import Sandbox
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture
+async def sandbox():
+    async with Sandbox(nodes=3) as made:
+        yield made
+
+
+@pytest.fixture
+def kubeconfig(sandbox, tmp_path):
+    return str(sandbox.write_kubeconfig(tmp_path / "kubeconfig"))
+
+
+@pytest.fixture
+async def start():
+    """Return a function that starts ``proreus run``; whatever still runs at the end is ended."""
+    started = []
+
+    async def run(*flags):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "proreus", "run", *flags),
+            stderr=asyncio.subprocess.PIPE,
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def ended(process):
+    """Return exit code and stderr."""
+    _, err = await asyncio.wait_for(process.communicate(), 30)
+    return process.returncode, err.decode()
+
+
+class Pages:
+    """The process's HTTPS pages."""
+
+    def __init__(self, port, token):
+        self._base, self._token = f"https://127.0.0.1:{port}", token
+
+    async def get(self, path, *, anonymous=False):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        headers = {} if anonymous else {"Authorization": f"Bearer {self._token}"}
+        connector = aiohttp.TCPConnector(ssl=context, force_close=True)
+        async with (
+            aiohttp.ClientSession(connector=connector) as session,
+            session.get(self._base + path, headers=headers) as answer,
+        ):
+            return answer.status, await answer.text()
+
+    async def ready(self):
+        """Wait until the process says that it is."""
+        async with asyncio.timeout(20):
+            while True:
+                try:
+                    if (await self.get("/readyz", anonymous=True))[0] == 200:
+                        return
+                except aiohttp.ClientError:
+                    pass
+                await asyncio.sleep(0.05)
+
+
+async def until(true):
+    """Look again and again: another process is at work."""
+    async with asyncio.timeout(20):
+        while not true():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+def pod(name):
+    requests = {"cpu": "100m"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": requests}}]},
+    }
+
+
+@pytest.fixture
+def live():
+    """What tests of a live process need beside it."""
+    return SimpleNamespace(Pages=Pages, ended=ended, free_port=free_port, pod=pod, until=until)
