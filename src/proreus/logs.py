@@ -94,7 +94,7 @@ class Logger:
         exc_info = err if trace and isinstance(err, BaseException) else None
         self._log.error(
             message,
-            extra={"v": 0, "err": None if err is None else _error_text(err), "pairs": pairs},
+            extra={"v": 0, "err": None if err is None else error_text(err), "pairs": pairs},
             exc_info=exc_info,
             stacklevel=2,
         )
@@ -240,7 +240,7 @@ def _text_pair(key: str, value: object) -> str:
         case dict() | list() | tuple():
             return f" {key}={msgspec.json.encode(value, enc_hook=_json_value).decode()}"
         case BaseException():
-            return f" {key}={_quoted(_error_text(value))}"
+            return f" {key}={_quoted(error_text(value))}"
         case _:
             return f" {key}={_quoted(str(value))}"
 
@@ -249,10 +249,14 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _error_text(err: BaseException | str) -> str:
-    """Return what went wrong; some exceptions (TimeoutError) have no text but their name."""
-    return str(err) or type(err).__name__
+def error_text(err: BaseException | str) -> str:
+    """Return what went wrong, with the exception's name where its text alone tells nothing.
+
+    A ``TimeoutError`` has no text, and that of a ``KeyError`` is the key.
+    """
+    name = type(err).__name__
+    return f"{name}: {err}" if isinstance(err, KeyError) else str(err) or name
 
 
 def _json_value(value: object) -> object:
-    return _error_text(value) if isinstance(value, BaseException) else str(value)
+    return error_text(value) if isinstance(value, BaseException) else str(value)

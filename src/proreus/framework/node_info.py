@@ -16,11 +16,21 @@ from proreus.objects.requests import is_tracked_resource
 from proreus.objects.taints import Taint
 
 
+class Amounts(dict[str, int]):
+    """Amounts by resource; what is not in it is 0, as in a column that no node fills."""
+
+    __slots__ = ()
+
+    def __missing__(self, resource: str) -> int:
+        return 0
+
+
 class NodeInfo:
     """A node, the pods on it (assumed ones included) and their sums.
 
-    ``pods``: by UID. ``requested``: sum of ``PodInfo.held.amounts``. ``nonzero_requested``: cpu and
-    memory with defaults for what pods do not name. ``used_ports`` is a set, not a count, as in
+    ``pods``: by UID. ``requested``: sum of ``PodInfo.held.amounts``; ``requested`` and
+    ``allocatable`` answer 0 for a resource that they lack. ``nonzero_requested``: cpu and memory
+    with defaults for what pods do not name. ``used_ports`` is a set, not a count, as in
     kube-scheduler: of two pods with the same port the first to go frees it.
     """
 
@@ -47,9 +57,9 @@ class NodeInfo:
         self.pods: dict[str, PodInfo] = {}
         self.pods_with_affinity: dict[str, PodInfo] = {}
         self.pods_with_required_anti_affinity: dict[str, PodInfo] = {}
-        self.allocatable: dict[str, int] = {}
+        self.allocatable = Amounts()
         self.allowed_pod_number = 0
-        self.requested: dict[str, int] = {}
+        self.requested = Amounts()
         self.nonzero_requested: dict[str, int] = {"cpu": 0, "memory": 0}
         self.used_ports: set[HostPort] = set()
         self.pvc_ref_counts: dict[str, int] = {}
@@ -75,11 +85,11 @@ class NodeInfo:
     def set_node(self, node: Node) -> None:
         """Take over a new version of the node itself; its pods stay."""
         self.node = node
-        self.allocatable = {
-            name: parse_amount(name, quantity)
+        self.allocatable = Amounts(
+            (name, parse_amount(name, quantity))
             for name, quantity in node.status.allocatable.items()
             if is_tracked_resource(name)
-        }
+        )
         self.allowed_pod_number = parse_amount("pods", node.status.allocatable.get("pods", 0))
 
     def add_pod(self, pod: PodInfo) -> None:
@@ -134,7 +144,7 @@ class NodeInfo:
         self.pods = dict(other.pods)
         self.pods_with_affinity = dict(other.pods_with_affinity)
         self.pods_with_required_anti_affinity = dict(other.pods_with_required_anti_affinity)
-        self.requested = dict(other.requested)
+        self.requested = Amounts(other.requested)
         self.nonzero_requested = dict(other.nonzero_requested)
         self.used_ports = set(other.used_ports)
         self.pvc_ref_counts = dict(other.pvc_ref_counts)

@@ -54,6 +54,16 @@ def faults_of(plugin: Any) -> Iterator[Fault]:
                 yield from _method_faults(plugin, base, name, declared)
 
 
+def resembles_plugin(cls: type) -> bool:
+    """Tell whether a class that inherits no extension point has a method just like one's."""
+    return any(
+        inspect.isfunction(own := vars(cls).get(name))
+        and [*inspect.signature(own).parameters] == [*inspect.signature(declared).parameters]
+        for base in POINTS.values()
+        for name, declared in _methods(base)
+    )
+
+
 def _all() -> str:
     return ", ".join(base.__name__ for base in POINTS.values())
 
@@ -126,9 +136,21 @@ def _method_faults(
 
 def _constructor_faults(plugin: type[Plugin]) -> Iterator[Fault]:
     made = plugin.__init__
-    if made is not Plugin.__init__ and not _takes(plugin, "__init__", made, 2):
+    if made is Plugin.__init__:
+        return
+    place = place_of_function(made)
+    if not _takes(plugin, "__init__", made, 2):
         text = f"__init__ must take {_taken(Plugin.__init__)}, it takes {_taken(made)}"
-        yield Fault(place_of_function(made), text)
+        yield Fault(place, text)
+    elif not _leaves_args_and_handle(made):
+        yield Fault(place, "__init__ must call super().__init__(args, handle)")
+
+
+def _leaves_args_and_handle(made: Callable[..., Any]) -> bool:
+    """Tell whether a constructor calls another one, or sets by itself what that would set."""
+    code = getattr(inspect.unwrap(made), "__code__", None)
+    names = set(code.co_names) if code is not None else {"__init__"}
+    return "__init__" in names or names >= {"args", "handle"}
 
 
 def _takes(plugin: type[Plugin], name: str, own: Callable[..., Any], count: int) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from proreus.framework.plugin import Plugin
 from proreus.loading.catalogue import Catalogue, Found, Origin, Refusal
-from proreus.loading.contract import faults_of
+from proreus.loading.contract import faults_of, resembles_plugin
 from proreus.loading.folder import PluginFolder
 from proreus.loading.sources import PluginSources
 from proreus.places import names_in, place_of_class, place_of_error
@@ -152,10 +152,10 @@ class _Loading:
         origin = Origin(way, file, line, package, version)
         other = self.found.get(plugin.name)
         if other is not None and not _same(other.plugin, plugin):
-            taken = f"{other.origin.file}:{other.origin.line}"
+            whose = dict.fromkeys((str(other.origin), f"{other.origin.file}:{other.origin.line}"))
             why = (
                 f'class {plugin.__name__}: the name "{plugin.name}" is that of another plugin '
-                f"({other.origin}, {taken}); set name to one of its own"
+                f"({', '.join(whose)}); set name to one of its own"
             )
             self.refusals.append(Refusal(source, f"{file}:{line}", why))
             return
@@ -186,13 +186,16 @@ def _same(one: type, other: type) -> bool:
 
 
 def _plugins_of(module: ModuleType) -> Iterator[type[Plugin]]:
-    """Yield the plugin classes that a module defines; a leading ``_`` means: a base of others."""
+    """Yield the plugin classes that a module defines; a leading ``_`` means: a base of others.
+
+    Those that only forgot to inherit are among them, to be refused instead of overlooked.
+    """
     for value in list(vars(module).values()):
         if (
             isinstance(value, type)
-            and issubclass(value, Plugin)
             and value.__module__ == module.__name__
             and not value.__name__.startswith("_")
+            and (issubclass(value, Plugin) or resembles_plugin(value))
         ):
             yield value
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -124,8 +125,8 @@ def filter_some(
         verdicts = Verdicts(len(rows), plugin.name)
         part = nodes.take(np.array(rows, dtype=np.intp))
         filter_table(plugin, state, pod, part, verdicts)
-        for index, row in enumerate(rows):
-            yield row, verdicts.status(index)
+        for number, row in enumerate(rows):
+            yield row, verdicts.status(number)
 
 
 def score_table(
@@ -143,11 +144,17 @@ def score_table(
 
 
 def _as_scores(plugin: ScorePlugin, point: str, answer: Any, size: int) -> IntArray:
-    """Return an answer as one int64 a node; raises ``PluginError`` if it is none."""
+    """Return an answer as one int64 a node; raises ``PluginError`` if it is none.
+
+    Fractions are refused: cut off in silence, scores of 0..1 would all be 0.
+    """
     try:
-        scores: IntArray = np.asarray(answer, dtype=np.int64)
-    except (TypeError, ValueError, OverflowError) as error:
+        given = np.asarray(answer)
+    except ValueError as error:
         raise unfit(plugin, point, "an integer a node", answer) from error
+    if given.dtype.kind not in "iu" and given.size:
+        raise unfit(plugin, point, "an integer a node", answer)
+    scores: IntArray = given.astype(np.int64, copy=False)
     if scores.shape != (size,):
         raise unfit(plugin, point, f"{size} scores", f"an array of shape {scores.shape}")
     return scores
@@ -162,13 +169,13 @@ def score_some(
         for row in rows:
             answer = ask(plugin, "Score", state, plugin.score, state, pod, nodes[row])
             try:
-                yield row, int(answer)
-            except (TypeError, ValueError) as error:
+                yield row, index(answer)
+            except TypeError as error:
                 raise unfit(plugin, "Score", "an integer", answer) from error
     elif rows:
         scores = score_table(plugin, state, pod, nodes.take(np.array(rows, dtype=np.intp)))
-        for index, row in enumerate(rows):
-            yield row, scores if isinstance(scores, int) else int(scores[index])
+        for number, row in enumerate(rows):
+            yield row, scores if isinstance(scores, int) else int(scores[number])
 
 
 def normalize_scores(

@@ -18,6 +18,7 @@ from proreus.framework.node_info import NodeInfo
 from proreus.framework.plugin import Plugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
+from proreus.logs import error_text
 from proreus.metrics import SchedulerMetrics
 
 P = ParamSpec("P")
@@ -180,5 +181,5 @@ def worded(plugin: Plugin, point: str, text: str) -> str:
 def failed(plugin: Plugin, point: str, error: Exception) -> PluginError:
     """Return the error for what a plugin raised."""
     plugin.conduct.note(point, "raised", error)
-    message = worded(plugin, point, str(error) or type(error).__name__)
+    message = worded(plugin, point, error_text(error))
     return PluginError(plugin.name, point, message)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from proreus import logs
@@ -213,8 +214,10 @@ def _expand_point(
 
 
 def _check_exists(point: str, name: str, catalog: PluginCatalog) -> None:
-    if name not in catalog.names():
-        raise ConfigError(f"{_title(point)} {quote(name)} does not exist")
+    if name not in (known := catalog.names()):
+        similar = get_close_matches(name, sorted(known), 1, 0.8)
+        hint = f"; did you mean {quote(similar[0])}?" if similar else ""
+        raise ConfigError(f"{_title(point)} {quote(name)} does not exist{hint}")
 
 
 def _check_counts(profile: str, points: Mapping[str, tuple[str, ...]]) -> None:

@@ -99,3 +99,9 @@ def test_a_clone_is_its_own() -> None:
     assert info.used_ports == set(pod.host_ports)
     assert list(info.pods_with_required_anti_affinity) == [pod.uid]
     assert clone.requested["cpu"] == 2000
+
+
+def test_what_nobody_asked_for_is_nothing() -> None:
+    info = node_with().clone()
+    assert (info.requested["memory"], info.allocatable["example.com/fpga"]) == (0, 0)
+    assert info.requested == {}

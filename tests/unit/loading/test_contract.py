@@ -114,6 +114,36 @@ def test_a_plugin_without_extension_point_is_told_which_there_are(tmp_path):
     assert all(base.__name__ in why for base in POINTS.values())
 
 
+def test_a_class_that_forgot_to_inherit_is_told_from_one_that_is_no_plugin(tmp_path):
+    forgot = "class A:\n    def score(self, state, pod, node): ..."
+    other = "class Filters:\n    def filter(self, nodes): ..."
+    plugin = "class B(ScorePlugin):\n    def score(self, state, pod, node): ..."
+    (tmp_path / "a.py").write_text("\n".join((HEADER, other, forgot, plugin)))
+    catalogue = load(PluginSources(folders=(str(tmp_path),), packages=False))
+    assert [*catalogue.brought] == ["B"]
+    (refusal,) = catalogue.refusals
+    assert refusal.why.startswith("class A must inherit from an extension point: ")
+    assert refusal.names == {"A"}
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("self.seen = {}", ["__init__ must call super().__init__(args, handle)"]),
+        ("self.args = args", ["__init__ must call super().__init__(args, handle)"]),
+        ("self.args, self.handle = args, handle", []),
+        ("super().__init__(args, handle)", []),
+        ("BindPlugin.__init__(self, args, handle)", []),
+    ],
+)
+def test_a_constructor_that_forgets_its_base_is_refused(tmp_path, body, why):
+    source = (
+        f"class A(BindPlugin):\n    def __init__(self, args, handle):\n        {body}\n"
+        "    async def bind(self, state, pod, node_name): ..."
+    )
+    assert refusals(tmp_path, source) == [(2, text) for text in why]
+
+
 def test_all_faults_are_told_at_once(tmp_path):
     source = (
         "class A(FilterPlugin, ScorePlugin):\n"

@@ -194,7 +194,7 @@ def test_a_name_that_is_taken_is_refused_whoever_has_it(tmp_path):
     assert catalogue.found["Twice"].origin.file == f"{tmp_path}/a.py"
     (twice_place, twice), (_, taken) = refused(catalogue)
     assert twice_place == f"{tmp_path}/b.py:3"
-    assert f"({tmp_path}/a.py:3" in twice
+    assert f"another plugin ({tmp_path}/a.py:3);" in twice
     assert taken.startswith('class Mine: the name "NodeName" is that of another plugin (in-tree, ')
 
 

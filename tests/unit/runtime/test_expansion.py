@@ -112,6 +112,7 @@ def test_disabling_at_a_point(score, points):
     [
         ("Sort Bind", {"filter": "X"}, 'FilterPlugin "X" does not exist'),
         ("Sort Bind X", {}, 'PreFilterPlugin "X" does not exist'),
+        ("Srot2", {}, 'PreFilterPlugin "Srot2" does not exist; did you mean "Sort2"?'),
         ("Sort Bind", {"filter": "S"}, 'plugin "S" does not extend FilterPlugin plugin'),
         ("Sort Bind", {"score": "A A"}, 'plugin "A" already registered as "ScorePlugin"'),
         ("Sort Bind A A", {}, 'plugin "A" already registered as "FilterPlugin"'),

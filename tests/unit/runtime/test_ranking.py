@@ -101,7 +101,10 @@ def test_what_pre_score_must_not_answer(kit, answer, text) -> None:
     ("answer", "text"),
     [
         (ValueError("boom"), "boom"),
+        (KeyError("zone"), "KeyError: 'zone'"),
         (None, "Score must return an integer a node, not"),
+        (0.5, "Score must return an integer a node, not"),
+        (True, "Score must return an integer a node, not"),
         ("high", "Score must return an integer a node, not"),
         (Status.error("boom"), "Score must return an integer a node, not"),
     ],
