@@ -15,7 +15,7 @@ from proreus.metrics import SchedulerMetrics
 from proreus.offline.api import InMemoryApi, JsonObject, SilentRecorder
 from proreus.runtime.conduct import USUAL, Rules, Supervision, Tell, nobody_told
 from proreus.runtime.registry import Registry
-from proreus.scheduler.assembly import assemble
+from proreus.scheduler.assembly import Assembly
 from proreus.scheduler.profile_handle import Surroundings
 from proreus.scheduler.select_host import SelectHost
 
@@ -55,7 +55,7 @@ class OfflineCluster:
         self.metrics = SchedulerMetrics()
         self._tasks: set[asyncio.Task[None]] = set()
         self._failures: list[BaseException] = []
-        self.scheduler = assemble(
+        self.assembly = Assembly(
             configuration,
             registry,
             Surroundings(
@@ -72,6 +72,7 @@ class OfflineCluster:
             ),
             select_host=select_host,
         )
+        self.scheduler = self.assembly.scheduler
         for obj in objects:
             self.api.add(obj)
 

@@ -1,0 +1,232 @@
+"""A scheduler that is given another configuration keeps its pods, and ends what is not used."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from proreus.config.load import load
+from proreus.errors import ConfigError
+from proreus.feature_gates import FeatureGates
+from proreus.framework.plugin import BackgroundPlugin, FilterPlugin, PermitPlugin, PreEnqueuePlugin
+from proreus.framework.status import Status
+from proreus.objects.kinds import NODES, PODS
+from proreus.objects.workloads import SERVICES
+from proreus.offline.cluster import OfflineCluster
+from proreus.plugins import IN_TREE
+from proreus.runtime.registry import Registry
+from proreus.testing.builders import make_node, make_pod
+
+GATES = FeatureGates()
+heard: list[tuple[str, str]] = []
+
+
+class Listening(FilterPlugin, BackgroundPlugin):
+    """Hears of Services, and works beside scheduling, as long as its profile is in use."""
+
+    def __init__(self, args: Any, handle: Any) -> None:
+        super().__init__(args, handle)
+        self.handle.on_change(SERVICES, self._changed)
+
+    def _changed(self, old: Any, new: Any) -> None:
+        heard.append((self.name, "service"))
+
+    async def run_in_background(self) -> None:
+        heard.append((self.name, "begun"))
+        try:
+            await asyncio.Event().wait()
+        finally:
+            heard.append((self.name, "ended"))
+
+    def filter(self, state: Any, pod: Any, node: Any) -> Status | None:
+        return None
+
+
+class Other(Listening):
+    """The same by another name."""
+
+
+class Holding(PermitPlugin):
+    """Holds every pod."""
+
+    def permit(self, state: Any, pod: Any, node_name: str) -> Status | None:
+        return Status.wait(60)
+
+
+class Closed(PreEnqueuePlugin):
+    """Lets nobody in."""
+
+    def pre_enqueue(self, pod: Any) -> Status | None:
+        return Status.unresolvable("closed")
+
+
+class Nowhere(FilterPlugin):
+    """Lets no pod go anywhere."""
+
+    def filter(self, state: Any, pod: Any, node: Any) -> Status | None:
+        return Status.unschedulable("nowhere")
+
+
+class Impossible(FilterPlugin):
+    """Cannot be made."""
+
+    def __init__(self, args: Any, handle: Any) -> None:
+        super().__init__(args, handle)
+        raise RuntimeError("no")
+
+    def filter(self, state: Any, pod: Any, node: Any) -> Status | None:
+        return None
+
+
+REGISTRY = Registry((*IN_TREE, Listening, Other, Holding, Closed, Nowhere, Impossible))
+
+
+def configuration(*enabled: str, profiles: tuple[str, ...] = ("default-scheduler",), **more: Any):
+    plugins = {"multiPoint": {"enabled": [{"name": name} for name in enabled]}}
+    raw = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": name, "plugins": plugins} for name in profiles],
+        **more,
+    }
+    return load(raw, REGISTRY, GATES)
+
+
+class World(OfflineCluster):
+    def __init__(self, *enabled: str) -> None:
+        super().__init__(configuration(*enabled), REGISTRY, GATES)
+        self.api.put(NODES, make_node("n"))
+
+    def create(self, name: str, scheduler: str = "default-scheduler") -> None:
+        pod = make_pod(name, cpu="100m", spec={"schedulerName": scheduler})
+        self.api.put(PODS, pod.pod)
+
+    def node_of(self, name: str) -> str:
+        return self.api.store(PODS)[f"default/{name}"].spec.node_name
+
+    async def schedule(self) -> None:
+        while await self.schedule_next() is not None:
+            pass
+
+    async def go_over_to(self, *enabled: str, **more: Any) -> None:
+        made = self.assembly.prepare(configuration(*enabled, **more), REGISTRY)
+        self.scheduler.between_cycles(lambda: self.assembly.use(made))
+        await self.settle()
+        await asyncio.sleep(0)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_heard() -> None:
+    heard.clear()
+
+
+async def test_plugins_that_are_not_used_any_more_hear_and_do_nothing() -> None:
+    world = World("Listening")
+    world.scheduler.work_in_background()
+    await asyncio.sleep(0)
+    await world.go_over_to("Other")
+    assert heard == [("Listening", "begun"), ("Listening", "ended"), ("Other", "begun")]
+    world.api.add({"kind": "Service", "metadata": {"name": "s", "namespace": "default"}})
+    assert heard[3:] == [("Other", "service")]
+    await world.scheduler.close()
+
+
+async def test_new_plugins_are_told_of_what_is_there() -> None:
+    world = World()
+    world.api.add({"kind": "Service", "metadata": {"name": "s", "namespace": "default"}})
+    await world.go_over_to("Listening")
+    assert heard == [("Listening", "service")]
+
+
+async def test_a_pod_is_bound_by_the_plugins_that_decided_it() -> None:
+    world = World("Listening", "Holding")
+    world.scheduler.work_in_background()
+    world.create("p")
+    await world.schedule_next()
+    await world.go_over_to("Other")
+    assert ("Listening", "ended") not in heard
+    (waiting,) = world.scheduler.waiting_pods
+    world.api.add({"kind": "Service", "metadata": {"name": "s", "namespace": "default"}})
+    assert ("Listening", "service") in heard
+
+    waiting.allow("Holding")
+    await world.settle()
+    await asyncio.sleep(0)
+    assert world.node_of("p") == "n"
+    assert ("Listening", "ended") in heard
+    await world.scheduler.close()
+
+
+async def test_pods_that_were_rejected_or_gated_get_another_chance() -> None:
+    world = World("Nowhere")
+    world.create("p")
+    await world.schedule()
+    assert world.node_of("p") == ""
+    await world.go_over_to("Closed")
+    world.create("q")
+    world.advance(20)
+    await world.schedule()
+    await world.go_over_to()
+    world.advance(20)
+    await world.schedule()
+    assert (world.node_of("p"), world.node_of("q")) == ("n", "n")
+
+
+async def test_pods_of_profiles_that_come_and_go() -> None:
+    world = World()
+    world.create("early", "new")
+    world.create("late")
+    await world.go_over_to(profiles=("new",))
+    await world.schedule()
+    assert (world.node_of("early"), world.node_of("late")) == ("n", "")
+    assert not world.scheduler.queue.active_pods()
+    await world.go_over_to(profiles=("default-scheduler", "new"))
+    await world.schedule()
+    assert world.node_of("late") == "n"
+
+
+async def test_what_is_not_a_profiles_is_followed_too() -> None:
+    world = World("Nowhere")
+    await world.go_over_to("Nowhere", podInitialBackoffSeconds=100, podMaxBackoffSeconds=100)
+    world.create("p")
+    await world.schedule()
+    await world.go_over_to(podInitialBackoffSeconds=100, podMaxBackoffSeconds=100)
+    world.advance(90)
+    assert len(world.scheduler.queue.backoff_pods()) == 1
+    world.advance(20)
+    await world.schedule()
+    assert world.node_of("p") == "n"
+
+
+async def test_a_configuration_that_cannot_be_built_leaves_nothing_behind() -> None:
+    world = World()
+    with pytest.raises(ConfigError, match="Impossible"):
+        world.assembly.prepare(configuration("Listening", "Impossible"), REGISTRY)
+    world.api.add({"kind": "Service", "metadata": {"name": "s", "namespace": "default"}})
+    assert heard == []
+
+
+async def test_a_change_waits_for_the_end_of_the_cycle() -> None:
+    world = World()
+    done: list[str] = []
+
+    class Slow:
+        """Stands in for a cycle that waits for an extender."""
+
+        async def run(self, attempt: Any) -> Any:
+            world.scheduler.between_cycles(lambda: done.append("changed"))
+            await asyncio.sleep(0)
+            assert done == []
+            done.append("cycle")
+            world.scheduler.stop()
+            return await real(attempt)
+
+    real = world.scheduler.scheduling_cycle.run
+    world.scheduler.scheduling_cycle.run = Slow().run  # type: ignore[method-assign]
+    world.create("p")
+    await asyncio.wait_for(world.scheduler.run(), 5)
+    assert done == ["cycle", "changed"]
+    await world.settle()
+    await world.scheduler.close()
