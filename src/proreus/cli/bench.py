@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from proreus.bench.workloads import Plan
 
 
-@click.command("bench")
+@click.command("bench", short_help="Measure proreus and kube-scheduler on one workload.")
 @click.option(
     "--config",
     "configs",

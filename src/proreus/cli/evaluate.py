@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from proreus.offline.api import JsonObject
 
 
-@click.command("evaluate")
+@click.command("evaluate", short_help="Answer scheduling questions offline.")
 @click.option(
     "--config",
     type=click.Path(path_type=Path),

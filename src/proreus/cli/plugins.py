@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from proreus.loading import Catalogue, Found
 
 
-@click.command("plugins")
+@click.command("plugins", short_help="List all plugins, and what is wrong with one's own.")
 @plugin_options
 @click.option(
     "--plugin-endpoint",
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     help="Plugin in a process of its own; may be repeated.",
 )
 @click.option(
-    "--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True
+    "--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
 def command(
     plugin: tuple[str, ...],
@@ -40,22 +40,16 @@ def command(
     if output == "json":
         click.echo(json.dumps(_as_data(catalogue), indent=2, ensure_ascii=False))
     else:
-        _print_table(catalogue)
+        for name, found in catalogue.found.items():
+            _print(name, found)
     return 1 if catalogue.refusals else 0
 
 
-def _print_table(catalogue: Catalogue) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in ("name", "extension points", "arguments", "origin"):
-        table.add_column(title, overflow="fold")
-    for name, found in catalogue.found.items():
-        arguments = "\n".join(map(str, _arguments(found)))
-        table.add_row(name, ", ".join(_points(found)), arguments, str(found.origin))
-    Console(markup=False, highlight=False).print(table)
+def _print(name: str, found: Found) -> None:
+    click.echo(f"{name} ({found.origin})")
+    click.echo(f"    {', '.join(_points(found))}")
+    for argument in _arguments(found):
+        click.echo(f"    {argument}")
 
 
 def _as_data(catalogue: Catalogue) -> dict[str, Any]:

@@ -20,7 +20,7 @@ def _points(context: click.Context, parameter: click.Parameter, text: str) -> tu
     return tuple(point for point in POINTS if point in wanted)
 
 
-@click.command("new-plugin")
+@click.command("new-plugin", short_help="Make a package for a plugin of one's own.")
 @click.argument("name")
 @click.option(
     "--dir",

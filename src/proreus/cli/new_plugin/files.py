@@ -222,6 +222,7 @@ def _pyproject(names: Names) -> str:
     [tool.pytest.ini_options]
     testpaths = ["tests"]
     pythonpath = ["src"]
+    addopts = "-p no:asyncio" # the harness has an event loop of its own
 
     [tool.ruff]
     line-length = 100
