@@ -167,7 +167,7 @@ def test_unconfigured_logging_is_ordinary_logging(caplog, log):
 
 
 def test_silence_is_cheap(log):
-    started = time.perf_counter()
+    started = time.process_time()
     for _ in range(10_000):
         log.v(4).info("Never")
-    assert (time.perf_counter() - started) / 10_000 < 2e-6
+    assert (time.process_time() - started) / 10_000 < 2e-6

@@ -18,6 +18,7 @@ from proreus.objects.pod import condition_of
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE
 from proreus.remote.classes import plugin_class
+from proreus.remote.descriptor import MOST_TIMEOUT_SECONDS
 from proreus.remote.meeting import meet
 from proreus.runtime.registry import Registry
 from proreus.testing.builders import make_node, make_pod
@@ -127,13 +128,17 @@ async def serve(served: Served, path: str = "") -> web.AppRunner:
 
 @pytest.fixture
 async def start():
-    """Return a function that starts a plugin: its points, answers by path, more of a descriptor."""
+    """Return a function that starts a plugin: its points, answers by path, more of a descriptor.
+
+    Unless a test is about time-outs, the longest is allowed: a busy machine is no fault.
+    """
     runners = []
 
     async def begin(*points: str, path: str = "", **more: Any) -> Served:
         answers = {key: more.pop(key) for key in list(more) if key in ANSWERED.split()}
         named = {key.replace("_", "-"): value for key, value in answers.items()}
-        served = Served({"name": "Far", "points": points, **more}, named)
+        told = {"name": "Far", "points": points, "timeoutSeconds": MOST_TIMEOUT_SECONDS, **more}
+        served = Served(told, named)
         served.runner = await serve(served, path)
         runners.append(served)
         return served

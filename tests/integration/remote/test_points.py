@@ -166,10 +166,10 @@ async def test_permit_turns_down_later(make_world, start):
 
 async def test_prebind_may_take_its_time_and_postbind_is_told(make_world, start):
     async def slowly(*_):
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.6)
         return {}
 
-    served = await start("preBind", "postBind", pre_bind=slowly, timeoutSeconds=0.1)
+    served = await start("preBind", "postBind", pre_bind=slowly, timeoutSeconds=0.5)
     world = await make_world(served, background=True)
     node = await world.place()
     await until(lambda: len(served.asked("post-bind")) == 1)

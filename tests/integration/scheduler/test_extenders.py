@@ -482,12 +482,12 @@ async def test_a_dead_ignorable_extender_costs_one_time_out(
     extender = await start_extender(filter=hang, prioritize=hang, bind=hang)
     url = extender.url if hangs else f"http://127.0.0.1:{free_port()}"
     verbs = ("filter", "prioritize", "bind")
-    world = make_world(configured(url, *verbs, ignorable=True, httpTimeout="300ms"))
+    world = make_world(configured(url, *verbs, ignorable=True, httpTimeout="1s"))
     started = time.monotonic()
     for number in range(20):
         world.add_pod(f"p{number}")
         assert await world.attempt() != ""
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < 10, "not twenty times a second"
     assert extender.verbs() == (["filter"] if hangs else [])
 
 

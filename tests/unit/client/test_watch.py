@@ -38,12 +38,12 @@ def test_lines_come_out_whole_however_the_bytes_are_cut(parts, data):
 def test_line_of_many_megabytes_costs_linear_time():
     splitter = LineSplitter()
     chunk = b"x" * 4096
-    started = time.perf_counter()
+    started = time.process_time()
     for _ in range(16_384):  # 64 MiB: joined at each chunk this would copy half a terabyte
         splitter.feed(chunk)
     (whole,) = splitter.feed(b"\n")
     assert len(whole) == 64 * 2**20
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 def test_changes_are_typed_in_order():

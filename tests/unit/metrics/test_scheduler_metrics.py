@@ -205,7 +205,7 @@ def test_the_hot_path_stays_cheap(what):
 
 
 def _seconds(work, times):
-    started = time.perf_counter()
+    started = time.process_time()
     for _ in range(times):
         work()
-    return time.perf_counter() - started
+    return time.process_time() - started
