@@ -191,16 +191,6 @@ class PodLog:
                 raise PodsStuck(f"{left} pods are still there after {timeout_seconds:.0f} s")
             await self._next_change(1.0)
 
-    async def next_binding(self, number: int, timeout_seconds: float) -> bool:
-        """Wait until there are more than ``number`` bindings; tell whether there are."""
-        deadline = time.perf_counter() + timeout_seconds
-        while len(self.bindings) <= number:
-            left = deadline - time.perf_counter()
-            if left <= 0:
-                return False
-            await self._next_change(left)
-        return True
-
     async def _next_change(self, timeout_seconds: float) -> None:
         """Wait for changes; then leave the machine to those under test for a moment."""
         self._changed.clear()

@@ -107,11 +107,6 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
-    def observe_many(self, value: float, times: int) -> None:
-        """Count the same observation ``times`` times, for work that was done in one go."""
-        self.counts[bisect_left(self.bounds, value)] += times
-        self.sum += value * times
-
     @property
     def count(self) -> int:
         """How many observations there were."""

@@ -157,26 +157,6 @@ class Assembly:
                 self._around.stores.add_handler(resource, handler)
 
 
-def assemble(
-    configuration: SchedulerConfiguration,
-    registry: Registry,
-    around: Surroundings,
-    *,
-    unschedulable_timeout_seconds: float = 300,
-    assumed_ttl_seconds: float | None = None,
-    select_host: SelectHost | None = None,
-) -> Scheduler:
-    """Build a scheduler that keeps its configuration; raises ``ConfigError``."""
-    return Assembly(
-        configuration,
-        registry,
-        around,
-        unschedulable_timeout_seconds=unschedulable_timeout_seconds,
-        assumed_ttl_seconds=assumed_ttl_seconds,
-        select_host=select_host,
-    ).scheduler
-
-
 def _pod_group_cycle(
     scheduler: Scheduler, core: Core, failures: FailureHandler, around: Surroundings
 ) -> PodGroupCycle:

@@ -1,6 +1,7 @@
 """Asking the apiserver who a caller is and what it may do: the way there, and memory.
 
-The network is behind a Protocol, so this room does not know the client; ``app.py`` hands one in.
+The network is behind a Protocol, so this room does not know the client; ``app.clients`` hands one
+in.
 """
 
 from __future__ import annotations

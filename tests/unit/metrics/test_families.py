@@ -14,16 +14,6 @@ def test_an_observation_equal_to_a_bound_belongs_to_that_bucket():
     assert child.sum == 7.5
 
 
-def test_many_equal_observations_count_like_single_ones():
-    registry = Registry()
-    once = registry.histogram("a", "ALPHA", "Text.", (1.0,)).labels()
-    many = registry.histogram("b", "ALPHA", "Text.", (1.0,)).labels()
-    for _ in range(3):
-        once.observe(0.25)
-    many.observe_many(0.25, 3)
-    assert (many.counts, many.sum) == (once.counts, once.sum)
-
-
 def test_the_same_label_values_give_the_same_child():
     family = Registry().counter("c_total", "ALPHA", "Text.", "a", "b")
     assert family.labels("1", "2") is family.labels("1", "2")
