@@ -1,12 +1,13 @@
 """What a plugin may ask of the scheduler that runs it.
 
-Protocols, given by ``app.py``: rooms that do not import each other meet here.
+Protocols, given by ``app``: rooms that do not import each other meet here.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from proreus.clock import Clock
@@ -159,6 +160,17 @@ class EventRecorder(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class TrialGrounds:
+    """What the trials of a pod rest on, beside its priority, the nodes and the pods on them."""
+
+    signature: Hashable
+    """The same for pods that all filters take for alike."""
+
+    nominated: Mapping[int, tuple[PodInfo, ...]]
+    """By row: the pods nominated to it that the pod has to respect; only where there are any."""
+
+
 class NodeTrials(Protocol):
     """One pod is tried on many nodes, each by itself, without pods that might have to go.
 
@@ -296,6 +308,13 @@ class Handle(Protocol):
         """Try rows of ``nodes``, each without the pods on it that may go; filters as above.
 
         To be done with before anything is awaited.
+        """
+        ...
+
+    def trial_grounds(self, state: CycleState, pod: PodInfo) -> TrialGrounds | None:
+        """Return what else ``try_nodes`` rests on; None where filters read more than they sign.
+
+        On equal grounds a row that did not change answers the same to pods of the same priority.
         """
         ...
 

@@ -9,13 +9,14 @@ not be asked again, nor those whose notes did not change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
 
 from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
+from proreus.framework.handle import TrialGrounds
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
 from proreus.framework.pod_info import PodInfo
@@ -26,6 +27,29 @@ from proreus.runtime.asking import filter_node, filter_table
 from proreus.runtime.calls import ask_each
 from proreus.runtime.judging import overrule
 from proreus.runtime.nominated import NominatedPods
+
+
+def trial_grounds(
+    filters: Sequence[FilterPlugin],
+    nominated: NominatedPods,
+    table: NodeTable,
+    state: CycleState,
+    pod: PodInfo,
+) -> TrialGrounds | None:
+    """Return what trials of a pod rest on beside its priority, the nodes and the pods on them.
+
+    None where a filter that takes part looks across nodes or does not sign the pod.
+    """
+    signatures: list[Hashable] = []
+    for plugin in filters:
+        if plugin.name in state.skip_filter:
+            continue
+        signature = plugin.sign(pod) if plugin.row_local else None
+        if signature is None:
+            return None
+        signatures.append((plugin.name, signature, plugin.outlook(table)))
+    beside = {row: tuple(nominated.before(pod, table[row].name)) for row in nominated.rows(table)}
+    return TrialGrounds(tuple(signatures), {row: pods for row, pods in beside.items() if pods})
 
 
 class NodeTrials:

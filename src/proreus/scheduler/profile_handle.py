@@ -18,7 +18,7 @@ from proreus.clock import Clock
 from proreus.feature_gates import FeatureGates
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
-from proreus.framework.handle import ApiWriter, EventRecorder, Nominator
+from proreus.framework.handle import ApiWriter, EventRecorder, Nominator, TrialGrounds
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.verdicts import Rows, Verdicts
@@ -32,7 +32,7 @@ from proreus.runtime.guard import surviving, surviving_work
 from proreus.runtime.judging import judge_table
 from proreus.runtime.profile import Profile
 from proreus.runtime.search import NodeSearch
-from proreus.runtime.trials import NodeTrials
+from proreus.runtime.trials import NodeTrials, trial_grounds
 from proreus.runtime.waiting_pods import WaitingPod, WaitingPods
 from proreus.scheduler.binding_cycle import BindingCycle
 from proreus.scheduler.extender_chain import ExtenderChain, Pausable
@@ -226,6 +226,12 @@ class ProfileHandle:
             rows,
             movable,
         )
+
+    def trial_grounds(self, state: CycleState, pod: PodInfo) -> TrialGrounds | None:
+        """Return what else trials rest on; None where filters read more than they sign."""
+        assert self._core.search is not None
+        nominated = self._core.search.nominated
+        return trial_grounds(self._profile.filter, nominated, self.nodes, state, pod)
 
     async def preempt_through_extenders(
         self, pod: Pod, victims: Mapping[str, Victims]

@@ -17,7 +17,7 @@ from proreus.clock import FakeClock
 from proreus.feature_gates import FeatureGates
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
-from proreus.framework.handle import WaitingPod
+from proreus.framework.handle import TrialGrounds, WaitingPod
 from proreus.framework.node_table import NodeTable
 from proreus.framework.nominating import NominatingInfo
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
@@ -31,7 +31,7 @@ from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.offline.api import InMemoryApi, JsonObject, SilentRecorder
 from proreus.runtime.nominated import NominatedPods
-from proreus.runtime.trials import NodeTrials
+from proreus.runtime.trials import NodeTrials, trial_grounds
 from proreus.testing.builders import make_table
 
 T = TypeVar("T")
@@ -187,6 +187,11 @@ class FakeHandle:
         return NodeTrials(
             self.filters, pre_filters, nominated, self.nodes, state, pod, rows, movable
         )
+
+    def trial_grounds(self, state: CycleState, pod: PodInfo) -> TrialGrounds | None:
+        """Return what else trials rest on; None where ``filters`` read more than they sign."""
+        nominated = NominatedPods(self.nominator)
+        return trial_grounds(self.filters, nominated, self.nodes, state, pod)
 
     async def preempt_through_extenders(
         self, pod: Pod, victims: Mapping[str, Victims]

@@ -8,7 +8,6 @@ How that is done fast, and apart for filters that look across nodes, is the busi
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from proreus.framework.status import Code
 from proreus.framework.verdicts import BoolArray, Rows, Verdicts
 from proreus.plugins.default_preemption.budgets import Budgets
 from proreus.plugins.default_preemption.crowds import Crowds, most_important_first
+from proreus.plugins.default_preemption.outcomes import Candidate, Outcomes
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 
@@ -26,26 +26,24 @@ _SOME = 64
 """So many nodes are tried together at least, though fewer candidates are wanted still."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A node that would do once ``victims`` are gone, the most important first."""
-
-    node_name: str
-    victims: tuple[PodInfo, ...]
-    pdb_violations: int
-
-
 class DryRun:
     """Tries nodes for one pod. ``verdicts`` and ``errors`` tell why nodes are no candidates."""
 
     def __init__(
-        self, handle: Handle, state: CycleState, pod: PodInfo, budgets: Budgets, crowds: Crowds
+        self,
+        handle: Handle,
+        state: CycleState,
+        pod: PodInfo,
+        budgets: Budgets,
+        crowds: Crowds,
+        outcomes: Outcomes,
     ) -> None:
         self._handle = handle
         self._state = state
         self._pod = pod
         self._budgets = budgets
         self._crowds = crowds
+        self._outcomes = outcomes
         self.verdicts = Verdicts(len(handle.nodes))
         """By row of the cluster's table."""
         self.errors: list[str] = []
@@ -72,7 +70,15 @@ class DryRun:
         return clean + violating
 
     def _try(self, rows: Rows) -> Iterator[Candidate]:
-        """Try some rows together."""
+        """Try some rows together, but for those whose outcome is known."""
+        unknown = self._outcomes.unknown(rows)
+        if len(unknown):
+            self._find_out(unknown)
+        self._outcomes.reject_failed(rows, self.verdicts)
+        yield from self._outcomes.candidates(rows)
+
+    def _find_out(self, rows: Rows) -> None:
+        """Try rows and note how that ended; what ends in an error is known of none."""
         potential: list[list[PodInfo]] = []
         violating: list[int] = []
         for row in rows.tolist():
@@ -85,14 +91,16 @@ class DryRun:
             if doomed is None:
                 continue
             pods, violations = potential[index], violating[index]
-            name = nodes[int(rows[index])].name
+            row = int(rows[index])
+            name = nodes[row].name
             if not doomed:
                 self.errors.append(f'expected at least one victim pod on node "{name}"')
                 continue
             gone = [pods[number] for number in doomed]
             if 0 < violations < len(pods):
                 gone = most_important_first(gone)
-            yield Candidate(name, tuple(gone), sum(number < violations for number in doomed))
+            violated = sum(number < violations for number in doomed)
+            self._outcomes.note_candidate(row, Candidate(name, tuple(gone), violated))
 
     def _victims(self, rows: Rows, potential: list[list[PodInfo]]) -> list[list[int] | None]:
         """Return which of its potential victims each row has to lose; None where none will do.
@@ -124,5 +132,5 @@ class DryRun:
             if status.code == Code.ERROR:
                 self.errors.append(status.message)
             else:
-                self.verdicts.reject_with(rows[failing], status)
+                self._outcomes.note_failures(rows[failing], status)
         return verdicts.passed()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from proreus.plugins.default_preemption.candidates import Candidate
 from proreus.plugins.default_preemption.crowds import started_at
+from proreus.plugins.default_preemption.outcomes import Candidate
 
 _PRIORITY_OFFSET = 2**31
 """Makes every priority positive, so that fewer victims always weigh less."""

@@ -28,7 +28,7 @@ from proreus.objects.pod import Pod, condition_of
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
 from proreus.objects.scheduling import POD_GROUPS, PodGroup, pod_group_key
 from proreus.plugins.default_preemption.budgets import Budgets
-from proreus.plugins.default_preemption.candidates import Candidate, DryRun
+from proreus.plugins.default_preemption.candidates import DryRun
 from proreus.plugins.default_preemption.crowds import Crowds
 from proreus.plugins.default_preemption.eviction import (
     DISRUPTION_TARGET,
@@ -36,6 +36,7 @@ from proreus.plugins.default_preemption.eviction import (
     Evictor,
     Preemptor,
 )
+from proreus.plugins.default_preemption.outcomes import Candidate, OutcomesByKind
 from proreus.plugins.default_preemption.picking import pick_one
 from proreus.plugins.default_preemption.whole_groups import Fits, GroupDryRun, victims_for
 
@@ -52,6 +53,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         self._pods = handle.store(PODS)
         self._budgets = handle.store(POD_DISRUPTION_BUDGETS)
         self._crowds = Crowds(handle.nodes)
+        self._outcomes = OutcomesByKind(handle.nodes)
         self._evictor = Evictor(handle, self._pods, self.name)
         gates = handle.feature_gates
         self._async = gates.enabled("SchedulerAsyncPreemption")
@@ -94,8 +96,10 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         obstacle = self._not_eligible(live, verdicts)
         if obstacle:
             return PostFilterResult(Status.unschedulable(f"preemption: {obstacle}"))
+        grounds = self.handle.trial_grounds(state, pod)
+        outcomes = self._outcomes.of(grounds, pod, self._budgets.values())
         budgets = Budgets(self._budgets.values())
-        dry_run = DryRun(self.handle, state, pod, budgets, self._crowds)
+        dry_run = DryRun(self.handle, state, pod, budgets, self._crowds, outcomes)
         candidates = self._find_candidates(dry_run, verdicts)
         if not candidates:
             if dry_run.errors:

@@ -15,7 +15,7 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.objects.scheduling import DISRUPTED_AS_GROUP, PodGroup, pod_group_key
 from proreus.plugins.default_preemption.budgets import Budgets
-from proreus.plugins.default_preemption.candidates import Candidate
+from proreus.plugins.default_preemption.outcomes import Candidate
 
 DOMAIN = "cluster"
 """Stands for the node where single pods preempt."""

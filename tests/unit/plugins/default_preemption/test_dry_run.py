@@ -26,8 +26,9 @@ from proreus.objects.policy import POD_DISRUPTION_BUDGETS
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE
 from proreus.plugins.default_preemption.budgets import Budgets
-from proreus.plugins.default_preemption.candidates import Candidate, DryRun
+from proreus.plugins.default_preemption.candidates import DryRun
 from proreus.plugins.default_preemption.crowds import Crowds, most_important_first
+from proreus.plugins.default_preemption.outcomes import Candidate, Outcomes
 from proreus.runtime.registry import Registry
 from proreus.runtime.scheduling_points import run_pre_filter
 from proreus.testing import FakeHandle, make_node, make_pod
@@ -152,7 +153,8 @@ def test_lockstep_answers_what_single_trials_answer(
     budgets = Budgets(cluster.api.store(POD_DISRUPTION_BUDGETS).values())
     rows = np.arange(len(handle.nodes))
 
-    dry_run = DryRun(handle, state, pod, budgets, Crowds(handle.nodes))
+    nodes = handle.nodes
+    dry_run = DryRun(handle, state, pod, budgets, Crowds(nodes), Outcomes(nodes))
     found = dry_run.candidates(rows, len(rows))
 
     expected = {row: _reference(handle, state, pod, budgets, row) for row in rows.tolist()}
@@ -201,13 +203,18 @@ def _handle(*labels: str) -> FakeHandle:
     return handle
 
 
+def _dry_run(handle: FakeHandle, pod: PodInfo) -> DryRun:
+    nodes = handle.nodes
+    return DryRun(handle, CycleState(), pod, Budgets(()), Crowds(nodes), Outcomes(nodes))
+
+
 @pytest.mark.parametrize("across", [False, True])
 def test_a_plugin_that_fails_on_a_node_spoils_that_node_alone(across: bool) -> None:
     handle = _handle("fine", "broken", "fine", *(["picky"] if across else []))
     if across:
         handle.filters = (*handle.filters, Picky(None, handle))
     pod = make_pod("high", priority=_HIGH)
-    dry_run = DryRun(handle, CycleState(), pod, Budgets(()), Crowds(handle.nodes))
+    dry_run = _dry_run(handle, pod)
 
     found = dry_run.candidates(np.arange(len(handle.nodes)), 10)
 
@@ -221,7 +228,7 @@ def test_it_stops_once_there_are_enough() -> None:
     handle = _handle(*["fine"] * 7)
     pod = make_pod("high", priority=_HIGH)
 
-    dry_run = DryRun(handle, CycleState(), pod, Budgets(()), Crowds(handle.nodes))
+    dry_run = _dry_run(handle, pod)
     found = dry_run.candidates(np.arange(7), 3)
 
     assert [c.node_name for c in found] == ["n0", "n1", "n2"]

@@ -1,0 +1,129 @@
+"""How trials of nodes ended, remembered from one preemption to the next.
+
+What a preemptor found on a node holds for the next one that all filters take for the same, as long
+as the node, the pods nominated to it and the budgets stay what they are. A preemption changes one
+node, so that of many alike each tries little more than one.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from proreus.framework.handle import TrialGrounds
+from proreus.framework.node_table import NodeTable
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+from proreus.framework.verdicts import Rows, Verdicts
+from proreus.objects.policy import PodDisruptionBudget
+
+_UNKNOWN, _CANDIDATE = 0, 1
+_MOST_KINDS = 16
+"""Of so many kinds of preemptors the outcomes are kept: up to about a megabyte for 5,000 nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node that would do once ``victims`` are gone, the most important first."""
+
+    node_name: str
+    victims: tuple[PodInfo, ...]
+    pdb_violations: int
+
+
+class Outcomes:
+    """How the rows of a table fared with one kind of preemptor."""
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._nominated: dict[int, tuple[PodInfo, ...]] = {}
+        self._forget_all()
+
+    def _forget_all(self) -> None:
+        self._position = self._nodes.position
+        self._numbers = np.full(len(self._nodes), _UNKNOWN, dtype=np.int32)
+        """By row: whether it is a candidate; above that, the status that it failed with."""
+        self._statuses: list[Status | None] = [None, None]
+        self._known: dict[Status, int] = {}
+        self._candidates: dict[int, Candidate] = {}
+
+    def refresh(self, nominated: Mapping[int, tuple[PodInfo, ...]]) -> None:
+        """Forget rows that changed, and those with other pods nominated to them than before."""
+        rows = self._nodes.changes_since(self._position)
+        if rows is None or len(self._numbers) != len(self._nodes):
+            self._forget_all()
+        else:
+            self._position = self._nodes.position
+            self._forget(rows)
+            before = self._nominated
+            touched = before.keys() | nominated.keys()
+            self._forget([row for row in touched if before.get(row) != nominated.get(row)])
+        self._nominated = dict(nominated)
+
+    def _forget(self, rows: list[int]) -> None:
+        self._numbers[rows] = _UNKNOWN
+        for row in rows:
+            self._candidates.pop(row, None)
+
+    def note_candidate(self, row: int, candidate: Candidate) -> None:
+        """Remember that a row would do."""
+        self._numbers[row] = _CANDIDATE
+        self._candidates[row] = candidate
+
+    def note_failures(self, rows: Rows, status: Status) -> None:
+        """Remember that rows would not."""
+        number = self._known.get(status)
+        if number is None:
+            number = self._known[status] = len(self._statuses)
+            self._statuses.append(status)
+        self._numbers[rows] = number
+
+    def unknown(self, rows: Rows) -> Rows:
+        """Return those of the rows that have to be tried."""
+        unknown: Rows = rows[self._numbers[rows] == _UNKNOWN]
+        return unknown
+
+    def candidates(self, rows: Rows) -> Iterator[Candidate]:
+        """Yield the candidates among rows, in the order of the rows."""
+        for row in rows[self._numbers[rows] == _CANDIDATE].tolist():
+            yield self._candidates[row]
+
+    def reject_failed(self, rows: Rows, verdicts: Verdicts) -> None:
+        """Say why others of the rows are none."""
+        numbers = self._numbers[rows]
+        for number in np.flatnonzero(np.bincount(numbers)).tolist():
+            status = self._statuses[number]
+            if status is not None:
+                verdicts.reject_with(rows[numbers == number], status)
+
+
+class OutcomesByKind:
+    """The outcomes for every kind of preemptor; the least recently seen go first."""
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._budgets: list[PodDisruptionBudget] = []
+        self._by_kind: OrderedDict[object, Outcomes] = OrderedDict()
+
+    def of(
+        self, grounds: TrialGrounds | None, pod: PodInfo, budgets: Iterable[PodDisruptionBudget]
+    ) -> Outcomes:
+        """Return what is known for pods like this one; nothing where nobody can tell (None)."""
+        if grounds is None:
+            return Outcomes(self._nodes)
+        budgets = list(budgets)
+        if budgets != self._budgets:
+            self._by_kind.clear()
+            self._budgets = budgets
+        kind = (grounds.signature, pod.priority)
+        outcomes = self._by_kind.get(kind)
+        if outcomes is None:
+            outcomes = self._by_kind[kind] = Outcomes(self._nodes)
+            while len(self._by_kind) > _MOST_KINDS:
+                self._by_kind.popitem(last=False)
+        self._by_kind.move_to_end(kind)
+        outcomes.refresh(grounds.nominated)
+        return outcomes

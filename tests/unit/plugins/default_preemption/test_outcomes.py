@@ -1,0 +1,205 @@
+"""What preemptions remember of nodes is what they would find if they tried them again."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proreus.config.load import default_configuration
+from proreus.feature_gates import FeatureGates
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.nominating import NominatingInfo
+from proreus.framework.plugin import FilterPlugin
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+from proreus.framework.verdicts import Verdicts
+from proreus.objects.kinds import NODES, PODS
+from proreus.objects.policy import POD_DISRUPTION_BUDGETS
+from proreus.offline.cluster import OfflineCluster
+from proreus.plugins import IN_TREE
+from proreus.plugins.default_preemption.budgets import Budgets
+from proreus.plugins.default_preemption.candidates import DryRun
+from proreus.plugins.default_preemption.crowds import Crowds
+from proreus.plugins.default_preemption.outcomes import Candidate, Outcomes, OutcomesByKind
+from proreus.runtime.registry import Registry
+from proreus.runtime.scheduling_points import run_pre_filter
+from proreus.testing import FakeHandle, make_node, make_pod
+
+_NODES = 4
+_GATES, _REGISTRY = FeatureGates(), Registry(IN_TREE)
+_CONFIGURATION = default_configuration(_REGISTRY, _GATES)
+
+_where = st.integers(0, _NODES - 1)
+_earlier = st.sampled_from((0, 1, 10, 20, 21, 30, 100, 101, 200))
+_changes = st.one_of(
+    st.tuples(st.just("pod"), _where, st.sampled_from((0, 5, 200)), st.sampled_from("ab")),
+    st.tuples(st.just("no pod"), _earlier),
+    st.tuples(st.just("node"), _where, st.sampled_from(("1", "2", "3"))),
+    st.tuples(st.just("no node"), _where),
+    st.tuples(st.just("nominated"), _where, st.sampled_from((5, 200))),
+    st.tuples(st.just("not nominated"), _earlier),
+    st.tuples(st.just("budget"), st.sampled_from("ab"), st.integers(0, 2)),
+)
+_preemptors = st.tuples(st.sampled_from((50, 100)), st.sampled_from(("500m", "1", "2")))
+
+
+def _change(cluster: OfflineCluster, number: int, change: tuple[Any, ...]) -> None:
+    """Let one thing happen; what would happen to somebody who is not there does not."""
+    nominator, nodes = cluster.scheduler.queue.nominator, cluster.api.store(NODES)
+    match change:
+        case "pod", where, priority, app if f"n{where}" in nodes:
+            labels = {"app": app}
+            pod = make_pod(
+                f"p{number}", cpu="500m", priority=priority, labels=labels, node_name=f"n{where}"
+            )
+            cluster.api.put(PODS, pod.pod)
+        case "no pod", which:
+            cluster.api.remove(PODS.kind, f"default/p{which}")
+        case "node", where, cpu:
+            cluster.api.put(NODES, make_node(f"n{where}", cpu))
+        case "no node", where:
+            cluster.api.remove(NODES.kind, f"n{where}")
+        case "nominated", where, priority:
+            pod = make_pod(f"w{number}", cpu="500m", priority=priority)
+            cluster.api.put(PODS, pod.pod)
+            nominator.add_nominated_pod(pod, NominatingInfo(f"n{where}"))
+        case "not nominated", which:
+            nominator.delete_nominated_pod(make_pod(f"w{which}").uid)
+        case "budget", app, allowed:
+            cluster.api.add(
+                {
+                    "kind": POD_DISRUPTION_BUDGETS.kind,
+                    "metadata": {"name": f"{app}{number}", "namespace": "default"},
+                    "spec": {"selector": {"matchLabels": {"app": app}}},
+                    "status": {"disruptionsAllowed": allowed},
+                }
+            )
+
+
+def _found(dry_run: DryRun) -> tuple[list[Candidate], Verdicts]:
+    rows = np.arange(dry_run.verdicts.size)
+    return dry_run.candidates(rows, len(rows)), dry_run.verdicts
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.lists(_changes, max_size=4), _preemptors, st.booleans()),
+        min_size=2,
+        max_size=5,
+    )
+)
+def test_it_is_what_would_be_found_anew(
+    rounds: list[tuple[list[tuple[Any, ...]], tuple[int, str], bool]],
+) -> None:
+    cluster = OfflineCluster(_CONFIGURATION, _REGISTRY, _GATES)
+    for number in range(_NODES):
+        cluster.api.put(NODES, make_node(f"n{number}", "2"))
+        for which in range(number):
+            _change(cluster, 10 * number + which, ("pod", number, 5, "a"))
+    (profile,) = cluster.scheduler.profiles.values()
+    handle = profile.post_filter[0].handle
+    crowds, remembered = Crowds(handle.nodes), OutcomesByKind(handle.nodes)
+    for turn, (changes, (priority, cpu), spread) in enumerate(rounds):
+        for number, change in enumerate(changes):
+            _change(cluster, 100 * turn + number, change)
+        spread_by = {
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "a"}},
+        }
+        spec = {"topologySpreadConstraints": [spread_by]} if spread else {}
+        pod = make_pod(f"preemptor-{turn}", cpu=cpu, priority=priority, spec=spec)
+        state = CycleState()
+        run_pre_filter(profile, state, pod)
+        budgets = cluster.api.store(POD_DISRUPTION_BUDGETS).values()
+        grounds = handle.trial_grounds(state, pod)
+        known = remembered.of(grounds, pod, budgets)
+
+        found, verdicts = _found(DryRun(handle, state, pod, Budgets(budgets), crowds, known))
+
+        anew = Outcomes(handle.nodes)
+        expected, why = _found(
+            DryRun(handle, state, pod, Budgets(budgets), Crowds(handle.nodes), anew)
+        )
+        assert found == expected
+        assert [verdicts.status(row) for row in range(why.size)] == [
+            why.status(row) for row in range(why.size)
+        ]
+
+
+class Lonely(FilterPlugin):
+    """One pod a node, and none where pods may not go; counts the nodes that it is asked about."""
+
+    row_local = True
+    asked = 0
+
+    def sign(self, pod: PodInfo) -> Hashable | None:
+        return None if "unsigned" in pod.labels else ()
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        self.asked += 1
+        return Status.unschedulable("taken") if node.pods or "closed" in node.labels else None
+
+
+def _asked(handle: FakeHandle, remembered: OutcomesByKind, pod: PodInfo) -> int:
+    """Return how often the filter was asked for one preemption."""
+    (plugin,) = handle.filters
+    assert isinstance(plugin, Lonely)
+    before, state = plugin.asked, CycleState()
+    known = remembered.of(handle.trial_grounds(state, pod), pod, ())
+    candidates, _ = _found(
+        DryRun(handle, state, pod, Budgets(()), Crowds(handle.nodes), known),
+    )
+    assert [one.node_name for one in candidates] == ["n0", "n1"]
+    return plugin.asked - before
+
+
+def test_alike_preemptors_try_only_what_changed() -> None:
+    nodes = [make_node(f"n{i}", labels={"closed": ""} if i > 1 else {}) for i in range(4)]
+    pods = [make_pod(f"p{i}", node_name=f"n{i}", priority=0) for i in range(4)]
+    handle = FakeHandle(nodes, pods)
+    handle.filters = (Lonely(None, handle),)
+    remembered = OutcomesByKind(handle.nodes)
+
+    assert _asked(handle, remembered, make_pod("a", priority=10)) == 6
+    assert _asked(handle, remembered, make_pod("b", priority=10)) == 0
+    handle.nodes.remove_pod(3, pods[3].uid)
+    handle.nodes.add_pod(3, pods[3])
+    assert _asked(handle, remembered, make_pod("c", priority=10)) == 1
+    assert _asked(handle, remembered, make_pod("d", priority=11)) == 6
+    assert _asked(handle, remembered, make_pod("e", priority=10, labels={"unsigned": ""})) == 6
+
+
+def test_nominations_that_come_or_go_are_noticed() -> None:
+    pods = [make_pod(f"p{i}", cpu="1", node_name=f"n{i}", priority=0) for i in range(2)]
+    cluster = OfflineCluster(_CONFIGURATION, _REGISTRY, _GATES)
+    for i, pod in enumerate(pods):
+        cluster.api.put(NODES, make_node(f"n{i}", "1"))
+        cluster.api.put(PODS, pod.pod)
+    (profile,) = cluster.scheduler.profiles.values()
+    handle, nominator = profile.post_filter[0].handle, cluster.scheduler.queue.nominator
+    crowds, remembered = Crowds(handle.nodes), OutcomesByKind(handle.nodes)
+
+    def nodes_for(pod: PodInfo) -> list[str]:
+        state = CycleState()
+        run_pre_filter(profile, state, pod)
+        known = remembered.of(handle.trial_grounds(state, pod), pod, ())
+        candidates, _ = _found(DryRun(handle, state, pod, Budgets(()), crowds, known))
+        return [one.node_name for one in candidates]
+
+    first, second = (make_pod(name, cpu="1", priority=10) for name in ("first", "second"))
+    cluster.api.put(PODS, first.pod)
+    assert nodes_for(first) == ["n0", "n1"]
+    nominator.add_nominated_pod(first, NominatingInfo("n0"))
+    assert nodes_for(second) == ["n1"]
+    assert nodes_for(first) == ["n0", "n1"], "its own nomination is not in its way"
+    assert nodes_for(second) == ["n1"]
+    nominator.delete_nominated_pod(first.uid)
+    assert nodes_for(second) == ["n0", "n1"]
