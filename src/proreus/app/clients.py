@@ -11,7 +11,8 @@ import msgspec
 from proreus.app.options import RunOptions
 from proreus.client.credentials import Credentials
 from proreus.client.credentials import load as load_credentials
-from proreus.client.session import ApiClient, RequestHooks, user_agent
+from proreus.client.request_headers import user_agent
+from proreus.client.session import ApiClient, RequestHooks
 from proreus.config.types import SchedulerConfiguration
 from proreus.errors import ConfigError
 from proreus.metrics import SchedulerMetrics

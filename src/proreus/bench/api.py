@@ -17,7 +17,8 @@ import msgspec
 from proreus.bench.templates import JsonObject
 from proreus.client import credentials
 from proreus.client.answers import AnswerLost, Unreachable
-from proreus.client.session import JSON, MERGE_PATCH, ApiClient, user_agent
+from proreus.client.request_headers import JSON, MERGE_PATCH, user_agent
+from proreus.client.session import ApiClient
 from proreus.errors import ApiError, Conflict, NotFound, TooManyRequests
 
 T = TypeVar("T")

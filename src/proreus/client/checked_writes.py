@@ -16,7 +16,8 @@ from typing import Any
 from proreus.client.answers import Answer, AnswerLost, Unreachable, error_of
 from proreus.client.backoff import Backoff
 from proreus.client.flow_control import FlowControl
-from proreus.client.session import JSON, ApiClient
+from proreus.client.request_headers import JSON
+from proreus.client.session import ApiClient, Request
 from proreus.errors import ApiError
 
 Check = Callable[[], Awaitable[bytes | None]]
@@ -138,12 +139,11 @@ class CheckedWriter:
     async def _attempt(self, write: Write) -> Answer | AnswerLost | Unreachable:
         """Send, again where the server names a time for it; return the answer or its loss."""
         hooks, host = self._client.hooks, self._client.host
+        request = Request(write.method, write.path, write.body, content_type=write.content_type)
         for tries_left in range(_RETRIES_OF_REQUEST, -1, -1):
             await self._pass_flow_control(write.method)
             try:
-                answer = await self._client.send(
-                    write.method, write.path, write.body, content_type=write.content_type
-                )
+                answer = await self._client.send(request)
             except (AnswerLost, Unreachable) as error:
                 return error
             wait_seconds = answer.retry_after_seconds

@@ -18,7 +18,8 @@ from proreus.client.answers import AnswerLost
 from proreus.client.backoff import Backoff
 from proreus.client.checked_writes import SERVER_ERRORS, CheckedWriter, Write, shows
 from proreus.client.flow_control import FlowControl, no_limit
-from proreus.client.session import MERGE_PATCH, PROTOBUF, STRATEGIC_MERGE_PATCH, ApiClient
+from proreus.client.request_headers import MERGE_PATCH, PROTOBUF, STRATEGIC_MERGE_PATCH
+from proreus.client.session import ApiClient
 from proreus.errors import ApiError, Conflict, NotFound
 from proreus.objects.codec import Decoder, decoder_for
 from proreus.objects.kinds import PODS

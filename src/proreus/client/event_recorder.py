@@ -28,7 +28,8 @@ from proreus.client.event_bodies import (
     series_patch,
 )
 from proreus.client.flow_control import FlowControl, no_limit
-from proreus.client.session import JSON, STRATEGIC_MERGE_PATCH, ApiClient
+from proreus.client.request_headers import JSON, STRATEGIC_MERGE_PATCH
+from proreus.client.session import ApiClient
 from proreus.clock import Clock, RealClock
 from proreus.errors import ApiError, Conflict, NotFound
 from proreus.objects.kinds import EVENTS, EVENTS_V1

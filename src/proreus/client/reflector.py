@@ -23,7 +23,8 @@ import msgspec
 
 from proreus.client.answers import AnswerLost
 from proreus.client.backoff import Backoff
-from proreus.client.session import ApiClient, Stream
+from proreus.client.session import ApiClient
+from proreus.client.stream import Stream
 from proreus.client.watch import DELETED, EventDecoder, LineSplitter, ListDecoder, WatchEvent
 from proreus.errors import ApiError, Forbidden, Gone, NotFound
 from proreus.objects.meta import ApiObject, Resource, key_of

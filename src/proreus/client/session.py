@@ -8,33 +8,23 @@ needs a proxy over aiohttp.
 """
 
 import asyncio
-import os
-import platform
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import aiohttp
 from yarl import URL
 
-import proreus
 from proreus.client.answers import Answer, AnswerLost, Unreachable, error_of
 from proreus.client.connections import Connections, NotConnected
 from proreus.client.credentials import Credentials
+from proreus.client.request_headers import JSON, RequestHeaders, user_agent
+from proreus.client.stream import NETWORK_ERRORS, Stream, text_of
 from proreus.errors import ApiError
 
-JSON = "application/json"
-STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
-MERGE_PATCH = "application/merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
-PROTOBUF = "application/vnd.kubernetes.protobuf"
-"""Who writes it is answered in it, and so is a GET of this content type."""
-
 _READ_BUFFER_BYTES = 256 * 1024
-_THICK_SECONDS = 0.01
-_GATHER_SECONDS = 0.008
-_NETWORK_ERRORS = (aiohttp.ClientError, OSError, TimeoutError)
 _UNSENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, NotConnected)
 
 
@@ -58,11 +48,14 @@ class RequestHooks:
     on_throttle: Callable[[str, str, float], None] = _nothing
 
 
-def user_agent(component: str = "scheduler", program: str = "proreus") -> str:
-    """Return ``program/version (os/arch) component``, as client-go words it."""
-    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
-    version = getattr(proreus, "__version__", "unknown")
-    return f"{program}/v{version} ({os.uname().sysname.lower()}/{machine}) {component}"
+class Request(NamedTuple):
+    """What is sent. ``path`` and ``query`` ("a=b&c=d") are already percent-encoded."""
+
+    method: str
+    path: str
+    body: bytes | None = None
+    query: str = ""
+    content_type: str = JSON
 
 
 class ApiClient:
@@ -87,12 +80,10 @@ class ApiClient:
         # what only aiohttp does: proxies, and a password in the URL
         self._intricate = credentials.proxy is not None or self._server.user is not None
         self._base = credentials.server.rstrip("/")
+        self._prefix = self._server.raw_path.rstrip("/")
         self._timeout_seconds = timeout_seconds
         self._connect_seconds = connect_seconds
-        self._agent = agent or user_agent()
-        # by Authorization and content type: as aiohttp takes them, and as they go over the wire
-        self._headers: dict[tuple[str, str], Mapping[str, str]] = {}
-        self._heads: dict[tuple[str, str], bytes] = {}
+        self._headers = RequestHeaders(self.host, agent or user_agent())
         self._session: aiohttp.ClientSession | None = None
         self._writes: Connections | None = None
         self._closed = False
@@ -124,36 +115,20 @@ class ApiClient:
         content_type: str = JSON,
         timeout_seconds: float | None = None,
     ) -> bytes:
-        """Return the body of a 2xx answer; raise ``ApiError`` for any other.
-
-        ``path`` and ``query`` ("a=b&c=d") are already percent-encoded.
-        """
-        answer = await self.send(
-            method,
-            path,
-            body,
-            query=query,
-            content_type=content_type,
-            timeout_seconds=timeout_seconds,
-        )
+        """Return the body of a 2xx answer; raise ``ApiError`` for any other."""
+        request = Request(method, path, body, query, content_type)
+        answer = await self.send(request, timeout_seconds)
         if answer.ok:
             return answer.body
         raise error_of(answer, f"{method} {path}")
 
-    async def send(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        *,
-        query: str = "",
-        content_type: str = JSON,
-        timeout_seconds: float | None = None,
-    ) -> Answer:
+    async def send(self, request: Request, timeout_seconds: float | None = None) -> Answer:
         """Return whatever was answered; raise ``Unreachable`` or ``AnswerLost`` if nothing was."""
-        answer = await self._attempt(method, path, body, query, content_type, timeout_seconds)
+        if timeout_seconds is None:
+            timeout_seconds = self._timeout_seconds
+        answer = await self._attempt(request, timeout_seconds)
         if answer.code == 401 and await self._refresh():
-            answer = await self._attempt(method, path, body, query, content_type, timeout_seconds)
+            answer = await self._attempt(request, timeout_seconds)
         return answer
 
     @asynccontextmanager
@@ -169,7 +144,7 @@ class ApiClient:
             if not 200 <= response.status < 300:
                 try:
                     answer = _answer(response, await response.read())
-                except _NETWORK_ERRORS as error:
+                except NETWORK_ERRORS as error:
                     raise self._lost(error, f"GET {path}") from error
                 raise error_of(answer, f"GET {path}")
             yield Stream(response, f"the watch of {path} at {self.host}")
@@ -183,93 +158,58 @@ class ApiClient:
         started = time.perf_counter()
         code = "<error>"
         try:
-            response = await self._begin("GET", path, None, query, JSON, timeout)
+            response = await self._begin(Request("GET", path, query=query), timeout)
             code = str(response.status)
             return response
-        except _NETWORK_ERRORS as error:
+        except NETWORK_ERRORS as error:
             raise self._lost(error, f"GET {path}") from error
         finally:
             self.hooks.on_request(
                 code, "GET", "WATCH", self.host, time.perf_counter() - started, 0, 0
             )
 
-    async def _attempt(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None,
-        query: str,
-        content_type: str,
-        timeout_seconds: float | None,
-    ) -> Answer:
-        if timeout_seconds is None:
-            timeout_seconds = self._timeout_seconds
+    async def _attempt(self, request: Request, timeout_seconds: float) -> Answer:
+        method, path, body = request.method, request.path, request.body
         exchange = self._read if method == "GET" or self._intricate else self._write
         started = time.perf_counter()
         code, received = "<error>", 0
         try:
-            answer = await exchange(method, path, body, query, content_type, timeout_seconds)
+            answer = await exchange(request, timeout_seconds)
             code, received = str(answer.code), len(answer.body)
             return answer
-        except _NETWORK_ERRORS as error:
+        except NETWORK_ERRORS as error:
             raise self._lost(error, f"{method} {path}") from error
         finally:
-            self.hooks.on_request(
-                code,
-                method,
-                method,
-                self.host,
-                time.perf_counter() - started,
-                len(body) if body else 0,
-                received,
-            )
+            seconds, sent = time.perf_counter() - started, len(body) if body else 0
+            self.hooks.on_request(code, method, method, self.host, seconds, sent, received)
 
-    async def _write(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None,
-        query: str,
-        content_type: str,
-        timeout_seconds: float,
-    ) -> Answer:
+    async def _write(self, request: Request, timeout_seconds: float) -> Answer:
         """Exchange a request for its answer in few steps."""
         writes = self._writes
         if writes is None:
             writes = self._writes = self._new_connections()
-        authorization = self.credentials.authorization()
-        if authorization is None:
-            authorization = await self.credentials.fetch_authorization()
-        head = self._heads.get((authorization, content_type))
-        if head is None:
-            head = self._new_head(authorization, content_type)
-        target = f"{self._server.raw_path.rstrip('/')}{path}" + (f"?{query}" if query else "")
+        head = self._headers.lines(await self._authorization(), request.content_type)
+        target = f"{self._prefix}{request.path}"
+        if request.query:
+            target = f"{target}?{request.query}"
         if not target.isascii() or not target.isprintable() or " " in target:
             raise ValueError(f"the path of a request must be percent-encoded: {target!r}")
-        body = body or b""
-        request = b"%b %b HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n%b" % (
-            method.encode(),
+        body = request.body or b""
+        data = b"%b %b HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n%b" % (
+            request.method.encode(),
             target.encode(),
             head,
             len(body),
             body,
         )
-        return await writes.exchange(request, timeout_seconds)
+        return await writes.exchange(data, timeout_seconds)
 
-    async def _read(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None,
-        query: str,
-        content_type: str,
-        timeout_seconds: float,
-    ) -> Answer:
+    async def _read(self, request: Request, timeout_seconds: float) -> Answer:
         """Exchange a request for its answer over aiohttp."""
         timeout = aiohttp.ClientTimeout(
             total=timeout_seconds, sock_connect=min(timeout_seconds, self._connect_seconds)
         )
-        response = await self._begin(method, path, body, query, content_type, timeout)
+        response = await self._begin(request, timeout)
         try:
             data = await response.read()
         finally:
@@ -277,28 +217,17 @@ class ApiClient:
         return _answer(response, data)
 
     async def _begin(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None,
-        query: str,
-        content_type: str,
-        timeout: aiohttp.ClientTimeout,
+        self, request: Request, timeout: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
         session = self._session
         if session is None:
             session = self._session = self._new_session()
-        authorization = self.credentials.authorization()
-        if authorization is None:
-            authorization = await self.credentials.fetch_authorization()
-        headers = self._headers.get((authorization, content_type))
-        if headers is None:
-            headers = self._new_headers(authorization, content_type)
-        text = f"{self._base}{path}?{query}" if query else self._base + path
+        headers = self._headers.fields(await self._authorization(), request.content_type)
+        url = self._base + request.path
         return await session.request(
-            method,
-            URL(text, encoded=True),
-            data=body,
+            request.method,
+            URL(f"{url}?{request.query}" if request.query else url, encoded=True),
+            data=request.body,
             headers=headers,
             timeout=timeout,
             allow_redirects=False,
@@ -306,28 +235,9 @@ class ApiClient:
             server_hostname=self.credentials.tls_server_name,
         )
 
-    def _new_head(self, authorization: str, content_type: str) -> bytes:
-        """Return the header lines that every write has, but for its length."""
-        headers = {"Host": self.host, **self._new_headers(authorization, content_type)}
-        lines = [f"{name}: {value}" for name, value in headers.items()]
-        if not all(line.isprintable() for line in lines):
-            raise ValueError("the token or User-Agent has characters that no HTTP header may have")
-        if len(self._heads) > 16:
-            self._heads.clear()
-        head = self._heads[(authorization, content_type)] = "".join(
-            f"{line}\r\n" for line in lines
-        ).encode()
-        return head
-
-    def _new_headers(self, authorization: str, content_type: str) -> Mapping[str, str]:
-        accept = PROTOBUF if content_type == PROTOBUF else JSON
-        headers = {"Accept": accept, "User-Agent": self._agent, "Content-Type": content_type}
-        if authorization:
-            headers["Authorization"] = authorization
-        if len(self._headers) > 16:  # tokens rotate; the old ones need not be kept
-            self._headers.clear()
-        self._headers[(authorization, content_type)] = headers
-        return headers
+    async def _authorization(self) -> str:
+        known = self.credentials.authorization()
+        return known if known is not None else await self.credentials.fetch_authorization()
 
     def _new_connections(self) -> Connections:
         if self._closed:
@@ -375,52 +285,10 @@ class ApiClient:
 
     def _lost(self, error: Exception, request: str) -> ApiError:
         """Tell a request that cannot have happened from one that may have."""
-        text = _text_of(error)
+        text = text_of(error)
         if isinstance(error, _UNSENT):
             return Unreachable(f"the apiserver {self._base} cannot be reached: {text}")
         return AnswerLost(f"{request}: no answer from the apiserver {self._base}: {text}")
-
-
-class Stream:
-    """The body of a watch.
-
-    The apiserver sends each event on its own. When they come thick and fast the socket is left
-    alone for a moment, so that one look at it takes many events instead of one.
-    """
-
-    def __init__(self, response: aiohttp.ClientResponse, name: str) -> None:
-        self._content = response.content
-        self._connection = response.connection
-        self._name = name
-        self._last = 0.0
-
-    async def chunk(self) -> bytes:
-        """Return all that has come since the last call; empty at the orderly end."""
-        if time.monotonic() - self._last < _THICK_SECONDS:
-            await self._gather()
-        try:
-            data = await self._content.readany()
-            self._last = time.monotonic()
-            return data
-        except _NETWORK_ERRORS as error:
-            raise AnswerLost(f"{self._name} broke: {_text_of(error)}") from error
-
-    async def _gather(self) -> None:
-        """Let events pile up in the socket for a moment."""
-        protocol = self._connection.protocol if self._connection is not None else None
-        if protocol is None:
-            return
-        protocol.pause_reading()
-        try:
-            await asyncio.sleep(_GATHER_SECONDS)
-        finally:
-            protocol.resume_reading()
-
-
-def _text_of(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return f"timed out ({str(error) or type(error).__name__})"
-    return str(error) or type(error).__name__
 
 
 def _answer(response: aiohttp.ClientResponse, body: bytes) -> Answer:

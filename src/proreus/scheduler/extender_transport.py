@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from proreus.client.session import JSON, user_agent
+from proreus.client.request_headers import JSON, user_agent
 from proreus.config.types import Extender, ExtenderTLSConfig
 from proreus.errors import ConfigError, ExtenderError
 

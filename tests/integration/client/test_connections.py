@@ -8,7 +8,7 @@ import uvloop
 
 from proreus.client.answers import AnswerLost, Unreachable
 from proreus.client.credentials import Credentials, TlsFiles
-from proreus.client.session import ApiClient
+from proreus.client.session import ApiClient, Request
 from proreus.server.certificates import self_signed
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -77,7 +77,7 @@ async def test_interim_answer_is_passed_over(server, client):
         b"HTTP/1.1 103 Early Hints\r\nRetry-After: 9\r\n\r\n" + OK,
         b"Content-Type: text/plain; charset=utf-8\r\nContent-Length: 2\r\n\r\nok",
     )
-    answer = await client.send("POST", "/x", b"")
+    answer = await client.send(Request("POST", "/x", b""))
     assert (answer.code, answer.body, answer.content_type) == (200, b"ok", "text/plain")
     assert answer.retry_after_seconds is None
 
@@ -85,7 +85,7 @@ async def test_interim_answer_is_passed_over(server, client):
 async def test_retry_after_counts_with_errors_only(server, client):
     server.script = lambda call: call.answer(int(call.path[1:]), b"", Retry_After="7")
     for code, seconds in ((429, 7.0), (503, 7.0), (201, None)):
-        answer = await client.send("POST", f"/{code}", b"")
+        answer = await client.send(Request("POST", f"/{code}", b""))
         assert (answer.code, answer.retry_after_seconds) == (code, seconds)
 
 

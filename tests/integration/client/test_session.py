@@ -7,7 +7,8 @@ import pytest
 
 from proreus.client.answers import AnswerLost, Unreachable
 from proreus.client.credentials import Credentials
-from proreus.client.session import ApiClient, RequestHooks, user_agent
+from proreus.client.request_headers import user_agent
+from proreus.client.session import ApiClient, Request, RequestHooks
 from proreus.errors import ApiError, Conflict, Forbidden, NotFound, TooManyRequests, Unauthorized
 
 pytestmark = pytest.mark.kmock(cls=km.RawHandler)
@@ -73,9 +74,11 @@ async def test_retry_after_of_header_and_of_status(kmock, api, wire):
         with pytest.raises(TooManyRequests) as raised:
             await api.request("GET", path)
         assert raised.value.retry_after == seconds
-    answer = await api.send("GET", "/header")
+    answer = await api.send(Request("GET", "/header"))
     assert answer.retry_after_seconds == 7.0
-    assert (await api.send("GET", "/details")).retry_after_seconds is None  # as client-go has it
+    assert (
+        await api.send(Request("GET", "/details"))
+    ).retry_after_seconds is None  # as client-go has it
 
 
 class Tokens:
