@@ -102,7 +102,7 @@ class Plugin:
         """Return the part of the pod that Filter and Score of this plugin read, or None.
 
         Pods with equal signatures share answers: of a ``row_local`` plugin until the row changes.
-        None means: ask anew for every pod. Called once a cycle; must be cheap.
+        None means: ask anew for every pod. Called once a cycle at most; must be cheap.
         """
         return None
 

@@ -10,13 +10,14 @@ from proreus.framework.diagnosis import Diagnosis, NoFit
 from proreus.framework.nominating import NominatingInfo
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
+from proreus.framework.verdicts import IntArray
 from proreus.objects.codec import decoder_for
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod
 from proreus.offline.api import JsonObject
 from proreus.offline.cluster import OfflineCluster
 from proreus.runtime.profile import Profile
-from proreus.runtime.ranking import rank, run_pre_score, score_each
+from proreus.runtime.ranking import rank, run_pre_score
 from proreus.runtime.scheduling_points import run_post_filter, run_pre_filter
 from proreus.runtime.search import Found
 
@@ -67,8 +68,8 @@ def _scores(
 ) -> JsonObject:
     table, rows = cluster.scheduler.cache.table, found.rows.tolist()
     run_pre_score(profile, state, pod, found)
-    scores = score_each(profile, state, pod, found)
-    totals = rank(profile, state, pod, found).scores
+    scores: dict[str, IntArray] = {}
+    totals = rank(profile, state, pod, found, scores).scores
     return {
         "skipScore": sorted(state.skip_score),
         "scores": {

@@ -71,6 +71,8 @@ def filter_table(
 
 def raise_error(verdicts: Verdicts) -> None:
     """Raise ``PluginError`` if a row's verdict is an Error."""
+    if not any(status is not None and status.code == Code.ERROR for status in verdicts.statuses):
+        return
     for status in verdicts.counts():
         if status.code == Code.ERROR:
             raise PluginError(status.plugin, "Filter", status.message)

@@ -39,8 +39,23 @@ from proreus.runtime.shared_answers import SharedAnswers
 
 P = TypeVar("P", bound=Plugin)
 
-SKIPPED = object()
-"""Stands for the signature of a plugin that has nothing to say about a pod."""
+
+class Signatures(dict[Plugin, Hashable]):
+    """What each plugin reads of one pod, None where it shares nothing; asked when looked up."""
+
+    def __init__(self, pod: PodInfo) -> None:
+        self._pod = pod
+
+    def __missing__(self, plugin: Plugin) -> Hashable:
+        signature = None
+        if plugin.row_local:
+            try:
+                signature = plugin.sign(self._pod)
+                hash(signature)
+            except Exception as error:
+                raise failed(plugin, "Sign", error) from error
+        self[plugin] = signature
+        return signature
 
 
 class Profile:
@@ -85,7 +100,6 @@ class Profile:
         self.order_of_filter = {plugin.name: i for i, plugin in enumerate(self.filter)}
         self.fetching = self._fetching()
         """Plugins whose answers are to be fetched first, by point; empty in most profiles."""
-        self._signing = tuple(dict.fromkeys(p for p in (*self.filter, *self.score) if p.row_local))
         for plugin in self.plugins:
             plugin.evaluations = self._evaluations_of(plugin)
         self.conducts: tuple[PluginConduct, ...] = ()
@@ -153,19 +167,6 @@ class Profile:
             self.placement_score,
         )
         return tuple(dict.fromkeys(plugin for point in points for plugin in point))
-
-    def signatures(self, pod: PodInfo) -> dict[str, Hashable]:
-        """Return what each sharing plugin reads of a pod; without those that decline."""
-        found = {}
-        for plugin in self._signing:
-            try:
-                signature = plugin.sign(pod)
-                hash(signature)
-            except Exception as error:
-                raise failed(plugin, "Sign", error) from error
-            if signature is not None:
-                found[plugin.name] = signature
-        return found
 
     def observe_point(self, point: str, code: Code, seconds: float) -> None:
         """Record how long an extension point took, and how it ended."""

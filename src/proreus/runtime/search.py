@@ -16,14 +16,14 @@ import numpy as np
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Nominator
 from proreus.framework.node_table import NodeTable
-from proreus.framework.plugin import FilterPlugin
+from proreus.framework.plugin import FilterPlugin, Plugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Rows, Verdicts
 from proreus.runtime.asking import filter_table, node_filter
 from proreus.runtime.judging import judge_node, judge_table, overrule
 from proreus.runtime.nominated import NominatedPods
-from proreus.runtime.profile import SKIPPED, Profile
+from proreus.runtime.profile import Profile, Signatures
 from proreus.runtime.shared_answers import Face
 
 _MIN_FEASIBLE_NODES_TO_FIND = 100
@@ -35,7 +35,8 @@ class Found:
     """What a search found.
 
     ``verdicts``: by row of the whole table. ``evaluated``: the rows that were judged; None = all.
-    ``face``: set when all of it was shared, and nothing was judged beside it.
+    ``face``: what those plugins said of every node that share their answers, by ``signatures``;
+    None where nobody shared.
     ``rejected_by_extender``: HTTP extenders left nodes out. ``emptied``: they sent the others back
     as objects, which kube-scheduler takes for nodes without pods.
     """
@@ -43,23 +44,33 @@ class Found:
     verdicts: Verdicts
     evaluated: Rows | None
     face: Face | None
-    signatures: dict[str, Hashable]
+    signatures: Mapping[Plugin, Hashable]
     _rows: Rows | None = None
     rejected_by_extender: bool = False
     emptied: bool = False
 
     @property
+    def all_shared(self) -> bool:
+        """Whether the face says it all: nobody beside it rejected a node, or left one out."""
+        return self.face is not None and self.verdicts is self.face.verdicts
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether all nodes can take the pod, and ``rows`` are simply those of the table."""
+        return self.all_shared and self.count == self.verdicts.size
+
+    @property
     def count(self) -> int:
         """How many nodes can take the pod."""
-        return self.face.feasible_count if self.face is not None else len(self.rows)
+        if self.face is not None and self.verdicts is self.face.verdicts:
+            return self.face.feasible_count
+        return len(self.rows)
 
     @property
     def rows(self) -> Rows:
         """The rows of the nodes that can take the pod."""
         if self._rows is None:
-            if self.face is not None:
-                self._rows = np.flatnonzero(self.face.feasible)
-            elif self.evaluated is None:
+            if self.evaluated is None:
                 self._rows = self.verdicts.passed_rows()
             else:
                 self._rows = self.evaluated[self.judged.passed()]
@@ -80,8 +91,7 @@ class Found:
     def narrowed(self, rows: list[int], rejected: Mapping[int, Status], emptied: bool) -> Found:
         """Return what is left once extenders had their say: some rows, reasons for some others.
 
-        A row that is left out without a reason is one that nobody looked at. What comes back shares
-        nothing with other pods.
+        A row that is left out without a reason is one that nobody looked at.
         """
         verdicts, evaluated = self.verdicts.copy(), self.evaluated
         for row, status in rejected.items():
@@ -93,7 +103,8 @@ class Found:
         if evaluated is not None and rejected:
             evaluated = np.union1d(evaluated, list(rejected))
         kept = np.array(rows, dtype=np.intp)
-        return Found(verdicts, evaluated, None, self.signatures, kept, bool(gone), emptied)
+        face = None if emptied else self.face
+        return Found(verdicts, evaluated, face, self.signatures, kept, bool(gone), emptied)
 
 
 class NodeSearch:
@@ -152,37 +163,30 @@ class NodeSearch:
     # ---- whole table ---------------------------------------------------------------------------
 
     def _find_anywhere(self, profile: Profile, state: CycleState, pod: PodInfo) -> Found:
-        signatures = profile.signatures(pod)
+        table, signatures = profile.table, Signatures(pod)
         active = [p for p in profile.filter if p.name not in state.skip_filter]
-        if all(plugin.name in signatures for plugin in active):
-            key = tuple(
-                SKIPPED if p.name in state.skip_filter else signatures[p.name]
-                for p in profile.filter
-            )
-            face = profile.shared.face(key, [(p, signatures[p.name]) for p in active])
-            face.refresh_filter(state, pod, profile.table)
-            found = Found(face.verdicts, None, face, signatures)
-            return self._with_nominated(profile, state, pod, found)
-
-        table = profile.table
-        verdicts = Verdicts(table.size)
+        sharing = {p: signatures[p] for p in active if signatures[p] is not None}
+        face = profile.shared.face(sharing)
+        face.refresh_filter(state, pod, table)
+        rejecting: dict[Plugin, Verdicts] = {}
         one_by_one: list[FilterPlugin] = []
         for plugin in active:
-            if plugin.name in signatures:
-                answers = profile.shared.answers(plugin, signatures[plugin.name])
-                answers.refresh_filter(state, pod, table)
-                verdicts.merge(answers.verdicts)
-            elif plugin.columnar_filter:
-                own = Verdicts(table.size, plugin.name)
-                filter_table(plugin, state, pod, table, own, keep_errors=True)
-                verdicts.merge(own)
+            if plugin in sharing:
+                continue
+            if plugin.columnar_filter:
+                verdicts = Verdicts(table.size, plugin.name)
+                filter_table(plugin, state, pod, table, verdicts, keep_errors=True)
+                if verdicts.ids is not None:
+                    rejecting[plugin] = verdicts
             else:
                 one_by_one.append(plugin)
+        verdicts = face.merged_with(rejecting, active) if rejecting else face.verdicts
         if not one_by_one:
-            found = Found(verdicts, None, None, signatures)
+            found = Found(verdicts, None, face, signatures)
             return self._with_nominated(profile, state, pod, found)
+        verdicts = verdicts.copy()
         visited = self._walk(profile, state, pod, verdicts, one_by_one)
-        return Found(verdicts, visited, None, signatures)
+        return Found(verdicts, visited, face, signatures)
 
     def _walk(
         self,
@@ -250,7 +254,7 @@ class NodeSearch:
             if status is not None:
                 verdicts.reject_row(row, status)
         self._advance(len(rows), table)
-        found = Found(verdicts, rows, None, profile.signatures(pod))
+        found = Found(verdicts, rows, None, {})
         return self._with_nominated(profile, state, pod, found)
 
     def _with_nominated(
@@ -269,7 +273,7 @@ class NodeSearch:
         verdicts = found.verdicts.copy()
         for row, status in rejected:
             overrule(verdicts, row, status)
-        return Found(verdicts, found.evaluated, None, found.signatures)
+        return Found(verdicts, found.evaluated, found.face, found.signatures)
 
 
 def num_feasible_nodes_to_find(

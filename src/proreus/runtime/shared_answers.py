@@ -13,7 +13,7 @@ plugins would say if they were asked now.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -165,7 +165,8 @@ class Face:
     def __init__(self, filters: Sequence[Answers]) -> None:
         self._filters = filters
         self._scorers: Sequence[Scorer] = ()
-        self._scorers_key: Hashable = None
+        self.scored_by: Sequence[Hashable] = ()
+        """The signatures that ``score_with`` was last told."""
         self.verdicts = Verdicts(0)
         self.feasible: BoolArray = np.zeros(0, dtype=np.bool_)
         self.feasible_count = 0
@@ -195,6 +196,22 @@ class Face:
         self._judged_whole = judged_whole
         self._filter_at = table.position
 
+    def merged_with(
+        self, others: Mapping[Plugin, Verdicts], order: Iterable[FilterPlugin]
+    ) -> Verdicts:
+        """Return the verdicts with those of other plugins, each row's first rejection in order.
+
+        Not to be written to.
+        """
+        if self.verdicts.ids is None and len(others) == 1:
+            return next(iter(others.values()))
+        said = {answers.plugin: answers.verdicts for answers in self._filters} | dict(others)
+        merged = Verdicts(self.verdicts.size)
+        for plugin in order:
+            if plugin in said:
+                merged.merge(said[plugin])
+        return merged
+
     def _merge_all(self, table: NodeTable) -> None:
         self.verdicts = Verdicts(table.size)
         for answers in self._filters:
@@ -223,11 +240,10 @@ class Face:
 
     # ---- score ---------------------------------------------------------------------------------
 
-    def score_with(self, key: Hashable, scorers: Callable[[], Sequence[Scorer]]) -> None:
-        """Name the plugins that score; they are made anew only where ``key`` is new."""
-        if key != self._scorers_key:
-            self._scorers, self._scorers_key = scorers(), key
-            self._score_at = -1
+    def score_with(self, scorers: Sequence[Scorer], signatures: Sequence[Hashable]) -> None:
+        """Name the plugins that score; needed where ``scored_by`` is not what it is to be."""
+        self._scorers, self.scored_by = scorers, signatures
+        self._score_at = -1
 
     def refresh_ranking(self, state: CycleState, pod: PodInfo, table: NodeTable) -> Totals:
         """Bring the total scores up to date and return them; ``refresh_filter`` comes first."""
@@ -247,14 +263,26 @@ class Face:
         self._score_at = table.position
         return self.totals
 
-    def scores(self, rows: Rows) -> dict[str, IntArray]:
-        """Return what each plugin adds to the ranking of some feasible rows."""
-        return {
-            scorer.plugin.name: np.full(len(rows), scorer.final, dtype=np.int64)
-            if isinstance(scorer.final, int)
-            else scorer.final[rows]
-            for scorer in self._scorers
-        }
+    def scores(
+        self, state: CycleState, pod: PodInfo, where: Rows | slice, *, fewer: bool
+    ) -> dict[str, IntArray | int]:
+        """Return what each plugin adds to the ranking of some feasible rows, an int for all alike.
+
+        ``fewer``: they are not all the rows that pass here. Then what was normalised has to be
+        normalised again, over those; what is the same everywhere stays so.
+        """
+        added: dict[str, IntArray | int] = {}
+        for scorer in self._scorers:
+            plugin, final, raw = scorer.plugin, scorer.final, scorer.answers.raw
+            if isinstance(final, int) or isinstance(raw, int):
+                added[plugin.name] = final
+            elif fewer and plugin.normalizes:
+                scores = normalize_scores(plugin, state, pod, raw[where])
+                check_range(plugin, scores)
+                added[plugin.name] = scores * scorer.weight
+            else:
+                added[plugin.name] = final[where]
+        return added
 
     def _refresh_scorer(
         self,
@@ -350,11 +378,12 @@ class SharedAnswers:
             self._answers.move_to_end(key)
         return answers
 
-    def face(self, key: Hashable, filters: Sequence[tuple[FilterPlugin, Hashable]]) -> Face:
+    def face(self, signatures: Mapping[FilterPlugin, Hashable]) -> Face:
         """Return the face of pods to which these plugins with these signatures apply."""
+        key = tuple(signatures.items())
         face = self._faces.get(key)
         if face is None:
-            face = Face([self.answers(plugin, signature) for plugin, signature in filters])
+            face = Face([self.answers(plugin, sign) for plugin, sign in signatures.items()])
             self._faces[key] = face
             self._trim(self._faces)
         else:

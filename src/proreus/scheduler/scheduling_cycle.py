@@ -186,7 +186,7 @@ class SchedulingCycle:
                 rows = None if names is None else self._cache.table.rows_of(names)
                 await fetch_filter(profile, state, pod, rows)
             found = self.search(profile, state, pod, names)
-            if found.face is None:
+            if not found.all_shared:
                 raise_error(found.judged)
         if row is not None and nominated is not None and not found.count:
             found.add_rejection(row, nominated)

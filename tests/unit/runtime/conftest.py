@@ -121,6 +121,31 @@ class Flat(ScorePlugin):
         return 7
 
 
+class Even(FilterPlugin, ScorePlugin):
+    """Shares nothing, over columns: an even number of pods passes; many pods are good."""
+
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
+    ) -> None:
+        verdicts.reject(nodes.pod_count % 2 == 1, "odd")
+
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
+        return nodes.pod_count.astype(np.int64)
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
+        return 100 * scores // max(1, int(scores.max(initial=0)))
+
+
+class Few(FilterPlugin, ScorePlugin):
+    """Shares nothing, per node: less than four pods pass; their number is the score."""
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return None if len(node.pods) < 4 else Status.unschedulable("many")
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        return len(node.pods)
+
+
 class ByName(QueueSortPlugin):
     """Alphabetical."""
 
@@ -202,7 +227,7 @@ class Kit:
     make_node = staticmethod(make_node)
     Bench = Bench
     plugin = staticmethod(plugin)
-    Room, Cordon, Fewest, Flat = Room, Cordon, Fewest, Flat
+    Room, Cordon, Fewest, Flat, Even, Few = Room, Cordon, Fewest, Flat, Even, Few
 
     @staticmethod
     def shared_bench() -> Bench:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,9 +30,11 @@ STEPS = st.lists(
 class World:
     """A bench under random events, and the answers it should give."""
 
-    def __init__(self, kit) -> None:
+    def __init__(self, kit, first=(), last=()) -> None:
         self.kit = kit
-        self.bench = kit.shared_bench()
+        shared = (kit.Room, kit.Cordon, kit.Fewest, kit.Flat)
+        self.bench = kit.Bench(*first, *shared, *last, weights={"Fewest": 3, "Even": 2})
+        self.all_shared = not (first or last)
         self.cache = self.bench.cache
         self.count = 0
         self.rng = random.Random(0)
@@ -66,6 +69,7 @@ class World:
         fresh = judge_table(profile, state, pod, self.cache.table)
         found = self.bench.search.find(profile, state, pod, None)
         assert found.face is not None
+        assert found.all_shared or not self.all_shared
         assert statuses(found.verdicts) == statuses(fresh)
         assert found.count == len(found.rows) == int(fresh.passed().sum())
         if not found.count:
@@ -73,22 +77,28 @@ class World:
         run_pre_score(profile, state, pod, found)
         totals = rank(profile, state, pod, found)
         expected = np.full(self.cache.table.size, -1)
-        expected[found.rows] = self.totals(pod, found.rows)
+        each = self.scores(pod, found.rows)
+        expected[found.rows] = sum(each.values())
         assert totals.scores.tolist() == expected.tolist()
         assert totals.draw(self.rng) in np.flatnonzero(expected == expected.max())
+        told: dict[str, np.ndarray] = {}
+        assert rank(profile, state, pod, found, told).scores.tolist() == expected.tolist()
+        assert {name: added.tolist() for name, added in told.items()} == {
+            name: added.tolist() for name, added in each.items()
+        }
 
-    def totals(self, pod, rows) -> np.ndarray:
-        """The sum of weighted scores, one node at a time."""
+    def scores(self, pod, rows) -> dict[str, np.ndarray]:
+        """Each plugin's weighted scores, one node at a time."""
         table, state = self.cache.table, CycleState()
-        total = np.zeros(len(rows), dtype=np.int64)
+        each = {}
         for plugin in self.bench.profile.score:
             if plugin.per_node_score:
                 raw = np.array([plugin.score(state, pod, table[row]) for row in rows.tolist()])
             else:
-                raw = np.full(len(rows), plugin.score_all(state, pod, table))
+                raw = np.full(len(rows), plugin.score_all(state, pod, table.take(rows)))
             final = plugin.normalize(state, pod, raw) if plugin.normalizes else raw
-            total += final * self.bench.profile.weights[plugin.name]
-        return total
+            each[plugin.name] = final * self.bench.profile.weights[plugin.name]
+        return each
 
 
 def statuses(verdicts: Verdicts) -> list[tuple[str, ...]]:
@@ -99,7 +109,20 @@ def statuses(verdicts: Verdicts) -> list[tuple[str, ...]]:
 @settings(max_examples=150, deadline=None)
 @given(steps=STEPS)
 def test_answers_are_never_stale(kit, steps) -> None:
-    world = World(kit)
+    play(World(kit), steps)
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [(["Even"], []), ([], ["Even"]), (["Few"], []), ([], ["Few"]), (["Even"], ["Few"])],
+)
+@settings(max_examples=80, deadline=None)
+@given(steps=STEPS)
+def test_plugins_that_share_nothing_do_not_keep_the_others_from_it(kit, first, last, steps) -> None:
+    play(World(kit, [getattr(kit, name) for name in first], [getattr(kit, n) for n in last]), steps)
+
+
+def play(world: World, steps) -> None:
     for action, pick, cpu in steps:
         world.do(action, pick, cpu)
     for cpu in (100, 250, 600):
