@@ -142,15 +142,23 @@ def _constructor_faults(plugin: type[Plugin]) -> Iterator[Fault]:
     if not _takes(plugin, "__init__", made, 2):
         text = f"__init__ must take {_taken(Plugin.__init__)}, it takes {_taken(made)}"
         yield Fault(place, text)
-    elif not _leaves_args_and_handle(made):
-        yield Fault(place, "__init__ must call super().__init__(args, handle)")
+        return
+    missing = sorted(_read_by(plugin) - _names_in(made))
+    if missing and "__init__" not in _names_in(made):
+        reads = " and ".join(f"self.{name}" for name in missing)
+        yield Fault(place, f"__init__ must call super().__init__(args, handle), for {reads}")
 
 
-def _leaves_args_and_handle(made: Callable[..., Any]) -> bool:
-    """Tell whether a constructor calls another one, or sets by itself what that would set."""
-    code = getattr(inspect.unwrap(made), "__code__", None)
-    names = set(code.co_names) if code is not None else {"__init__"}
-    return "__init__" in names or names >= {"args", "handle"}
+def _read_by(plugin: type[Plugin]) -> set[str]:
+    """Return which of the attributes that ``Plugin.__init__`` sets the plugin's methods name."""
+    own = (cls for cls in plugin.__mro__ if cls.__module__ != Plugin.__module__)
+    methods = (value for cls in own for value in vars(cls).values() if inspect.isfunction(value))
+    return {name for method in methods for name in _names_in(method) & {"args", "handle"}}
+
+
+def _names_in(function: Callable[..., Any]) -> set[str]:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return set(code.co_names) if code is not None else set()
 
 
 def _takes(plugin: type[Plugin], name: str, own: Callable[..., Any], count: int) -> bool:
