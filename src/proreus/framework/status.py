@@ -27,6 +27,9 @@ class Code(IntEnum):
         return _LABELS[self]
 
 
+SUCCESS, ERROR, SKIP = Code.SUCCESS, Code.ERROR, Code.SKIP
+"""For those who ask dozens of times a pod: by way of the enum it takes 0.1 microseconds each."""
+
 _LABELS = (
     "Success",
     "Error",
@@ -104,4 +107,4 @@ _SKIP = Status(Code.SKIP)
 
 def code_of(status: Status | None) -> Code:
     """Return the code of a status, where None is success."""
-    return Code.SUCCESS if status is None else status.code
+    return SUCCESS if status is None else status.code

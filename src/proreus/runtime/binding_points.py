@@ -13,7 +13,7 @@ from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.plugin import PreBindPlugin
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.status import Code, Status
+from proreus.framework.status import ERROR, SKIP, SUCCESS, Status
 from proreus.runtime.calls import as_status, ask, ask_and_wait, refuse, worded
 from proreus.runtime.profile import Profile
 
@@ -29,9 +29,9 @@ def run_pre_bind_pre_flight(
         status = as_status(plugin, "PreBindPreFlight", answer)
         if status is None:
             busy.append(plugin.name)
-        elif status.code == Code.ERROR:
+        elif status.code == ERROR:
             refuse(plugin, "PreBindPreFlight", status)
-        elif status.code != Code.SKIP:
+        elif status.code != SKIP:
             plugin.conduct.note("PreBindPreFlight", "unfit")
             raise PluginError(
                 plugin.name,
@@ -166,9 +166,9 @@ async def run_bind(
             return None
         if status.rejected:
             return status.of(plugin.name)
-        if status.code != Code.SKIP:
+        if status.code != SKIP:
             refuse(plugin, "Bind", status)
-    return Status(Code.SKIP, ("no Bind plugin took the pod",))
+    return Status(SKIP, ("no Bind plugin took the pod",))
 
 
 def run_post_bind(profile: Profile, state: CycleState, pod: PodInfo, node_name: str) -> None:
@@ -177,4 +177,4 @@ def run_post_bind(profile: Profile, state: CycleState, pod: PodInfo, node_name: 
     for plugin in profile.post_bind:
         with suppress(PluginError):
             ask(plugin, "PostBind", state, plugin.post_bind, state, pod, node_name)
-    profile.observe_point("PostBind", Code.SUCCESS, perf_counter() - started)
+    profile.observe_point("PostBind", SUCCESS, perf_counter() - started)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from time import perf_counter
-from typing import NoReturn, ParamSpec, TypeVar
+from typing import NoReturn, TypeVar, TypeVarTuple
 
 from proreus.errors import PluginError
 from proreus.framework.conduct import Reason
@@ -17,11 +17,11 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.plugin import Plugin
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.status import Code, Status
+from proreus.framework.status import ERROR, SUCCESS, Status
 from proreus.logs import error_text
 from proreus.metrics import SchedulerMetrics
 
-P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
 
 _WORDING = {
@@ -55,7 +55,7 @@ class PluginTimer:
 
     def observe(self, plugin: Plugin, point: str, answer: object, started: float) -> None:
         """Record one call that began at ``started`` (of ``perf_counter``)."""
-        code = answer.code if isinstance(answer, Status) else Code.SUCCESS
+        code = answer.code if isinstance(answer, Status) else SUCCESS
         self._seconds.labels(plugin.name, point, code.label).observe(perf_counter() - started)
 
 
@@ -63,18 +63,17 @@ def ask(
     plugin: Plugin,
     point: str,
     state: CycleState,
-    method: Callable[P, R],
-    *args: P.args,
-    **kwargs: P.kwargs,
+    method: Callable[[*Ts], R],
+    *args: *Ts,
 ) -> R:
     """Call a plugin's method; raises ``PluginError`` for whatever it raises."""
     timer = state.timer
     try:
         # What was fetched has been timed while it was.
         if timer is None or plugin.fetches:
-            return method(*args, **kwargs)
+            return method(*args)
         started = perf_counter()
-        answer = method(*args, **kwargs)
+        answer = method(*args)
     except Exception as error:
         raise failed(plugin, point, error) from error
     timer.observe(plugin, point, answer, started)
@@ -120,15 +119,14 @@ async def ask_and_wait(
     plugin: Plugin,
     point: str,
     state: CycleState,
-    method: Callable[P, Awaitable[R]],
-    *args: P.args,
-    **kwargs: P.kwargs,
+    method: Callable[[*Ts], Awaitable[R]],
+    *args: *Ts,
 ) -> R:
     """Call a method that may wait; raises ``PluginError`` for whatever it raises."""
     timer = state.timer
     started = perf_counter()
     try:
-        answer = await method(*args, **kwargs)
+        answer = await method(*args)
     except Exception as error:
         raise failed(plugin, point, error) from error
     if timer is not None:
@@ -141,10 +139,10 @@ def as_status(plugin: Plugin, point: str, answer: object) -> Status | None:
 
     Nothing makes an author return a ``Status``: ``True`` must not end the process.
     """
-    if isinstance(answer, Status):
-        return None if answer.code == Code.SUCCESS else answer
     if answer is None:
         return None
+    if isinstance(answer, Status):
+        return None if answer.code == SUCCESS else answer
     raise unfit(plugin, point, "a Status or None", answer)
 
 
@@ -167,7 +165,7 @@ def _short(answer: object) -> str:
 def refuse(plugin: Plugin, point: str, status: Status) -> NoReturn:
     """Raise ``PluginError`` for an Error status, or one that the point does not allow."""
     text = status.message
-    if status.code == Code.ERROR:
+    if status.code == ERROR:
         raise misbehaved(plugin, point, "error", text)
     text = f"{point} does not allow the status {status.code.label}" + (text and f": {text}")
     raise misbehaved(plugin, point, "unfit", text)

@@ -14,7 +14,7 @@ from proreus.framework.node_parts import FeasiblePart
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import ScorePlugin
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.status import Code
+from proreus.framework.status import SKIP
 from proreus.framework.verdicts import IntArray
 from proreus.runtime.asking import check_range, normalize_scores, score_table
 from proreus.runtime.calls import as_status, ask, refuse
@@ -33,7 +33,7 @@ def run_pre_score(profile: Profile, state: CycleState, pod: PodInfo, found: Foun
         status = as_status(plugin, "PreScore", answer)
         if status is None:
             plugin.evaluations.pre_score.inc()
-        elif status.code == Code.SKIP:
+        elif status.code == SKIP:
             skipped.append(plugin.name)
         else:
             refuse(plugin, "PreScore", status)

@@ -17,7 +17,7 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.nominating import NominatingInfo, PostFilterResult
 from proreus.framework.plugin import MAX_PERMIT_WAIT_SECONDS
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.status import Code, Status, code_of
+from proreus.framework.status import SKIP, SUCCESS, Code, Status, code_of
 from proreus.framework.verdicts import Verdicts
 from proreus.runtime.calls import as_status, ask, ask_and_wait, refuse, unfit
 from proreus.runtime.profile import Profile
@@ -51,7 +51,7 @@ def run_pre_filter(
     remembered: Status | None = None
     for plugin in profile.pre_filter:
         answer = ask(plugin, "PreFilter", state, plugin.pre_filter, state, pod, nodes)
-        if isinstance(answer, Status) and answer.code == Code.SKIP:
+        if isinstance(answer, Status) and answer.code == SKIP:
             skipped.append(plugin.name)
             continue
         plugin.evaluations.pre_filter.inc()
@@ -113,7 +113,7 @@ async def run_post_filter(
         except PluginError as error:
             return PostFilterOutcome(Code.ERROR, str(error))
         if status is None:
-            return PostFilterOutcome(Code.SUCCESS, "", result.nominating)
+            return PostFilterOutcome(SUCCESS, "", result.nominating)
         if status.code == Code.UNRESOLVABLE:
             return PostFilterOutcome(status.code, status.message, result.nominating)
         if not status.rejected:
@@ -143,7 +143,7 @@ def run_unreserve(profile: Profile, state: CycleState, pod: PodInfo, node_name: 
     for plugin in reversed(profile.reserve):
         with suppress(PluginError):
             ask(plugin, "Unreserve", state, plugin.unreserve, state, pod, node_name)
-    profile.observe_point("Unreserve", Code.SUCCESS, perf_counter() - started)
+    profile.observe_point("Unreserve", SUCCESS, perf_counter() - started)
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from proreus.clock import Clock
 from proreus.errors import ApiError, ExtenderError, PluginError
 from proreus.framework.events import ASSIGNED_POD_DELETE
 from proreus.framework.handle import ApiWriter, EventRecorder
-from proreus.framework.status import Code, Status, code_of
+from proreus.framework.status import SKIP, SUCCESS, Code, Status, code_of
 from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
 from proreus.queue.scheduling_queue import SchedulingQueue
@@ -117,7 +117,7 @@ class BindingCycle:
             busy = run_pre_bind_pre_flight(
                 attempt.profile, attempt.state, attempt.pod, decision.node_name
             )
-            code = Code.SUCCESS if busy else Code.SKIP
+            code = SUCCESS if busy else SKIP
             return busy
         finally:
             attempt.profile.observe_point("PreBindPreFlight", code, perf_counter() - started)
@@ -153,7 +153,7 @@ class BindingCycle:
     async def _pre_bind(self, decision: Decision, busy: frozenset[str]) -> Failure | None:
         attempt, pod = decision.attempt, decision.attempt.pod
         if not busy:
-            attempt.profile.observe_point("PreBind", Code.SUCCESS, 0.0)
+            attempt.profile.observe_point("PreBind", SUCCESS, 0.0)
             return None
         cancellation = self._in_pre_bind[pod.uid] = Cancellation()
         started = perf_counter()

@@ -20,7 +20,7 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.diagnosis import Diagnosis, NoFit
 from proreus.framework.handle import Nominator
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.status import Code, Status, code_of
+from proreus.framework.status import ERROR, SUCCESS, Code, Status, code_of
 from proreus.framework.verdicts import IntArray, Verdicts
 from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
@@ -68,7 +68,7 @@ class _timed:
         self._profile = profile
         self._point = point
         self._observed = observed
-        self.code = Code.SUCCESS
+        self.code = SUCCESS
 
     def __enter__(self) -> _timed:
         self._started = perf_counter()
@@ -76,7 +76,7 @@ class _timed:
 
     def __exit__(self, error: object, *_: object) -> None:
         if self._observed:
-            code = self.code if error is None else Code.ERROR
+            code = self.code if error is None else ERROR
             self._profile.observe_point(self._point, code, perf_counter() - self._started)
 
 
