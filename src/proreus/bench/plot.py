@@ -31,6 +31,7 @@ def check(path: Path) -> None:
 
 def draw(path: Path, title: str, passes: Sequence[Pass]) -> None:
     """Draw what the passes of one workload came to."""
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 4.5), layout="constrained")
@@ -63,4 +64,6 @@ def draw(path: Path, title: str, passes: Sequence[Pass]) -> None:
         axes.set_title(name, fontsize=8)
         axes.set_xticks([])
         axes.tick_params(labelsize=7)
-    figure.savefig(path)
+    # letters as letters, not as shapes: smaller, and they can be searched
+    with rc_context({"svg.fonttype": "none"}):
+        figure.savefig(path)
