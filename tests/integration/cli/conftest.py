@@ -74,7 +74,7 @@ class Pages:
 
     async def ready(self):
         """Wait until the process says that it is."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     if (await self.get("/readyz", anonymous=True))[0] == 200:
@@ -86,7 +86,7 @@ class Pages:
 
 async def until(true):
     """Look again and again: another process is at work."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not true():  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 

@@ -103,10 +103,13 @@ class Instance:
             **more,
         }
 
-    def write(self, content):
-        """Put another file in the place of the configuration, as editors do."""
+    def write(self, content, mark=""):
+        """Put another file in the place of the configuration, as editors do.
+
+        ``mark`` tells it from others of the same content.
+        """
         fresh = self.config.with_suffix(".new")
-        fresh.write_text(yaml.safe_dump(content))
+        fresh.write_text(f"# {mark}\n{yaml.safe_dump(content)}")
         os.replace(fresh, self.config)
 
     async def start(self, start, *flags):
@@ -133,7 +136,7 @@ class Instance:
         }
 
     async def wait_for_reloads(self, result, count):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (await self.reloads()).get(result, 0) < count:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
 
@@ -190,15 +193,23 @@ async def test_pods_arrive_while_the_configuration_flips(instance, start):
         instance.create(name)
         if number % 20 == 0:
             flip = next(flips)
-            instance.write(bad if flip % 3 == 2 else good[flip % 2])
-            await asyncio.sleep(0.05)
+            content = bad if flip % 3 == 2 else good[flip % 2]
+            # Most follow so fast that some are never seen, but of each kind some certainly are.
+            if flip % 18 in (2, 3):
+                result = "failure" if content is bad else "success"
+                seen = (await instance.reloads()).get(result, 0)
+                instance.write(content, mark=flip)
+                await instance.wait_for_reloads(result, seen + 1)
+            else:
+                instance.write(content, mark=flip)
+                await asyncio.sleep(0.05)
     waiting = list(reversed(names))
     while waiting:
         await instance.wait_for_node(waiting.pop())
 
     reloads = await instance.reloads()
-    assert reloads["success"] >= 5
-    assert reloads["failure"] >= 1
+    assert reloads["success"] >= 3
+    assert reloads["failure"] >= 3
     told = instance.told()
     attempts = [versions for name in names for versions in told[name].values()]
     assert not [versions for versions in attempts if len(set(versions.values())) > 1]
