@@ -7,12 +7,14 @@ front proxy. Both sources are read again now and then, for CAs are rotated while
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
+from cryptography.utils import CryptographyDeprecationWarning
 
 from proreus import logs
 from proreus.errors import ApiError, ConfigError
@@ -35,7 +37,10 @@ class Authorities:
     def parse(cls, pem: str, source: str) -> Authorities:
         """Read a bundle; raise ConfigError naming its source."""
         try:
-            return cls(pem, tuple(x509.load_pem_x509_certificates(pem.encode())))
+            with warnings.catch_warnings():
+                # Some tools give their CA the serial number 0: nothing that an operator can mend.
+                warnings.simplefilter("ignore", CryptographyDeprecationWarning)
+                return cls(pem, tuple(x509.load_pem_x509_certificates(pem.encode())))
         except ValueError as error:
             raise ConfigError(f"{source} holds no readable CA certificate: {error}") from error
 

@@ -5,7 +5,19 @@ import pytest
 
 from proreus.errors import ConfigError
 from proreus.server.options import AuthenticationOptions, RequestHeaderOptions
-from proreus.server.trusted_clients import TrustedClients
+from proreus.server.trusted_clients import Authorities, TrustedClients
+
+SERIAL_NUMBER_0 = """-----BEGIN CERTIFICATE-----
+MIIBXzCCAQSgAwIBAgIBADAKBggqhkjOPQQDAjANMQswCQYDVQQDDAJjYTAgFw0y
+NjExMjExNjIyMjhaGA8yMTI2MTAyODE2MjIyOFowDTELMAkGA1UEAwwCY2EwWTAT
+BgcqhkjOPQIBBggqhkjOPQMBBwNCAASRnPoGLIm4Dps5kO/bdlpijx+GahK6wN7f
+KNRADN2weGBoRLmF7G3FRiZGfBFmRLpZ40dO2BJRFxuOpWmu0qKvo1MwUTAdBgNV
+HQ4EFgQU0BkNHi2tnJBOpQ+Cl0LPLVcIohIwHwYDVR0jBBgwFoAU0BkNHi2tnJBO
+pQ+Cl0LPLVcIohIwDwYDVR0TAQH/BAUwAwEB/zAKBggqhkjOPQQDAgNJADBGAiEA
+7PMFmy7u2mTCAh8xRISkyey+RFXmYF6XwgM2OWS4DEcCIQC4+yS+xByordu9HjOB
+VpUJLszsWpa7EQdETHpBtTLU8Q==
+-----END CERTIFICATE-----
+"""
 
 
 async def test_the_cluster_publishes_its_cas(FakeApi, issue, authority):
@@ -75,3 +87,8 @@ async def test_a_missing_file_is_named():
     options = AuthenticationOptions(client_ca_file="/nowhere/ca.crt")
     with pytest.raises(ConfigError, match=r"cannot read /nowhere/ca\.crt"):
         await TrustedClients(options, None).refresh()
+
+
+def test_a_ca_without_a_positive_serial_number_is_taken_in_silence():
+    (certificate,) = Authorities.parse(SERIAL_NUMBER_0, "a file").certificates
+    assert certificate.subject.rfc4514_string() == "CN=ca"
