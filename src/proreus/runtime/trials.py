@@ -9,7 +9,7 @@ not be asked again, nor those whose notes did not change.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -26,7 +26,7 @@ from proreus.framework.verdicts import BoolArray, Rows, Verdicts
 from proreus.runtime.asking import filter_node, filter_table
 from proreus.runtime.calls import ask_each
 from proreus.runtime.judging import overrule
-from proreus.runtime.nominated import NominatedPods
+from proreus.runtime.nominated import NominatedPods, likeness
 
 
 def trial_grounds(
@@ -40,16 +40,11 @@ def trial_grounds(
 
     None where a filter that takes part looks across nodes or does not sign the pod.
     """
-    signatures: list[Hashable] = []
-    for plugin in filters:
-        if plugin.name in state.skip_filter:
-            continue
-        signature = plugin.sign(pod) if plugin.row_local else None
-        if signature is None:
-            return None
-        signatures.append((plugin.name, signature, plugin.outlook(table)))
+    signature = likeness(filters, state, pod, table)
+    if signature is None:
+        return None
     beside = {row: tuple(nominated.before(pod, table[row].name)) for row in nominated.rows(table)}
-    return TrialGrounds(tuple(signatures), {row: pods for row, pods in beside.items() if pods})
+    return TrialGrounds(signature, {row: pods for row, pods in beside.items() if pods})
 
 
 class NodeTrials:

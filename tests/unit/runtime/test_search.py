@@ -291,6 +291,41 @@ def test_many_nominations_are_judged_at_once_with_the_same_result(kit) -> None:
     bench.cache.validate()
 
 
+def test_what_nodes_came_to_with_nominated_pods_holds_until_something_changes(kit) -> None:
+    forks = []
+    bench = bench_of(kit, kit.Room, kit.Cordon, nodes=10)
+    fork = bench.nodes.fork
+    bench.nodes.fork = lambda rows: forks.append(rows.tolist()) or fork(rows)
+    nominated = bench.nominator.pods
+    for number in range(8):
+        nominated[f"n{number:03}"] = [kit.make_pod(f"o{number}", 950 if number % 2 else 10)]
+
+    def found(name: str, cpu: int = 100) -> list[str]:
+        forks.clear()
+        return bench.names(bench.find(kit.make_pod(name, cpu)))
+
+    room = ["n000", "n002", "n004", "n006", "n008", "n009"]
+    assert found("first") == room
+    assert forks == [list(range(8))]
+    assert found("second") == room
+    assert forks == []
+    bench.cache.assume(kit.make_pod("filler", 900), "n000")
+    assert found("third") == room[1:]
+    assert forks == [[0]]
+    nominated["n002"] = [kit.make_pod("bigger", 950)]
+    nominated["n001"] = [kit.make_pod("smaller", 10)]
+    assert found("fourth") == ["n001", *room[2:]]
+    assert forks == [[1, 2]]
+    assert found("other", 995) == ["n008", "n009"]
+    assert len(forks) == 1, "pods that are not alike share nothing"
+    own = kit.make_pod("own", 100)
+    nominated["n003"] = [own]
+    forks.clear()
+    assert "n003" in bench.names(bench.find(own))
+    assert "n003" in found("fifth")
+    assert forks == [[3]], "for others it stands in the way, though there is room for both"
+
+
 def test_plugins_that_count_across_nodes_hear_of_each_nominated_pod_alone(kit) -> None:
     class Count(PreFilterPlugin, FilterPlugin):
         row_local = True

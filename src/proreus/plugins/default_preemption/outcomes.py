@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from proreus.framework.status import Status
 from proreus.framework.verdicts import Rows, Verdicts
 from proreus.objects.policy import PodDisruptionBudget
 
+_PRIORITY_OFFSET = 2**31
+"""Makes every priority positive, so that fewer victims always weigh less."""
 _UNKNOWN, _CANDIDATE = 0, 1
 _MOST_KINDS = 16
 """Of so many kinds of preemptors the outcomes are kept: up to about a megabyte for 5,000 nodes."""
@@ -32,6 +34,16 @@ class Candidate:
     node_name: str
     victims: tuple[PodInfo, ...]
     pdb_violations: int
+    harm: tuple[int, int, int, int] = field(init=False, compare=False, repr=False)
+    """What is compared of candidates, the weightiest first, but for start times: violations, the
+    highest priority, the sum of priorities, the number of victims."""
+
+    def __post_init__(self) -> None:
+        priorities = [victim.priority for victim in self.victims]
+        highest = priorities[0] if priorities else -_PRIORITY_OFFSET
+        total = sum(priorities) + _PRIORITY_OFFSET * len(priorities)
+        harm = self.pdb_violations, highest, total, len(priorities)
+        object.__setattr__(self, "harm", harm)
 
 
 class Outcomes:
