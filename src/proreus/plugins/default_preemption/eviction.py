@@ -65,7 +65,11 @@ class Evictor:
         self._pods = pods
         self._plugin_name = plugin_name
         self._preempting: dict[str, Pod | None] = {}
-        """UID of a preemptor -> its last victim, once that one is being evicted."""
+        """UID of a preemptor -> its last victim, once that one is being evicted.
+
+        It stays until that victim is seen to go: were the preemptor tried between the apiserver's
+        answer and the watch event, it would find its node full and evict others elsewhere.
+        """
 
     def is_running(self, uid: str) -> bool:
         """Tell whether a preemptor's victims are still being evicted."""
@@ -75,8 +79,11 @@ class Evictor:
         if last is None:
             return True
         live = self._pods.get(key_of(last))
-        gone = live is None or live.metadata.uid != last.metadata.uid
-        return not (gone or (live and live.metadata.deletion_timestamp is not None))
+        there = live is not None and live.metadata.uid == last.metadata.uid
+        if live is not None and there and live.metadata.deletion_timestamp is None:
+            return True
+        del self._preempting[uid]
+        return False
 
     async def evict(self, candidate: Candidate, preemptor: Preemptor) -> None:
         """Evict all victims now; raises ``ApiError`` for the first that could not be evicted."""
@@ -91,6 +98,8 @@ class Evictor:
         if not victims:
             return
         self._handle.metrics.preemption_victims.observe(len(candidate.victims))
+        for uid in list(self._preempting):
+            self.is_running(uid)  # forgets those whose preemptors nobody asks about any more
         self._preempting[preemptor.uid] = None
         self._handle.spawn(self._evict_all(candidate, preemptor, victims))
 
@@ -100,7 +109,7 @@ class Evictor:
         started = perf_counter()
         metrics = self._handle.metrics
         *others, last = victims
-        result = "success"
+        result, deleted = "success", False
         try:
             await self._clear_nominations(candidate, preemptor)
             node_name = candidate.node_name
@@ -109,12 +118,13 @@ class Evictor:
                 if isinstance(outcome, BaseException):
                     raise outcome
             self._preempting[preemptor.uid] = last
-            await self._evict_one(last, preemptor, node_name)
+            deleted = await self._evict_one(last, preemptor, node_name)
         except ApiError as error:
             result = "error"
             log.error("Error occurred during async preemption", err=error, preemptor=preemptor.name)
         finally:
-            del self._preempting[preemptor.uid]
+            if not deleted:
+                self._preempting.pop(preemptor.uid, None)
         if result == "error":
             self._handle.activate(preemptor.pods)
         metrics.preemption_goroutines_execution_total.labels(result).inc()
@@ -122,7 +132,8 @@ class Evictor:
             perf_counter() - started
         )
 
-    async def _evict_one(self, victim: Pod, preemptor: Preemptor, node_name: str) -> None:
+    async def _evict_one(self, victim: Pod, preemptor: Preemptor, node_name: str) -> bool:
+        """Evict a victim; tell whether it was deleted, and not just kept from being bound."""
         handle = self._handle
         in_memory = False
         waiting = handle.get_waiting_pod(victim.metadata.uid)
@@ -136,13 +147,14 @@ class Evictor:
                 await self._mark(victim, preemptor)
                 await handle.api.delete_pod(victim)
             except NotFound:
-                return
+                return True
         note = f"Preempted by {preemptor.word} {preemptor.uid} on node {node_name}"
         if in_memory:
             note += " (in kube-scheduler memory)."
         handle.event_recorder.event(
             victim, "Normal", "Preempted", "Preempting", note, handle.profile_name, preemptor.group
         )
+        return not in_memory
 
     async def _mark(self, victim: Pod, preemptor: Preemptor) -> None:
         """Say on the victim why it has to go."""

@@ -1,0 +1,87 @@
+"""How long a preemptor has to wait for its victims."""
+
+from __future__ import annotations
+
+import asyncio
+
+from proreus.errors import ApiError
+from proreus.objects.meta import key_of
+from proreus.objects.pod import Pod
+from proreus.plugins.default_preemption.eviction import Evictor, Preemptor
+from proreus.plugins.default_preemption.outcomes import Candidate
+from proreus.testing import FakeHandle, make_node, make_pod
+
+
+class LateWatch:
+    """An apiserver that deletes pods at once, and a watch that does not tell of it yet."""
+
+    def __init__(self, *, refuses: bool = False) -> None:
+        self.deleted: list[str] = []
+        self._refuses = refuses
+
+    async def patch_pod_status(self, pod: Pod, patch: object) -> None:
+        pass
+
+    async def delete_pod(self, pod: Pod) -> None:
+        if self._refuses:
+            raise ApiError(500, "InternalError", "not today")
+        self.deleted.append(pod.metadata.name)
+
+
+class Held:
+    """A victim that Permit holds."""
+
+    def preempt(self, plugin: str, message: str) -> bool:
+        return True
+
+
+async def _evictor(
+    api: LateWatch, *, held: bool = False
+) -> tuple[Evictor, dict[str, Pod], Preemptor]:
+    """Return an evictor that has evicted two pods, what it believes to be there, and for whom."""
+    victims = tuple(make_pod(f"v{i}", node_name="n", priority=0) for i in range(2))
+    handle = FakeHandle([make_node("n")], victims)
+    handle.api = api  # type: ignore[assignment]
+    if held:
+        handle.waiting = {victims[1].uid: Held()}  # type: ignore[dict-item]
+    store = {key_of(one.pod): one.pod for one in victims}
+    evictor, preemptor = Evictor(handle, store, "DefaultPreemption"), make_pod("p", priority=9)
+    evictor.evict_in_background(Candidate("n", victims, 0), Preemptor.of_pod(preemptor))
+    assert evictor.is_running(preemptor.uid)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    return evictor, store, Preemptor.of_pod(preemptor)
+
+
+async def test_it_waits_until_its_last_victim_is_seen_to_go() -> None:
+    """Tried before, it would find its node full and make room on a second one."""
+    api = LateWatch()
+    evictor, store, preemptor = await _evictor(api)
+    assert api.deleted == ["v0", "v1"]
+
+    assert evictor.is_running(preemptor.uid)
+    del store["default/v0"]
+    assert evictor.is_running(preemptor.uid)
+    del store["default/v1"]
+    assert not evictor.is_running(preemptor.uid)
+
+
+async def test_a_victim_on_its_way_out_is_waited_for_no_longer() -> None:
+    evictor, store, preemptor = await _evictor(LateWatch())
+    going = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+    store["default/v1"] = make_pod("v1", node_name="n", metadata=going).pod
+
+    assert not evictor.is_running(preemptor.uid)
+
+
+async def test_nobody_waits_for_victims_that_could_not_be_evicted() -> None:
+    evictor, _, preemptor = await _evictor(LateWatch(refuses=True))
+
+    assert not evictor.is_running(preemptor.uid)
+
+
+async def test_nobody_waits_for_victims_that_were_only_about_to_be_bound() -> None:
+    evictor, _, preemptor = await _evictor(LateWatch(), held=True)
+
+    assert not evictor.is_running(preemptor.uid)
