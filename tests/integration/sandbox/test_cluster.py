@@ -1,11 +1,10 @@
-"""The whole sandbox in real time: kubelets, TLS, the command, kubectl."""
+"""The whole sandbox in real time: kubelets, TLS, kubectl."""
 
 import asyncio
 import base64
 import os
 import re
 import shutil
-import signal
 import ssl
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import aiohttp
 import pytest
 import yaml
 
-from proreus.sandbox import KubeletOptions, Sandbox, command, make_nodes
+from proreus.sandbox import KubeletOptions, Sandbox, make_nodes
 
 QUICK = KubeletOptions(start_seconds=0.0, stop_seconds=0.0)
 KUBECTL = os.environ.get("KUBECTL") or shutil.which("kubectl")
@@ -61,24 +60,6 @@ async def test_the_kubeconfig_leads_to_a_trusted_server(tmp_path: Path) -> None:
             http.get(f"{cluster['server']}/api/v1/nodes", ssl=trust) as answer,
         ):
             assert len((await answer.json())["items"]) == 2
-
-
-async def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
-    said: list[str] = []
-    ready = asyncio.Event()
-
-    def say(line: str) -> None:
-        said.append(line)
-        if "kubectl" in line:
-            ready.set()
-
-    path = tmp_path / "kubeconfig"
-    task = asyncio.create_task(command.run(nodes=2, kubeconfig=path, say=say))
-    await asyncio.wait_for(ready.wait(), 5)
-    assert yaml.safe_load(path.read_text())["current-context"] == "sandbox"
-    os.kill(os.getpid(), signal.SIGTERM)
-    await asyncio.wait_for(task, 5)
-    assert "2 nodes" in said[0]
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="there is no kubectl; name one by KUBECTL")
