@@ -12,12 +12,15 @@ from typing import Any
 from proreus.clock import Clock
 from proreus.errors import ApiError
 from proreus.framework.handle import ApiWriter
-from proreus.framework.status import Status
+from proreus.framework.status import Code, Status
 from proreus.logs import logger
 from proreus.objects.scheduling import POD_GROUP_SCHEDULED, POD_GROUPS, Condition, PodGroup
 from proreus.scheduler.failure import SCHEDULER_ERROR, UNSCHEDULABLE, rfc3339
 
 log = logger(__name__)
+
+_NOTHING = Status(Code.SUCCESS)
+"""Stands for nothing that waits to be written."""
 
 
 class PodGroupStatusWriter:
@@ -35,7 +38,8 @@ class PodGroupStatusWriter:
         self._clock = clock
         self._spawn = spawn
         self._waiting: dict[str, Status | None] = {}
-        """What is to be written once the write under way is done; only the latest counts."""
+        """What is to be written once the write under way is done: the latest, but that a good end
+        is not forgotten for a bad one after it."""
         self._writing: set[str] = set()
         self._told: dict[str, tuple[PodGroup, Condition]] = {}
         """What was written, and the version that it was written to: until the watch brings another
@@ -46,7 +50,8 @@ class PodGroupStatusWriter:
         if key not in self._groups:
             log.error("Failed to get PodGroup for status update", err="not found", podGroup=key)
             return
-        self._waiting[key] = status
+        if self._waiting.get(key, _NOTHING) is not None:
+            self._waiting[key] = status
         if key not in self._writing:
             self._writing.add(key)
             self._spawn(self._write_all(key))
