@@ -28,7 +28,8 @@ log = logs.logger(__name__)
 _BEAT_SECONDS = 0.1
 _LOG_AGAIN_SECONDS = 60.0
 _ASKING = frozenset(
-    function.__code__ for function in (calls.ask, calls.ask_each, calls.ask_and_wait)
+    function.__code__
+    for function in (calls.ask, calls.ask_each, calls.ask_nodes, calls.ask_and_wait)
 )
 """Through these every call of an extension point goes; their variables say whose it is."""
 

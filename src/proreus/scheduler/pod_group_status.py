@@ -12,15 +12,12 @@ from typing import Any
 from proreus.clock import Clock
 from proreus.errors import ApiError
 from proreus.framework.handle import ApiWriter
-from proreus.framework.status import Code, Status
+from proreus.framework.status import Status
 from proreus.logs import logger
 from proreus.objects.scheduling import POD_GROUP_SCHEDULED, POD_GROUPS, Condition, PodGroup
 from proreus.scheduler.failure import SCHEDULER_ERROR, UNSCHEDULABLE, rfc3339
 
 log = logger(__name__)
-
-_NOTHING = Status(Code.SUCCESS)
-"""Stands for nothing that waits to be written."""
 
 
 class PodGroupStatusWriter:
@@ -50,7 +47,7 @@ class PodGroupStatusWriter:
         if key not in self._groups:
             log.error("Failed to get PodGroup for status update", err="not found", podGroup=key)
             return
-        if self._waiting.get(key, _NOTHING) is not None:
+        if key not in self._waiting or self._waiting[key] is not None:
             self._waiting[key] = status
         if key not in self._writing:
             self._writing.add(key)
