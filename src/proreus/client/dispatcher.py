@@ -148,7 +148,7 @@ class Dispatcher:
             if self._patching[path] is done:
                 del self._patching[path]
 
-    async def _patch_status(self, path: str, patch: JsonObject) -> None:
+    async def _patch_status(self, path: str, patch: JsonObject) -> bytes:
         async def check() -> bytes | None:
             found = await self._writer.read(path)
             return found if shows(patch, _decode(found)) else None
@@ -159,10 +159,11 @@ class Dispatcher:
         backoff = Backoff(
             self._options.status_backoff_seconds, 10.0, factor=5.0, jitter=0.1, rng=self._rng
         )
-        for tries_left in range(self._options.status_tries - 1, -1, -1):
+        tries_left = self._options.status_tries
+        while True:
+            tries_left -= 1
             try:
-                await self._writer.write(write)
-                return
+                return await self._writer.write(write)
             except ApiError as error:
                 if not tries_left or error.reason not in _RETRIED_OF_STATUS:
                     raise
@@ -258,9 +259,12 @@ class Dispatcher:
 
     async def patch_status(
         self, resource: Resource[Any], namespace: str, name: str, patch: JsonObject
-    ) -> None:
-        """Apply a strategic merge patch ``{"status": …}``; tried as often as a pod's status."""
-        await self._patch_status(resource.path(namespace, name), patch)
+    ) -> JsonObject:
+        """Apply a strategic merge patch ``{"status": …}``; return the object as it is then.
+
+        Tried as often as a pod's status.
+        """
+        return _decode(await self._patch_status(resource.path(namespace, name), patch))
 
     async def add_finalizer(
         self, resource: Resource[Any], namespace: str, name: str, version: str, finalizer: str

@@ -111,8 +111,12 @@ class AssumeCache(Generic[T]):
 
 def version_of(obj: ApiObject) -> int:
     """Return the resourceVersion as the number that it is (0 where there is none)."""
-    text = obj.metadata.resource_version
-    return int(text) if text.isdigit() else 0
+    return number_of(obj.metadata.resource_version)
+
+
+def number_of(resource_version: str) -> int:
+    """Return a resourceVersion as the number that it is (0 where it is none)."""
+    return int(resource_version) if resource_version.isdigit() else 0
 
 
 def _identity(obj: ApiObject) -> tuple[str, str]:

@@ -90,8 +90,8 @@ class ApiWriter(Protocol):
 
     async def patch_status(
         self, resource: Resource[Any], namespace: str, name: str, patch: dict[str, Any]
-    ) -> None:
-        """Apply a strategic merge patch ``{"status": …}`` to an object's status."""
+    ) -> dict[str, Any]:
+        """Apply a strategic merge patch ``{"status": …}`` to any object; return what it became."""
         ...
 
     async def delete_pod(self, pod: Pod) -> None:

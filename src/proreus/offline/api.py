@@ -142,9 +142,10 @@ class InMemoryApi:
 
     async def patch_status(
         self, resource: Resource[Any], namespace: str, name: str, patch: JsonObject
-    ) -> None:
+    ) -> JsonObject:
         """Apply a strategic merge patch to an object's status: conditions merge by type."""
         self._patch_status(resource, await self.get(resource, namespace, name), patch)
+        return self._answer(resource, {"namespace": namespace, "name": name})
 
     def _patch_status(self, resource: Resource[Any], live: Any, patch: JsonObject) -> None:
         status = dict(patch["status"])

@@ -7,10 +7,12 @@ scheduled would be told for ever that it is not.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from proreus.clock import Clock
 from proreus.errors import ApiError
+from proreus.framework.assume_cache import number_of, version_of
 from proreus.framework.handle import ApiWriter
 from proreus.framework.status import Status
 from proreus.logs import logger
@@ -18,6 +20,23 @@ from proreus.objects.scheduling import POD_GROUP_SCHEDULED, POD_GROUPS, Conditio
 from proreus.scheduler.failure import SCHEDULER_ERROR, UNSCHEDULABLE, rfc3339
 
 log = logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What was written to a group, and the version that it has since."""
+
+    uid: str
+    version: int
+    condition: Condition
+
+    def outdates(self, group: PodGroup | None) -> bool:
+        """Tell whether a version that is watched is of before the write."""
+        return (
+            group is not None
+            and group.metadata.uid == self.uid
+            and version_of(group) < self.version
+        )
 
 
 class PodGroupStatusWriter:
@@ -38,9 +57,8 @@ class PodGroupStatusWriter:
         """What is to be written once the write under way is done: the latest, but that a good end
         is not forgotten for a bad one after it."""
         self._writing: set[str] = set()
-        self._told: dict[str, tuple[PodGroup, Condition]] = {}
-        """What was written, and the version that it was written to: until the watch brings another
-        one, this is how the group is."""
+        self._told: dict[str, _Told] = {}
+        """What the watch does not know yet: until it is as far, this is how the group is."""
 
     def write(self, key: str, status: Status | None) -> None:
         """Note how an attempt for a group ended (None: well). What is True stays so."""
@@ -86,9 +104,9 @@ class PodGroupStatusWriter:
 
     def _present(self, key: str, group: PodGroup) -> Condition | None:
         """Return the condition that a group has, as far as we know."""
-        self._told = {k: told for k, told in self._told.items() if told[0] is self._groups.get(k)}
+        self._told = {k: t for k, t in self._told.items() if t.outdates(self._groups.get(k))}
         told = self._told.get(key)
-        return group.condition(POD_GROUP_SCHEDULED) if told is None else told[1]
+        return group.condition(POD_GROUP_SCHEDULED) if told is None else told.condition
 
     async def _patch(self, group: PodGroup, condition: Condition) -> None:
         meta = group.metadata
@@ -104,8 +122,9 @@ class PodGroupStatusWriter:
         patch = {"status": {"conditions": [body]}}
         key = f"{meta.namespace}/{meta.name}"
         try:
-            await self._api.patch_status(POD_GROUPS, meta.namespace, meta.name, patch)
+            answer = await self._api.patch_status(POD_GROUPS, meta.namespace, meta.name, patch)
         except ApiError as error:
             log.error("Failed to update PodGroup status", err=error, podGroup=key)
         else:
-            self._told[key] = (group, condition)
+            version = number_of(answer["metadata"].get("resourceVersion", ""))
+            self._told[key] = _Told(meta.uid, version, condition)

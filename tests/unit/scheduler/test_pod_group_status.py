@@ -3,35 +3,85 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
+
+import pytest
 
 from proreus.clock import FakeClock
 from proreus.framework.status import Status
 from proreus.objects.meta import ObjectMeta
-from proreus.objects.scheduling import PodGroup
+from proreus.objects.scheduling import POD_GROUP_SCHEDULED, Condition, PodGroup, PodGroupStatus
 from proreus.scheduler.pod_group_status import PodGroupStatusWriter
 
+KEY = "default/g"
 
-async def test_a_good_end_is_not_forgotten_for_a_bad_one_after_it() -> None:
-    told: list[str] = []
-    free = asyncio.Event()
 
-    async def patch_status(resource, namespace, name, patch) -> None:
-        await free.wait()
-        told.append(patch["status"]["conditions"][0]["status"])
+def group(version: int, scheduled: str = "", uid: str = "u") -> PodGroup:
+    conditions = (Condition(POD_GROUP_SCHEDULED, scheduled),) if scheduled else ()
+    meta = ObjectMeta(name="g", namespace="default", uid=uid, resource_version=str(version))
+    return PodGroup(metadata=meta, status=PodGroupStatus(conditions))
 
-    groups = {"default/g": PodGroup(metadata=ObjectMeta(name="g", namespace="default"))}
-    api = SimpleNamespace(patch_status=patch_status)
-    tasks = []
 
-    def spawn(work) -> None:
-        tasks.append(asyncio.ensure_future(work))
+class World:
+    """One group, what was written to it, and a watch (``groups``) that is as late as a test says.
 
-    writer = PodGroupStatusWriter(groups, api, FakeClock(0.0), spawn)
-    writer.write("default/g", Status.unschedulable("too few"))
+    Writes make the versions 11, 12, …; each waits for ``free``.
+    """
+
+    def __init__(self) -> None:
+        self.groups = {KEY: group(10)}
+        self.told: list[str] = []
+        self.free = asyncio.Event()
+        self.free.set()
+        self.tasks: list[asyncio.Future[None]] = []
+        self.writer = PodGroupStatusWriter(self.groups, self, FakeClock(0.0), self._spawn)
+
+    def _spawn(self, work) -> None:
+        self.tasks.append(asyncio.ensure_future(work))
+
+    async def patch_status(self, resource, namespace, name, patch):
+        await self.free.wait()
+        self.told.append(patch["status"]["conditions"][0]["status"])
+        return {"metadata": {"resourceVersion": str(10 + len(self.told))}}
+
+    async def write(self, status: Status | None) -> None:
+        self.writer.write(KEY, status)
+        await asyncio.gather(*self.tasks)
+
+
+@pytest.fixture
+async def world() -> World:
+    return World()
+
+
+async def test_a_good_end_is_not_forgotten_for_a_bad_one_after_it(world) -> None:
+    world.free.clear()
+    world.writer.write(KEY, Status.unschedulable("too few"))
     await asyncio.sleep(0)
-    writer.write("default/g", None)
-    writer.write("default/g", Status.unschedulable("one is left over"))
-    free.set()
-    await asyncio.gather(*tasks)
-    assert told == ["False", "True"]
+    world.writer.write(KEY, None)
+    world.writer.write(KEY, Status.unschedulable("one is left over"))
+    world.free.set()
+    await asyncio.gather(*world.tasks)
+    assert world.told == ["False", "True"]
+
+
+async def test_what_was_written_holds_while_the_watch_is_late(world) -> None:
+    await world.write(Status.unschedulable("too few"))
+    await world.write(None)
+    world.groups[KEY] = group(11, "False")  # the echo of the first write
+    await world.write(Status.unschedulable("one is left over"))
+    assert world.told == ["False", "True"]
+
+
+@pytest.mark.parametrize("version", [11, 12])
+async def test_what_the_watch_brings_counts_once_it_is_as_far(world, version) -> None:
+    await world.write(None)
+    world.groups[KEY] = group(version, "False")  # somebody else's doing
+    await world.write(None)
+    assert world.told == ["True", "True"]
+
+
+async def test_another_group_of_the_same_name_knows_nothing_of_it(world) -> None:
+    await world.write(None)
+    world.groups[KEY] = group(5, uid="another")
+    await world.write(Status.unschedulable("too few"))
+    assert world.told == ["True", "False"]
