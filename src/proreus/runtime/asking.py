@@ -189,19 +189,26 @@ def normalize_scores(
     return _as_scores(plugin, point, answer, len(scores))
 
 
+def out_of_range(scores: IntArray) -> int | None:
+    """Return a score that is outside 0..100, if there is one."""
+    if len(scores):
+        for bound in (int(scores.min()), int(scores.max())):
+            if not MIN_SCORE <= bound <= MAX_SCORE:
+                return bound
+    return None
+
+
 def check_range(plugin: ScorePlugin, scores: IntArray) -> None:
     """Raise ``PluginError`` when a final score is outside 0..100."""
-    if not len(scores):
-        return
-    for bound in (int(scores.min()), int(scores.max())):
-        if not MIN_SCORE <= bound <= MAX_SCORE:
-            plugin.conduct.note("Score", "unfit")
-            raise PluginError(
-                plugin.name,
-                "Score",
-                f'applying score defaultWeights on Score plugins: plugin "{plugin.name}" returns '
-                f"an invalid score {bound}, it should in the range of [0, 100] after normalizing",
-            )
+    beyond = out_of_range(scores)
+    if beyond is not None:
+        plugin.conduct.note("Score", "unfit")
+        raise PluginError(
+            plugin.name,
+            "Score",
+            f'applying score defaultWeights on Score plugins: plugin "{plugin.name}" returns '
+            f"an invalid score {beyond}, it should in the range of [0, 100] after normalizing",
+        )
 
 
 def check_verdict(plugin: FilterPlugin, status: Status) -> None:

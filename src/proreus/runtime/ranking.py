@@ -59,6 +59,7 @@ def rank(
         shared = _rank_shared(profile, state, pod, found, face)
         apart = [plugin for plugin in apart if found.signatures[plugin] is None]
         if found.all_shared and not apart and scores is None:
+            face.check_range()
             return shared
     where = slice(None) if found.everywhere else found.rows
     if face is not None:

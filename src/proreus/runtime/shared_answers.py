@@ -30,6 +30,7 @@ from proreus.runtime.asking import (
     filter_some,
     filter_table,
     normalize_scores,
+    out_of_range,
     score_some,
     score_table,
 )
@@ -157,6 +158,14 @@ class Scorer:
     seen_constant: int | None = None
     """What ``final`` was made from. Other faces share the answers and bring them up to date too,
     so a face must remember what it has seen of them."""
+    doubtful: IntArray | None = None
+    """Scores by row, before weights, where one may be out of range: whether that is an error is
+    known once the other plugins have said which of the nodes are left."""
+
+    def check_range(self, rows: Rows | slice | BoolArray) -> None:
+        """Raise ``PluginError`` when the final score of one of these rows is outside 0..100."""
+        if self.doubtful is not None:
+            check_range(self.plugin, self.doubtful[rows])
 
 
 class Face:
@@ -263,13 +272,19 @@ class Face:
         self._score_at = table.position
         return self.totals
 
+    def check_range(self) -> None:
+        """Raise ``PluginError`` when a plugin's score of a row that passes here is out of range."""
+        for scorer in self._scorers:
+            scorer.check_range(self.feasible)
+
     def scores(
         self, state: CycleState, pod: PodInfo, where: Rows | slice, *, fewer: bool
     ) -> dict[str, IntArray | int]:
         """Return what each plugin adds to the ranking of some feasible rows, an int for all alike.
 
         ``fewer``: they are not all the rows that pass here. Then what was normalised has to be
-        normalised again, over those; what is the same everywhere stays so.
+        normalised again, over those; what is the same everywhere stays so. Raises ``PluginError``
+        when one of the rows has a score out of range.
         """
         added: dict[str, IntArray | int] = {}
         for scorer in self._scorers:
@@ -281,6 +296,7 @@ class Face:
                 check_range(plugin, scores)
                 added[plugin.name] = scores * scorer.weight
             else:
+                scorer.check_range(where)
                 added[plugin.name] = final[where]
         return added
 
@@ -297,6 +313,7 @@ class Face:
         answers.refresh_score(state, pod, table)
         raw, final = answers.raw, scorer.final
         if isinstance(raw, int):
+            scorer.doubtful = None
             if raw == scorer.seen_constant:
                 return False
             scorer.final = weight * self._normalized_constant(scorer, state, pod, raw)
@@ -315,7 +332,7 @@ class Face:
         if scorer.plugin.normalizes:
             scores = np.where(passed, raw, 0)
             scores[passed] = normalize_scores(scorer.plugin, state, pod, scores[passed])
-        check_range(scorer.plugin, scores[passed])
+        scorer.doubtful = None if out_of_range(scores[passed]) is None else scores
         scorer.final = scores * weight
         # Only now: what failed is to be tried again for the next pod.
         scorer.seen_raw, scorer.seen_version = raw, answers.raw_version
@@ -326,8 +343,10 @@ class Face:
         feasible, weight = self.feasible, scorer.weight
         for row in rows:
             score = int(raw[row])
-            if not MIN_SCORE <= score <= MAX_SCORE and feasible[row]:
-                check_range(scorer.plugin, raw[row : row + 1])
+            if not MIN_SCORE <= score <= MAX_SCORE:
+                score = 0  # does not count: the pod goes elsewhere, or its attempt fails
+                if feasible[row]:
+                    scorer.doubtful = raw
             final[row] = score * weight
 
     def _normalized_constant(

@@ -7,7 +7,7 @@ import pytest
 
 from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.plugin import PreScorePlugin, ScorePlugin
+from proreus.framework.plugin import FilterPlugin, PreScorePlugin, ScorePlugin
 from proreus.framework.status import Status
 from proreus.runtime.ranking import rank, run_pre_score
 
@@ -155,6 +155,36 @@ def test_a_score_out_of_range_is_an_error(kit, score, kind, extra) -> None:
         f'applying score defaultWeights on Score plugins: plugin "A" returns an invalid score '
         f"{score}, it should in the range of [0, 100] after normalizing"
     )
+
+
+@pytest.mark.parametrize("reject_all", [False, True])
+@pytest.mark.parametrize("normalizes", [False, True])
+def test_a_score_out_of_range_is_none_where_another_plugin_rejected_the_node(
+    kit, reject_all, normalizes
+) -> None:
+    """Per node, or over columns: in both ways a plugin may share nothing."""
+
+    def judge(self, state, pod, node):
+        return Status.unschedulable("no") if node.row in away else None
+
+    def judge_all(self, state, pod, nodes, verdicts):
+        verdicts.reject(np.isin(np.arange(len(nodes)), list(away)), "no")
+
+    def score_all(self, state, pod, nodes):
+        return np.array([200 if node.row == 1 else node.row for node in nodes], dtype=np.int64)
+
+    form = {"filter_all": judge_all} if reject_all else {"filter": judge}
+    away = {1}
+    more = {"normalize": lambda self, s, p, scores: scores + 1} if normalizes else {}
+    beyond = kit.plugin("A", ScorePlugin, score_all=score_all, **SHARED, **more)
+    scoring = Scoring(kit, kit.plugin("B", FilterPlugin, **form), beyond, nodes=12)
+    ranked = [row + normalizes for row in range(12)]
+    assert scoring.totals() == [ranked[0], -1, *ranked[2:]]
+    assert scoring.totals() == [ranked[0], -1, *ranked[2:]]
+    away.clear()
+    for _ in range(2):
+        with pytest.raises(PluginError, match=f"invalid score {200 + normalizes}"):
+            scoring.totals()
 
 
 def test_a_changed_row_is_checked_too(kit) -> None:
