@@ -2,13 +2,15 @@
 
 A ConfigMap that is mounted changes by one renamed link (``..data``); editors write a new file and
 rename it. So folders are watched rather than files, and what counts is whether the content is
-another than before.
+another than before. All files are looked at every few seconds besides: nothing is heard of a change
+before the watch was set up, nor on some file systems.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 
@@ -19,20 +21,31 @@ from proreus.loading import Catalogue, PluginSources
 
 log = logs.logger(__name__)
 
-_SETTLING_MILLISECONDS = 200
-"""A change is looked at once so long nothing else has happened: several files belong together."""
+_QUIET_MILLISECONDS, _BUSY_MILLISECONDS = 50, 200
+"""A change is looked at once nothing else has happened for so long, or it has gone on for so long:
+several files belong together."""
+
+_LOOK_AGAIN_MILLISECONDS = 5000
 
 _MISSING_FOLDER_SECONDS = 5.0
 
+_GRAIN_NANOSECONDS = 10_000_000
+"""By how much the times of files may lag behind the clock."""
+
 
 class FollowedFiles:
-    """The files of one configuration. ``look`` says whether they have changed since it last did."""
+    """The files of one configuration. ``look`` says whether they have changed since it last did.
+
+    To be made before they are read: what changes after that is a change.
+    """
 
     def __init__(self, config: str, sources: PluginSources) -> None:
         self._config = [Path(config)] if config else []
         self._folders = [Path(folder) for folder in sources.folders]
         self._modules: list[Path] = []
         self._seen: dict[Path, bytes] = {}
+        self._looked_at_nanoseconds = 0
+        self.look()
 
     def add_modules_of(self, catalogue: Catalogue) -> None:
         """Follow also the files of plugins that were given as modules, as far as they were found.
@@ -44,7 +57,16 @@ class FollowedFiles:
             for one in catalogue.brought.values()
             if one.origin.way == "module"
         }
-        self._modules = sorted({*self._modules, *given})
+        for file in given.difference(self._modules):
+            self._seen[file] = b"" if self._touched(file) else _digest(file)
+        self._modules = sorted(given.union(self._modules))
+
+    def _touched(self, file: Path) -> bool:
+        """Tell whether a file may have changed since the latest look: perhaps after it was read."""
+        try:
+            return file.stat().st_ctime_ns >= self._looked_at_nanoseconds - _GRAIN_NANOSECONDS
+        except OSError:
+            return True
 
     @property
     def places(self) -> list[Path]:
@@ -54,6 +76,7 @@ class FollowedFiles:
 
     def look(self) -> bool:
         """Read all files; return whether anything is different from last time."""
+        self._looked_at_nanoseconds = time.time_ns()
         before, self._seen = self._seen, {file: _digest(file) for file in self._files()}
         return self._seen != before
 
@@ -64,7 +87,8 @@ class FollowedFiles:
             yield from sorted(folder.glob("*.py"))
 
     async def changes(self) -> AsyncIterator[None]:
-        """Yield whenever something happened to a file, or to one beside it."""
+        """Yield when something happened to a file, or to one beside it, and every few seconds."""
+        yield
         while True:
             places = self.places
             if not places:
@@ -84,7 +108,13 @@ class FollowedFiles:
 
 def _happenings(places: Iterable[Path]) -> AsyncIterator[object]:
     return watchfiles.awatch(
-        *places, recursive=False, watch_filter=None, debounce=_SETTLING_MILLISECONDS, step=50
+        *places,
+        recursive=False,
+        watch_filter=None,
+        debounce=_BUSY_MILLISECONDS,
+        step=_QUIET_MILLISECONDS,
+        rust_timeout=_LOOK_AGAIN_MILLISECONDS,
+        yield_on_timeout=True,
     )
 
 

@@ -22,19 +22,19 @@ from proreus.app.options import RunOptions
 from proreus.app.process import Process
 from proreus.app.served_plugins import ServedPlugins
 from proreus.errors import ProreusError
-from proreus.loading import Catalogue, load
+from proreus.loading import load
 from proreus.metrics import SchedulerMetrics
 
 log = logs.logger(__name__)
 
 
 class Reloader:
-    """Follows the files that a process was started with."""
+    """Follows the files that a process was started with; ``files``: seen before they were read."""
 
     def __init__(
         self,
         options: RunOptions,
-        catalogue: Catalogue,
+        files: FollowedFiles,
         served: ServedPlugins,
         metrics: SchedulerMetrics,
         process: Process,
@@ -43,9 +43,7 @@ class Reloader:
         self._served = served
         self._metrics = metrics
         self._process = process
-        self._files = FollowedFiles(options.config, options.plugins)
-        self._files.add_modules_of(catalogue)
-        self._files.look()
+        self._files = files
         self._due = asyncio.Event()
 
     async def run(self) -> None:

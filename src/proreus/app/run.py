@@ -17,6 +17,7 @@ from pathlib import Path
 from proreus import logs
 from proreus.app.clients import make_clients
 from proreus.app.configuration import configuration, report
+from proreus.app.followed_files import FollowedFiles
 from proreus.app.options import RunOptions
 from proreus.app.process import Process
 from proreus.app.reload import Reloader
@@ -68,7 +69,9 @@ async def _run_until(stopping: asyncio.Event, options: RunOptions) -> None:
         served = await stack.enter_async_context(
             meet_plugins(options.plugin_endpoints, options.plugin_slots, metrics)
         )
+        files = FollowedFiles(options.config, options.plugins)
         catalogue = load(options.plugins, served.classes)
+        files.add_modules_of(catalogue)
         report(catalogue)
         config = configuration(options, catalogue)
         await served.check_args(config)
@@ -79,7 +82,7 @@ async def _run_until(stopping: asyncio.Event, options: RunOptions) -> None:
             await _write_configuration(options.write_config_to, config)
             return
         await _reach(clients.main)
-        reloader = Reloader(options, catalogue, served, metrics, process)
+        reloader = Reloader(options, files, served, metrics, process)
         await process.run(stopping, reloader.run)
 
 
