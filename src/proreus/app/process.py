@@ -256,10 +256,9 @@ class Process:
         return task
 
     def _on_informer_error(self, resource: Resource[Any], error: ApiError) -> None:
-        """At the start, being refused is the end; later everything is tried again."""
-        if self._synced or not isinstance(error, (Forbidden, Unauthorized)):
-            log.error("Cannot watch", err=error, resource=resource.plural)
-        elif not self._refused.done():
+        """At the start, being refused is the end; later everything is tried again, and logged."""
+        refused = isinstance(error, (Forbidden, Unauthorized)) and not self._synced
+        if refused and not self._refused.done():
             told = f"the apiserver does not let us watch {resource.plural}: {error.message}"
             self._refused.set_exception(type(error)(error.status, error.reason, told))
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
+from proreus.client.contact import Contact
 from proreus.client.reflector import Reflector, ReflectorOptions
 from proreus.client.session import ApiClient
 from proreus.client.watch import DELETED, WatchEvent
@@ -58,6 +59,7 @@ class Informer(Generic[T]):
         label_selector: str = "",
         options: ReflectorOptions | None = None,
         on_error: Callable[[Resource[T], ApiError], None] | None = None,
+        contact: Contact | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self.resource = resource
@@ -76,6 +78,7 @@ class Informer(Generic[T]):
             label_selector=label_selector,
             options=options,
             on_error=on_error,
+            contact=contact,
             rng=rng,
         )
 

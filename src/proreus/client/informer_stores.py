@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from proreus.client.contact import Contact
 from proreus.client.informer import Handler, Informer, InformerGroup
 from proreus.client.session import ApiClient
 from proreus.errors import ApiError
@@ -34,6 +35,7 @@ class InformerStores:
         self.group = InformerGroup()
         self._client = client
         self._on_error = on_error
+        self._contact = Contact()
         self._types = types or {}
 
     def store(self, resource: Resource[T]) -> Mapping[str, T]:
@@ -63,7 +65,11 @@ class InformerStores:
             if resource.kind in self._types:
                 resource = replace(resource, type=self._types[resource.kind])
             informer = Informer(
-                self._client, resource, field_selector=selector, on_error=self._on_error
+                self._client,
+                resource,
+                field_selector=selector,
+                on_error=self._on_error,
+                contact=self._contact,
             )
             self.group.add(informer)
         return informer

@@ -23,6 +23,7 @@ import msgspec
 
 from proreus.client.answers import AnswerLost
 from proreus.client.backoff import Backoff
+from proreus.client.contact import Contact, is_outage
 from proreus.client.session import ApiClient
 from proreus.client.stream import Stream
 from proreus.client.watch import DELETED, EventDecoder, LineSplitter, ListDecoder, WatchEvent
@@ -84,6 +85,7 @@ class Reflector(Generic[T]):
         label_selector: str = "",
         options: ReflectorOptions | None = None,
         on_error: Callable[[Resource[T], ApiError], None] | None = None,
+        contact: Contact | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self._client = client
@@ -96,6 +98,8 @@ class Reflector(Generic[T]):
         }
         self._options = options or ReflectorOptions()
         self._on_error = on_error
+        self._contact = contact or Contact()
+        self._out_of_contact = False
         self._rng = rng or random.Random()
         self._backoff = Backoff(*self._options.backoff_seconds, rng=self._rng)
         self._watch_list = self._options.watch_list
@@ -139,7 +143,10 @@ class Reflector(Generic[T]):
             except ApiError as error:
                 if "Too large resource version" in error.message:
                     self._resource_version = ""  # etcd was restored from a backup
-                self._complain(error, "will be tried again")
+                if is_outage(error):
+                    self._lose_contact(error)
+                else:
+                    self._complain(error, "will be tried again")
             except msgspec.DecodeError as error:
                 self._complain(
                     AnswerLost(
@@ -166,6 +173,18 @@ class Reflector(Generic[T]):
         if self._on_error is not None:
             self._on_error(self._resource, error)
 
+    def _lose_contact(self, error: ApiError) -> None:
+        """Tell of an error that is not about this kind."""
+        self._out_of_contact = True
+        self._contact.lost(error)
+        if self._on_error is not None:
+            self._on_error(self._resource, error)
+
+    def _regain_contact(self) -> None:
+        if self._out_of_contact:
+            self._out_of_contact = False
+            self._contact.regained()
+
     async def _read_all(self) -> None:
         """Give the sink the whole state, then watch from there until the stream ends."""
         if self._watch_list:
@@ -188,6 +207,7 @@ class Reflector(Generic[T]):
             ) from error
 
     def _take_all(self, objects: list[T], resource_version: str) -> None:
+        self._regain_contact()
         self._tell(self._sink.replace, objects)
         self._resource_version = resource_version
         self._known = True
@@ -278,6 +298,7 @@ class Reflector(Generic[T]):
 
     async def _follow(self, stream: Stream, splitter: LineSplitter) -> None:
         """Hand on what comes until the stream ends; raise if that is not in an orderly way."""
+        self._regain_contact()
         decode = self._events.decode
         while chunk := await stream.chunk():
             batch = decode(splitter.feed(chunk))

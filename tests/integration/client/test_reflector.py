@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from proreus.client.contact import Contact
 from proreus.client.informer import Informer
 from proreus.client.reflector import HandlerFailed, ReflectorOptions
 from proreus.errors import ApiError, Forbidden, NotFound
@@ -447,6 +448,36 @@ async def test_server_that_is_down_is_survived(server, client, wire, heard):
         assert len(server.calls) < 60  # backed off
         down = False
         await asyncio.wait_for(informer.synced.wait(), 61)
+
+
+async def test_an_outage_is_told_once_however_many_watches_it_breaks(server, client, wire, caplog):
+    down = asyncio.Event()
+
+    async def script(call):
+        if down.is_set():
+            await call.refuse(503, "ServiceUnavailable", "the server is shutting down")
+        elif "watch" not in call.query:
+            await call.answer(200, wire.pod_list(version=5))
+        else:
+            await call.begin_stream()
+            await down.wait()
+            call.cut()
+
+    server.script = script
+    contact = Contact()
+    async with running(client, Heard(), PAGES, contact=contact) as one:  # noqa: SIM117
+        async with running(client, Heard(), PAGES, contact=contact) as other:
+            await one.synced.wait()
+            await other.synced.wait()
+            with caplog.at_level(logging.INFO):
+                for _ in range(2):
+                    down.set()
+                    await asyncio.sleep(100)
+                    down.clear()
+                    await asyncio.sleep(100)
+    told = [record.getMessage() for record in caplog.records]
+    lost, regained = "The apiserver does not answer; watches", "The apiserver answers again"
+    assert [text[: len(lost)] for text in told] == [lost, regained] * 2
 
 
 async def test_objects_with_nulls_are_read_and_unreadable_ones_left_out(
