@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from proreus.cache.node_tree import NodeTree
 from proreus.cache.pod_group_states import PodGroupStates
 from proreus.clock import Clock
@@ -111,11 +113,12 @@ class Cache:
         entry = self._pods.get(pod.uid)
         if entry is None:
             self._put(pod, node_name, assumed=False)
-        elif entry.assumed and entry.node_name == node_name and _counts_alike(entry.info, pod):
-            self._confirm(entry, pod)
         elif entry.assumed:
-            self._drop(pod.uid)
-            self._put(pod, node_name, assumed=False)
+            if entry.node_name == node_name and _differs_by_binding_only(entry.info, pod):
+                self._confirm(entry, pod)
+            else:
+                self._drop(pod.uid)
+                self._put(pod, node_name, assumed=False)
         else:
             raise CacheError(f"pod {_name(pod)} was already in added state")
         if self._groups is not None:
@@ -276,7 +279,7 @@ class Cache:
         return pod
 
     def _confirm(self, entry: _Entry, pod: PodInfo) -> None:
-        """Exchange the object only: no sum changes, so no row is touched."""
+        """Exchange the object only: no answer of a plugin changes, so the row is not noted."""
         entry.info, entry.assumed, entry.expires = pod, False, None
         self._assumed.discard(pod.uid)
         info = self._info(entry.node_name)
@@ -286,16 +289,23 @@ class Cache:
                 pods[pod.uid] = pod
 
 
-def _counts_alike(old: PodInfo, new: PodInfo) -> bool:
-    """Tell whether two versions of a pod weigh the same on a node and look the same to others."""
+def _differs_by_binding_only(old: PodInfo, new: PodInfo) -> bool:
+    """Tell whether a pod was merely bound between two versions: whoever looks at the pods of a
+    node, be it a plugin that was brought along, learns the same from both."""
     before, after = old.pod, new.pod
+    meta, known = after.metadata, before.metadata
+    spec = replace(before.spec, node_name=after.spec.node_name)
+    status = replace(
+        before.status,
+        conditions=after.status.conditions,
+        nominated_node_name=after.status.nominated_node_name,
+    )
     return (
-        old.held.key == new.held.key
-        and old.host_ports == new.host_ports
-        and before.metadata.labels == after.metadata.labels
-        and before.metadata.deletion_timestamp == after.metadata.deletion_timestamp
-        and before.spec.affinity == after.spec.affinity
-        and before.spec.volumes == after.spec.volumes
+        spec == after.spec
+        and status == after.status
+        and known.labels == meta.labels
+        and known.annotations == meta.annotations
+        and known.deletion_timestamp == meta.deletion_timestamp
     )
 
 

@@ -60,7 +60,8 @@ def test_a_confirmation_that_changes_nothing_touches_no_row(bench) -> None:
     bench.cache.add_node(bench.make_node("n0"))
     bench.cache.assume(bench.make_pod("p", cpu="1"), "n0")
     position = bench.cache.table.position
-    bound = bench.make_pod("p", cpu="1", node_name="n0")
+    scheduled = {"type": "PodScheduled", "status": "True"}
+    bound = bench.make_pod("p", cpu="1", node_name="n0", status={"conditions": [scheduled]})
     bench.cache.add_pod(bound)
     assert bench.cache.table.changes_since(position) == []
     assert bench.cache.assumed_count == 0
@@ -75,6 +76,10 @@ def test_a_confirmation_that_changes_nothing_touches_no_row(bench) -> None:
         {"labels": {"a": "b"}},
         {"host_ports": [80]},
         {"metadata": {"deletionTimestamp": "2023-11-14T22:13:20Z"}},
+        {"metadata": {"annotations": {"heat": "high"}}},
+        {"status": {"startTime": "2023-11-14T22:13:20Z"}},
+        {"status": {"phase": "Running"}},
+        {"priority": 7},
         {"affinity": {"podAntiAffinity": {}}},
         {"spec": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}},
     ],
