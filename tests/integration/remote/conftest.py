@@ -10,18 +10,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from proreus.config.load import load
-from proreus.feature_gates import FeatureGates
 from proreus.metrics import SchedulerMetrics
-from proreus.objects.kinds import NODES, PODS
-from proreus.objects.pod import condition_of
-from proreus.offline.cluster import OfflineCluster
-from proreus.plugins import IN_TREE
 from proreus.remote.classes import plugin_class
 from proreus.remote.descriptor import MOST_TIMEOUT_SECONDS
 from proreus.remote.meeting import meet
-from proreus.runtime.registry import Registry
-from proreus.testing.builders import make_node, make_pod
+
+from .. import asking_world
+from ..asking_world import AskingWorld
 
 
 def resync() -> web.Response:
@@ -113,16 +108,7 @@ class Served:
 
 
 async def serve(served: Served, path: str = "") -> web.AppRunner:
-    app = web.Application(client_max_size=2**26)
-    app.router.add_route("*", "/{path:.*}", served.handle)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    if path:
-        await web.UnixSite(runner, path).start()
-        served.address = f"unix://{path}"
-    else:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        served.address = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    runner, served.address = await asking_world.serve(served.handle, path)
     return runner
 
 
@@ -154,56 +140,19 @@ ANSWERED = (
 """What ``start`` takes for answers."""
 
 
-class World(OfflineCluster):
+class World(AskingWorld):
     """An offline cluster with the default plugins and one that is served."""
 
     def __init__(self, plugin: type, args: Any = None, config: str = ""):
-        gates = FeatureGates.from_list(["SchedulerAsyncPreemption=false"])
-        registry = Registry((*IN_TREE, plugin))
         name = plugin.name
         profile: dict[str, Any] = {"plugins": {"multiPoint": {"enabled": [{"name": name}]}}}
         if args is not None:
             profile["pluginConfig"] = [{"name": name, "args": args}]
-        raw = {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "profiles": [profile],
-        }
-        super().__init__(load(config or raw, registry, gates), registry, gates)
+        super().__init__(config or {"profiles": [profile]}, (plugin,))
         self.endpoint = plugin.endpoint
         (self.plugin,) = (
             p for p in self.scheduler.profiles["default-scheduler"].plugins if p.name == name
         )
-
-    def add_nodes(self, *names: str, **fields: Any) -> None:
-        for name in names:
-            self.api.put(NODES, make_node(name, **fields))
-
-    def add_pod(self, name: str = "p", **fields: Any) -> None:
-        self.api.put(PODS, make_pod(name, **fields).pod)
-
-    def pod(self, name: str = "p"):
-        return self.api.store(PODS)[f"default/{name}"]
-
-    def condition(self, name: str = "p"):
-        return condition_of(self.pod(name), "PodScheduled")
-
-    async def attempt(self) -> str:
-        """Schedule the next pod, until its binding has ended; return the chosen node's name."""
-        outcome = await self.schedule_next()
-        assert outcome is not None, "no pod is ready to be scheduled"
-        async with asyncio.timeout(10):
-            while self._tasks:
-                await asyncio.wait(set(self._tasks))
-        await self.settle()
-        self.scheduler.cache.validate()
-        self.scheduler.queue.validate()
-        return outcome[1]
-
-    async def place(self, name: str = "p", **fields: Any) -> str:
-        """Add a pod and schedule it."""
-        self.add_pod(name, **fields)
-        return await self.attempt()
 
 
 @pytest.fixture

@@ -11,14 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from proreus.config.load import load
-from proreus.feature_gates import FeatureGates
-from proreus.objects.kinds import NODES, PODS
-from proreus.objects.pod import condition_of
-from proreus.offline.cluster import OfflineCluster
-from proreus.plugins import IN_TREE
-from proreus.runtime.registry import Registry
-from proreus.testing.builders import make_node, make_pod
+from ..asking_world import AskingWorld, serve
 
 
 @dataclass
@@ -61,19 +54,6 @@ class ScriptedExtender:
         return web.json_response(answer)
 
 
-async def serve(extender: ScriptedExtender, tls=None):
-    """Serve on a free port of the loopback; return the runner and the base URL."""
-    app = web.Application(client_max_size=2**26)
-    app.router.add_route("*", "/{path:.*}", extender.handle)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
-    await site.start()
-    port = runner.addresses[0][1]
-    extender.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}/scheduler"
-    return runner
-
-
 @pytest.fixture
 async def start_extender():
     """Return a function that starts one more extender."""
@@ -81,7 +61,9 @@ async def start_extender():
 
     async def start(tls=None, **answers: Any) -> ScriptedExtender:
         extender = ScriptedExtender(answers)
-        runners.append(await serve(extender, tls))
+        runner, address = await serve(extender.handle, tls=tls)
+        extender.url = f"{address}/scheduler"
+        runners.append(runner)
         return extender
 
     yield start
@@ -89,56 +71,16 @@ async def start_extender():
         await runner.cleanup()
 
 
-class World(OfflineCluster):
-    """An offline cluster with the default plugins, whose extenders are asked."""
-
-    def __init__(self, *extenders: dict[str, Any], features: tuple[str, ...] = (), **config: Any):
-        gates = FeatureGates.from_list(["SchedulerAsyncPreemption=false", *features])
-        registry = Registry(IN_TREE)
-        raw = {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "extenders": list(extenders),
-            **config,
-        }
-        super().__init__(load(raw, registry, gates), registry, gates, ask_extenders=True)
-
-    def add_nodes(self, *names: str, **fields: Any) -> None:
-        for name in names:
-            self.api.put(NODES, make_node(name, **fields))
-
-    def add_pod(self, name: str = "p", **fields: Any) -> None:
-        self.api.put(PODS, make_pod(name, **fields).pod)
-
-    def pod(self, name: str = "p"):
-        return self.api.store(PODS)[f"default/{name}"]
-
-    def condition(self, name: str = "p"):
-        return condition_of(self.pod(name), "PodScheduled")
-
-    def queued(self, name: str = "p"):
-        return self.scheduler.queue.get(f"default/{name}")
-
-    async def attempt(self) -> str:
-        """Schedule the next pod, until its binding has ended; return the chosen node's name."""
-        outcome = await self.schedule_next()
-        assert outcome is not None, "no pod is ready to be scheduled"
-        async with asyncio.timeout(10):
-            while self._tasks:
-                await asyncio.wait(set(self._tasks))
-        await self.settle()
-        self.scheduler.cache.validate()
-        self.scheduler.queue.validate()
-        return outcome[1]
-
-
 @pytest.fixture
 async def make_world():
     """Return a function that makes a world from the configurations of extenders."""
     worlds = []
 
-    def make(*extenders: dict[str, Any], nodes: int = 3, **config: Any) -> World:
-        world = World(*extenders, **config)
+    def make(
+        *extenders: dict[str, Any], nodes: int = 3, features: tuple[str, ...] = (), **config: Any
+    ) -> AskingWorld:
+        config["extenders"] = list(extenders)
+        world = AskingWorld(config, features=features, ask_extenders=True)
         world.add_nodes(*(f"n{number}" for number in range(nodes)))
         worlds.append(world)
         return world
