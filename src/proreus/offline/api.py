@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from proreus.errors import Conflict, NotFound
-from proreus.objects.codec import decoder_for, without_nulls
+from proreus.objects.codec import decoder_for
 from proreus.objects.kinds import BY_KIND, PODS
+from proreus.objects.merge_patch import merge_patch
 from proreus.objects.meta import Resource, key_of
 from proreus.objects.pod import Pod
 from proreus.objects.scheduling import PodGroup
@@ -261,19 +262,6 @@ class _Function:
 
     def on_delete(self, obj: Any, final_state_unknown: bool = False) -> None:
         self._function(obj, None)
-
-
-def merge_patch(target: Any, patch: Any) -> Any:
-    """Apply a JSON merge patch (RFC 7386) and return the result."""
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = merge_patch(merged.get(key), value)
-    return without_nulls(merged)
 
 
 def _key(meta: JsonObject) -> str:

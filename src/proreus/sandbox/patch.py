@@ -8,6 +8,7 @@ replaced, as the real one does with lists that have no merge key.
 import copy
 from typing import Any
 
+from proreus.objects.merge_patch import merge_patch
 from proreus.sandbox.refusals import Refusal, bad_request, unsupported_media_type
 
 JSON_PATCH = "application/json-patch+json"
@@ -68,21 +69,8 @@ def apply_patch(content_type: str, obj: JsonObject, patch: Any, custom: bool) ->
     raise unsupported_media_type(content_type, ", ".join(accepted))
 
 
-def merge(obj: Any, patch: Any) -> Any:
-    """Apply a JSON merge patch."""
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(obj) if isinstance(obj, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = merge(merged.get(key), value)
-    return merged
-
-
 def _merge_object(obj: JsonObject, patch: JsonObject) -> JsonObject:
-    merged: JsonObject = merge(obj, patch)
+    merged: JsonObject = merge_patch(obj, patch)
     return merged
 
 

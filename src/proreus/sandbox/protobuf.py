@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from proreus.objects.protobuf import BYTES, MAGIC, VARINT, fields, number_in
 from proreus.sandbox.refusals import bad_request, unsupported_media_type
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
@@ -20,8 +21,6 @@ JsonObject = dict[str, Any]
 Schema = dict[int, tuple[str, Any]]
 """Fields by number: name, and how the value is read (a reader or the Schema of a message).
 A name that ends in ``[]`` is a list, one that ends in ``{}`` a map whose values are so read."""
-
-_MAGIC = b"k8s\x00"
 
 
 def _text(value: Any) -> str:
@@ -115,11 +114,11 @@ _MESSAGES: dict[str, Schema] = {
 
 def decode(body: bytes) -> JsonObject:
     """Return the object in a request's body; raises ``Refusal`` 400 or, for other kinds, 415."""
-    if not body.startswith(_MAGIC):
+    if not body.startswith(MAGIC):
         raise bad_request("the body of the request does not begin as Kubernetes' protobuf does")
     try:
         envelope = _message(
-            body[len(_MAGIC) :],
+            body[len(MAGIC) :],
             {1: ("type", {1: ("apiVersion", _text), 2: ("kind", _text)}), 2: ("raw", bytes)},
         )
         type_ = envelope.get("type", {})
@@ -129,7 +128,7 @@ def decode(body: bytes) -> JsonObject:
                 f"{MEDIA_TYPE} with a {type_.get('kind')}", "application/json, application/yaml"
             )
         return {**type_, **_message(envelope.get("raw", b""), schema)}
-    except (IndexError, UnicodeDecodeError, ValueError, TypeError) as error:
+    except (UnicodeDecodeError, ValueError, TypeError) as error:
         raise bad_request(f"the body of the request is not protobuf: {error}") from None
 
 
@@ -155,31 +154,8 @@ def _value(value: Any, kind: Schema | Callable[[Any], Any]) -> Any:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    place = 0
-    while place < len(data):
-        tag, place = _varint(data, place)
-        number, wire = tag >> 3, tag & 7
-        if wire == 0:
-            value, place = _varint(data, place)
-            yield number, value - (1 << 64) if value >> 63 else value
-        elif wire == 2:
-            length, place = _varint(data, place)
-            if place + length > len(data):
-                raise ValueError("it ends too early")
-            yield number, data[place : place + length]
-            place += length
-        elif wire in (1, 5):
-            place += 8 if wire == 1 else 4
-        else:
-            raise ValueError(f"wire type {wire} is not used")
-
-
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[place]
-        place += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, place
-        shift += 7
+    for number, kind, content in fields(data):
+        if kind == VARINT:
+            yield number, number_in(content)
+        elif kind == BYTES:
+            yield number, content

@@ -6,7 +6,7 @@ import pytest
 
 from proreus.errors import Conflict, NotFound
 from proreus.objects.kinds import BY_KIND, NODES, PODS
-from proreus.offline.api import InMemoryApi, SilentRecorder, merge_patch
+from proreus.offline.api import InMemoryApi, SilentRecorder
 
 CLAIMS = BY_KIND["PersistentVolumeClaim"]
 
@@ -161,15 +161,6 @@ async def test_any_kind_can_be_written(api) -> None:
 async def test_nodes_have_no_namespace(api, kit) -> None:
     api.add(kit.node("n0"))
     assert (await api.get(NODES, "", "n0")).metadata.name == "n0"
-
-
-def test_merge_patch() -> None:
-    target = {"a": {"b": 1, "c": 2}, "d": [1, 2]}
-    assert merge_patch(target, {"a": {"b": None, "e": 3}, "d": [3]}) == {
-        "a": {"c": 2, "e": 3},
-        "d": [3],
-    }
-    assert target == {"a": {"b": 1, "c": 2}, "d": [1, 2]}
 
 
 def test_events_are_kept(api, kit) -> None:

@@ -7,17 +7,9 @@ from proreus.sandbox.patch import (
     STRATEGIC_MERGE_PATCH,
     apply_json_patch,
     apply_patch,
-    merge,
     merge_strategically,
 )
 from proreus.sandbox.refusals import Refusal
-
-
-def test_merge_patch_is_rfc_7386() -> None:
-    old = {"a": "b", "c": {"d": "e", "f": "g"}, "l": [1, 2]}
-    patch = {"a": "z", "c": {"f": None, "h": {"i": None, "j": 1}}, "l": [3]}
-    assert merge(old, patch) == {"a": "z", "c": {"d": "e", "h": {"j": 1}}, "l": [3]}
-    assert old["c"] == {"d": "e", "f": "g"}
 
 
 def test_conditions_are_merged_by_type() -> None:
