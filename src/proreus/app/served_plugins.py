@@ -17,8 +17,8 @@ from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
 from proreus.remote.classes import plugin_class
 from proreus.remote.connection import Connection
-from proreus.remote.descriptor import name_problem
-from proreus.remote.endpoint import Endpoint, check_args, vacant
+from proreus.remote.descriptor import name_problem, vacant
+from proreus.remote.endpoint import Endpoint, check_args
 from proreus.remote.meeting import PATIENCE_SECONDS, introduce, meet
 from proreus.remote.plugin import RemoteArgs
 from proreus.server.plugin_registration import PATH

@@ -83,6 +83,11 @@ def read_descriptor(body: bytes, where: str) -> Descriptor:
     return descriptor
 
 
+def vacant(name: str) -> Descriptor:
+    """Return the descriptor of a slot that no process has taken: it takes part in nothing."""
+    return Descriptor(protocol=PROTOCOL, name=name, points=(), failure_mode="ignore")
+
+
 def name_problem(name: str) -> str | None:
     """Return why a plugin cannot have a name, or None if it can."""
     if _NAME.fullmatch(name):

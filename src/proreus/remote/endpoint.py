@@ -18,8 +18,9 @@ from proreus.framework.node_table import NodeTable
 from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
 from proreus.remote import wire
+from proreus.remote.circuit import Circuit
 from proreus.remote.connection import Connection, NoAnswer, NotInStep
-from proreus.remote.descriptor import PROTOCOL, Descriptor, read_descriptor
+from proreus.remote.descriptor import Descriptor, read_descriptor, vacant
 from proreus.remote.meters import Meters
 from proreus.remote.outbox import Outbox
 from proreus.remote.snapshot import Snapshot
@@ -31,7 +32,6 @@ HEALTH_SECONDS = 5.0
 FIRST_PROBE_SECONDS, LONGEST_PROBE_SECONDS = 0.2, 10.0
 _WHOLE_SECONDS = 10.0
 """A whole snapshot may take that long, however short the plugin's own time-out is."""
-
 
 _VACANT = "nobody has registered it"
 
@@ -65,12 +65,8 @@ class Endpoint:
         self._args: dict[str, Any] = {}
         self._told_args = False
         self._table: NodeTable | None = None
-        self._silent_because: str | None = None
-        """Why it is left alone; None while the circuit is closed."""
-        if connection is None:
-            self._silent_because = _VACANT
-            self._meters.up.set(0)
-        self._opened = asyncio.Event()
+        silent_because = _VACANT if connection is None else None
+        self._circuit = Circuit(descriptor.name, self._meters, silent_because)
         self._one_watch = asyncio.Lock()
         self._one_step = asyncio.Lock()
 
@@ -82,7 +78,7 @@ class Endpoint:
     @property
     def is_open(self) -> bool:
         """Whether it is left alone for now."""
-        return self._silent_because is not None
+        return self._circuit.is_open
 
     async def close(self) -> None:
         """Close all connections."""
@@ -95,7 +91,7 @@ class Endpoint:
         self.descriptor = descriptor
         self._told_args = False
         self._forget_snapshot()
-        self._close_circuit()
+        self._circuit.close()
         self._something_has_changed()
         if old is not None:
             await old.close()
@@ -168,11 +164,10 @@ class Endpoint:
         await self._outbox.emptied(self.descriptor.timeout_seconds)
 
     def _refuse_if_open(self, path: str) -> None:
-        if self._silent_because is not None:
+        why = self._circuit.silent_because
+        if why is not None:
             self._meters.count(path, "left_out")
-            raise Unavailable(
-                f"{self.address} is left alone until it answers ({self._silent_because})"
-            )
+            raise Unavailable(f"{self.address} is left alone until it answers ({why})")
 
     async def _exchange(
         self, path: str, body: bytes, type_: type[wire.T], seconds: float
@@ -291,19 +286,8 @@ class Endpoint:
 
     def _open(self, reason: str, there: Connection | None) -> None:
         """Leave the process alone, unless it is not there any more: it may have left its slot."""
-        if there is not self._connection:
-            return
-        if self._silent_because is None:
-            name = self.descriptor.name
-            log.error("Plugin does not answer", plugin=name, endpoint=self.address, err=reason)
-            self._meters.up.set(0)
-        self._silent_because = reason
-        self._opened.set()
-
-    def _close_circuit(self) -> None:
-        self._silent_because = None
-        self._opened.clear()
-        self._meters.up.set(1)
+        if there is self._connection:
+            self._circuit.open(reason, self.address)
 
     async def watch(self) -> None:
         """Look after the process until cancelled: its health, and what it is to be told.
@@ -334,7 +318,7 @@ class Endpoint:
             pause = FIRST_PROBE_SECONDS
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(HEALTH_SECONDS):
-                    await self._opened.wait()
+                    await self._circuit.opened.wait()
             there = self._connection
             if not self.is_open and (problem := await self.illness()):
                 self._open(problem, there)
@@ -364,7 +348,7 @@ class Endpoint:
             return
         if there is not self._connection:
             return
-        self._close_circuit()
+        self._circuit.close()
         log.info("Plugin answers again", plugin=self.descriptor.name, endpoint=self.address)
 
 
@@ -378,8 +362,3 @@ async def check_args(
     except (NoAnswer, NotInStep, BadAnswer) as error:
         text = f'initializing plugin "{descriptor.name}": {connection.address}{error}'
         raise ConfigError(f"initializing profiles: {text}") from error
-
-
-def vacant(name: str) -> Descriptor:
-    """Return the descriptor of a slot that no process has taken: it takes part in nothing."""
-    return Descriptor(protocol=PROTOCOL, name=name, points=(), failure_mode="ignore")

@@ -4,6 +4,9 @@ kube-scheduler asks a dead extender for every pod, and waits for its time-out ev
 nothing comes of a failure: an ignorable extender's errors are passed over, and so are everybody's
 errors in Prioritize. Here such a question is left out for a while after an extender has not
 answered. Where a failure fails the pod, every pod asks, as there.
+
+The circuit of a plugin in a process of its own (``remote/circuit``) has other rules: such a process
+can be asked in the background how it is, while of an extender only a pod's question tells.
 """
 
 from __future__ import annotations
