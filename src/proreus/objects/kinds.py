@@ -5,11 +5,12 @@ A kind that is watched only for the fact that it changed is ``Untyped``.
 
 from typing import Any
 
-from proreus.objects.devices import DEVICE_KINDS
+from proreus.objects.devices import DEVICE_CLASSES, DEVICE_TAINT_RULES, RESOURCE_SLICES
 from proreus.objects.meta import ApiStruct, ObjectMeta, Resource, Untyped
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
+from proreus.objects.resource_claims import RESOURCE_CLAIMS
 from proreus.objects.scheduling import POD_GROUPS
 from proreus.objects.storage import STORAGE_KINDS
 from proreus.objects.workloads import WORKLOAD_KINDS
@@ -35,7 +36,10 @@ BY_KIND: dict[str, Resource[Any]] = {
         POD_DISRUPTION_BUDGETS,
         POD_GROUPS,
         *WORKLOAD_KINDS,
-        *DEVICE_KINDS,
+        RESOURCE_CLAIMS,
+        DEVICE_CLASSES,
+        RESOURCE_SLICES,
+        DEVICE_TAINT_RULES,
         *STORAGE_KINDS,
     )
 }

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from proreus.framework.assume_cache import AssumeCache
-from proreus.objects.devices import RESOURCE_CLAIMS, ResourceClaim
 from proreus.objects.meta import ObjectMeta
+from proreus.objects.resource_claims import RESOURCE_CLAIMS, ResourceClaim
 from proreus.testing import FakeHandle
 
 KEY = "default/c"

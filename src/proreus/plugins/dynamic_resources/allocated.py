@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from proreus.objects.devices import AllocationResult, DeviceRequestAllocationResult, ResourceClaim
 from proreus.objects.quantity import parse_quantity
+from proreus.objects.resource_claims import (
+    AllocationResult,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+)
 from proreus.plugins.dynamic_resources.features import Features
 from proreus.plugins.dynamic_resources.pools import PoolKey, PoolView
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from proreus.objects.devices import ALLOCATION_RESULTS_MAX_SIZE
+from proreus.objects.resource_claims import ALLOCATION_RESULTS_MAX_SIZE
 from proreus.plugins.dynamic_resources.allocated import Consumed
 from proreus.plugins.dynamic_resources.capacity import fits
 from proreus.plugins.dynamic_resources.devices import DeviceKind

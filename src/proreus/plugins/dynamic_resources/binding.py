@@ -11,9 +11,9 @@ from proreus.errors import ApiError
 from proreus.framework.handle import Handle
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
-from proreus.objects.devices import AllocationResult, ResourceClaim
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
+from proreus.objects.resource_claims import AllocationResult, ResourceClaim
 from proreus.plugins.dynamic_resources.binding_conditions import Readiness, readiness
 from proreus.plugins.dynamic_resources.claim_writes import ClaimWriteError, ClaimWriter
 from proreus.plugins.dynamic_resources.claims import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from proreus.objects.devices import DeviceRequestAllocationResult, ResourceClaim
+from proreus.objects.resource_claims import DeviceRequestAllocationResult, ResourceClaim
 
 
 class Readiness(Enum):

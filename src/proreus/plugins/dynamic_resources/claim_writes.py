@@ -16,7 +16,9 @@ import msgspec
 from proreus.errors import ApiError, Conflict, NotFound, ProreusError
 from proreus.framework.handle import Handle
 from proreus.objects.codec import decoder_for
-from proreus.objects.devices import (
+from proreus.objects.meta import JsonObject, key_of
+from proreus.objects.pod import Pod
+from proreus.objects.resource_claims import (
     CLAIM_FINALIZER,
     EXTENDED_RESOURCE_CLAIM_ANNOTATION,
     RESOURCE_CLAIMS,
@@ -25,8 +27,6 @@ from proreus.objects.devices import (
     ResourceClaim,
     ResourceClaimConsumerReference,
 )
-from proreus.objects.meta import JsonObject, key_of
-from proreus.objects.pod import Pod
 
 _TRIES = 5
 _BACKOFF_SECONDS = 0.01

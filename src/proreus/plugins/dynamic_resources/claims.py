@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from proreus.errors import ProreusError
-from proreus.objects.devices import (
+from proreus.objects.meta import OwnerReference, controller_of, key_of
+from proreus.objects.pod import Pod, PodResourceClaim
+from proreus.objects.resource_claims import (
     EXTENDED_RESOURCE_CLAIM_ANNOTATION,
     DeviceSubRequest,
     ExactDeviceRequest,
     ResourceClaim,
     ResourceClaimConsumerReference,
 )
-from proreus.objects.meta import OwnerReference, controller_of, key_of
-from proreus.objects.pod import Pod, PodResourceClaim
 
 _GROUP_API = "scheduling.k8s.io"
 

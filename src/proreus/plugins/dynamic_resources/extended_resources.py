@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from proreus.objects.devices import (
+from proreus.objects.devices import DeviceClass
+from proreus.objects.meta import ObjectMeta, OwnerReference
+from proreus.objects.pod import Container, Pod, PodExtendedResourceRequest
+from proreus.objects.quantity import parse_amount
+from proreus.objects.resource_claims import (
     EXACT_COUNT,
     EXTENDED_RESOURCE_CLAIM_ANNOTATION,
-    DeviceClass,
     DeviceRequest,
     ExactDeviceRequest,
     ResourceClaim,
 )
-from proreus.objects.meta import ObjectMeta, OwnerReference
-from proreus.objects.pod import Container, Pod, PodExtendedResourceRequest
-from proreus.objects.quantity import parse_amount
 
 SPECIAL_CLAIM_NAME = "<extended-resources>"
 """Name of the claim while it exists in memory only; no real claim can have it."""

@@ -15,15 +15,15 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import BoolArray, IntArray, Rows, Verdicts
-from proreus.objects.devices import (
+from proreus.objects.meta import ObjectMeta
+from proreus.objects.pod import PodExtendedResourceRequest
+from proreus.objects.resource_claims import (
     AllocationResult,
     DeviceClaim,
     DeviceRequest,
     ResourceClaim,
     ResourceClaimSpec,
 )
-from proreus.objects.meta import ObjectMeta
-from proreus.objects.pod import PodExtendedResourceRequest
 from proreus.objects.selectors import ParsedNodeSelector
 from proreus.plugins.dynamic_resources.allocator import Answer, TimedOut
 from proreus.plugins.dynamic_resources.extended_resources import (

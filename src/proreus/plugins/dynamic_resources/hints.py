@@ -18,8 +18,8 @@ from proreus.framework.events import (
     ClusterEvent,
 )
 from proreus.framework.pod_info import PodInfo
-from proreus.objects.devices import ResourceClaim
 from proreus.objects.pod import Pod
+from proreus.objects.resource_claims import ResourceClaim
 from proreus.plugins.dynamic_resources.claims import ClaimError
 
 ClaimsOf = Callable[[Pod], tuple[ResourceClaim, ...]]

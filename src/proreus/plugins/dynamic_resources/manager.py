@@ -20,15 +20,14 @@ from proreus.framework.verdicts import IntArray
 from proreus.objects.devices import (
     DEVICE_CLASSES,
     DEVICE_TAINT_RULES,
-    RESOURCE_CLAIMS,
     RESOURCE_SLICES,
     DeviceClass,
     DeviceTaint,
     DeviceTaintRule,
-    ResourceClaim,
     ResourceSlice,
 )
 from proreus.objects.meta import key_of
+from proreus.objects.resource_claims import RESOURCE_CLAIMS, ResourceClaim
 from proreus.plugins.dynamic_resources.allocated import AllocatedDevices
 from proreus.plugins.dynamic_resources.allocator import Answer, Refusal, Solution, allocate
 from proreus.plugins.dynamic_resources.claims import is_extended_resource_claim

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import msgspec
 
 from proreus.errors import ProreusError
-from proreus.objects.devices import ALL, EXACT_COUNT, DeviceClass, DeviceConstraint, ResourceClaim
+from proreus.objects.devices import DeviceClass
 from proreus.objects.meta import key_of
 from proreus.objects.quantity import parse_quantity
+from proreus.objects.resource_claims import ALL, EXACT_COUNT, DeviceConstraint, ResourceClaim
 from proreus.objects.taints import Toleration, tolerates
 from proreus.plugins.dynamic_resources.capacity import amounts_of
 from proreus.plugins.dynamic_resources.cel import CelError

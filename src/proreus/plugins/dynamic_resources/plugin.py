@@ -26,9 +26,9 @@ from proreus.framework.plugin import (
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Verdicts
-from proreus.objects.devices import ResourceClaim
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
+from proreus.objects.resource_claims import ResourceClaim
 from proreus.objects.selectors import parse_node_selector
 from proreus.plugins.dynamic_resources.allocator import Solution
 from proreus.plugins.dynamic_resources.binding import Binding

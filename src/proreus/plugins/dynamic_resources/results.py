@@ -6,7 +6,7 @@ import random
 import uuid
 from collections.abc import Sequence
 
-from proreus.objects.devices import (
+from proreus.objects.resource_claims import (
     AllocationResult,
     DeviceAllocationConfiguration,
     DeviceAllocationResult,

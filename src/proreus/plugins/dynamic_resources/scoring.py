@@ -6,7 +6,7 @@ import numpy as np
 
 from proreus.framework.plugin import MAX_SCORE
 from proreus.framework.verdicts import IntArray
-from proreus.objects.devices import ResourceClaim
+from proreus.objects.resource_claims import ResourceClaim
 
 BEST_PRIORITY = 8
 """What the first alternative is worth; each further one is worth one less."""

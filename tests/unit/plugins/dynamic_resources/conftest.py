@@ -16,8 +16,8 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Verdicts
 from proreus.objects.codec import decoder_for
-from proreus.objects.devices import RESOURCE_CLAIMS, ResourceClaim
 from proreus.objects.meta import Resource
+from proreus.objects.resource_claims import RESOURCE_CLAIMS, ResourceClaim
 from proreus.offline.api import InMemoryApi
 from proreus.plugins.dynamic_resources import DynamicResources
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod

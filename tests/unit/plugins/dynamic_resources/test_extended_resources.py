@@ -9,8 +9,9 @@ import pytest
 
 from proreus.framework.status import Code
 from proreus.objects.codec import decoder_for
-from proreus.objects.devices import DEVICE_CLASSES, RESOURCE_CLAIMS, DeviceClass
+from proreus.objects.devices import DEVICE_CLASSES, DeviceClass
 from proreus.objects.pod import Pod
+from proreus.objects.resource_claims import RESOURCE_CLAIMS
 from proreus.plugins.dynamic_resources.extended_resources import requests_for
 from proreus.plugins.extended_resources import ExtendedResourceClasses
 from proreus.testing import make_pod
