@@ -172,20 +172,6 @@ class ResourceClaim(ApiStruct, frozen=True):
     status: ResourceClaimStatus = ResourceClaimStatus()
 
 
-class ResourceClaimTemplate(ApiStruct, frozen=True):
-    """What a claim is made from for each pod; a scheduler only meets the claims."""
-
-    metadata: ObjectMeta = ObjectMeta()
-
-
 RESOURCE_CLAIMS = Resource(
     DEVICE_GROUP, "v1", "resourceclaims", "ResourceClaim", True, ResourceClaim
-)
-RESOURCE_CLAIM_TEMPLATES: Resource[ResourceClaimTemplate] = Resource(
-    DEVICE_GROUP,
-    "v1",
-    "resourceclaimtemplates",
-    "ResourceClaimTemplate",
-    True,
-    ResourceClaimTemplate,
 )

@@ -15,6 +15,7 @@ from proreus.objects.resource_claims import ALLOCATION_RESULTS_MAX_SIZE
 from proreus.plugins.dynamic_resources.allocated import Consumed
 from proreus.plugins.dynamic_resources.capacity import fits
 from proreus.plugins.dynamic_resources.devices import DeviceKind
+from proreus.plugins.dynamic_resources.drawn_counters import DrawnCounters
 from proreus.plugins.dynamic_resources.features import Features
 from proreus.plugins.dynamic_resources.plans import AllocationFault, Alternative, Plan
 from proreus.plugins.dynamic_resources.pools import DeviceOnNode
@@ -99,7 +100,6 @@ class _Search:
             for pool, state in enumerate(situation.states)
             for device, consumed in state.consumed
         }
-        self._states = situation.states
         self._features = features
         self._out_of_time = out_of_time
         self._steps = 0
@@ -109,8 +109,7 @@ class _Search:
         self._placements: list[list[Placement]] = [[] for _ in plan.claims]
         self._choices = [[0] * len(claim.requests) for claim in plan.claims]
         self._consumed_now: dict[_Device, dict[str, int]] = {}
-        self._available: dict[str, Mapping[str, Mapping[str, int]]] = {}
-        self._drawn: dict[str, dict[str, dict[str, int]]] = {}
+        self._counters = DrawnCounters(situation)
 
     def run(self) -> Answer:
         self._collect()
@@ -306,7 +305,8 @@ class _Search:
         holders.discard(claim)
         if not holders:
             del self._placed[device]
-        self._count_drawn(device, kind, -1)
+        if kind.consumes:
+            self._counters.give_back(device[0], kind)
 
     def _in_use(self, claim: int, one: Alternative, device: _Device) -> bool:
         holders = self._placed.get(device)
@@ -348,38 +348,12 @@ class _Search:
         for constraint in self._constraints[claim]:
             constraint.remove(one.request, one.subrequest)
 
-    # ---- counters ------------------------------------------------------------------------------
-
     def _draw(self, device: _Device, kind: DeviceKind) -> bool:
-        """Draw what a device consumes from its pool's counters, if there is enough."""
+        """Draw on the counters of the device's pool, if there is enough."""
         if not kind.consumes:
             return True
         if not self._features.partitionable_devices:
             return False
         if kind.shared and (device in self._consumed_before or device in self._consumed_now):
             return True
-        # Pools of one name share counters, whatever their drivers: kube-scheduler's behaviour.
-        pool = self._views[device[0]].key[1]
-        available = self._available.get(pool)
-        if available is None:
-            state = self._states[device[0]]
-            available = self._available[pool] = {
-                name: dict(amounts) for name, amounts in state.available
-            }
-        self._count_drawn(device, kind, 1)
-        drawn = self._drawn[pool]
-        for name, left in available.items():
-            for counter, amount in left.items():
-                if drawn.get(name, {}).get(counter, 0) > amount:
-                    self._count_drawn(device, kind, -1)
-                    return False
-        return True
-
-    def _count_drawn(self, device: _Device, kind: DeviceKind, step: int) -> None:
-        if not kind.consumes:
-            return
-        drawn = self._drawn.setdefault(self._views[device[0]].key[1], {})
-        for name, amounts in kind.consumes.items():
-            counters = drawn.setdefault(name, {})
-            for counter, amount in amounts.items():
-                counters[counter] = counters.get(counter, 0) + step * amount
+        return self._counters.draw(device[0], kind)

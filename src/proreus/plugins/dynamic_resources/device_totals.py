@@ -24,7 +24,8 @@ from proreus.objects.devices import Device, DeviceClass, ResourceSliceSpec
 from proreus.plugins.dynamic_resources.allocated import AllocatedDevices, Uses
 from proreus.plugins.dynamic_resources.cel import CelError
 from proreus.plugins.dynamic_resources.devices import DeviceKind
-from proreus.plugins.dynamic_resources.pools import PoolError, PoolKey, Pools, parsed_selector
+from proreus.plugins.dynamic_resources.pools import PoolKey, Pools
+from proreus.plugins.dynamic_resources.reach import PoolError, parsed_selector
 
 Key = TypeVar("Key", str, bytes)
 

@@ -10,25 +10,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import msgspec
 
-from proreus.errors import ProreusError
 from proreus.objects.devices import Device, DeviceTaint, ResourceSlice, ResourceSliceSpec
 from proreus.objects.quantity import parse_quantity
-from proreus.objects.selectors import NodeSelector, ParsedNodeSelector, parse_node_selector
+from proreus.objects.selectors import NodeSelector
 from proreus.plugins.dynamic_resources.devices import Counters, DeviceKind, DeviceKinds
 from proreus.plugins.dynamic_resources.features import Features
+from proreus.plugins.dynamic_resources.reach import (
+    Labels,
+    device_reachable,
+    slice_reachable,
+    term_count,
+)
 
 PoolKey = tuple[str, str]
 """Driver and name of a pool."""
-
-Labels = Mapping[str, str]
-
-
-class PoolError(ProreusError):
-    """A slice that cannot be understood; it fails the scheduling attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +195,7 @@ class Pools:
                 continue
             spec = one.spec
             if spec.per_device_node_selection and not spec.shared_counters:
-                seen.append((name, tuple(_device_reachable(d, node, labels) for d in spec.devices)))
+                seen.append((name, tuple(device_reachable(d, node, labels) for d in spec.devices)))
             else:
                 seen.append(name)
         return tuple(seen)
@@ -205,16 +203,7 @@ class Pools:
     def _sees(self, one: ResourceSlice, node: str, labels: Labels) -> bool:
         if self._passed_over(one):
             return False
-        spec = one.spec
-        if spec.shared_counters:
-            return True
-        if spec.node_name or spec.all_nodes or spec.node_selector is not None:
-            if spec.node_name:
-                return spec.node_name == node
-            return bool(spec.all_nodes) or _selects(spec.node_selector, node, labels)
-        if spec.per_device_node_selection:
-            return any(_device_reachable(device, node, labels) for device in spec.devices)
-        return False
+        return slice_reachable(one.spec, node, labels)
 
     def _view_of(
         self, key: PoolKey, relevant: Sequence[ResourceSlice], node: str, labels: Labels
@@ -267,7 +256,7 @@ class Pools:
                     DeviceOnNode(
                         device.name,
                         kind,
-                        not each or _device_reachable(device, node, labels),
+                        not each or device_reachable(device, node, labels),
                         local or (binds and bool(device.binds_to_node)),
                         selector,
                     )
@@ -284,7 +273,7 @@ class Pools:
         counters: Counters,
     ) -> int:
         faces = tuple(
-            (d.kind.number, d.reachable, d.local, _term_count(d.selector)) for d in devices
+            (d.kind.number, d.reachable, d.local, term_count(d.selector)) for d in devices
         )
         declared = msgspec.json.encode(counters, order="deterministic")
         shape = driver, incomplete, invalid, comes_last, faces, declared
@@ -335,30 +324,3 @@ def _counters(slices: Iterable[ResourceSlice]) -> tuple[Counters, bool]:
                 name: parse_quantity(counter.value) for name, counter in shared.counters.items()
             }
     return counters, doubled
-
-
-def _device_reachable(device: Device, node: str, labels: Labels) -> bool:
-    if device.node_name:
-        return device.node_name == node
-    return bool(device.all_nodes) or _selects(device.node_selector, node, labels)
-
-
-def _selects(selector: NodeSelector | None, node: str, labels: Labels) -> bool:
-    if selector is None:
-        return False
-    parsed = parsed_selector(msgspec.json.encode(selector))
-    return parsed.matches(labels, node)
-
-
-@lru_cache(maxsize=4096)
-def parsed_selector(encoded: bytes) -> ParsedNodeSelector:
-    """Return a node selector ready for use; raises ``PoolError`` if it cannot be parsed."""
-    parsed = parse_node_selector(msgspec.json.decode(encoded, type=NodeSelector))
-    error = parsed.error()
-    if error is not None:
-        raise PoolError(error)
-    return parsed
-
-
-def _term_count(selector: NodeSelector | None) -> int:
-    return 0 if selector is None else len(selector.node_selector_terms)
