@@ -11,6 +11,7 @@ from typing import Any
 
 from proreus import heap, logs
 from proreus.app.clients import Clients
+from proreus.app.leading import make_elector
 from proreus.app.loop_watchdog import LoopWatchdog
 from proreus.app.options import RunOptions
 from proreus.app.served_plugins import ServedPlugins
@@ -19,7 +20,7 @@ from proreus.client.event_bodies import ObjectReference
 from proreus.client.event_recorder import EventRecorder
 from proreus.client.flow_control import FlowControl
 from proreus.client.informer_stores import InformerStores
-from proreus.client.leader_election import LeaderElector, LeaseOptions, new_identity
+from proreus.client.leader_election import LeaderElector
 from proreus.clock import RealClock
 from proreus.config.durations import format_duration
 from proreus.config.types import ClientConnection, SchedulerConfiguration
@@ -228,7 +229,15 @@ class Process:
 
     async def _take_the_lead(self) -> None:
         leading = asyncio.Event()
-        self._leader_elector = self._elector(leading)
+        self._leader_elector = make_elector(
+            self._clients.lease,
+            self._config.leader_election,
+            self._metrics,
+            leading.set,
+            recorder=self._events,
+            component=next(iter(self._scheduler.profiles)),
+            clock=self._clock,
+        )
         self._start("leader election", self._leader_elector.run())
         await leading.wait()
 
@@ -277,33 +286,6 @@ class Process:
         self._events.event_about(about, event_type, reason, "Scheduling", note, component)
 
     # ---- the parts -----------------------------------------------------------------------------
-
-    def _elector(self, leading: asyncio.Event) -> LeaderElector:
-        election, metrics = self._config.leader_election, self._metrics
-        status = metrics.leader_election_master_status.labels(election.resource_name)
-        slow_path = metrics.leader_election_slowpath_total.labels(election.resource_name)
-
-        def started() -> None:
-            status.set(1)
-            leading.set()
-
-        return LeaderElector(
-            self._clients.lease,
-            new_identity(),
-            LeaseOptions(
-                namespace=election.resource_namespace,
-                name=election.resource_name,
-                lease_duration_seconds=election.lease_duration_seconds,
-                renew_deadline_seconds=election.renew_deadline_seconds,
-                retry_period_seconds=election.retry_period_seconds,
-            ),
-            on_started_leading=started,
-            on_stopped_leading=lambda: status.set(0),
-            on_renew=lambda slow: slow_path.inc(1.0 if slow else 0.0),
-            recorder=self._events,
-            component=next(iter(self._scheduler.profiles)),
-            clock=self._clock,
-        )
 
     def _server(self) -> Server:
         elects = self._config.leader_election.leader_elect

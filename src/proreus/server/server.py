@@ -27,6 +27,7 @@ from proreus.server.authorization import Authorizer
 from proreus.server.certificates import ServingCertificate
 from proreus.server.delegation import ApiAccess
 from proreus.server.health import PING, Check, HealthEndpoint, HealthMetrics
+from proreus.server.listener import listen
 from proreus.server.options import ServingOptions
 from proreus.server.pod_resources import write_pod_resources
 from proreus.server.responses import (
@@ -133,7 +134,7 @@ class Server:
         certificate = ServingCertificate(self._options, self._sources.component)
         await self._trusted.refresh()
         certificate.trust_clients(self._trusted.pem)
-        listener = listener or _listen(self._options)
+        listener = listener or listen(self._options)
         self._certificate = certificate
         self._runner = web.ServerRunner(
             web.Server(self._handle, access_log=None), shutdown_timeout=_GRACE_SECONDS
@@ -328,36 +329,3 @@ def _certificate_of(request: web.BaseRequest) -> bytes | None:
     connection = None if transport is None else transport.get_extra_info("ssl_object")
     certificate: bytes | None = connection and connection.getpeercert(binary_form=True)
     return certificate
-
-
-def _listen(options: ServingOptions) -> socket.socket:
-    host = options.bind_address
-    candidates = [(socket.AF_INET6 if ":" in host else socket.AF_INET, host)]
-    if host in ("", "0.0.0.0", "::"):
-        # as Go does: the unspecified address of either family means all addresses of both
-        candidates = [(socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")]
-    problem: Exception | None = None
-    for family, address in candidates:
-        try:
-            return _bound(family, address, options)
-        except (OSError, ValueError) as error:
-            problem = error
-    raise ConfigError(f"failed to listen on {host}:{options.secure_port}: {problem}") from problem
-
-
-def _bound(family: int, address: str, options: ServingOptions) -> socket.socket:
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        # Go's listeners always have it: a restart must not wait for old connections to time out
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if options.permit_port_sharing:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        if family == socket.AF_INET6:
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(address != "::"))
-        listener.bind((address, options.secure_port))
-        listener.listen(128)
-        listener.setblocking(False)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
