@@ -53,8 +53,8 @@ FLAGS: tuple[Flag, ...] = (
         _DEPRECATED,
         ("kubeconfig", "string", "", "Kubeconfig file; ignored with --config."),
         ("profiling", "bool", "true", "Serve /debug pages; ignored with --config."),
-        ("kube-api-qps", "float", "50", "Requests a second; ignored with --config."),
-        ("kube-api-burst", "int", "100", "Requests in one burst; ignored with --config."),
+        ("kube-api-qps", "float", "5000", "Requests a second; ignored with --config."),
+        ("kube-api-burst", "int", "10000", "Requests in one burst; ignored with --config."),
         (
             "pod-max-in-unschedulable-pods-duration",
             "duration",

@@ -1,6 +1,7 @@
 import pytest
 
 from proreus import app
+from proreus.app.configuration import DEFAULT_BURST, DEFAULT_QPS
 from proreus.cli import main
 from proreus.cli.go_flags import FlagError, Values
 from proreus.cli.run import command, run_options
@@ -108,6 +109,12 @@ def test_serving_flags():
 def test_limits_of_the_client_are_known_only_if_given():
     options = parse("--kube-api-qps=5000", "--kube-api-burst=6000")
     assert (options.kube_api_qps, options.kube_api_burst) == (5000.0, 6000)
+
+
+def test_the_limits_that_are_shown_are_those_in_force():
+    shown = parse().flags
+    assert float(shown["kube-api-qps"]) == DEFAULT_QPS
+    assert int(shown["kube-api-burst"]) == DEFAULT_BURST
 
 
 def test_plugins_may_be_given_many_times():
