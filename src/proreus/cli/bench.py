@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     "configs",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="File of workloads in scheduler_perf's form, or a folder of such files.",
+    help="File of workloads in scheduler_perf's form, or a folder of such files; may be repeated. "
+    "Without it: tests/bench/workloads, for those who are in a checkout of proreus.",
 )
 @click.option(
     "--workload",
     "workloads",
     multiple=True,
     metavar="CASE/WORKLOAD",
-    help="What to run; may be given several times.",
+    help="What to run; may be repeated.",
 )
 @click.option("--list", "listing", is_flag=True, help="Only list the workloads of the files.")
 @click.option(
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     "overrides",
     multiple=True,
     metavar="PARAMETER=VALUE",
-    help="Use another value for a parameter of the workload.",
+    help="Use another value for a parameter of the workload; may be repeated.",
 )
 @click.option(
     "--scheduler",
@@ -139,10 +140,15 @@ def command(
     _run(plans, _contestants(scheduler, bare, assets), options, json_path, plot_path)
 
 
+_OURS = Path("tests/bench/workloads")
+
+
 def _files(configs: tuple[Path, ...]) -> list[Path]:
     """Return the files that were named, folders looked into."""
     files = []
-    for path in configs or (Path("tests/bench/workloads"),):
+    if not configs and _OURS.is_dir():
+        configs = (_OURS,)
+    for path in configs:
         inside = sorted(path.glob("*.yaml")) or sorted(path.rglob("performance-config.yaml"))
         files += inside if path.is_dir() else [path]
     if not files:

@@ -38,6 +38,14 @@ def test_a_file_that_is_not_there_is_one_sentence(capsys):
     )
 
 
+def test_without_a_checkout_bench_says_what_it_needs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run("bench", "--list") == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "--config: name a file of workloads" in told.err
+
+
 def test_help_loads_nothing_heavy():
     script = (
         "import sys\n"
