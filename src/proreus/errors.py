@@ -1,6 +1,6 @@
 """The errors that proreus raises.
 
-A verdict about a pod is a value (``framework.plugin.Status``); what is here is for things that
+A verdict about a pod is a value (``framework.status.Status``); what is here is for things that
 went wrong. Each error's text is one sentence that a person can act on.
 """
 

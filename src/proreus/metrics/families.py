@@ -2,7 +2,7 @@
 
 prometheus-client's own take a lock and several calls an observation, which a scheduler that makes a
 dozen of them a pod feels. Ours are a slot and an addition; all state is touched by one thread (see
-the design), so there is no lock. Callers resolve a child once and keep it:
+ARCHITECTURE.md), so there is no lock. Callers resolve a child once and keep it:
 
     scheduled = metrics.schedule_attempts_total.labels("scheduled", "default-scheduler")
     scheduled.inc()
