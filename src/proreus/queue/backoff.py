@@ -115,13 +115,6 @@ class BackoffQueue:
                 heap.pop()
         return completed
 
-    def next_completion(self) -> float | None:
-        """Return the first whole second at which ``pop_completed`` will find a pod."""
-        heads = [head for heap in (self._rejected, self._errors) if (head := heap.peek())]
-        if not heads:
-            return None
-        return float(whole_second(min(map(self.expiration, heads))) + 1)
-
     def pods(self) -> list[QueuedPodInfo]:
         """Return all pods, those that were rejected first, each heap in its order."""
         return self._rejected.items() + self._errors.items()

@@ -13,7 +13,6 @@ PriorityQueue; ``placement`` has the moves themselves.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -35,7 +34,7 @@ from proreus.framework.registrations import QueueProfile
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.pod import Pod
 from proreus.queue.active import ActiveQueue
-from proreus.queue.backoff import BackoffQueue, whole_second
+from proreus.queue.backoff import BackoffQueue
 from proreus.queue.gates import Gates
 from proreus.queue.hints import NOBODY, Hints, Strategy
 from proreus.queue.in_flight import InFlight
@@ -306,25 +305,6 @@ class SchedulingQueue:
             self._move(left_over, UNSCHEDULABLE_TIMEOUT, None, None)
             self._in_flight.record(UNSCHEDULABLE_TIMEOUT, None, None)
             self._wake()
-
-    def next_flush_at(self) -> float | None:
-        """Return the next whole second at which ``flush`` has something to move; None = never.
-
-        As things are: any other call may change the answer. O(n) in unschedulable pods; meant for
-        virtual time, where one goes straight to that second. In real time, flush every second.
-        """
-        next_second = float(whole_second(self._clock.now()) + 1)
-        moves = (self._backoff.next_completion(), self._next_left_over())
-        due = [at for at in moves if at is not None]
-        return max(min(due), next_second) if due else None
-
-    def _next_left_over(self) -> float | None:
-        waiting = [queued.timestamp for queued in self._unschedulable.pods() if not queued.gated]
-        if not waiting:
-            return None
-        late = min(waiting) + self._unschedulable_timeout - self._next_left_over_flush
-        rounds = max(0, math.floor(late / LEFT_OVER_FLUSH_SECONDS) + 1)
-        return float(math.ceil(self._next_left_over_flush + rounds * LEFT_OVER_FLUSH_SECONDS))
 
     # ---- changed configuration -----------------------------------------------------------------
 

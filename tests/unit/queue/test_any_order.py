@@ -145,21 +145,6 @@ def test_nothing_is_lost(make_bench, pod):
                 self.queue.flush()
             self.bench.clock.advance_to(end)
 
-        @rule()
-        def go_to_the_next_flush(self):
-            instant = self.queue.next_flush_at()
-            if instant is not None:
-                before = [self.queue.get(pod.key) for pod in self.waiting.values()], self.places()
-                self.bench.clock.advance_to(instant)
-                self.queue.flush()
-                assert self.places() != before[1], "a flush was announced and moved nothing"
-
-        def places(self):
-            return {
-                place: sorted(self.bench.places().get(place, []))
-                for place in ("active", "backoff", "unschedulable", "gated")
-            }
-
         @invariant()
         def all_is_well(self):
             self.queue.validate()
