@@ -247,6 +247,8 @@ class Process:
         self._scheduler.stop()
         if self._background:
             await asyncio.wait(self._background, timeout=_BINDINGS_SECONDS)
+        if left := self._scheduler.queue.in_flight_count:
+            log.warning("Ending with pods in flight; who schedules next tries them", pods=left)
         await self._events.flush(_EVENTS_SECONDS)
 
     async def _tick(self) -> None:
