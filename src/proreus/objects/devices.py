@@ -7,10 +7,8 @@ import msgspec
 
 from proreus.objects.meta import ApiStruct, ObjectMeta, Resource
 from proreus.objects.selectors import NodeSelector
-from proreus.objects.taints import NO_EXECUTE, NO_SCHEDULE
 
 DEVICE_CLASS_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
-HARD_EFFECTS = frozenset({NO_SCHEDULE, NO_EXECUTE})
 
 JsonMap = dict[str, object]
 QuantityText = str | int | float

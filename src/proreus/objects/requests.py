@@ -11,9 +11,6 @@ from proreus.objects.pod import Container, ContainerStatus, Pod, ResourceList, c
 from proreus.objects.quantity import parse_quantity, value_of
 from proreus.objects.selectors import is_qualified_name
 
-DEFAULT_MILLI_CPU_REQUEST = 100
-DEFAULT_MEMORY_REQUEST = 200 * 1024 * 1024
-
 NON_ZERO_DEFAULTS: Mapping[str, int] = {
     "cpu": parse_quantity("100m"),
     "memory": parse_quantity("200Mi"),

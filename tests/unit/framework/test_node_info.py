@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from proreus.framework.node_info import NodeInfo
-from proreus.objects.requests import DEFAULT_MEMORY_REQUEST
 from proreus.testing import make_node, make_pod
 
 ANTI = "podAntiAffinity"
@@ -32,7 +31,7 @@ def test_pods_are_counted_in_and_out() -> None:
     one, two = make_pod("one", "1", host_ports=[80]), make_pod("two", memory="1Gi")
     info = node_with(one, two)
     assert info.requested == {"cpu": 1000, "memory": 2**30}
-    assert info.nonzero_requested == {"cpu": 1100, "memory": 2**30 + DEFAULT_MEMORY_REQUEST}
+    assert info.nonzero_requested == {"cpu": 1100, "memory": 2**30 + 200 * 2**20}
 
     assert info.remove_pod(one.uid) is one
 
