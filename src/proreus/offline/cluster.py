@@ -108,7 +108,7 @@ class OfflineCluster:
             raise self._failures.pop(0)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
-        task = asyncio.ensure_future(work)
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task

@@ -52,6 +52,7 @@ class Answers:
         "_looks_at_pods",
         "_outlook",
         "_score_at",
+        "about_nodes",
         "judged_whole",
         "plugin",
         "raw",
@@ -72,6 +73,8 @@ class Answers:
         self._looks_at_pods = plugin.looks_at_pods
         self._has_outlook = type(plugin).outlook is not Plugin.outlook
         self._outlook: Hashable = None
+        self.about_nodes = not (plugin.looks_at_pods or self._has_outlook)
+        """Whether the answers hold until a node comes, goes or changes itself."""
 
     def refresh_filter(self, state: CycleState, pod: PodInfo, table: NodeTable) -> None:
         """Bring the verdicts up to date."""
@@ -162,6 +165,11 @@ class Scorer:
     """Scores by row, before weights, where one may be out of range: whether that is an error is
     known once the other plugins have said which of the nodes are left."""
 
+    @property
+    def rests(self) -> bool:
+        """Whether nothing can change here until a node comes, goes or changes itself."""
+        return self.answers.about_nodes and isinstance(self.final, int)
+
     def check_range(self, rows: Rows | slice | BoolArray) -> None:
         """Raise ``PluginError`` when the final score of one of these rows is outside 0..100."""
         if self.doubtful is not None:
@@ -182,6 +190,8 @@ class Face:
         self.totals = Totals(np.zeros(0, dtype=np.int64))
         self._filter_at = -1
         self._score_at = -1
+        self._filter_structure = self._score_structure = -1
+        """``NodeTable.structure`` when verdicts and ranking were last brought up to date."""
         self._judged_whole = -1
         """How often the filters had made all verdicts anew when theirs were merged."""
         self._flipped: set[int] = set()
@@ -192,8 +202,10 @@ class Face:
     def refresh_filter(self, state: CycleState, pod: PodInfo, table: NodeTable) -> None:
         """Bring verdicts and feasibility up to date."""
         judged_whole = 0
+        same_nodes = table.structure == self._filter_structure
         for answers in self._filters:
-            answers.refresh_filter(state, pod, table)
+            if not (same_nodes and answers.about_nodes):
+                answers.refresh_filter(state, pod, table)
             judged_whole += answers.judged_whole
         rows: list[int] | None = None
         if judged_whole == self._judged_whole:
@@ -203,7 +215,7 @@ class Face:
         else:
             self._merge_rows(rows)
         self._judged_whole = judged_whole
-        self._filter_at = table.position
+        self._filter_at, self._filter_structure = table.position, table.structure
 
     def merged_with(
         self, others: Mapping[Plugin, Verdicts], order: Iterable[FilterPlugin]
@@ -252,14 +264,16 @@ class Face:
     def score_with(self, scorers: Sequence[Scorer], signatures: Sequence[Hashable]) -> None:
         """Name the plugins that score; needed where ``scored_by`` is not what it is to be."""
         self._scorers, self.scored_by = scorers, signatures
-        self._score_at = -1
+        self._score_at = self._score_structure = -1
 
     def refresh_ranking(self, state: CycleState, pod: PodInfo, table: NodeTable) -> Totals:
         """Bring the total scores up to date and return them; ``refresh_filter`` comes first."""
         rows = _few_rows(table.changes, self._score_at, len(self.totals.scores), table.size)
         rebuild = rows is None
+        same_nodes = table.structure == self._score_structure
         for scorer in self._scorers:
-            rebuild = self._refresh_scorer(scorer, state, pod, table, rows) or rebuild
+            if not (same_nodes and scorer.rests):
+                rebuild = self._refresh_scorer(scorer, state, pod, table, rows) or rebuild
         if rebuild:
             total: IntArray = np.zeros(table.size, dtype=np.int64)
             for scorer in self._scorers:
@@ -269,7 +283,7 @@ class Face:
             assert rows is not None
             self._rank_rows(rows)
         self._flipped.clear()
-        self._score_at = table.position
+        self._score_at, self._score_structure = table.position, table.structure
         return self.totals
 
     def check_range(self) -> None:

@@ -7,6 +7,7 @@ one node. So the best are kept from pod to pod: drawing one of them does not loo
 from __future__ import annotations
 
 import random
+from heapq import heappop, heappush
 
 import numpy as np
 
@@ -15,45 +16,85 @@ from proreus.framework.verdicts import IntArray, Rows
 INFEASIBLE = -1
 """What stands in ``Totals.scores`` where a node cannot take the pod."""
 
+_NOWHERE = -1
+_MOST_ABOVE = 64
+
 
 class Totals:
     """Total scores by row, negative where the node cannot take the pod.
 
-    Invariant: where ``_first`` is known, each row whose score is ``_best`` is among its first
-    ``_count`` entries, once; no row has more. Other rows may be among them too: they lost their
-    place since, and are thrown out when they are drawn.
+    The best are found in two places. ``_crowd``: the many rows that share ``_level``. ``_above``:
+    the few that rose beyond it since, as a heap; pods are drawn to these, which mostly ends it.
+
+    Invariants, unless ``_count`` is 0 (not known): each row at ``_level`` is among the first
+    ``_count`` entries of ``_crowd``, once, where ``_place`` says; each row with more is in
+    ``_above`` with its score. Rows that have changed since may still be in both, as they were: they
+    are thrown out when they are come across.
     """
 
-    __slots__ = ("_best", "_count", "_first", "scores")
+    __slots__ = ("_above", "_count", "_crowd", "_level", "_place", "scores")
 
     def __init__(self, scores: IntArray) -> None:
         self.scores = scores
-        self._first: Rows | None = None
+        self._crowd: Rows = np.empty(len(scores), dtype=np.intp)
+        self._place: Rows = np.full(len(scores), _NOWHERE, dtype=np.intp)
         self._count = 0
-        self._best = INFEASIBLE
+        self._level = INFEASIBLE
+        self._above: list[tuple[int, int]] = []
 
     def put(self, row: int, score: int) -> None:
         """Change the score of a row."""
-        if self._first is not None and score >= self._best and self.scores[row] != score:
-            if score > self._best:
-                self._best, self._count = score, 1
-                self._first = np.array([row], dtype=np.intp)
-            else:
-                # It may be among the first from earlier times, or not: count them anew.
-                self._first = None
         self.scores[row] = score
+        if not self._count or score < self._level:
+            return
+        if score > self._level:
+            heappush(self._above, (-score, row))
+            if len(self._above) > _MOST_ABOVE:
+                self._forget()
+        elif self._place[row] == _NOWHERE:
+            self._crowd[self._count], self._place[row] = row, self._count
+            self._count += 1
 
     def draw(self, rng: random.Random) -> int:
         """Return one of the best rows, each as likely as any other."""
-        scores = self.scores
+        if self._above and (best := self._best_above()):
+            return best[int(rng.random() * len(best))]
+        scores, crowd = self.scores, self._crowd
         while True:
-            if self._first is None or not self._count:
-                self._best = int(scores.max())
-                self._first = np.flatnonzero(scores == self._best)
-                self._count = len(self._first)
-            place = rng.randrange(self._count) if self._count > 1 else 0
-            row = int(self._first[place])
-            if scores[row] == self._best:
+            if not self._count:
+                self._find()
+            place = int(rng.random() * self._count)
+            row = int(crowd[place])
+            if scores[row] == self._level:
                 return row
             self._count -= 1
-            self._first[place] = self._first[self._count]
+            last = crowd[self._count]
+            crowd[place], self._place[last] = last, place
+            self._place[row] = _NOWHERE
+
+    def _best_above(self) -> list[int]:
+        """Return the best of the rows above the crowd, if there still are any."""
+        above = self._above
+        while above:
+            highest, best = above[0][0], set[int]()
+            while above and above[0][0] == highest:
+                row = heappop(above)[1]
+                if self.scores[row] == -highest:
+                    best.add(row)
+            if best:
+                for row in best:
+                    heappush(above, (highest, row))
+                return sorted(best)
+        return []
+
+    def _find(self) -> None:
+        self._level = int(self.scores.max())
+        rows = np.flatnonzero(self.scores == self._level)
+        self._count = len(rows)
+        self._crowd[: self._count] = rows
+        self._place[rows] = np.arange(self._count)
+
+    def _forget(self) -> None:
+        self._place[self._crowd[: self._count]] = _NOWHERE
+        self._count = 0
+        self._above.clear()
