@@ -6,7 +6,7 @@ what happened against what was registered. Actions are plain ints: they are comp
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 Hint = Callable[["PodInfo", Any, Any], bool]
 """``hint(pod, old, new)``: whether the change may help the pod. Raising counts as yes."""
+
+LetsIn = Callable[[Any, Any], Collection[str]]
+"""``lets_in(old, new)``: keys (``namespace/name``) of the pods that may pass the plugin's gate now
+and did not before; others among them do no harm. Raising counts as: all that it gates."""
 
 ADD = 1
 DELETE = 2
@@ -75,13 +79,16 @@ class ClusterEvent:
     """A kind of change: a resource and what was done to it (one or more action bits).
 
     As a registration it may carry a ``hint`` that looks at the change itself; without one, every
-    such change wakes the pod. ``label`` is the name in metrics and logs.
+    such change wakes the pod. ``label`` is the name in metrics and logs. A PreEnqueue plugin that
+    knows whom it lets in by such a change says so by ``lets_in``; without it, every pod that it
+    gates is tried at its gate again.
     """
 
     resource: str
     action: int
     hint: Hint | None = field(default=None, compare=False)
     label: str = ""
+    lets_in: LetsIn | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         """Derive the label from resource and action, where none is given."""

@@ -15,6 +15,7 @@ from proreus.objects.meta import ApiObject, Resource
 
 if TYPE_CHECKING:
     from proreus.feature_gates import FeatureGates
+    from proreus.framework.beside import Beside
     from proreus.framework.cycle_state import CycleState
     from proreus.framework.events import ClusterEvent
     from proreus.framework.node_table import NodeTable
@@ -62,6 +63,19 @@ class Nominator(Protocol):
 
     def nominated_nodes(self) -> Iterable[str]:
         """Return the names of nodes that pods are nominated to."""
+        ...
+
+    def nominated_node_of(self, uid: str) -> str | None:
+        """Return the name of the node that a pod is nominated to; None if it is not."""
+        ...
+
+    @property
+    def position(self) -> int:
+        """Where the record of changes ends now; to be handed to ``changes_since`` later."""
+        ...
+
+    def changes_since(self, position: int) -> Iterable[str] | None:
+        """Return the names of nodes whose nominated pods may have changed; None: not known."""
         ...
 
     def add_nominated_pod(self, pod: PodInfo, nominating: NominatingInfo | None) -> None:
@@ -167,8 +181,8 @@ class TrialGrounds:
     signature: Hashable
     """The same for pods that all filters take for alike."""
 
-    nominated: Mapping[int, tuple[PodInfo, ...]]
-    """By row: the pods nominated to it that the pod has to respect; only where there are any."""
+    beside: Beside
+    """The nominated pods that the pod has to respect."""
 
 
 class NodeTrials(Protocol):
@@ -312,7 +326,8 @@ class Handle(Protocol):
         ...
 
     def trial_grounds(self, state: CycleState, pod: PodInfo) -> TrialGrounds | None:
-        """Return what else ``try_nodes`` rests on; None where filters read more than they sign.
+        """Return what else ``try_nodes`` rests on; None where filters read more than they sign, or
+        other pods like this one have to respect a nomination of its own.
 
         On equal grounds a row that did not change answers the same to pods of the same priority.
         """

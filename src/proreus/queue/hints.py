@@ -6,17 +6,17 @@ rejected the pod, and a call of the hints of those plugins.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import IntEnum
 from time import perf_counter
 from typing import Any, NamedTuple
 
 from proreus import logs
-from proreus.framework.events import ALL, ANY, ClusterEvent, Hint
+from proreus.framework.events import ALL, ANY, ClusterEvent, Hint, LetsIn
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.registrations import QueueProfile
 from proreus.queue.recorder import Recorder
-from proreus.queue.unschedulable import Shelf
+from proreus.queue.unschedulable import Shelf, UnschedulablePods
 
 log = logs.logger(__name__)
 
@@ -40,13 +40,17 @@ class InterestOfProfile(NamedTuple):
 
 
 class Interest(NamedTuple):
-    """Who waits for a kind of event, by schedulerName; and the shelves of the pods concerned."""
+    """Who waits for a kind of event, by schedulerName; and the shelves of the pods concerned.
+
+    ``doors``: further shelves of gated pods, of which somebody knows whom an event lets in.
+    """
 
     of_profile: Mapping[str, InterestOfProfile]
     shelves: frozenset[Shelf]
+    doors: tuple[tuple[Shelf, tuple[LetsIn, ...]], ...]
 
 
-NOBODY = Interest({}, frozenset())
+NOBODY = Interest({}, frozenset(), ())
 
 
 class Hints:
@@ -68,22 +72,45 @@ class Hints:
     def _match(self, event: ClusterEvent) -> Interest:
         of_profile = {}
         shelves: set[Shelf] = set()
+        doors: dict[Shelf, tuple[LetsIn, ...]] = {}
         for profile, registrations in self._registrations.items():
-            hints = tuple((pl, reg.hint) for pl, reg in registrations if reg.matches(event))
-            if hints:
-                plugins = frozenset(plugin for plugin, _ in hints)
-                of_profile[profile] = InterestOfProfile(plugins, hints)
-                shelves.update((profile, plugin) for plugin in plugins)
+            matching = [(pl, reg) for pl, reg in registrations if reg.matches(event)]
+            if not matching:
+                continue
+            plugins = frozenset(plugin for plugin, _ in matching)
+            hints = tuple((plugin, reg.hint) for plugin, reg in matching)
+            of_profile[profile] = InterestOfProfile(plugins, hints)
+            shelves.update(Shelf(profile, plugin) for plugin in plugins)
+            for plugin in plugins:
+                gate = Shelf(profile, plugin, gated=True)
+                known = [reg.lets_in for name, reg in matching if name == plugin]
+                if all(known):
+                    doors[gate] = tuple(lets_in for lets_in in known if lets_in)
+                else:
+                    shelves.add(gate)
         if not of_profile:
             return NOBODY
         # Pods that nobody rejected have nobody to ask: any event that counts at all wakes them.
-        shelves.update((profile, "") for profile in self._registrations)
-        return Interest(of_profile, frozenset(shelves))
+        shelves.update(Shelf(profile, "") for profile in self._registrations)
+        return Interest(of_profile, frozenset(shelves), tuple(doors.items()))
+
+    def concerned(
+        self, pods: UnschedulablePods, event: ClusterEvent, old: Any, new: Any
+    ) -> list[QueuedPodInfo]:
+        """Return the pods that an event could help, as far as that is known without hints."""
+        if event.wildcard:
+            return pods.pods()
+        interest = self.interest_in(event)
+        found = pods.waiting_for(interest.shelves)
+        for gate, doors in interest.doors:
+            keys = _let_in(gate.plugin, doors, event, old, new)
+            found += pods.waiting_for((gate,)) if keys is None else pods.standing_on(gate, keys)
+        return found
 
     def opens_gate(self, queued: QueuedPodInfo, event: ClusterEvent) -> bool:
         """Tell whether the plugin that gates a pod registered an event that covers this one."""
-        shelf = (queued.pod.spec.scheduler_name, queued.gating_plugin)
-        return shelf in self.interest_in(event).shelves
+        interest = self.interest_in(event).of_profile.get(queued.pod.spec.scheduler_name)
+        return interest is not None and queued.gating_plugin in interest.plugins
 
     def worth_requeuing(
         self, queued: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any
@@ -141,6 +168,23 @@ class Hints:
             helps, answer = True, "Error"
         self._recorder.hint_answered(plugin, event.label, answer, perf_counter() - started)
         return helps
+
+
+def _let_in(
+    plugin: str, doors: tuple[LetsIn, ...], event: ClusterEvent, old: Any, new: Any
+) -> Collection[str] | None:
+    """Ask a plugin whom an event lets in; None, where it fails, stands for everybody."""
+    try:
+        return dict.fromkeys(key for lets_in in doors for key in lets_in(old, new))
+    except Exception as error:
+        log.error(
+            "A plugin cannot tell whom it lets in; all that it gates are tried",
+            err=error,
+            trace=True,
+            plugin=plugin,
+            event=event.label,
+        )
+        return None
 
 
 def uid_of(obj: Any) -> str | None:

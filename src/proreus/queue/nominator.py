@@ -6,12 +6,15 @@ Filter counts it in on that node for pods of no higher priority.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from proreus.framework.nominating import NominatingInfo
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.objects.meta import ObjectMeta
 from proreus.objects.pod import Pod
+
+_REMEMBERED = 20_000
+"""So many changes are remembered at most."""
 
 
 class Nominator:
@@ -23,6 +26,8 @@ class Nominator:
 
     # Invariant: _node_of[uid] is the one node whose dict in _by_node has uid; no dict is empty.
     # A pod is kept by name only and looked up when asked for, so that it is never out of date.
+    # _touched names the nodes whose answers changed, the latest last; its first is change number
+    # _forgotten.
 
     def __init__(
         self,
@@ -33,6 +38,8 @@ class Nominator:
         self._queued_pod = queued_pod
         self._node_of: dict[str, str] = {}
         self._by_node: dict[str, dict[str, PodInfo]] = {}
+        self._touched: list[str] = []
+        self._forgotten = 0
 
     def nominated_pods(self, node_name: str) -> list[PodInfo]:
         """Return the pods nominated to a node, as they are now.
@@ -53,6 +60,25 @@ class Nominator:
         """Return the node that a pod is nominated to; None if it is not."""
         return self._node_of.get(uid)
 
+    @property
+    def position(self) -> int:
+        """Where the record of changes ends now; to be handed to ``changes_since`` later."""
+        return self._forgotten + len(self._touched)
+
+    def changes_since(self, position: int) -> Iterable[str] | None:
+        """Return the nodes with perhaps other nominated pods since then; None: not known."""
+        start = position - self._forgotten
+        return None if start < 0 else dict.fromkeys(self._touched[start:])
+
+    def touch(self, uid: str) -> None:
+        """Note that a pod is another one now for those who ask, if it is nominated."""
+        node = self._node_of.get(uid)
+        if node:
+            self._touched.append(node)
+            if len(self._touched) > _REMEMBERED:
+                del self._touched[: _REMEMBERED // 2]
+                self._forgotten += _REMEMBERED // 2
+
     def add_nominated_pod(self, pod: PodInfo, nominating: NominatingInfo | None) -> None:
         """Register a nomination in place of an earlier one (None: the one that its status has).
 
@@ -68,9 +94,11 @@ class Nominator:
             return
         self._node_of[pod.uid] = node
         self._by_node.setdefault(node, {})[pod.uid] = _stub(pod)
+        self.touch(pod.uid)
 
     def delete_nominated_pod(self, uid: str) -> None:
         """Forget a nomination, if there is one."""
+        self.touch(uid)
         node = self._node_of.pop(uid, None)
         if node is not None:
             pods = self._by_node[node]

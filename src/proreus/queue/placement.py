@@ -100,6 +100,7 @@ class Placement:
         self.unschedulable.discard(key)
         self.backoff.discard(key)
         self.active.put(queued)
+        self.nominator.touch(queued.uid)
         self._recorder.entered("active", label, key)
         if label in _NOMINATING_LABELS:
             self.nominator.add_nominated_pod(queued.info, None)
@@ -110,6 +111,7 @@ class Placement:
             return False
         self.unschedulable.discard(queued.key)
         self.backoff.put(queued)
+        self.nominator.touch(queued.uid)
         self._recorder.entered("backoff", label, queued.key)
         return True
 
@@ -130,6 +132,7 @@ class Placement:
         if queued.gated:
             self._recorder.note(key, "gated", queued.gating_plugin)
         self.unschedulable.put(queued)
+        self.nominator.touch(queued.uid)
 
     def validate(self) -> None:
         """Assert that each part is in order, and that no pod is in two places."""

@@ -166,13 +166,9 @@ class SchedulingQueue:
 
         Touches only pods whose rejecters registered such an event. Hints see ``old`` and ``new``.
         """
-        interest = self._hints.interest_in(event)
-        if event.wildcard:
-            candidates = self._unschedulable.pods()
-        elif interest is NOBODY:
+        if not event.wildcard and self._hints.interest_in(event) is NOBODY:
             return
-        else:
-            candidates = self._unschedulable.waiting_for(interest.shelves)
+        candidates = self._hints.concerned(self._unschedulable, event, old, new)
         if precheck is not None:
             candidates = [queued for queued in candidates if precheck(queued)]
         self._move(candidates, event, old, new)
@@ -199,14 +195,19 @@ class SchedulingQueue:
 
     def pop(self) -> QueuedPodInfo | None:
         """Return the next pod and put it in flight, until ``done``; None when there is none."""
-        return self._active.pop()
+        return self._popped(self._active.pop())
+
+    def _popped(self, queued: QueuedPodInfo | None) -> QueuedPodInfo | None:
+        if queued is not None:
+            self.nominator.touch(queued.uid)
+        return queued
 
     def pop_specific(self, key: str) -> QueuedPodInfo | None:
         """Pop a pod (``namespace/name``) out of turn; None when it is not here, or is gated."""
         if self.get(key) is None:
             return None
         self.activate((key,))
-        return self._active.pop_specific(key)
+        return self._popped(self._active.pop_specific(key))
 
     def done(self, uid: str) -> None:
         """Say that an attempt is over: the pod is bound, gone, or back in the queue."""

@@ -3,17 +3,26 @@
 Ten thousand pods may wait here while thousands of events a second pass by that help none of them:
 so they are shelved by profile and plugin, and an event looks only at the shelves of the plugins
 that registered it. A gated pod stands on one shelf, its gating plugin's: nobody else's events
-matter to it.
+matter to it. Where that plugin knows whom an event lets in, not even that shelf is looked through.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from proreus.framework.pod_info import QueuedPodInfo
 
-Shelf = tuple[str, str]
-"""``spec.schedulerName`` and a plugin; the plugin "" is for pods that nobody rejected."""
+
+class Shelf(NamedTuple):
+    """Pods of one ``spec.schedulerName`` that a plugin rejected, or (``gated``) keeps out.
+
+    The plugin "" is for pods that nobody rejected.
+    """
+
+    profile: str
+    plugin: str
+    gated: bool = False
 
 
 class UnschedulablePods:
@@ -80,6 +89,11 @@ class UnschedulablePods:
             return list(found[0].values())
         return list({key: queued for pods in found for key, queued in pods.items()}.values())
 
+    def standing_on(self, shelf: Shelf, keys: Iterable[str]) -> list[QueuedPodInfo]:
+        """Return those of the named pods that are on a shelf."""
+        pods = self._shelves.get(shelf, {})
+        return [pods[key] for key in keys if key in pods]
+
     def pods(self) -> list[QueuedPodInfo]:
         """Return all pods, in the order in which they came."""
         return list(self._pods.values())
@@ -100,8 +114,8 @@ class UnschedulablePods:
 def _shelves_for(queued: QueuedPodInfo) -> tuple[Shelf, ...]:
     profile = queued.pod.spec.scheduler_name
     if queued.gating_plugin:
-        return ((profile, queued.gating_plugin),)
+        return (Shelf(profile, queued.gating_plugin, gated=True),)
     plugins = queued.unschedulable_plugins
     if queued.pending_plugins and not queued.pending_plugins <= plugins:
         plugins = queued.rejectors
-    return tuple((profile, plugin) for plugin in sorted(plugins)) or ((profile, ""),)
+    return tuple(Shelf(profile, plugin) for plugin in sorted(plugins)) or (Shelf(profile, ""),)

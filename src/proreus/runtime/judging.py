@@ -9,7 +9,7 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
-from proreus.framework.verdicts import PASSED, Verdicts
+from proreus.framework.verdicts import PASSED, Rows, Verdicts
 from proreus.runtime.asking import filter_node, filter_table, raise_error
 from proreus.runtime.profile import Profile
 
@@ -51,3 +51,10 @@ def overrule(verdicts: Verdicts, row: int, status: Status) -> None:
     if verdicts.ids is not None:
         verdicts.ids[row] = PASSED
     verdicts.reject_row(row, status)
+
+
+def overrule_all(verdicts: Verdicts, rows: Rows, status: Status) -> None:
+    """Set the verdict of rows, whatever it was."""
+    if verdicts.ids is not None:
+        verdicts.ids[rows] = PASSED
+    verdicts.reject_with(rows, status)

@@ -10,11 +10,12 @@ the node and the pods nominated to it stay what they are.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence, Set
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from proreus.framework.beside import Beside, BesideByPriority
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Nominator
 from proreus.framework.node_table import NodeTable
@@ -49,30 +50,54 @@ def likeness(
 
 
 class _Judged:
-    """What rows came to for one kind of pods, and beside whom; rows that change are forgotten."""
+    """What rows came to for one kind of pods beside the pods nominated to them.
+
+    ``unknown``: rows that have to be judged (again). ``rejected``: the others that will not do.
+    """
 
     def __init__(self) -> None:
+        self.unknown: set[int] = set()
+        self.rejected: dict[Status, set[int]] = {}
+        self._status_of: dict[int, Status] = {}
         self._position = -1
-        self._by_row: dict[int, tuple[tuple[PodInfo, ...], Status | None]] = {}
+        self._beside: Beside | None = None
+        self._beside_position = -1
+        self._size = -1
 
-    def refresh(self, table: NodeTable) -> None:
-        rows = table.changes_since(self._position) if self._position >= 0 else None
-        if rows is None:
-            self._by_row.clear()
+    def refresh(self, table: NodeTable, beside: Beside) -> None:
+        """Forget rows that changed, and those with other pods nominated to them than before."""
+        rows = others = None
+        if beside is self._beside and self._size == table.size:
+            rows = table.changes_since(self._position)
+            others = beside.changes.since(self._beside_position, table.size)
+        if rows is None or others is None:
+            self.rejected.clear()
+            self._status_of.clear()
+            self.unknown = set(beside.by_row)
         else:
-            for row in rows:
-                self._by_row.pop(row, None)
-        self._position = table.position
+            for row in (*rows, *others):
+                self._forget(row)
+                if row in beside.by_row:
+                    self.unknown.add(row)
+                else:
+                    self.unknown.discard(row)
+        self._position, self._size, self._beside = table.position, table.size, beside
+        self._beside_position = beside.changes.position
 
-    def knows(self, row: int, beside: tuple[PodInfo, ...]) -> bool:
-        known = self._by_row.get(row)
-        return known is not None and known[0] == beside
+    def _forget(self, row: int) -> None:
+        status = self._status_of.pop(row, None)
+        if status is not None:
+            rows = self.rejected[status]
+            rows.discard(row)
+            if not rows:
+                del self.rejected[status]
 
-    def note(self, row: int, beside: tuple[PodInfo, ...], status: Status | None) -> None:
-        self._by_row[row] = beside, status
-
-    def status(self, row: int) -> Status | None:
-        return self._by_row[row][1]
+    def note(self, row: int, status: Status | None) -> None:
+        """Note what an unknown row came to."""
+        self.unknown.discard(row)
+        if status is not None:
+            self._status_of[row] = status
+            self.rejected.setdefault(status, set()).add(row)
 
 
 class NominatedPods:
@@ -80,6 +105,7 @@ class NominatedPods:
 
     def __init__(self, nominator: Nominator) -> None:
         self._nominator = nominator
+        self._beside = BesideByPriority(nominator)
         self._judged: WeakKeyDictionary[Profile, OrderedDict[Hashable, _Judged]] = (
             WeakKeyDictionary()
         )
@@ -92,6 +118,10 @@ class NominatedPods:
         """Return the rows of those nodes."""
         names = self._nominator.nominated_nodes()
         return {row for name in names if (row := table.rows.get(name)) is not None}
+
+    def beside(self, pod: PodInfo, table: NodeTable) -> Beside:
+        """Return the pods nominated to the cluster's nodes that this pod has to respect."""
+        return self._beside.of(pod, table)
 
     def before(self, pod: PodInfo, node_name: str) -> list[PodInfo]:
         """Return the pods nominated to a node that this pod has to respect."""
@@ -119,37 +149,53 @@ class NominatedPods:
     def rejected(
         self, profile: Profile, state: CycleState, pod: PodInfo, rows: list[int], nodes: NodeTable
     ) -> list[tuple[int, Status]]:
-        """Judge rows, each with the pods nominated to it; return those that are rejected."""
-        if len(rows) > _FEW_NOMINATED and _adding_is_row_local(profile, state):
-            judged = self._judge_at_once(profile, state, pod, rows, nodes)
-        else:
-            judged = ((row, self.judge_row(profile, state, pod, row, nodes)) for row in rows)
+        """Judge rows of a fork, each with the pods nominated to it; return those rejected."""
+        judged = ((row, self.judge_row(profile, state, pod, row, nodes)) for row in rows)
         return [(row, status) for row, status in judged if status is not None]
 
+    def rejections(
+        self, profile: Profile, state: CycleState, pod: PodInfo, among: Set[int] | None
+    ) -> Mapping[Status, Collection[int]]:
+        """Judge the cluster's nodes, each with the pods nominated to it; return those rejected.
+
+        ``among``: rows to leave it at; None: all of them.
+        """
+        table = profile.table
+        beside = self.beside(pod, table)
+        rows = beside.by_row if among is None else beside.by_row.keys() & among
+        if not rows:
+            return {}
+        if among is None and len(rows) > _FEW_NOMINATED and _adding_is_row_local(profile, state):
+            return self._judge_at_once(profile, state, pod, beside)
+        rejected: dict[Status, list[int]] = {}
+        for row, status in self.rejected(profile, state, pod, sorted(rows), table):
+            rejected.setdefault(status, []).append(row)
+        return rejected
+
     def _judge_at_once(
-        self, profile: Profile, state: CycleState, pod: PodInfo, rows: list[int], nodes: NodeTable
-    ) -> Iterable[tuple[int, Status | None]]:
+        self, profile: Profile, state: CycleState, pod: PodInfo, beside: Beside
+    ) -> Mapping[Status, Collection[int]]:
         """Judge many rows in one go: only where adding a pod to one concerns no other."""
-        nominated = {row: tuple(self.before(pod, nodes[row].name)) for row in rows}
-        rows = [row for row in rows if nominated[row]]
-        judged = self._judged_for(profile, state, pod, nodes)
-        anew = [row for row in rows if not judged.knows(row, nominated[row])]
-        if anew:
-            fork = nodes.fork(np.array(anew, dtype=np.intp))
+        table = profile.table
+        judged = self._judged_for(profile, state, pod, beside)
+        judged.refresh(table, beside)
+        if judged.unknown:
+            anew = sorted(judged.unknown)
+            fork = table.fork(np.array(anew, dtype=np.intp))
             for index, row in enumerate(anew):
-                for other in nominated[row]:
+                for other in beside.by_row[row]:
                     if other.uid not in fork[index].pods:
                         fork.add_pod(index, other)
             verdicts = judge_table(profile, state, pod, fork)
             for index, row in enumerate(anew):
-                judged.note(row, nominated[row], verdicts.status(index))
-        return ((row, judged.status(row)) for row in rows)
+                judged.note(row, verdicts.status(index))
+        return judged.rejected
 
     def _judged_for(
-        self, profile: Profile, state: CycleState, pod: PodInfo, nodes: NodeTable
+        self, profile: Profile, state: CycleState, pod: PodInfo, beside: Beside
     ) -> _Judged:
-        """Return what is known of the cluster's rows for pods like this one; nothing of forks'."""
-        kind = likeness(profile.filter, state, pod, nodes) if nodes is profile.table else None
+        """Return what is known for pods like this one, if there can be any."""
+        kind = likeness(profile.filter, state, pod, profile.table) if beside.remembered else None
         if kind is None:
             return _Judged()
         by_kind = self._judged.setdefault(profile, OrderedDict())
@@ -159,7 +205,6 @@ class NominatedPods:
             if len(by_kind) > _MOST_KINDS:
                 by_kind.popitem(last=False)
         by_kind.move_to_end((kind, pod.priority))
-        judged.refresh(nodes)
         return judged
 
 

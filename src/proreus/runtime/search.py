@@ -21,7 +21,7 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Rows, Verdicts
 from proreus.runtime.asking import filter_table, node_filter
-from proreus.runtime.judging import judge_node, judge_table, overrule
+from proreus.runtime.judging import judge_node, judge_table, overrule, overrule_all
 from proreus.runtime.nominated import NominatedPods
 from proreus.runtime.profile import Profile, Signatures
 from proreus.runtime.shared_answers import Face
@@ -261,18 +261,13 @@ class NodeSearch:
         self, profile: Profile, state: CycleState, pod: PodInfo, found: Found
     ) -> Found:
         """Judge nodes with nominated pods again, with those pods on them."""
-        rows = self.nominated.rows(profile.table)
-        if rows and found.evaluated is not None:
-            rows &= set(found.evaluated.tolist())
-        if not rows:
-            return found
-        table = profile.table
-        rejected = self.nominated.rejected(profile, state, pod, sorted(rows), table)
-        if not rejected:
+        among = None if found.evaluated is None else set(found.evaluated.tolist())
+        rejections = self.nominated.rejections(profile, state, pod, among)
+        if not rejections:
             return found
         verdicts = found.verdicts.copy()
-        for row, status in rejected:
-            overrule(verdicts, row, status)
+        for status, rows in rejections.items():
+            overrule_all(verdicts, np.fromiter(rows, dtype=np.intp, count=len(rows)), status)
         return Found(verdicts, found.evaluated, found.face, found.signatures)
 
 

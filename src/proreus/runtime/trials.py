@@ -38,13 +38,14 @@ def trial_grounds(
 ) -> TrialGrounds | None:
     """Return what trials of a pod rest on beside its priority, the nodes and the pods on them.
 
-    None where a filter that takes part looks across nodes or does not sign the pod.
+    None where a filter that takes part looks across nodes or does not sign the pod, and where
+    others of its kind have to respect a nomination of its own.
     """
     signature = likeness(filters, state, pod, table)
     if signature is None:
         return None
-    beside = {row: tuple(nominated.before(pod, table[row].name)) for row in nominated.rows(table)}
-    return TrialGrounds(signature, {row: pods for row, pods in beside.items() if pods})
+    beside = nominated.beside(pod, table)
+    return TrialGrounds(signature, beside) if beside.remembered else None
 
 
 class NodeTrials:
@@ -88,10 +89,9 @@ class NodeTrials:
         self._noted: dict[str, set[int]] = {p.name: set() for p in self._followers}
         """By follower: the numbers of the pods that make a difference to its notes."""
         self._failed: dict[int, Status] = {}
+        beside = nominated.beside(pod, table).by_row
         self._nominated = {
-            row: pods
-            for row in nominated.rows(self._table)
-            if (pods := nominated.before(pod, self._table[row].name))
+            index: beside[row] for index, row in enumerate(rows.tolist()) if row in beside
         }
 
     # ---- the trial -----------------------------------------------------------------------------

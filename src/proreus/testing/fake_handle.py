@@ -53,6 +53,20 @@ class FakeNominator:
         """Return the names of nodes that pods are nominated to."""
         return [name for name, pods in self.pods.items() if pods]
 
+    def nominated_node_of(self, uid: str) -> str | None:
+        """Return the name of the node that a pod is nominated to; None if it is not."""
+        named = (name for name, pods in self.pods.items() if any(pod.uid == uid for pod in pods))
+        return next(named, None)
+
+    @property
+    def position(self) -> int:
+        """There is no record of changes."""
+        return 0
+
+    def changes_since(self, position: int) -> Iterable[str] | None:
+        """There is no record of changes."""
+        return None
+
     def add_nominated_pod(self, pod: PodInfo, nominating: NominatingInfo | None) -> None:
         """Register a nomination."""
         self.delete_nominated_pod(pod.uid)
@@ -90,6 +104,7 @@ class FakeHandle:
         self.rng = random.Random(seed)
         self.feature_gates = FeatureGates.from_list(gates)
         self.nominator = FakeNominator()
+        self._nominated = NominatedPods(self.nominator)
         self.pod_group_states = PodGroupStates()
         self.api = InMemoryApi(hide_finished=False)
         self.event_recorder = SilentRecorder()
@@ -183,15 +198,13 @@ class FakeHandle:
     ) -> NodeTrials:
         """Try rows of ``nodes``, each without pods that may go."""
         pre_filters = [p for p in self.filters if isinstance(p, PreFilterPlugin)]
-        nominated = NominatedPods(self.nominator)
         return NodeTrials(
-            self.filters, pre_filters, nominated, self.nodes, state, pod, rows, movable
+            self.filters, pre_filters, self._nominated, self.nodes, state, pod, rows, movable
         )
 
     def trial_grounds(self, state: CycleState, pod: PodInfo) -> TrialGrounds | None:
         """Return what else trials rest on; None where ``filters`` read more than they sign."""
-        nominated = NominatedPods(self.nominator)
-        return trial_grounds(self.filters, nominated, self.nodes, state, pod)
+        return trial_grounds(self.filters, self._nominated, self.nodes, state, pod)
 
     async def preempt_through_extenders(
         self, pod: Pod, victims: Mapping[str, Victims]

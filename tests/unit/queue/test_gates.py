@@ -199,3 +199,78 @@ def test_runs_are_timed_as_successes(bench, pod):
 def test_unknown_profile_has_no_gates(bench, pod):
     bench.add(pod("a", profile="other", gates=("g",)))
     assert bench.places() == {"active": ["a"]}
+
+
+# ---- a gate that knows whom it lets in -----------------------------------------------------------
+
+
+@pytest.fixture
+def letting(bench, door):
+    """Names of the pods that the Door lets in by the next event."""
+    names: list[str] = []
+
+    def lets_in(old, new):
+        return [f"default/{name}" for name in names]
+
+    bench.profile.registrations.append(("Door", ClusterEvent(ev.NODE, ev.ADD, lets_in=lets_in)))
+    return names
+
+
+def test_only_pods_that_it_lets_in_are_tried_at_it(bench, pod, door, letting):
+    door.status = Status.unschedulable("shut")
+    bench.add(pod("a"), pod("b"))
+    door.status, calls = None, door.calls
+    bench.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
+    assert bench.places() == {"gated": ["a", "b"]}
+    assert door.calls == calls
+    letting += ["b", "unknown"]
+    bench.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
+    bench.queue.validate()
+    assert bench.places() == {"active": ["b"], "gated": ["a"]}
+    assert door.calls == calls + 1
+
+
+def test_hints_have_a_say_about_those_that_it_lets_in(bench, pod, door):
+    event = ClusterEvent(ev.NODE, ev.DELETE, lambda *_: False, lets_in=lambda *_: ["default/a"])
+    bench.profile.registrations.append(("Door", event))
+    bench.rejected(pod("a"), "Volume")
+    door.status = Status.unschedulable("shut")
+    bench.queue.activate(["default/a"])
+    door.status = None
+    bench.queue.move_all_to_active_or_backoff(ev.NODE_DELETE, None, None)
+    assert bench.places() == {"gated": ["a"]}
+
+
+def test_pods_of_other_gates_and_free_ones_are_moved_as_ever(bench, pod, door, letting):
+    bench.profile.register("SchedulingGates", ev.NODE, ev.ADD)
+    bench.profile.register("Fit", ev.NODE, ev.ADD)
+    bench.rejected(pod("free"), "Fit")
+    bench.add(pod("gated", gates=("g",)))
+    letting.append("gated")
+    door.status, calls = Status.unschedulable("shut"), door.calls
+    bench.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
+    assert door.calls == calls + 1
+    gates = {queued.info.name: queued.gating_plugin for queued in bench.queue.gated_pods()}
+    assert gates == {"gated": "SchedulingGates", "free": "Door"}
+
+
+def test_one_that_cannot_tell_tries_all(bench, pod, door, caplog):
+    def broken(old, new):
+        raise RuntimeError("who?")
+
+    bench.profile.registrations.append(("Door", ClusterEvent(ev.NODE, ev.ADD, lets_in=broken)))
+    door.status = Status.unschedulable("shut")
+    bench.add(pod("a"), pod("b"))
+    door.status = None
+    bench.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
+    assert bench.places() == {"active": ["a", "b"]}
+    assert "who?" in caplog.text
+
+
+def test_a_second_registration_without_it_tries_all(bench, pod, door, letting):
+    bench.profile.register("Door", ev.NODE, ev.ADD)
+    door.status = Status.unschedulable("shut")
+    bench.add(pod("a"))
+    door.status = None
+    bench.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
+    assert bench.places() == {"active": ["a"]}

@@ -11,6 +11,7 @@ from proreus.framework.pod_info import QueuedPodInfo
 from proreus.metrics import SchedulerMetrics
 from proreus.queue.hints import NOBODY, Hints, Strategy
 from proreus.queue.recorder import Recorder
+from proreus.queue.unschedulable import Shelf
 
 
 @pytest.fixture
@@ -112,8 +113,8 @@ def test_pods_of_other_profiles_are_not_asked_about(pod, hints_of):
 def test_interest(hints_of):
     hints = hints_of(("Fit", ev.NODE, ev.ADD | ev.UPDATE_NODE_LABEL), ("Ports", ev.POD, ev.DELETE))
     shelves = hints.interest_in(ClusterEvent(ev.NODE, ev.UPDATE_NODE_LABEL)).shelves
-    assert ("default-scheduler", "Fit") in shelves
-    assert ("default-scheduler", "Ports") not in shelves
+    assert Shelf("default-scheduler", "Fit") in shelves
+    assert Shelf("default-scheduler", "Ports") not in shelves
     assert hints.interest_in(ev.ASSIGNED_POD_DELETE) is not NOBODY
     assert hints.interest_in(ev.NODE_DELETE) is NOBODY
     assert hints.interest_in(ev.UNSCHEDULABLE_TIMEOUT) is NOBODY

@@ -119,3 +119,45 @@ def test_pods_come_as_they_are_in_the_queue_else_as_stubs(nominator, known, pod,
     latest = pod("a", priority=7, labels={"x": "y"}, nominated="n1")
     queued["default/a"] = QueuedPodInfo(latest, 0.0)
     assert nominator.nominated_pods("n1") == [latest]
+
+
+def test_changes_of_a_node_are_told_since_a_position(nominator, known):
+    a, b = known("a", nominated="n1"), known("b", nominated="n2")
+    start = nominator.position
+    nominator.add_nominated_pod(a, None)
+    assert list(nominator.changes_since(start)) == ["n1"]
+    middle = nominator.position
+    nominator.add_nominated_pod(b, None)
+    nominator.add_nominated_pod(a, NominatingInfo("n3"))
+    assert list(nominator.changes_since(middle)) == ["n2", "n1", "n3"]
+    assert list(nominator.changes_since(nominator.position)) == []
+    nominator.delete_nominated_pod(b.uid)
+    nominator.touch(a.uid)
+    nominator.touch("nobody")
+    assert list(nominator.changes_since(start)) == ["n1", "n2", "n3"]
+
+
+def test_what_was_forgotten_is_not_known(nominator, known, monkeypatch):
+    monkeypatch.setattr("proreus.queue.nominator._REMEMBERED", 4)
+    nominator.add_nominated_pod(known("a", nominated="n1"), None)
+    for _ in range(5):
+        nominator.touch("uid-a")
+    assert nominator.changes_since(0) is None
+    assert list(nominator.changes_since(nominator.position - 2)) == ["n1"]
+
+
+def test_a_pod_that_is_popped_or_comes_back_is_another_one(bench, pod):
+    bench.add(pod("a", nominated="n1"))
+    nominator = bench.queue.nominator
+
+    def touched_by(act):
+        position = nominator.position
+        act()
+        return list(nominator.changes_since(position))
+
+    popped = []
+    assert touched_by(lambda: popped.append(bench.pop())) == ["n1"]
+    assert touched_by(lambda: bench.reject(popped[0], "Fit")) == ["n1"]
+    assert touched_by(lambda: bench.queue.activate(["default/a"])) == ["n1"]
+    assert touched_by(lambda: popped.append(bench.queue.pop_specific("default/a"))) == ["n1"]
+    assert touched_by(lambda: bench.queue.done("uid-a")) == []

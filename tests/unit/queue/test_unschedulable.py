@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from proreus.framework.pod_info import QueuedPodInfo
-from proreus.queue.unschedulable import UnschedulablePods
+from proreus.queue.unschedulable import Shelf, UnschedulablePods
 
 
 def queued(pod, *plugins: str, gate: str = "", pending: tuple[str, ...] = ()) -> QueuedPodInfo:
@@ -14,8 +14,14 @@ def queued(pod, *plugins: str, gate: str = "", pending: tuple[str, ...] = ()) ->
     )
 
 
-def waiting(pods: UnschedulablePods, *plugins: str, profile: str = "default-scheduler"):
-    return [q.info.name for q in pods.waiting_for([(profile, plugin) for plugin in plugins])]
+def waiting(
+    pods: UnschedulablePods,
+    *plugins: str,
+    profile: str = "default-scheduler",
+    gated: bool = False,
+):
+    shelves = [Shelf(profile, plugin, gated) for plugin in plugins]
+    return [q.info.name for q in pods.waiting_for(shelves)]
 
 
 def test_found_by_any_rejector_and_only_once(pod):
@@ -34,9 +40,20 @@ def test_found_by_any_rejector_and_only_once(pod):
 def test_gated_pod_is_found_by_its_gate_only(pod):
     pods = UnschedulablePods()
     pods.put(queued(pod("a"), "Fit", "Gates", gate="Gates"))
-    assert waiting(pods, "Fit") == []
-    assert waiting(pods, "Gates") == ["a"]
+    assert waiting(pods, "Fit", "Gates") == []
+    assert waiting(pods, "Fit", gated=True) == []
+    assert waiting(pods, "Gates", gated=True) == ["a"]
     assert pods.gated_count == 1
+
+
+def test_named_pods_are_found_where_they_stand(pod):
+    pods = UnschedulablePods()
+    pods.put(queued(pod("a"), "Fit", gate="Gates"))
+    pods.put(queued(pod("b"), "Fit", gate="Other"))
+    pods.put(queued(pod("c"), "Gates"))
+    keys = ["default/c", "default/b", "default/a", "default/d"]
+    gate = Shelf("default-scheduler", "Gates", gated=True)
+    assert [q.info.name for q in pods.standing_on(gate, keys)] == ["a"]
 
 
 def test_shelved_anew_when_put_again(pod):
@@ -48,7 +65,7 @@ def test_shelved_anew_when_put_again(pod):
     pods.put(one)
     pods.validate()
     assert waiting(pods, "Fit") == []
-    assert waiting(pods, "Gates") == ["a"]
+    assert waiting(pods, "Gates", gated=True) == ["a"]
 
 
 def test_replaced_by_another_item_of_the_same_key(pod):
@@ -57,7 +74,7 @@ def test_replaced_by_another_item_of_the_same_key(pod):
     pods.put(replacement := queued(pod("a"), "Fit"))
     pods.validate()
     assert len(pods) == 1
-    assert pods.waiting_for([("default-scheduler", "Fit")]) == [replacement]
+    assert pods.waiting_for([Shelf("default-scheduler", "Fit")]) == [replacement]
 
 
 def test_discard_leaves_nothing(pod):

@@ -154,7 +154,9 @@ class ByName(QueueSortPlugin):
 
 
 class NobodyNominated:
-    """A nominator without nominations."""
+    """A nominator without nominations, and without a record of changes."""
+
+    position = 0
 
     def __init__(self) -> None:
         self.pods: dict[str, list[PodInfo]] = {}
@@ -164,6 +166,13 @@ class NobodyNominated:
 
     def nominated_pods(self, node_name: str) -> list[PodInfo]:
         return self.pods.get(node_name, [])
+
+    def nominated_node_of(self, uid: str) -> str | None:
+        named = (name for name, pods in self.pods.items() if any(p.uid == uid for p in pods))
+        return next(named, None)
+
+    def changes_since(self, position: int) -> None:
+        return None
 
 
 class Bench:

@@ -88,11 +88,5 @@ def most_important_first(pods: list[PodInfo]) -> list[PodInfo]:
     return [pod for *_, pod in ranked]
 
 
-def started_at(pod: PodInfo, now: float) -> float:
-    """Return when a pod started, in seconds since the epoch; one that has not starts now."""
-    start = pod.importance[1]
-    return now if start == NEVER else start
-
-
 def _lowest(node: NodeInfo) -> int:
     return min([pod.priority for pod in node.pods.values()], default=_NOBODY)

@@ -22,6 +22,7 @@ from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod, condition_of
 from proreus.objects.scheduling import PodGroup
 from proreus.plugins.default_preemption.outcomes import Candidate
+from proreus.plugins.default_preemption.running import Running, RunningPreemptions
 
 log = logger(__name__)
 
@@ -58,32 +59,12 @@ class Preemptor:
 
 
 class Evictor:
-    """Evicts the victims of preemptions, and knows which preemptors are still waiting for that."""
+    """Evicts the victims of preemptions; ``running`` are those that it has begun and not ended."""
 
     def __init__(self, handle: Handle, pods: Mapping[str, Pod], plugin_name: str) -> None:
         self._handle = handle
-        self._pods = pods
         self._plugin_name = plugin_name
-        self._preempting: dict[str, Pod | None] = {}
-        """UID of a preemptor -> its last victim, once that one is being evicted.
-
-        It stays until that victim is seen to go: were the preemptor tried between the apiserver's
-        answer and the watch event, it would find its node full and evict others elsewhere.
-        """
-
-    def is_running(self, uid: str) -> bool:
-        """Tell whether a preemptor's victims are still being evicted."""
-        if uid not in self._preempting:
-            return False
-        last = self._preempting[uid]
-        if last is None:
-            return True
-        live = self._pods.get(key_of(last))
-        there = live is not None and live.metadata.uid == last.metadata.uid
-        if live is not None and there and live.metadata.deletion_timestamp is None:
-            return True
-        del self._preempting[uid]
-        return False
+        self.running = RunningPreemptions(pods)
 
     async def evict(self, candidate: Candidate, preemptor: Preemptor) -> None:
         """Evict all victims now; raises ``ApiError`` for the first that could not be evicted."""
@@ -98,13 +79,11 @@ class Evictor:
         if not victims:
             return
         self._handle.metrics.preemption_victims.observe(len(candidate.victims))
-        for uid in list(self._preempting):
-            self.is_running(uid)  # forgets those whose preemptors nobody asks about any more
-        self._preempting[preemptor.uid] = None
-        self._handle.spawn(self._evict_all(candidate, preemptor, victims))
+        running = self.running.begin(preemptor.uid)
+        self._handle.spawn(self._evict_all(candidate, preemptor, victims, running))
 
     async def _evict_all(
-        self, candidate: Candidate, preemptor: Preemptor, victims: list[Pod]
+        self, candidate: Candidate, preemptor: Preemptor, victims: list[Pod], running: Running
     ) -> None:
         started = perf_counter()
         metrics = self._handle.metrics
@@ -117,14 +96,13 @@ class Evictor:
             for outcome in await asyncio.gather(*evictions, return_exceptions=True):
                 if isinstance(outcome, BaseException):
                     raise outcome
-            self._preempting[preemptor.uid] = last
+            self.running.evicts_last(running, last)
             deleted = await self._evict_one(last, preemptor, node_name)
         except ApiError as error:
             result = "error"
             log.error("Error occurred during async preemption", err=error, preemptor=preemptor.name)
         finally:
-            if not deleted:
-                self._preempting.pop(preemptor.uid, None)
+            (self.running.has_evicted if deleted else self.running.end)(running)
         if result == "error":
             self._handle.activate(preemptor.pods)
         metrics.preemption_goroutines_execution_total.labels(result).inc()

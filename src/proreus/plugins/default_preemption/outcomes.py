@@ -8,14 +8,15 @@ node, so that of many alike each tries little more than one.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from proreus.framework.beside import Beside
 from proreus.framework.handle import TrialGrounds
 from proreus.framework.node_table import NodeTable
-from proreus.framework.pod_info import PodInfo
+from proreus.framework.pod_info import NEVER, PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Rows, Verdicts
 from proreus.objects.policy import PodDisruptionBudget
@@ -37,6 +38,10 @@ class Candidate:
     harm: tuple[int, int, int, int] = field(init=False, compare=False, repr=False)
     """What is compared of candidates, the weightiest first, but for start times: violations, the
     highest priority, the sum of priorities, the number of victims."""
+    oldest: float = field(init=False, compare=False, repr=False)
+    """When the first of the most important victims started that have started; infinite: none."""
+    has_unstarted: bool = field(init=False, compare=False, repr=False)
+    """Whether one of the most important victims has not started: it counts as starting now."""
 
     def __post_init__(self) -> None:
         priorities = [victim.priority for victim in self.victims]
@@ -44,6 +49,10 @@ class Candidate:
         total = sum(priorities) + _PRIORITY_OFFSET * len(priorities)
         harm = self.pdb_violations, highest, total, len(priorities)
         object.__setattr__(self, "harm", harm)
+        top = max(priorities, default=highest)
+        starts = [pod.importance[1] for pod in self.victims if pod.priority == top]
+        object.__setattr__(self, "oldest", min(starts, default=NEVER))
+        object.__setattr__(self, "has_unstarted", NEVER in starts)
 
 
 class Outcomes:
@@ -51,7 +60,8 @@ class Outcomes:
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
-        self._nominated: dict[int, tuple[PodInfo, ...]] = {}
+        self._beside: Beside | None = None
+        self._beside_position = -1
         self._forget_all()
 
     def _forget_all(self) -> None:
@@ -62,18 +72,20 @@ class Outcomes:
         self._known: dict[Status, int] = {}
         self._candidates: dict[int, Candidate] = {}
 
-    def refresh(self, nominated: Mapping[int, tuple[PodInfo, ...]]) -> None:
+    def refresh(self, beside: Beside) -> None:
         """Forget rows that changed, and those with other pods nominated to them than before."""
-        rows = self._nodes.changes_since(self._position)
-        if rows is None or len(self._numbers) != len(self._nodes):
+        nodes = self._nodes
+        rows = nodes.changes_since(self._position)
+        others = None
+        if beside is self._beside:
+            others = beside.changes.since(self._beside_position, len(nodes))
+        if rows is None or others is None or len(self._numbers) != len(nodes):
             self._forget_all()
         else:
-            self._position = self._nodes.position
+            self._position = nodes.position
             self._forget(rows)
-            before = self._nominated
-            touched = before.keys() | nominated.keys()
-            self._forget([row for row in touched if before.get(row) != nominated.get(row)])
-        self._nominated = dict(nominated)
+            self._forget(others)
+        self._beside, self._beside_position = beside, beside.changes.position
 
     def _forget(self, rows: list[int]) -> None:
         self._numbers[rows] = _UNKNOWN
@@ -137,5 +149,5 @@ class OutcomesByKind:
             while len(self._by_kind) > _MOST_KINDS:
                 self._by_kind.popitem(last=False)
         self._by_kind.move_to_end(kind)
-        outcomes.refresh(grounds.nominated)
+        outcomes.refresh(grounds.beside)
         return outcomes

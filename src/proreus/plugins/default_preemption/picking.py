@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proreus.plugins.default_preemption.crowds import started_at
 from proreus.plugins.default_preemption.outcomes import Candidate
 
 
@@ -16,9 +15,4 @@ def pick_one(candidates: Sequence[Candidate], now: float) -> Candidate | None:
     left = [candidate for candidate in candidates if candidate.harm == least]
     if len(left) == 1 or not left[0].victims:  # extenders may leave none
         return left[0]
-    return max(left, key=lambda candidate: _earliest_start_of_most_important(candidate, now))
-
-
-def _earliest_start_of_most_important(candidate: Candidate, now: float) -> float:
-    highest = max(victim.priority for victim in candidate.victims)
-    return min(started_at(v, now) for v in candidate.victims if v.priority == highest)
+    return max(left, key=lambda one: min(one.oldest, now) if one.has_unstarted else one.oldest)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,7 +65,10 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register the victims' going, for pods that are gated here; the hint wakes nobody else."""
-        return (ClusterEvent(POD, DELETE, hint=_never),)
+        return (ClusterEvent(POD, DELETE, hint=_never, lets_in=self._let_in),)
+
+    def _let_in(self, gone: Pod, new: None) -> Collection[str]:
+        return self._evictor.running.let_in(gone.metadata.uid)
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """Keep a preemptor out of the queue until its last victim is on its way."""
@@ -73,12 +76,12 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
             return None
         if self._by_group and (key := pod_group_key(pod.pod)):
             group = self._groups.get(key)
-            if group is not None and self._evictor.is_running(group.metadata.uid):
+            if group is not None and self._evictor.running.keeps_out(group.metadata.uid, pod.key):
                 return Status.unresolvable(
                     "waiting for the preemption for this pod group to be finished"
                 )
             return None
-        if self._evictor.is_running(pod.uid):
+        if self._evictor.running.keeps_out(pod.uid, pod.key):
             return Status.unresolvable("waiting for the preemption for this pod to be finished")
         return None
 

@@ -1,0 +1,104 @@
+"""Which nominated pods a pod has to respect, row by row, kept in step with what changes.
+
+Hundreds of preemptors may wait for their victims at a time, each nominated to a node. Every attempt
+has to know them all; what one more attempt costs must be what has changed since the one before.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from proreus.framework.change_log import ChangeLog
+from proreus.framework.node_table import NodeTable
+from proreus.framework.pod_info import PodInfo
+
+if TYPE_CHECKING:
+    from proreus.framework.handle import Nominator
+
+_MOST_PRIORITIES = 16
+"""For pods of so many priorities it is remembered."""
+
+
+class Beside:
+    """The pods nominated to the nodes of a table that count for pods of one priority.
+
+    ``by_row``: only rows with such pods. ``changes``: the rows of which that changed. ``but``: the
+    UID of a pod that does not count.
+    """
+
+    def __init__(
+        self, nominator: Nominator, table: NodeTable, priority: int, but: str | None = None
+    ) -> None:
+        self.by_row: dict[int, tuple[PodInfo, ...]] = {}
+        self.changes = ChangeLog()
+        self._nominator = nominator
+        self._table = table
+        self._priority = priority
+        self._but = but
+        self.remembered = but is None
+        """Whether the next pod of this priority is given the same object."""
+        self._position = -1
+        self._structure = -1
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Follow what changed about nominations and nodes."""
+        nominator, table = self._nominator, self._table
+        names = None
+        if self._structure == table.structure:
+            names = nominator.changes_since(self._position)
+        self._position, self._structure = nominator.position, table.structure
+        if names is None:
+            rows = {table.rows.get(name) for name in nominator.nominated_nodes()}
+            rows.update(self.by_row)
+        else:
+            rows = {table.rows.get(name) for name in names}
+        for row in rows:
+            if row is not None:
+                self._look_at(row)
+
+    def _look_at(self, row: int) -> None:
+        pods = self._pods(row) if row < self._table.size else ()
+        if pods == self.by_row.get(row, ()):
+            return
+        if pods:
+            self.by_row[row] = pods
+        else:
+            del self.by_row[row]
+        self.changes.note(row)
+
+    def _pods(self, row: int) -> tuple[PodInfo, ...]:
+        return tuple(
+            pod
+            for pod in self._nominator.nominated_pods(self._table[row].name)
+            if pod.priority >= self._priority and pod.uid != self._but
+        )
+
+
+class BesideByPriority:
+    """``Beside`` for every priority that was asked about lately, for one table."""
+
+    def __init__(self, nominator: Nominator) -> None:
+        self._nominator = nominator
+        self._table: NodeTable | None = None
+        self._by_priority: OrderedDict[int, Beside] = OrderedDict()
+
+    def of(self, pod: PodInfo, table: NodeTable) -> Beside:
+        """Return what a pod has to respect; it does not stand in its own way."""
+        if table is not self._table:
+            self._table = table
+            self._by_priority.clear()
+        beside = self._by_priority.get(pod.priority)
+        if beside is None:
+            beside = self._by_priority[pod.priority] = Beside(self._nominator, table, pod.priority)
+            if len(self._by_priority) > _MOST_PRIORITIES:
+                self._by_priority.popitem(last=False)
+        else:
+            beside.refresh()
+        self._by_priority.move_to_end(pod.priority)
+        node_name = self._nominator.nominated_node_of(pod.uid)
+        row = None if node_name is None else table.rows.get(node_name)
+        if row is not None and any(other.uid == pod.uid for other in beside.by_row.get(row, ())):
+            return Beside(self._nominator, table, pod.priority, but=pod.uid)
+        return beside

@@ -1,0 +1,90 @@
+"""What a preemption costs does not grow with the number of preemptors that wait beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from proreus.config.load import default_configuration
+from proreus.feature_gates import FeatureGates
+from proreus.objects.kinds import NODES, PODS
+from proreus.objects.pod import Pod
+from proreus.offline.cluster import OfflineCluster
+from proreus.plugins import IN_TREE
+from proreus.runtime.registry import Registry
+from proreus.testing import make_node, make_pod
+
+_GATES, _REGISTRY = FeatureGates(), Registry(IN_TREE)
+_CONFIGURATION = default_configuration(_REGISTRY, _GATES)
+_VICTIMS = 3
+
+
+class Cluster(OfflineCluster):
+    """Full nodes, one for each preemptor, and an apiserver that deletes pods when it is let."""
+
+    def __init__(self, preemptors: int) -> None:
+        super().__init__(_CONFIGURATION, _REGISTRY, _GATES)
+        self.deletes = asyncio.Event()
+        self.asked: Counter[str] = Counter()
+        self._delete = self.api.delete_pod
+        self.api.delete_pod = self._delete_later  # type: ignore[method-assign]
+        nominator = self.scheduler.queue.nominator
+        nominator.nominated_pods = self._counted(nominator.nominated_pods)  # type: ignore[method-assign]
+        for i in range(preemptors):
+            self.api.put(NODES, make_node(f"n{i}", "3"))
+            for j in range(_VICTIMS):
+                low = make_pod(f"low-{i}-{j}", cpu="1", priority=0, node_name=f"n{i}")
+                self.api.put(PODS, low.pod)
+        for i in range(preemptors):
+            self.api.put(PODS, make_pod(f"high-{i}", cpu="3", priority=10).pod)
+
+    def _counted(self, function: Any) -> Any:
+        def call(*args: Any) -> Any:
+            self.asked["nominated pods"] += 1
+            return function(*args)
+
+        return call
+
+    async def _delete_later(self, pod: Pod) -> None:
+        await self.deletes.wait()
+        await self._delete(pod)
+
+    def counts(self) -> Counter[str]:
+        """How often hints, gates and the nominator have been asked so far."""
+        hints = self.metrics.queueing_hint_execution_duration_seconds
+        points = self.metrics.framework_extension_point_duration_seconds
+        asked = self.asked.copy()
+        asked["hints"] = sum(child.count for _, child in hints.histograms())
+        asked["gates"] = sum(
+            child.count for labels, child in points.histograms() if labels[0] == "PreEnqueue"
+        )
+        return asked
+
+
+async def _asked_for(preemptors: int) -> Counter[str]:
+    """Let all of them find their victims, then let all victims go; return what that asked."""
+    cluster = Cluster(preemptors)
+    while await cluster.schedule_next():
+        pass
+    assert not cluster.api.deleted
+    waiting = cluster.scheduler.queue.unschedulable_pods()
+    assert len(waiting) == preemptors
+    cluster.deletes.set()
+    for _ in range(preemptors):
+        await cluster.settle()
+    while await cluster.schedule_next():
+        pass
+    bound = [pod.metadata.name for pod in cluster.api.store(PODS).values() if pod.spec.node_name]
+    assert len(bound) == preemptors
+    assert all(name.startswith("high") for name in bound)
+    assert len(cluster.api.deleted) == _VICTIMS * preemptors
+    return cluster.counts()
+
+
+async def test_four_times_the_preemptors_ask_four_times_as_often() -> None:
+    few, many = await _asked_for(12), await _asked_for(48)
+
+    assert few.keys() == {"hints", "gates", "nominated pods"}
+    for what, count in few.items():
+        assert 0 < many[what] <= 4.5 * count, what
