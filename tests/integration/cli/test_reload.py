@@ -150,7 +150,10 @@ class Instance:
         return self.sandbox.store.get("pods", name, "default").object()["spec"].get("nodeName")
 
     async def wait_for_node(self, name):
-        await self.live.until(lambda: self.node_of(name))
+        """Wait until a pod has its node, and the plugin has written down that it was bound."""
+        await self.live.until(
+            lambda: self.node_of(name) and "PostBind" in (self.versions(name) or [{}])[-1]
+        )
 
     def told(self):
         """Return, by pod and attempt, which version of the plugin was asked at each point."""
