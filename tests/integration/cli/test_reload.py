@@ -149,11 +149,15 @@ class Instance:
     def node_of(self, name):
         return self.sandbox.store.get("pods", name, "default").object()["spec"].get("nodeName")
 
-    async def wait_for_node(self, name):
-        """Wait until a pod has its node, and the plugin has written down that it was bound."""
-        await self.live.until(
-            lambda: self.node_of(name) and "PostBind" in (self.versions(name) or [{}])[-1]
-        )
+    async def wait_for_node(self, *names):
+        """Wait until pods have nodes, and the plugin has written down that they were bound."""
+        await self.live.until(lambda: all(map(self.node_of, names)))
+
+        def written():
+            told = self.told()
+            return all("PostBind" in attempt for n in names for attempt in [*told[n].values()][-1:])
+
+        await self.live.until(written)
 
     def told(self):
         """Return, by pod and attempt, which version of the plugin was asked at each point."""
@@ -206,9 +210,7 @@ async def test_pods_arrive_while_the_configuration_flips(instance, start):
             else:
                 instance.write(content, mark=flip)
                 await asyncio.sleep(0.05)
-    waiting = list(reversed(names))
-    while waiting:
-        await instance.wait_for_node(waiting.pop())
+    await instance.wait_for_node(*names)
 
     reloads = await instance.reloads()
     assert reloads["success"] >= 3
