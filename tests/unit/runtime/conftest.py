@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Hashable
-from types import FunctionType
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import (
     POINTS,
     FilterPlugin,
-    Plugin,
     QueueSortPlugin,
     ScorePlugin,
 )
@@ -30,6 +28,8 @@ from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.runtime.profile import Profile
 from proreus.runtime.search import Found, NodeSearch
+
+from ..made_plugins import plugin
 
 
 def make_pod(name: str, cpu: int = 100, **spec: object) -> PodInfo:
@@ -205,28 +205,6 @@ class Bench:
 
     def names(self, found: Found) -> list[str]:
         return sorted(self.nodes[row].name for row in found.rows.tolist())
-
-
-def plugin(name: str, *bases: type[Plugin], **answers: object) -> type[Plugin]:
-    """Return a plugin class; an answer may be a value, an exception, or a function of self."""
-    return type(name, bases, {key: _method(key, answer) for key, answer in answers.items()})
-
-
-def _method(name: str, answer: object) -> object:
-    if name in ("row_local", "allow_parallel"):
-        return answer
-    if isinstance(answer, FunctionType):
-        return answer
-
-    def give(self: Plugin, *_: object) -> object:
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
-
-    async def give_later(self: Plugin, *_: object) -> object:
-        return give(self)
-
-    return give_later if name in ("post_filter", "pre_bind", "bind") else give
 
 
 class Kit:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import FunctionType
 from typing import Any
 
 import pytest
@@ -21,33 +20,15 @@ from proreus.plugins import IN_TREE
 from proreus.runtime.registry import Registry
 from proreus.testing.builders import make_node, make_pod
 
-_WAITS = ("post_filter", "pre_bind", "bind")
-_FLAGS = ("row_local", "allow_parallel")
+from .. import made_plugins
 
 
 def plugin(name: str, *bases: type[Plugin], **answers: object) -> type[Plugin]:
-    """Return a plugin class; an answer may be a value, an exception, or a function of self.
+    """Return a plugin class that waits for new nodes, unless told otherwise.
 
-    It waits for new nodes, unless told otherwise: who waits for everything is woken by the patch
-    of the condition that tells of its own rejection.
+    Who waits for everything is woken by the patch of the condition that tells of its own rejection.
     """
-    answers.setdefault("events_to_register", (NODE_ADD,))
-    return type(name, bases, {key: _method(key, answer) for key, answer in answers.items()})
-
-
-def _method(name: str, answer: object) -> object:
-    if name in _FLAGS or isinstance(answer, FunctionType):
-        return answer
-
-    def give(self: Plugin, *_: object) -> object:
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
-
-    async def give_later(self: Plugin, *_: object) -> object:
-        return give(self)
-
-    return give_later if name in _WAITS else give
+    return made_plugins.plugin(name, *bases, **{"events_to_register": (NODE_ADD,), **answers})
 
 
 class World(OfflineCluster):
