@@ -49,7 +49,13 @@ if TYPE_CHECKING:
     help="Who schedules: proreus, a kube-scheduler binary, or both in turn.",
 )
 @click.option("--bare", is_flag=True, help="Also a client that only binds: the apiserver's limit.")
-@click.option("--rounds", type=click.IntRange(1), default=1, show_default=True)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="How often each scheduler runs the workload; medians are told.",
+)
 @click.option(
     "--backlog",
     is_flag=True,

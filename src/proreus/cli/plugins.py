@@ -23,7 +23,12 @@ if TYPE_CHECKING:
     help="Plugin in a process of its own; may be repeated.",
 )
 @click.option(
-    "--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True
+    "--output",
+    "-o",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="For people, or for programs.",
 )
 def command(
     plugin: tuple[str, ...],

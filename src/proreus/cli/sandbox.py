@@ -15,8 +15,16 @@ from proreus.errors import ProreusError
 
 
 @click.command("sandbox")
-@click.option("--nodes", type=click.IntRange(0), default=10, show_default=True)
-@click.option("--zones", type=click.IntRange(0), default=3, show_default=True)
+@click.option(
+    "--nodes", type=click.IntRange(0), default=10, show_default=True, help="How many there are."
+)
+@click.option(
+    "--zones",
+    type=click.IntRange(0),
+    default=3,
+    show_default=True,
+    help="What nodes are divided among; 0: they have no zone.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=int, default=0, help="Port for plain HTTP; 0 for any free one.")
 @click.option("--secure-port", type=int, default=0, help="Port for HTTPS; 0 for any free one.")
@@ -43,7 +51,11 @@ from proreus.errors import ProreusError
     multiple=True,
     help="YAML file with objects to begin with; what is there is changed. May be repeated.",
 )
-@click.option("--kubelets/--no-kubelets", default=True, help="Whether nodes run their pods.")
+@click.option(
+    "--kubelets/--no-kubelets",
+    default=True,
+    help="Whether nodes run their pods; as a rule they do.",
+)
 def command(
     nodes: int,
     zones: int,

@@ -1,9 +1,10 @@
 import subprocess
 import sys
 
+import click
 import pytest
 
-from proreus.cli import main
+from proreus.cli import main, proreus_command
 
 
 def run(*arguments):
@@ -44,6 +45,13 @@ def test_without_a_checkout_bench_says_what_it_needs(tmp_path, monkeypatch, caps
     told = capsys.readouterr()
     assert told.out == ""
     assert "--config: name a file of workloads" in told.err
+
+
+@pytest.mark.parametrize("name", ["bench", "demo", "evaluate", "new-plugin", "plugins", "sandbox"])
+def test_every_option_says_what_it_is_for(name):
+    command = proreus_command.get_command(click.Context(proreus_command), name)
+    silent = [p.name for p in command.params if isinstance(p, click.Option) and not p.help]
+    assert silent == []
 
 
 def test_help_loads_nothing_heavy():

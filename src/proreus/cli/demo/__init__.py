@@ -31,9 +31,19 @@ _STOP_SECONDS = 10.0
 
 
 @click.command("demo")
-@click.option("--nodes", type=click.IntRange(1), default=100, show_default=True)
-@click.option("--pods", type=click.IntRange(20), default=1000, show_default=True)
-@click.option("--zones", type=click.IntRange(1), default=3, show_default=True)
+@click.option(
+    "--nodes", type=click.IntRange(1), default=100, show_default=True, help="How many there are."
+)
+@click.option(
+    "--pods", type=click.IntRange(20), default=1000, show_default=True, help="How many to schedule."
+)
+@click.option(
+    "--zones",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="What nodes are divided among.",
+)
 @plugin_options
 @click.option("--serve", is_flag=True, help="Keep the cluster up afterwards, to look around.")
 def command(
