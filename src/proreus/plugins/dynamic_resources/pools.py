@@ -48,8 +48,8 @@ class DeviceOnNode:
 class PoolView:
     """A pool as one node sees it, devices in the order in which they are tried.
 
-    ``shape`` is equal for pools that differ in names only. ``consumers``: what each device of the
-    pool, wherever it is, draws from counters.
+    ``shape`` is equal for pools that differ in names only. ``invalid``: complete, but against the
+    rules. ``consumers``: what each device of the pool, wherever it is, draws from counters.
     """
 
     key: PoolKey
@@ -221,22 +221,22 @@ class Pools:
                 return None
             current = [one for one in everywhere if one.spec.pool.generation == generation]
         counters, doubled = _counters(slices)
-        consumers = self._consumers(pool, generation)
+        consumers = self._consumers(pool, current)
         devices = self._devices(pool, slices, node, labels)
         index = {device.name: place for place, device in enumerate(devices)}
         incomplete = len(current) != wanted
-        invalid = doubled or len(index) < len(devices) or not _known(consumers.values(), counters)
+        faulty = doubled or len(index) < len(devices) or not _known(consumers.values(), counters)
+        invalid = faulty and not incomplete
         comes_last = any(device.kind.device.binding_conditions is not None for device in devices)
         shape = self._shape_of(key[0], incomplete, invalid, comes_last, devices, counters)
         return PoolView(
             key, incomplete, invalid, comes_last, devices, counters, consumers, index, shape
         )
 
-    def _consumers(self, pool: _Pool, generation: int) -> dict[str, Counters]:
-        """Return what each device of a generation, wherever it is, draws from counters."""
+    def _consumers(self, pool: _Pool, current: Iterable[ResourceSlice]) -> dict[str, Counters]:
+        """Return what each device of the current slices, wherever it is, draws from counters."""
         if not self._features.partitionable_devices:
             return {}
-        current = (o for o in pool.slices.values() if o.spec.pool.generation == generation)
         return {device.name: k.consumes for device, k in _each(pool, current) if k.consumes}
 
     def _devices(

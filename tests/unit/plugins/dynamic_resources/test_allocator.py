@@ -156,6 +156,14 @@ def test_a_pool_with_a_name_twice_is_invalid(one: Any) -> None:
     assert one.filter(one.pod("y"))["n1"].endswith("gpu.example.com/n1 is currently invalid")
 
 
+def test_an_incomplete_pool_is_not_looked_at_any_closer(one: Any) -> None:
+    one.slice("a", "a", count=2)
+    one.claim("x")
+    one.claim("y", one.request(all_devices=True))
+    assert one.filter(one.pod("x")) == {"n1": NO}
+    assert one.filter(one.pod("y"))["n1"].endswith("gpu.example.com/n1 is currently being updated")
+
+
 async def test_only_the_newest_generation_counts(one: Any) -> None:
     one.slice("old", name="s1")
     one.slice("new", name="s2", generation=2)
@@ -242,6 +250,15 @@ def test_counters_that_nobody_declared_make_a_pool_invalid(one: Any) -> None:
     one.slice(partition("a", "1"))
     one.claim("x")
     assert one.filter(one.pod("x")) == {"n1": "invalid resource pools were encountered"}
+
+
+def test_what_a_node_sees_in_full_is_valid_whatever_others_see(cluster: Any) -> None:
+    two = cluster("n1", "n2")
+    two.device_class()
+    two.slice("a", pool="same", name="s1", node="n1")
+    two.slice(partition("b", "1"), pool="same", name="s2", node="n2")
+    two.claim("x")
+    assert two.filter(two.pod("x")) == {"n2": "invalid resource pools were encountered"}
 
 
 def test_partitions_need_their_gate(cluster: Any) -> None:
