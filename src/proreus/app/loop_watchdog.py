@@ -22,6 +22,8 @@ from proreus.framework.plugin import Plugin
 from proreus.metrics import SchedulerMetrics
 from proreus.runtime import calls
 from proreus.runtime.guard import brought_along
+from proreus.runtime.ranking import run_pre_score
+from proreus.runtime.scheduling_points import run_pre_filter
 
 log = logs.logger(__name__)
 
@@ -29,7 +31,14 @@ _BEAT_SECONDS = 0.1
 _LOG_AGAIN_SECONDS = 60.0
 _ASKING = frozenset(
     function.__code__
-    for function in (calls.ask, calls.ask_each, calls.ask_nodes, calls.ask_and_wait)
+    for function in (
+        calls.ask,
+        calls.ask_each,
+        calls.ask_nodes,
+        calls.ask_and_wait,
+        run_pre_filter,
+        run_pre_score,
+    )
 )
 """Through these every call of an extension point goes; their variables say whose it is."""
 

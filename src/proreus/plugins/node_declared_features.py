@@ -7,6 +7,7 @@ What a pod needs is inferred from its spec (KEP-5328). Of the features that kube
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import (
@@ -17,13 +18,14 @@ from proreus.framework.events import (
     UPDATE_NODE_DECLARED_FEATURE,
     ClusterEvent,
 )
+from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.objects.node import Node
-from proreus.objects.pod import Pod
+from proreus.objects.pod import Container, Pod
 
 REASON = "node(s) didn't match Pod's required features"
 RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
@@ -31,6 +33,7 @@ USER_NAMESPACES_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
 
 _REJECTED = Status.unresolvable(REASON).of("NodeDeclaredFeatures")
 _RESTART_ALL_ACTION = "RestartAllContainers"
+_NOTHING: frozenset[str] = frozenset()
 
 
 class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
@@ -39,15 +42,17 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
     row_local = True
     looks_at_pods = False
 
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._enabled = handle.feature_gates.enabled("NodeDeclaredFeatures")
+
     def sign(self, pod: PodInfo) -> frozenset[str]:
         """What the pod needs."""
         return required_features(pod.pod)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
         """Skip pods that need nothing in particular."""
-        if not self.handle.feature_gates.enabled("NodeDeclaredFeatures"):
-            return Status.skip()
-        required = required_features(pod.pod)
+        required = required_features(pod.pod) if self._enabled else _NOTHING
         if not required:
             return Status.skip()
         state.write(self.name, required)
@@ -71,15 +76,19 @@ def required_features(pod: Pod) -> frozenset[str]:
     """Return the features that a node must declare to run a pod."""
     spec = pod.spec
     required = []
-    if any(
-        rule.action == _RESTART_ALL_ACTION
-        for container in (*spec.containers, *spec.init_containers)
-        for rule in container.restart_policy_rules
-    ):
+    if _restarts_all(spec.containers) or _restarts_all(spec.init_containers):
         required.append(RESTART_ALL_CONTAINERS)
     if spec.host_network and spec.host_users is False:
         required.append(USER_NAMESPACES_HOST_NETWORK)
-    return frozenset(required)
+    return frozenset(required) if required else _NOTHING
+
+
+def _restarts_all(containers: Iterable[Container]) -> bool:
+    for container in containers:
+        for rule in container.restart_policy_rules:
+            if rule.action == _RESTART_ALL_ACTION:
+                return True
+    return False
 
 
 def _declares_anew(pod: PodInfo, old: Node | None, new: Node) -> bool:

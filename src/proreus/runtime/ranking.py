@@ -17,7 +17,7 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import SKIP
 from proreus.framework.verdicts import IntArray
 from proreus.runtime.asking import check_range, normalize_scores, score_table
-from proreus.runtime.calls import as_status, ask, refuse
+from proreus.runtime.calls import as_status, ask, failed, refuse
 from proreus.runtime.profile import Profile
 from proreus.runtime.search import Found
 from proreus.runtime.shared_answers import Face, Scorer
@@ -28,15 +28,21 @@ def run_pre_score(profile: Profile, state: CycleState, pod: PodInfo, found: Foun
     """Let plugins prepare; notes in ``state`` who has nothing to score. Raises ``PluginError``."""
     nodes = _feasible(profile, found)
     skipped = []
+    point, timed = "PreScore", state.timer is not None
     for plugin in profile.pre_score:
-        answer = ask(plugin, "PreScore", state, plugin.pre_score, state, pod, nodes)
-        status = as_status(plugin, "PreScore", answer)
-        if status is None:
-            plugin.evaluations.pre_score.inc()
-        elif status.code == SKIP:
+        if timed:
+            answer = ask(plugin, point, state, plugin.pre_score, state, pod, nodes)
+        else:  # see ``run_pre_filter``
+            try:
+                answer = plugin.pre_score(state, pod, nodes)
+            except Exception as error:
+                raise failed(plugin, point, error) from error
+        if answer is not None and (status := as_status(plugin, point, answer)) is not None:
+            if status.code != SKIP:
+                refuse(plugin, point, status)
             skipped.append(plugin.name)
         else:
-            refuse(plugin, "PreScore", status)
+            plugin.evaluations.pre_score.value += 1
     state.skip_score = frozenset(skipped)
 
 

@@ -19,7 +19,7 @@ from proreus.framework.plugin import MAX_PERMIT_WAIT_SECONDS
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import SKIP, SUCCESS, Code, Status, code_of
 from proreus.framework.verdicts import Verdicts
-from proreus.runtime.calls import as_status, ask, ask_and_wait, refuse, unfit
+from proreus.runtime.calls import as_status, ask, ask_and_wait, failed, refuse, unfit
 from proreus.runtime.profile import Profile
 
 
@@ -49,12 +49,19 @@ def run_pre_filter(
     skipped: list[str] = []
     narrowing: list[str] = []
     remembered: Status | None = None
+    point, timed = "PreFilter", state.timer is not None
     for plugin in profile.pre_filter:
-        answer = ask(plugin, "PreFilter", state, plugin.pre_filter, state, pod, nodes)
+        if timed:
+            answer = ask(plugin, point, state, plugin.pre_filter, state, pod, nodes)
+        else:  # ``ask`` would cost more than most of these plugins do, and there are a dozen
+            try:
+                answer = plugin.pre_filter(state, pod, nodes)
+            except Exception as error:
+                raise failed(plugin, point, error) from error
         if isinstance(answer, Status) and answer.code == SKIP:
             skipped.append(plugin.name)
             continue
-        plugin.evaluations.pre_filter.inc()
+        plugin.evaluations.pre_filter.value += 1
         if answer is None:
             continue
         if not isinstance(answer, Set):

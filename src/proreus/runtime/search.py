@@ -165,14 +165,19 @@ class NodeSearch:
     def _find_anywhere(self, profile: Profile, state: CycleState, pod: PodInfo) -> Found:
         table, signatures = profile.table, Signatures(pod)
         active = [p for p in profile.filter if p.name not in state.skip_filter]
-        sharing = {p: signatures[p] for p in active if signatures[p] is not None}
+        sharing: dict[FilterPlugin, Hashable] = {}
+        others: list[FilterPlugin] = []
+        for plugin in active:
+            signature = signatures[plugin]
+            if signature is None:
+                others.append(plugin)
+            else:
+                sharing[plugin] = signature
         face = profile.shared.face(sharing)
         face.refresh_filter(state, pod, table)
         rejecting: dict[Plugin, Verdicts] = {}
         one_by_one: list[FilterPlugin] = []
-        for plugin in active:
-            if plugin in sharing:
-                continue
+        for plugin in others:
             if plugin.columnar_filter:
                 verdicts = Verdicts(table.size, plugin.name)
                 filter_table(plugin, state, pod, table, verdicts, keep_errors=True)

@@ -244,6 +244,8 @@ class Face:
     def _merge_rows(self, rows: list[int]) -> None:
         verdicts, feasible = self.verdicts, self.feasible
         rejecting = [a.verdicts for a in self._filters if a.verdicts.ids is not None]
+        if not rejecting and verdicts.ids is None:
+            return  # every node passes, as before
         for row in rows:
             status = _first_rejection(rejecting, row)
             if status is not None:

@@ -74,18 +74,19 @@ class Totals:
 
     def _best_above(self) -> list[int]:
         """Return the best of the rows above the crowd, if there still are any."""
-        above = self._above
-        while above:
-            highest, best = above[0][0], set[int]()
-            while above and above[0][0] == highest:
-                row = heappop(above)[1]
-                if self.scores[row] == -highest:
-                    best.add(row)
-            if best:
-                for row in best:
-                    heappush(above, (highest, row))
-                return sorted(best)
-        return []
+        above, scores = self._above, self.scores
+        while above and scores[above[0][1]] != -above[0][0]:
+            heappop(above)
+        if len(above) < 2:
+            return [row for _, row in above]
+        highest, best = above[0][0], set[int]()
+        while above and above[0][0] == highest:
+            row = heappop(above)[1]
+            if scores[row] == -highest:
+                best.add(row)
+        for row in best:
+            heappush(above, (highest, row))
+        return sorted(best)
 
     def _find(self) -> None:
         self._level = int(self.scores.max())

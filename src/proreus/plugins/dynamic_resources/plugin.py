@@ -55,6 +55,8 @@ from proreus.plugins.dynamic_resources.results import allocations
 from proreus.plugins.dynamic_resources.scoring import allocated_score, normalized
 from proreus.plugins.extended_resources import may_be_devices
 
+_NOTHING = Notes()
+"""Of pods that have no claims; never written to."""
 
 class DynamicResources(
     PreEnqueuePlugin,
@@ -72,6 +74,7 @@ class DynamicResources(
 
     Args = DynamicResourcesArgs
     row_local = True
+    looks_at_pods = False
     allow_parallel = True
 
     args: DynamicResourcesArgs
@@ -129,8 +132,7 @@ class DynamicResources(
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
         """Look at the pod's claims; Skip where there are none."""
-        notes = Notes()
-        state.write(self.name, notes)
+        state.write(self.name, _NOTHING)
         try:
             claims = self._claims_of(pod.pod) if pod.pod.spec.resource_claims else ()
             backed = self._backed(pod)
