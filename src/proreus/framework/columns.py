@@ -1,4 +1,4 @@
-"""The stuff that a node table is woven from: resource columns, label columns, image counts.
+"""The stuff that a node table is woven from: resource columns, image counts.
 
 Columns have spare capacity; what readers get is cut to the number of rows.
 """
@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from proreus.framework.interning import ABSENT, Interner
+from proreus.framework.interning import Interner
 from proreus.framework.verdicts import CodeArray, IntArray, Rows
 from proreus.objects.node import Node
 
@@ -121,28 +121,6 @@ class ResourceColumns:
         other = ResourceColumns(table)
         other.arrays = {name: array[rows] for name, array in self.arrays.items()}
         return other
-
-
-class LabelColumn:
-    """The values of one label as codes; -1 where the node does not carry it."""
-
-    __slots__ = ("codes", "values")
-
-    def __init__(self, capacity: int, values: Interner[str] | None = None) -> None:
-        self.codes: CodeArray = np.full(capacity, ABSENT, dtype=np.int32)
-        self.values: Interner[str] = Interner() if values is None else values
-
-    def forget_unused(self, size: int) -> None:
-        """Give the values that the first ``size`` rows have new codes, and forget all others.
-
-        Hostnames of nodes that are gone would pile up for months otherwise.
-        """
-        codes, fresh = self.codes[:size], Interner[str]()
-        renamed = np.full(len(self.values) + 1, ABSENT, dtype=np.int32)
-        for code in np.unique(codes[codes != ABSENT]).tolist():
-            renamed[code] = fresh.code(self.values.values[code])
-        codes[:] = renamed[codes]
-        self.values = fresh
 
 
 def grown(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:

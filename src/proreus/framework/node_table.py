@@ -20,19 +20,19 @@ from proreus.framework.columns import (
     NO_IMAGES,
     Images,
     ImageSet,
-    LabelColumn,
     ResourceColumns,
     compacted,
     grown,
 )
 from proreus.framework.existing_terms import ExistingTerm
-from proreus.framework.interning import ABSENT, Interner
+from proreus.framework.interning import Interner
+from proreus.framework.label_columns import LabelColumns, matching
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_groups import PodQuery
 from proreus.framework.pod_index import PodIndex
 from proreus.framework.pod_info import HostPort, PodInfo
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
-from proreus.objects.selectors import Requirement, Selector
+from proreus.objects.selectors import Selector
 from proreus.objects.taints import Taint
 
 _FIRST_CAPACITY = 64
@@ -64,7 +64,7 @@ class NodeTable:
         self.taint_sets: Interner[tuple[Taint, ...]] = Interner(())
         self.port_sets: Interner[frozenset[HostPort]] = Interner(frozenset())
         self.image_sets: Interner[ImageSet] = Interner(NO_IMAGES)
-        self._labels: dict[str, LabelColumn] = {}
+        self._labels = LabelColumns()
         self._pod_index: PodIndex | None = None
         self.changes = ChangeLog()
         """Rows of which anything changed."""
@@ -119,35 +119,15 @@ class NodeTable:
 
     def label(self, key: str) -> CodeArray:
         """Return a label's values as codes (-1 = absent); ``label_values`` has the texts."""
-        return self._label_column(key).codes[: self.size]
+        return self._labels.column(key, self.infos, self.capacity).codes[: self.size]
 
     def label_values(self, key: str) -> Interner[str]:
         """Return the values behind the codes of a label."""
-        return self._label_column(key).values
+        return self._labels.column(key, self.infos, self.capacity).values
 
     def matches(self, selector: Selector) -> BoolArray:
         """Return the mask of nodes whose labels a selector selects."""
-        if selector.nothing:
-            return np.zeros(self.size, dtype=np.bool_)
-        mask = np.ones(self.size, dtype=np.bool_)
-        for requirement in selector.requirements:
-            mask &= self._meets(requirement)
-        return mask
-
-    def _meets(self, requirement: Requirement) -> BoolArray:
-        codes, values = self.label(requirement.key), self.label_values(requirement.key)
-        match requirement.operator:
-            case "Exists":
-                return np.not_equal(codes, ABSENT)
-            case "DoesNotExist":
-                return np.equal(codes, ABSENT)
-            case "In" | "NotIn":
-                wanted = [c for c in map(values.find, requirement.values) if c != ABSENT]
-                inside = codes == wanted[0] if len(wanted) == 1 else np.isin(codes, wanted)
-                return inside if requirement.operator == "In" else ~inside
-        # The answer a distinct value, then one gather; the last entry stands for absent (-1).
-        answers = [requirement.matches_value(value) for value in values.values]
-        return np.array([*answers, False], dtype=np.bool_)[codes]
+        return matching(self, selector)
 
     @property
     def pod_index(self) -> PodIndex:
@@ -278,12 +258,7 @@ class NodeTable:
         self._image_set[row] = self.image_sets.code(self.images.replace(old, info.node))
         if len(self.image_sets) > self._most_sets:
             self.image_sets = compacted(self.image_set, self.image_sets)
-        labels = info.labels
-        for key, column in self._labels.items():
-            value = labels.get(key)
-            column.codes[row] = ABSENT if value is None else column.values.code(value)
-            if len(column.values) > self._most_sets:
-                column.forget_unused(self.size)
+        self._labels.put(row, info.labels, self.size, self._most_sets)
         self.structure += 1
         self.changes.note(row)
         self.node_changes.note(row)
@@ -295,17 +270,6 @@ class NodeTable:
         Nodes come and go, and so do images and pods with ports, for months.
         """
         return _SPARE_SETS + 2 * self.size
-
-    def _label_column(self, key: str) -> LabelColumn:
-        column = self._labels.get(key)
-        if column is None:
-            column = self._labels[key] = LabelColumn(self.capacity)
-            codes, code = column.codes, column.values.code
-            for row, info in enumerate(self.infos):
-                value = info.labels.get(key)
-                if value is not None:
-                    codes[row] = code(value)
-        return column
 
     _PLAIN = (
         "_pod_count",
@@ -324,8 +288,7 @@ class NodeTable:
             columns.grow(capacity)
         for name in self._PLAIN:
             setattr(self, name, grown(getattr(self, name), capacity))
-        for column in self._labels.values():
-            column.codes = grown(column.codes, capacity)
+        self._labels.grow(capacity)
         if self._pod_index is not None:
             self._pod_index.grow(capacity)
 
@@ -335,8 +298,7 @@ class NodeTable:
         for name in self._PLAIN:
             array = getattr(self, name)
             array[target] = array[source]
-        for column in self._labels.values():
-            column.codes[target] = column.codes[source]
+        self._labels.move(source, target)
         info = self.infos[source]
         if self._pod_index is not None:
             self._pod_index.remove_row(info)
@@ -367,9 +329,6 @@ class NodeTable:
                 for resource in columns.arrays:
                     assert columns[resource][row] == amounts.get(resource, 0), (info, resource)
                 assert all(r in columns for r, a in amounts.items() if a), info
-            for key, column in self._labels.items():
-                code = column.codes[row]
-                value = None if code == ABSENT else column.values.values[code]
-                assert value == info.labels.get(key), (info, key)
+            self._labels.validate(row, info.labels)
         if self._pod_index is not None:
             self._pod_index.validate()
