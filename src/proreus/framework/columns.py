@@ -5,7 +5,8 @@ Columns have spare capacity; what readers get is cut to the number of rows.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -16,6 +17,10 @@ from proreus.framework.verdicts import CodeArray, IntArray, Rows
 from proreus.objects.node import Node
 
 MAX_INT64 = 2**63 - 1
+
+_RARE_SHARE = 32
+"""A resource is rare while no more than one row in so many has it: a cell in a dict takes about
+ten times the room of one in a column."""
 
 H = TypeVar("H", bound=Hashable)
 
@@ -73,30 +78,47 @@ class Images:
 
 
 class ResourceColumns:
-    """One int64 column a resource; a resource that no node has reads as zeros."""
+    """One int64 column a resource; a resource that no node has reads as zeros.
 
-    __slots__ = ("_table", "arrays")
+    A resource that few nodes have is kept cell by cell until it is asked for: where every node has
+    a resource of its own, a column for each would take the square of their number.
+
+    Invariants: a resource is in ``arrays`` or in ``_rare``, not in both; ``_rare`` holds no zeros
+    and no empty dicts; ``_rare_at[row]`` names the resources of ``_rare`` that the row has.
+    """
+
+    __slots__ = ("_rare", "_rare_at", "_table", "arrays")
 
     def __init__(self, table: Sized) -> None:
         self._table = table
         self.arrays: dict[str, IntArray] = {}
+        self._rare: dict[str, dict[int, int]] = {}
+        self._rare_at: dict[int, set[str]] = {}
 
     def __getitem__(self, resource: str) -> IntArray:
         """Return the column, shape ``(len(table),)``; not to be written to."""
         array = self.arrays.get(resource)
         size = self._table.size
-        return np.zeros(size, dtype=np.int64) if array is None else array[:size]
+        return self._column(resource, size) if array is None else array[:size]
 
     def __contains__(self, resource: str) -> bool:
-        return resource in self.arrays
+        return resource in self.arrays or resource in self._rare
+
+    def __iter__(self) -> Iterator[str]:
+        return chain(self.arrays, self._rare)
+
+    def row(self, row: int) -> dict[str, int]:
+        """Return what a row has, without zeros."""
+        amounts = {name: int(array[row]) for name, array in self.arrays.items() if array[row]}
+        return amounts | {name: self._rare[name][row] for name in self._rare_at.get(row, ())}
 
     def put(self, row: int, amounts: dict[str, int]) -> None:
         """Set the cells of a row; resources that it does not name become 0."""
-        for resource in amounts:
-            if resource not in self.arrays:
-                self.arrays[resource] = np.zeros(self._table.capacity, dtype=np.int64)
+        self.forget(row)
         for resource, array in self.arrays.items():
             array[row] = min(amounts.get(resource, 0), MAX_INT64)
+        for resource in amounts.keys() - self.arrays.keys():
+            self._put_rare(row, resource, amounts[resource])
 
     def put_some(self, row: int, resources: Sequence[str], amounts: dict[str, int]) -> None:
         """Set the cells of the named resources only."""
@@ -104,8 +126,17 @@ class ResourceColumns:
         for resource in resources:
             array = arrays.get(resource)
             if array is None:
-                array = arrays[resource] = np.zeros(self._table.capacity, dtype=np.int64)
-            array[row] = min(amounts[resource], MAX_INT64)
+                self._put_rare(row, resource, amounts[resource])
+            else:
+                array[row] = min(amounts[resource], MAX_INT64)
+
+    def forget(self, row: int) -> None:
+        """Let go of what a row holds of rare resources: it is gone, or told anew."""
+        for resource in self._rare_at.pop(row, ()):
+            cells = self._rare[resource]
+            del cells[row]
+            if not cells:
+                del self._rare[resource]
 
     def grow(self, capacity: int) -> None:
         """Make room for more rows."""
@@ -115,12 +146,55 @@ class ResourceColumns:
         """Copy the cells of a row over those of another."""
         for array in self.arrays.values():
             array[target] = array[source]
+        self.forget(target)
+        for resource in tuple(self._rare_at.get(source, ())):
+            self._put_rare(target, resource, self._rare[resource][source])
 
     def gather(self, table: Sized, rows: Rows) -> ResourceColumns:
         """Return the columns of some rows, as a fork's own."""
         other = ResourceColumns(table)
         other.arrays = {name: array[rows] for name, array in self.arrays.items()}
+        if self._rare_at:
+            for target, source in enumerate(rows.tolist()):
+                for resource in self._rare_at.get(source, ()):
+                    other.put_some(target, (resource,), {resource: self._rare[resource][source]})
         return other
+
+    def spread(self) -> None:
+        """Make ``arrays`` hold every resource, also the rare ones."""
+        for resource in tuple(self._rare):
+            self._make_common(resource)
+
+    def _put_rare(self, row: int, resource: str, amount: int) -> None:
+        cells = self._rare.setdefault(resource, {})
+        if amount:
+            cells[row] = min(amount, MAX_INT64)
+            self._rare_at.setdefault(row, set()).add(resource)
+            if len(cells) > self._table.capacity // _RARE_SHARE:
+                self._make_common(resource)
+            return
+        cells.pop(row, None)
+        if not cells:
+            del self._rare[resource]
+        at = self._rare_at.get(row, set())
+        at.discard(resource)
+        if not at:
+            self._rare_at.pop(row, None)
+
+    def _make_common(self, resource: str) -> None:
+        self.arrays[resource] = self._column(resource, self._table.capacity)
+        for row in self._rare.pop(resource):
+            at = self._rare_at[row]
+            at.discard(resource)
+            if not at:
+                del self._rare_at[row]
+
+    def _column(self, resource: str, size: int) -> IntArray:
+        column = np.zeros(size, dtype=np.int64)
+        cells = self._rare.get(resource)
+        if cells:
+            column[[*cells]] = [*cells.values()]
+        return column
 
 
 def grown(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:

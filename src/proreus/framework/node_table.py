@@ -204,6 +204,8 @@ class NodeTable:
             self._move(last, row)
         # What stands in the image column is what ``images`` counts for a row: free the old place.
         self._image_set[last] = 0
+        for columns in (self.allocatable, self.requested, self.nonzero_requested):
+            columns.forget(last)
         self.infos.pop()
         self.size = last
         del self.rows[info.name]
@@ -326,9 +328,7 @@ class NodeTable:
                 (self.requested, info.requested),
                 (self.nonzero_requested, info.nonzero_requested),
             ):
-                for resource in columns.arrays:
-                    assert columns[resource][row] == amounts.get(resource, 0), (info, resource)
-                assert all(r in columns for r, a in amounts.items() if a), info
+                assert columns.row(row) == {name: a for name, a in amounts.items() if a}, info
             self._labels.validate(row, info.labels)
         if self._pod_index is not None:
             self._pod_index.validate()

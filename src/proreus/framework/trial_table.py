@@ -52,6 +52,8 @@ class TrialTable(Fork):
     def _one_matrix(self) -> IntArray:
         """Put the columns that pods change side by side; each becomes a view of its line."""
         sums = (self.requested, self.nonzero_requested)
+        for columns in sums:
+            columns.spread()
         arrays = [array for columns in sums for array in columns.arrays.values()]
         cells: IntArray = np.vstack([*arrays, self._pod_count])
         lines = iter(cells)

@@ -1,0 +1,84 @@
+"""Resource columns: resources that few nodes have take no column, and read like all others."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.testing import make_node, make_pod, make_table
+
+NODES = 640
+
+
+def own(number: int) -> str:
+    return f"example.com/thing-{number}"
+
+
+def table_of_individualists() -> NodeTable:
+    """Every node has a resource of its own, and a pod that takes some of it."""
+    return make_table(
+        [make_node(f"n{number}", resources={own(number): 4}) for number in range(NODES)],
+        [
+            make_pod(f"p{number}", node_name=f"n{number}", resources={own(number): 3})
+            for number in range(NODES)
+        ],
+    )
+
+
+def test_a_resource_of_one_node_takes_no_column() -> None:
+    table = table_of_individualists()
+    for columns in (table.allocatable, table.requested):
+        assert len(columns.arrays) < 6
+        assert own(7) in columns
+        assert columns[own(7)].tolist() == [
+            (4 if columns is table.allocatable else 3) * (number == 7) for number in range(NODES)
+        ]
+    assert own(NODES) not in table.allocatable
+    assert not table.allocatable[own(NODES)].any()
+    table.validate()
+
+
+def test_a_resource_that_spreads_gets_a_column() -> None:
+    table = make_table([make_node(f"n{number}") for number in range(NODES)])
+    for number in range(NODES):
+        info = table[number]
+        info.set_node(make_node(info.name, resources={"example.com/gpu": number}))
+        table.update_node(info)
+        assert table.allocatable["example.com/gpu"].sum() == number * (number + 1) // 2
+    assert "example.com/gpu" in table.allocatable.arrays
+    table.validate()
+
+
+def test_it_goes_with_its_node_and_its_pod() -> None:
+    table = table_of_individualists()
+    table.remove_pod(3, next(iter(table[3].pods)))
+    assert own(3) not in table.requested
+    moved = table[NODES - 1].name
+    for name in ("n3", "n4", "n5"):
+        table.remove_node(table[table.rows[name]])
+        table.validate()
+    assert own(3) not in table.allocatable
+    assert own(4) not in table.requested
+    assert np.flatnonzero(table.allocatable[own(NODES - 1)]).tolist() == [table.rows[moved]]
+    for number in range(4000):
+        info = NodeInfo(f"guest-{number}")
+        info.set_node(make_node(info.name, resources={own(10_000 + number): 1}))
+        table.add_node(info)
+        table.remove_node(info)
+    assert len([*table.allocatable]) < NODES + 10
+    table.validate()
+
+
+def test_parts_and_forks_have_it_too() -> None:
+    table = table_of_individualists()
+    rows = np.array([9, 2, 600])
+    assert table.take(rows).allocatable[own(2)].tolist() == [0, 4, 0]
+    assert table.take(rows).take(np.array([1])).requested[own(2)].tolist() == [3]
+    fork = table.fork(rows)
+    fork.remove_pod(1, next(iter(fork[1].pods)))
+    fork.add_pod(0, make_pod("more", resources={own(2): 1, own(9): 1}))
+    assert fork.requested[own(2)].tolist() == [1, 0, 0]
+    assert fork.requested[own(9)].tolist() == [4, 0, 0]
+    assert fork.requested[own(600)].tolist() == [0, 0, 3]
+    assert table.requested[own(2)][2] == 3
