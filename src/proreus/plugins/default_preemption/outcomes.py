@@ -3,6 +3,9 @@
 What a preemptor found on a node holds for the next one that all filters take for the same, as long
 as the node, the pods nominated to it and the budgets stay what they are. A preemption changes one
 node, so that of many alike each tries little more than one.
+
+Where not even the going of all less important pods would help, it does not matter which of them are
+there: such a node is not tried again while its victims go one after the other.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import NEVER, PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Rows, Verdicts
+from proreus.objects.node import Node
 from proreus.objects.policy import PodDisruptionBudget
 
 _PRIORITY_OFFSET = 2**31
@@ -55,11 +59,18 @@ class Candidate:
         object.__setattr__(self, "has_unstarted", NEVER in starts)
 
 
-class Outcomes:
-    """How the rows of a table fared with one kind of preemptor."""
+Staying = tuple[Node | None, tuple[PodInfo, ...]]
+"""A node as an API object, and the pods on it that no preemptor of a kind may evict."""
 
-    def __init__(self, nodes: NodeTable) -> None:
+
+class Outcomes:
+    """How the rows of a table fared with one kind of preemptor, of one priority."""
+
+    # Invariant: _staying has exactly the rows that failed, with what was there.
+
+    def __init__(self, nodes: NodeTable, priority: int) -> None:
         self._nodes = nodes
+        self._priority = priority
         self._beside: Beside | None = None
         self._beside_position = -1
         self._forget_all()
@@ -71,6 +82,7 @@ class Outcomes:
         self._statuses: list[Status | None] = [None, None]
         self._known: dict[Status, int] = {}
         self._candidates: dict[int, Candidate] = {}
+        self._staying: dict[int, Staying] = {}
 
     def refresh(self, beside: Beside) -> None:
         """Forget rows that changed, and those with other pods nominated to them than before."""
@@ -83,7 +95,7 @@ class Outcomes:
             self._forget_all()
         else:
             self._position = nodes.position
-            self._forget(rows)
+            self._forget([row for row in rows if self._staying.get(row) != self._stays(row)])
             self._forget(others)
         self._beside, self._beside_position = beside, beside.changes.position
 
@@ -91,6 +103,11 @@ class Outcomes:
         self._numbers[rows] = _UNKNOWN
         for row in rows:
             self._candidates.pop(row, None)
+            self._staying.pop(row, None)
+
+    def _stays(self, row: int) -> Staying:
+        info, priority = self._nodes[row], self._priority
+        return info.node, tuple(pod for pod in info.pods.values() if pod.priority >= priority)
 
     def note_candidate(self, row: int, candidate: Candidate) -> None:
         """Remember that a row would do."""
@@ -104,6 +121,7 @@ class Outcomes:
             number = self._known[status] = len(self._statuses)
             self._statuses.append(status)
         self._numbers[rows] = number
+        self._staying.update((row, self._stays(row)) for row in rows.tolist())
 
     def unknown(self, rows: Rows) -> Rows:
         """Return those of the rows that have to be tried."""
@@ -137,7 +155,7 @@ class OutcomesByKind:
     ) -> Outcomes:
         """Return what is known for pods like this one; nothing where nobody can tell (None)."""
         if grounds is None:
-            return Outcomes(self._nodes)
+            return Outcomes(self._nodes, pod.priority)
         budgets = list(budgets)
         if budgets != self._budgets:
             self._by_kind.clear()
@@ -145,7 +163,7 @@ class OutcomesByKind:
         kind = (grounds.signature, pod.priority)
         outcomes = self._by_kind.get(kind)
         if outcomes is None:
-            outcomes = self._by_kind[kind] = Outcomes(self._nodes)
+            outcomes = self._by_kind[kind] = Outcomes(self._nodes, pod.priority)
             while len(self._by_kind) > _MOST_KINDS:
                 self._by_kind.popitem(last=False)
         self._by_kind.move_to_end(kind)

@@ -154,7 +154,7 @@ def test_lockstep_answers_what_single_trials_answer(
     rows = np.arange(len(handle.nodes))
 
     nodes = handle.nodes
-    dry_run = DryRun(handle, state, pod, budgets, Crowds(nodes), Outcomes(nodes))
+    dry_run = DryRun(handle, state, pod, budgets, Crowds(nodes), Outcomes(nodes, pod.priority))
     found = dry_run.candidates(rows, len(rows))
 
     expected = {row: _reference(handle, state, pod, budgets, row) for row in rows.tolist()}
@@ -205,7 +205,9 @@ def _handle(*labels: str) -> FakeHandle:
 
 def _dry_run(handle: FakeHandle, pod: PodInfo) -> DryRun:
     nodes = handle.nodes
-    return DryRun(handle, CycleState(), pod, Budgets(()), Crowds(nodes), Outcomes(nodes))
+    return DryRun(
+        handle, CycleState(), pod, Budgets(()), Crowds(nodes), Outcomes(nodes, pod.priority)
+    )
 
 
 @pytest.mark.parametrize("across", [False, True])

@@ -124,7 +124,7 @@ def test_it_is_what_would_be_found_anew(
 
         found, verdicts = _found(DryRun(handle, state, pod, Budgets(budgets), crowds, known))
 
-        anew = Outcomes(handle.nodes)
+        anew = Outcomes(handle.nodes, priority)
         expected, why = _found(
             DryRun(handle, state, pod, Budgets(budgets), Crowds(handle.nodes), anew)
         )
@@ -170,11 +170,29 @@ def test_alike_preemptors_try_only_what_changed() -> None:
 
     assert _asked(handle, remembered, make_pod("a", priority=10)) == 6
     assert _asked(handle, remembered, make_pod("b", priority=10)) == 0
-    handle.nodes.remove_pod(3, pods[3].uid)
-    handle.nodes.add_pod(3, pods[3])
-    assert _asked(handle, remembered, make_pod("c", priority=10)) == 1
+    handle.nodes.remove_pod(1, pods[1].uid)
+    handle.nodes.add_pod(1, pods[1])
+    assert _asked(handle, remembered, make_pod("c", priority=10)) == 2
     assert _asked(handle, remembered, make_pod("d", priority=11)) == 6
     assert _asked(handle, remembered, make_pod("e", priority=10, labels={"unsigned": ""})) == 6
+
+
+def test_a_hopeless_node_is_not_tried_again_while_its_victims_go() -> None:
+    nodes = [make_node(f"n{i}", labels={"closed": ""} if i > 1 else {}) for i in range(3)]
+    names = ("p0", "p1", "p2", "another")
+    pods = [make_pod(name, node_name=f"n{min(i, 2)}", priority=0) for i, name in enumerate(names)]
+    handle = FakeHandle(nodes, pods)
+    handle.filters = (Lonely(None, handle),)
+    remembered, table = OutcomesByKind(handle.nodes), handle.nodes
+
+    assert _asked(handle, remembered, make_pod("a", priority=10)) == 5
+    table.remove_pod(2, pods[2].uid)
+    assert _asked(handle, remembered, make_pod("b", priority=10)) == 0
+    table.add_pod(2, make_pod("important", node_name="n2", priority=10))
+    assert _asked(handle, remembered, make_pod("c", priority=10)) == 1
+    table[2].set_node(make_node("n2", labels={"closed": "", "other": ""}))
+    table.update_node(table[2])
+    assert _asked(handle, remembered, make_pod("d", priority=10)) == 1
 
 
 def test_nominations_that_come_or_go_are_noticed() -> None:
