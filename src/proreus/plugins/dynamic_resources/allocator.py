@@ -176,8 +176,8 @@ class _Search:
                 )
             for place, device in enumerate(view.devices):
                 if (
-                    device.reachable
-                    and one.selects(device.kind)
+                    one.selects(device.kind)
+                    and device.reachable
                     and self._has_room(one, (pool, place), device.kind)
                 ):
                     found.append((pool, place))
@@ -257,10 +257,11 @@ class _Search:
         self._steps += 1
         if self._steps % _STEPS_BETWEEN_LOOKS_AT_THE_CLOCK == 0 and self._out_of_time():
             raise TimedOut
+        # Selectors first: one that fails on a device is an error whoever can reach the device.
         return (
             not self._in_use(claim, one, device)
-            and found.reachable
             and one.selects(found.kind)
+            and found.reachable
             and self._has_room(one, device, found.kind)
         )
 

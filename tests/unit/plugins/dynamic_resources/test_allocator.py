@@ -156,6 +156,18 @@ def test_a_pool_with_a_name_twice_is_invalid(one: Any) -> None:
     assert one.filter(one.pod("y"))["n1"].endswith("gpu.example.com/n1 is currently invalid")
 
 
+@pytest.mark.parametrize("all_devices", [False, True])
+def test_a_selector_may_fail_on_a_device_that_is_out_of_reach(one: Any, all_devices: bool) -> None:
+    near = one.device("near", size=0) | {"nodeName": "n1"}
+    far = one.device("far") | {"nodeName": "elsewhere"}
+    one.slice(near, far, node="", name="s", pool="p", perDeviceNodeSelection=True)
+    cel = 'device.attributes["gpu.example.com"].size > 1'
+    one.claim("x", one.request(cel=cel, all_devices=all_devices))
+    assert one.filter(one.pod("x")) == {
+        "n1": "!claim default/x: selector #0: CEL runtime error: no such key: size"
+    }
+
+
 def test_an_incomplete_pool_is_not_looked_at_any_closer(one: Any) -> None:
     one.slice("a", "a", count=2)
     one.claim("x")
