@@ -261,7 +261,7 @@ class NodeResourcesFit(
 
 def needs_of(amounts: Mapping[str, int]) -> tuple[Need, ...]:
     """Return what is asked for, cpu, memory and ephemeral-storage first."""
-    first = tuple((r, amounts[r]) for r in _BASE_RESOURCES if amounts.get(r))
+    first = tuple((r, amounts[r]) for r in _BASE_RESOURCES if amounts.get(r, 0) > 0)
     return first + tuple((r, a) for r, a in amounts.items() if a and r not in _BASE_RESOURCES)
 
 

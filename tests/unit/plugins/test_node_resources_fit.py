@@ -135,6 +135,12 @@ def test_zero_requests_fit_a_node_that_is_overcommitted() -> None:
     assert judged(fit(handle), make_pod(memory="1Gi"), handle.nodes) is None
 
 
+def test_requests_below_zero_fit_it_too() -> None:
+    handle = FakeHandle([make_node("n1", "1")], [make_pod("other", "2", node_name="n1")])
+
+    assert judged(fit(handle), make_pod(cpu="-100m", memory="1Gi"), handle.nodes) is None
+
+
 def test_each_row_has_its_own_reasons() -> None:
     nodes = [make_node("n0"), make_node("n1", "1"), make_node("n2", "1", "1Gi"), make_node("n3")]
     handle = FakeHandle(nodes, [make_pod("other", memory="7Gi", node_name="n3")])
