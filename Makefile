@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help venv demo test lint format test-controlplane ci bench bench-engine bench-own-plugin bench-families kwok-up kwok-down kind-up clean
+.PHONY: help venv demo test lint format test-controlplane ci bench bench-engine bench-own-plugin bench-families oracle-fuzz kwok-up kwok-down kind-up clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -46,6 +46,15 @@ WORKLOAD ?= SchedulingBasic/5000Nodes_10000Pods
 bench: $(INSTALLED) ## kube-scheduler and proreus in turn on the same workload: make bench WORKLOAD=…
 	@$(TESTGROUND).binaries
 	$(BIN)/proreus bench --assets "$$($(TESTGROUND).binaries --where)" --workload $(WORKLOAD) --backlog --bare --rounds 3
+
+ORACLE := tests/conformance/oracle
+ORACLE_CASES ?= 200
+
+$(ORACLE)/build/oracle: $(wildcard $(ORACLE)/*.go) $(ORACLE)/go.mod
+	cd $(ORACLE) && CGO_ENABLED=0 go build -trimpath -o build/oracle .
+
+oracle-fuzz: $(INSTALLED) $(ORACLE)/build/oracle ## ask kube-scheduler's code about random cases, and proreus (needs Go)
+	PYTHONPATH=tests $(BIN)/python -m conformance.oracle.fuzz $(ORACLE)/build/oracle --cases $(ORACLE_CASES) --out $(ORACLE)/build/differences.jsonl
 
 kwok-up: $(INSTALLED) ## a cluster with fake kubelets on this machine, without containers
 	@$(TESTGROUND).kwok up

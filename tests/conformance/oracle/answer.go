@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// An answer has the form of "expect" of the recorded cases.
+type answer struct {
+	ConfigError string                      `json:"configError,omitempty"`
+	PreFilter   *verdict                    `json:"preFilter,omitempty"`
+	NodeNames   []string                    `json:"nodeNames,omitempty"`
+	SkipFilter  []string                    `json:"skipFilter,omitempty"`
+	SkipScore   []string                    `json:"skipScore,omitempty"`
+	Filter      map[string]verdict          `json:"filter,omitempty"`
+	Feasible    []string                    `json:"feasible"`
+	Scores      map[string]map[string]int64 `json:"scores,omitempty"`
+	Total       map[string]int64            `json:"total,omitempty"`
+	Message     string                      `json:"message,omitempty"`
+	Preemption  []outcome                   `json:"preemption,omitempty"`
+	Trace       []moment                    `json:"trace,omitempty"`
+	Error       string                      `json:"error,omitempty"`
+}
+
+type verdict struct {
+	Code    string   `json:"code"`
+	Plugin  string   `json:"plugin,omitempty"`
+	Reasons []string `json:"reasons,omitempty"`
+}
+
+// An outcome of PostFilter.
+type outcome struct {
+	Node    string   `json:"node"`
+	Victims []string `json:"victims,omitempty"`
+	Code    string   `json:"code"`
+	Message string   `json:"message,omitempty"`
+}
+
+// PostFilter is asked this often, and more often when ties seem to be broken at random.
+const (
+	preemptions       = 12
+	preemptionsOfATie = 80
+)
+
+func ask(q question) (a *answer) {
+	a = &answer{}
+	defer func() {
+		if fault := recover(); fault != nil {
+			a.Error = fmt.Sprint("panic: ", fault)
+		}
+	}()
+	var err error
+	if q.Pod == nil {
+		a.Trace, err = play(q)
+	} else {
+		err = decide(q, a)
+	}
+	var refused configError
+	if errors.As(err, &refused) {
+		a.ConfigError = err.Error()
+	} else if err != nil {
+		a.Error = err.Error()
+	}
+	return a
+}
+
+func decide(q question, a *answer) error {
+	ctx := context.Background()
+	c, err := newCluster(ctx, q)
+	if c != nil {
+		defer c.stop()
+	}
+	if err != nil {
+		return err
+	}
+	return c.decide(ctx, a)
+}
+
+// decide runs a scheduling cycle without sampling nodes, and without the binding.
+func (c *cluster) decide(ctx context.Context, a *answer) error {
+	nodes, err := c.snapshot.NodeInfos().List()
+	if err != nil {
+		return err
+	}
+	if len(nodes) == 0 {
+		return scheduler.ErrNoNodesAvailable
+	}
+	state := framework.NewCycleState()
+	state.Write(framework.PodsToActivateKey, framework.NewPodsToActivate())
+	diagnosis := framework.Diagnosis{NodeToStatus: framework.NewDefaultNodeToStatus()}
+	narrowed, status, by := c.profile.RunPreFilterPlugins(ctx, state, c.pod)
+	a.PreFilter = toVerdict(status)
+	a.SkipFilter = sets.List(state.GetSkipFilterPlugins())
+	var feasible []fwk.NodeInfo
+	switch {
+	case status.IsSuccess():
+		if !narrowed.AllNodes() {
+			a.NodeNames = sets.List(narrowed.NodeNames)
+			nodes = slices.DeleteFunc(slices.Clone(nodes), func(node fwk.NodeInfo) bool {
+				return !narrowed.NodeNames.Has(node.Node().Name)
+			})
+			reason := fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", sets.List(by))
+			diagnosis.NodeToStatus.SetAbsentNodesStatus(fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason))
+		}
+		feasible = c.filter(ctx, state, nodes, a, diagnosis)
+	case status.IsRejected():
+		diagnosis.NodeToStatus.SetAbsentNodesStatus(status)
+		diagnosis.PreFilterMsg = status.Message()
+	default:
+		return status.AsError()
+	}
+	if len(feasible) > 0 {
+		return c.score(ctx, state, feasible, a)
+	}
+	fault := framework.FitError{Pod: c.pod, NumAllNodes: c.snapshot.NumNodesInPlacement(), Diagnosis: diagnosis}
+	a.Message = fault.Error()
+	if c.profile.HasPostFilterPlugins() {
+		a.Preemption = c.preempt(ctx, state, diagnosis)
+	}
+	return nil
+}
+
+func (c *cluster) filter(ctx context.Context, state fwk.CycleState, nodes []fwk.NodeInfo, a *answer, diagnosis framework.Diagnosis) []fwk.NodeInfo {
+	var feasible []fwk.NodeInfo
+	a.Filter = map[string]verdict{}
+	for _, node := range nodes {
+		name := node.Node().Name
+		status := c.profile.RunFilterPluginsWithNominatedPods(ctx, state, c.pod, node)
+		if status.IsSuccess() {
+			feasible = append(feasible, node)
+			a.Feasible = append(a.Feasible, name)
+			continue
+		}
+		diagnosis.NodeToStatus.Set(name, status)
+		a.Filter[name] = *toVerdict(status)
+	}
+	slices.Sort(a.Feasible)
+	return feasible
+}
+
+func (c *cluster) score(ctx context.Context, state fwk.CycleState, feasible []fwk.NodeInfo, a *answer) error {
+	if status := c.profile.RunPreScorePlugins(ctx, state, c.pod, feasible); !status.IsSuccess() {
+		return status.AsError()
+	}
+	a.SkipScore = sets.List(state.GetSkipScorePlugins())
+	ranking, status := c.profile.RunScorePlugins(ctx, state, c.pod, feasible)
+	if !status.IsSuccess() {
+		return status.AsError()
+	}
+	a.Scores, a.Total = map[string]map[string]int64{}, map[string]int64{}
+	for _, node := range ranking {
+		a.Total[node.Name] = node.TotalScore
+		a.Scores[node.Name] = map[string]int64{}
+		for _, score := range node.Scores {
+			a.Scores[node.Name][score.Name] = score.Score
+		}
+	}
+	return nil
+}
+
+// preempt returns the different outcomes of asking again and again.
+func (c *cluster) preempt(ctx context.Context, state fwk.CycleState, diagnosis framework.Diagnosis) []outcome {
+	var outcomes []outcome
+	times := preemptions
+	for i := 0; i < times; i++ {
+		result, status := c.profile.RunPostFilterPlugins(ctx, state.Clone(), c.pod, diagnosis.NodeToStatus)
+		victims := c.writes.takeDeleted()
+		slices.Sort(victims)
+		found := outcome{Victims: victims, Code: status.Code().String(), Message: status.Message()}
+		if result != nil && result.NominatingInfo != nil {
+			found.Node = result.NominatedNodeName
+		}
+		if !slices.ContainsFunc(outcomes, func(known outcome) bool { return reflect.DeepEqual(known, found) }) {
+			outcomes = append(outcomes, found)
+		}
+		if len(outcomes) > 1 {
+			times = preemptionsOfATie
+		}
+	}
+	return outcomes
+}
+
+func toVerdict(status *fwk.Status) *verdict {
+	if status.IsSuccess() {
+		return &verdict{Code: status.Code().String()}
+	}
+	reasons := slices.Sorted(slices.Values(status.Reasons()))
+	return &verdict{status.Code().String(), status.Plugin(), reasons}
+}

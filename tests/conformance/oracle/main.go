@@ -1,0 +1,140 @@
+// The oracle answers scheduling questions by asking kube-scheduler's own code.
+//
+// It reads cases (JSON lines, in the form of tests/conformance/cases) from its standard input and
+// writes a line {"id", "expect"} for each, in the same order.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/util/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
+	"k8s.io/klog/v2"
+)
+
+// A question is a case as it is recorded, without the answer.
+type question struct {
+	ID       string            `json:"id"`
+	Features []string          `json:"features"`
+	Config   json.RawMessage   `json:"config"`
+	Objects  []json.RawMessage `json:"objects"`
+	Pod      json.RawMessage   `json:"pod"`
+	Steps    []step            `json:"steps"`
+}
+
+type line struct {
+	ID     string  `json:"id"`
+	Expect *answer `json:"expect"`
+}
+
+// inline lets everything that PostFilter does be done when it returns.
+var inline = []string{"SchedulerAsyncPreemption=false", "SchedulerAsyncAPICalls=false"}
+
+func main() {
+	workers := flag.Int("workers", 4, "how many questions are worked on at once")
+	flag.Parse()
+	silence()
+	if err := answerStream(os.Stdin, os.Stdout, *workers); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func silence() {
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	runtime.ErrorHandlers = nil
+}
+
+func answerStream(in io.Reader, out io.Writer, workers int) error {
+	questions, err := read(in)
+	if err != nil {
+		return err
+	}
+	buffered := bufio.NewWriter(out)
+	encoder := json.NewEncoder(buffered)
+	for len(questions) > 0 {
+		alike := withSameFeatures(questions)
+		for i, found := range answerAll(alike, workers) {
+			if err := encoder.Encode(line{alike[i].ID, found}); err != nil {
+				return err
+			}
+		}
+		questions = questions[len(alike):]
+	}
+	return buffered.Flush()
+}
+
+func read(in io.Reader) ([]question, error) {
+	var questions []question
+	decoder := json.NewDecoder(in)
+	for {
+		var q question
+		if err := decoder.Decode(&q); errors.Is(err, io.EOF) {
+			return questions, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("question %d: %w", len(questions)+1, err)
+		}
+		questions = append(questions, q)
+	}
+}
+
+// withSameFeatures returns as many of the first questions as want the same feature gates: gates are
+// global, so no others can be worked on at once.
+func withSameFeatures(questions []question) []question {
+	for i, q := range questions {
+		if !slices.Equal(q.Features, questions[0].Features) {
+			return questions[:i]
+		}
+	}
+	return questions
+}
+
+func answerAll(questions []question, workers int) []*answer {
+	features := slices.Concat(inline, questions[0].Features)
+	err := setFeatures(features)
+	defer resetFeatures(features)
+	answers := make([]*answer, len(questions))
+	places := make(chan struct{}, workers)
+	var working sync.WaitGroup
+	for i, q := range questions {
+		if err != nil {
+			answers[i] = &answer{ConfigError: err.Error()}
+			continue
+		}
+		places <- struct{}{}
+		working.Go(func() {
+			defer func() { <-places }()
+			answers[i] = ask(q)
+		})
+	}
+	working.Wait()
+	return answers
+}
+
+// setFeatures tries it on a copy first: gates that cannot be set leave the set of them half changed.
+func setFeatures(assignments []string) error {
+	value := strings.Join(assignments, ",")
+	if err := utilfeature.DefaultMutableFeatureGate.DeepCopy().Set(value); err != nil {
+		return err
+	}
+	return utilfeature.DefaultMutableFeatureGate.Set(value)
+}
+
+func resetFeatures(assignments []string) {
+	for _, assignment := range assignments {
+		name, _, _ := strings.Cut(assignment, "=")
+		// An error says that the gate was not set.
+		_ = utilfeature.DefaultMutableFeatureGate.ResetFeatureValueToDefault(featuregate.Feature(name))
+	}
+}
