@@ -92,18 +92,24 @@ def affinity_terms_of(pod: Pod) -> AffinityTerms:
 def _parse(namespace: str, near: PodAffinity, apart: PodAffinity) -> AffinityTerms:
     errors: list[str] = []
 
-    def required(terms: tuple[PodAffinityTerm, ...]) -> tuple[AffinityTerm, ...]:
+    def required(name: str, terms: tuple[PodAffinityTerm, ...]) -> tuple[AffinityTerm, ...]:
         try:
             return tuple(_parse_term(namespace, term) for term in terms)
         except SelectorError as error:
-            errors.append(str(error))
+            errors.append(f"{name}: {error}")
             return ()
 
-    def preferred(affinity: PodAffinity) -> tuple[tuple[int, AffinityTerm], ...]:
-        parsed = required(tuple(weighted.pod_affinity_term for weighted in affinity.preferred))
+    def preferred(name: str, affinity: PodAffinity) -> tuple[tuple[int, AffinityTerm], ...]:
+        terms = tuple(weighted.pod_affinity_term for weighted in affinity.preferred)
+        parsed = required(name, terms)
         return tuple(zip((w.weight for w in affinity.preferred), parsed, strict=False))
 
-    lists = required(near.required), required(apart.required), preferred(near), preferred(apart)
+    lists = (
+        required("requiredAffinityTerms", near.required),
+        required("requiredAntiAffinityTerms", apart.required),
+        preferred("preferredAffinityTerms", near),
+        preferred("preferredAntiAffinityTerms", apart),
+    )
     text = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]" if errors else ""
     return AffinityTerms(*lists, error=text)
 

@@ -202,7 +202,7 @@ def test_a_selector_that_does_not_parse_is_the_pods_own_fault() -> None:
     affinity = near({"topologyKey": ZONE, "labelSelector": broken})
     handle = FakeHandle(NODES, [running("p", "n1", affinity=affinity)])
     plugin = make_plugin(InterPodAffinity, handle)
-    text = '"Near" is not a valid label selector operator'
+    text = 'requiredAffinityTerms: "Near" is not a valid label selector operator'
 
     status = plugin.pre_filter(CycleState(), make_pod(affinity=affinity), handle.nodes)
     assert status == Status.unresolvable(f"parsing pod: {text}")
