@@ -47,6 +47,7 @@ class DryRun:
         self.verdicts = Verdicts(len(handle.nodes))
         """By row of the cluster's table."""
         self.errors: list[str] = []
+        self._promising: Rows = np.empty(0, dtype=np.intp)
 
     def candidates(self, rows: Rows, wanted: int) -> list[Candidate]:
         """Try rows in order until enough candidates are found, one of them without violations.
@@ -56,7 +57,7 @@ class DryRun:
         self._crowds.refresh()
         promising = self._crowds.with_less_important(rows, self._pod.priority)
         self.verdicts.reject(rows[~promising], NO_VICTIMS, unresolvable=True)
-        rows = rows[promising]
+        self._promising = rows = rows[promising]
         clean: list[Candidate] = []
         violating: list[Candidate] = []
         first = 0
@@ -72,10 +73,24 @@ class DryRun:
     def _try(self, rows: Rows) -> Iterator[Candidate]:
         """Try some rows together, but for those whose outcome is known."""
         unknown = self._outcomes.unknown(rows)
+        if len(unknown) and self._outcomes.lasting:
+            self._find_out_more(unknown)
+            unknown = self._outcomes.unknown(rows)
         if len(unknown):
             self._find_out(unknown)
         self._outcomes.reject_failed(rows, self.verdicts)
         yield from self._outcomes.candidates(rows)
+
+    def _find_out_more(self, rows: Rows) -> None:
+        """Try rows, and with them others that the next preemptors will want to know of.
+
+        One more row costs next to nothing, and one more trial a lot. Errors do not count yet: they
+        may be those of the others, and rows that ended in one are still unknown.
+        """
+        others = np.setdiff1d(self._outcomes.unknown(self._promising), rows)[:_SOME]
+        errors = len(self.errors)
+        self._find_out(np.concatenate((rows, others)))
+        del self.errors[errors:]
 
     def _find_out(self, rows: Rows) -> None:
         """Try rows and note how that ended; what ends in an error is known of none."""

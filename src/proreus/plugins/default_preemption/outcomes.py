@@ -64,11 +64,15 @@ Staying = tuple[Node | None, tuple[PodInfo, ...]]
 
 
 class Outcomes:
-    """How the rows of a table fared with one kind of preemptor, of one priority."""
+    """How the rows of a table fared with one kind of preemptor, of one priority.
+
+    ``lasting``: the next preemptors of this kind will ask too.
+    """
 
     # Invariant: _staying has exactly the rows that failed, with what was there.
 
-    def __init__(self, nodes: NodeTable, priority: int) -> None:
+    def __init__(self, nodes: NodeTable, priority: int, *, lasting: bool = False) -> None:
+        self.lasting = lasting
         self._nodes = nodes
         self._priority = priority
         self._beside: Beside | None = None
@@ -163,7 +167,7 @@ class OutcomesByKind:
         kind = (grounds.signature, pod.priority)
         outcomes = self._by_kind.get(kind)
         if outcomes is None:
-            outcomes = self._by_kind[kind] = Outcomes(self._nodes, pod.priority)
+            outcomes = self._by_kind[kind] = Outcomes(self._nodes, pod.priority, lasting=True)
             while len(self._by_kind) > _MOST_KINDS:
                 self._by_kind.popitem(last=False)
         self._by_kind.move_to_end(kind)

@@ -195,6 +195,38 @@ def test_a_hopeless_node_is_not_tried_again_while_its_victims_go() -> None:
     assert _asked(handle, remembered, make_pod("d", priority=10)) == 1
 
 
+class Fragile(Lonely):
+    """Fails on a node that has the label ``broken``."""
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        if "broken" in node.labels:
+            raise ValueError("oh no")
+        return super().filter(state, pod, node)
+
+
+def test_a_trial_takes_along_what_the_next_one_will_want_to_know() -> None:
+    nodes = [make_node(f"n{i}", labels={"broken": ""} if i == 100 else {}) for i in range(128)]
+    pods = [make_pod(f"p{i}", node_name=f"n{i}", priority=0) for i in range(128)]
+    handle = FakeHandle(nodes, pods)
+    plugin = Fragile(None, handle)
+    handle.filters = (plugin,)
+    remembered, rows = OutcomesByKind(handle.nodes), np.arange(128)
+
+    def errors(name: str, rows: Any) -> list[str]:
+        pod, state = make_pod(name, priority=10), CycleState()
+        known = remembered.of(handle.trial_grounds(state, pod), pod, ())
+        dry_run = DryRun(handle, state, pod, Budgets(()), Crowds(handle.nodes), known)
+        assert dry_run.candidates(rows, 1)
+        return dry_run.errors
+
+    assert errors("a", rows) == [], "the broken node is none of those that it had to try"
+    asked = plugin.asked
+    assert errors("b", rows[64:100]) == []
+    assert plugin.asked == asked
+    (error,) = set(errors("c", rows[64:]))
+    assert "oh no" in error
+
+
 def test_nominations_that_come_or_go_are_noticed() -> None:
     pods = [make_pod(f"p{i}", cpu="1", node_name=f"n{i}", priority=0) for i in range(2)]
     cluster = OfflineCluster(_CONFIGURATION, _REGISTRY, _GATES)
