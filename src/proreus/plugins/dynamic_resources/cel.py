@@ -83,14 +83,14 @@ class Selector:
 
     __slots__ = ("_program", "error", "expression")
 
-    def __init__(self, expression: str, multiple_allocations: bool) -> None:
+    def __init__(self, expression: str) -> None:
         self.expression = expression
         self.error = ""
         """Why it cannot be compiled; empty if it can."""
         self._program: Any = None
         evaluator = _evaluator()
         try:
-            checked = _checked(expression, multiple_allocations)
+            checked = _checked(expression)
             if checked.return_type() not in (cel.Type.BOOL, cel.Type.DYN):
                 self.error = "must evaluate to bool or the unknown type, not " + str(
                     checked.return_type().name()
@@ -128,18 +128,17 @@ def _words(error: str, missed: re.Match[str] | None) -> str:
 
 
 @lru_cache(maxsize=4096)
-def compile_selector(expression: str, multiple_allocations: bool = True) -> Selector:
+def compile_selector(expression: str) -> Selector:
     """Compile an expression; ``error`` of the result says whether it could be.
 
-    ``multiple_allocations``: ``device.allowMultipleAllocations`` is there (gate
-    DRAConsumableCapacity).
+    No gate has a say: the API accepted the expression, and what it could say then it can say now.
     """
-    return Selector(expression, multiple_allocations)
+    return Selector(expression)
 
 
-def _checked(expression: str, multiple_allocations: bool) -> Any:
+def _checked(expression: str) -> Any:
     try:
-        return _checker(multiple_allocations).compile(expression)
+        return _checker().compile(expression)
     except RuntimeError as error:
         text = str(error)
         if _BARE_DEVICE in text:
@@ -175,16 +174,14 @@ def _environment(types: Types, variables: Mapping[str, cel.Type]) -> Any:
     )
 
 
-def _variables(quantity: cel.Type, multiple_allocations: bool) -> dict[str, cel.Type]:
+def _variables(quantity: cel.Type) -> dict[str, cel.Type]:
     kinds = cel.Type
-    variables = {
+    return {
         "device.driver": kinds.STRING,
         "device.attributes": kinds.Map(kinds.STRING, kinds.Map(kinds.STRING, kinds.DYN)),
         "device.capacity": kinds.Map(kinds.STRING, kinds.Map(kinds.STRING, quantity)),
+        "device.allowMultipleAllocations": kinds.BOOL,
     }
-    if multiple_allocations:
-        variables["device.allowMultipleAllocations"] = kinds.BOOL
-    return variables
 
 
 def _opaque() -> tuple[cel.Type, cel.Type]:
@@ -192,10 +189,10 @@ def _opaque() -> tuple[cel.Type, cel.Type]:
     return abstract("kubernetes.Quantity"), abstract("kubernetes.Semver")
 
 
-@lru_cache(maxsize=2)
-def _checker(multiple_allocations: bool) -> Any:
+@lru_cache(maxsize=1)
+def _checker() -> Any:
     quantity, version = _opaque()
-    return _environment(_types(quantity, version), _variables(quantity, multiple_allocations))
+    return _environment(_types(quantity, version), _variables(quantity))
 
 
 @lru_cache(maxsize=1)
@@ -207,6 +204,6 @@ def _lenient_checker() -> Any:
 @lru_cache(maxsize=1)
 def _evaluator() -> Any:
     as_bytes = cel.Type.BYTES
-    variables = _variables(as_bytes, True)
+    variables = _variables(as_bytes)
     variables["device"] = cel.Type.Map(cel.Type.STRING, cel.Type.DYN)
     return _environment(_types(as_bytes, as_bytes), variables)

@@ -20,6 +20,9 @@ BOOL, INT, DOUBLE, STRING, DYN, LIST = "bool", "int", "double", "string", "dyn",
 
 Types = Mapping[str, cel.Type]
 
+_MOST_VALUES = 48
+"""Values of an attribute that is a list, at most."""
+
 
 class Function(NamedTuple):
     """One overload; ``member`` functions are called on their first argument."""
@@ -119,6 +122,22 @@ def _intersects(items: Sequence[Any], others: Sequence[Any]) -> bool:
     return any(other in known for other in _items(others))
 
 
+def _is_equal(one: Any, other: Any) -> bool:
+    """Compare as CEL does, to which true is not 1."""
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
+def _includes(value: Any, wanted: Any) -> bool:
+    """Tell whether a value is the one that is wanted, or a list that has it."""
+    if not isinstance(value, list | tuple):
+        return _is_equal(value, wanted)
+    if len(value) > _MOST_VALUES:
+        raise ValueError(
+            f"'includes' function cannot be applied to lists longer than {_MOST_VALUES} values"
+        )
+    return any(_is_equal(item, wanted) for item in _items(value))
+
+
 _OF_TEXTS_AND_LISTS = (
     Function("find", True, (STRING, STRING), STRING, _find),
     Function("findAll", True, (STRING, STRING), LIST, _find_all),
@@ -132,7 +151,14 @@ _OF_TEXTS_AND_LISTS = (
     Function("sets.intersects", False, (LIST, LIST), BOOL, _intersects),
 )
 
-FUNCTIONS = (*_OF_QUANTITIES, *_OF_VERSIONS, *_OF_BOTH, *_OF_TEXTS_AND_LISTS)
+_OF_ATTRIBUTES = tuple(
+    # the evaluator goes by what values are, so that anything at all must be spelt out
+    Function("includes", True, (kind, wanted), BOOL, _includes)
+    for kind in (BOOL, INT, DOUBLE, STRING, Q, V, LIST)
+    for wanted in (BOOL, INT, DOUBLE, STRING, Q, V)
+)
+
+FUNCTIONS = (*_OF_ATTRIBUTES, *_OF_QUANTITIES, *_OF_VERSIONS, *_OF_BOTH, *_OF_TEXTS_AND_LISTS)
 
 
 def declarations(types: Types) -> list[cel.FunctionDecl]:

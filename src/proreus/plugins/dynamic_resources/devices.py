@@ -86,7 +86,7 @@ class DeviceKind:
         return answer
 
     def _ask(self, expression: str) -> bool | CelError:
-        selector = compile_selector(expression, self._features.consumable_capacity)
+        selector = compile_selector(expression)
         if selector.error:
             return CelError(f"CEL compile error: {selector.error}")
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from proreus.plugins.dynamic_resources.cel import CelError, DeviceView, compile_selector
@@ -74,6 +76,10 @@ MEMORY = 'device.capacity["gpu.example.com"].memory'
         ('sets.contains(["a", "b"], ["a"]) && sets.intersects([1], [1, 2])', True),
         ("'A'.lowerAscii() == 'a' && 'a,b'.split(',').size() == 2", True),
         (f'{OWN}.exists(name, name == "numa")', True),
+        (f'{OWN}.model.includes({OWN}.model) && !{OWN}.model.includes("none")', True),
+        (f'{OWN}.numa.includes("0") || {OWN}.numa.includes(true)', False),
+        ('["a", "b"].includes("b") && ![1].includes(2) && [1].includes(1.0)', True),
+        (f'{OWN}.version.includes(semver("2.1.0"))', True),
     ],
 )
 def test_answers(expression: str, expected: bool) -> None:
@@ -125,5 +131,10 @@ def test_an_expression_cannot_run_for_long() -> None:
         compile_selector(nested).matches(DEVICE)
 
 
-def test_sharing_is_hidden_without_its_gate() -> None:
-    assert compile_selector("device.allowMultipleAllocations", False).error
+def test_expressions_are_taken_as_stored_ones_whatever_gates_are_on(cluster: Any) -> None:
+    """kube-scheduler compiles like an API server does that once accepted them."""
+    devices = cluster("n1", gates=["DRAConsumableCapacity=false"])
+    devices.device_class("gpu", "!device.allowMultipleAllocations")
+    devices.slice("a")
+    devices.claim("x")
+    assert devices.filter(devices.pod("x")) == {}
