@@ -58,6 +58,7 @@ from proreus.plugins.extended_resources import may_be_devices
 _NOTHING = Notes()
 """Of pods that have no claims; never written to."""
 
+
 class DynamicResources(
     PreEnqueuePlugin,
     PreFilterPlugin,
