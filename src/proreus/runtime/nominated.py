@@ -149,7 +149,7 @@ class NominatedPods:
     def rejected(
         self, profile: Profile, state: CycleState, pod: PodInfo, rows: list[int], nodes: NodeTable
     ) -> list[tuple[int, Status]]:
-        """Judge rows of a fork, each with the pods nominated to it; return those rejected."""
+        """Judge rows one by one, each with the pods nominated to it; return those rejected."""
         judged = ((row, self.judge_row(profile, state, pod, row, nodes)) for row in rows)
         return [(row, status) for row, status in judged if status is not None]
 
