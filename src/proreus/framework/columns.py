@@ -80,8 +80,8 @@ class Images:
 class ResourceColumns:
     """One int64 column a resource; a resource that no node has reads as zeros.
 
-    A resource that few nodes have is kept cell by cell until it is asked for: where every node has
-    a resource of its own, a column for each would take the square of their number.
+    A resource that few nodes have is kept cell by cell, and becomes a column only while somebody
+    looks: where each node has a resource of its own, columns would take the square of their number.
 
     Invariants: a resource is in ``arrays`` or in ``_rare``, not in both; ``_rare`` holds no zeros
     and no empty dicts; ``_rare_at[row]`` names the resources of ``_rare`` that the row has.

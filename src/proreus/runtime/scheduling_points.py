@@ -65,7 +65,7 @@ def run_pre_filter(
         if answer is None:
             continue
         if not isinstance(answer, Set):
-            status = as_status(plugin, "PreFilter", answer)
+            status = as_status(plugin, point, answer)
             if status is None:
                 continue
             if status.code == Code.UNSCHEDULABLE:
@@ -74,7 +74,7 @@ def run_pre_filter(
                 remembered, narrowing = status.of(plugin.name), []
                 break
             else:
-                refuse(plugin, "PreFilter", status)
+                refuse(plugin, point, status)
             continue
         narrowing.append(plugin.name)
         names = frozenset(answer)

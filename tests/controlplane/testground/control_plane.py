@@ -111,7 +111,8 @@ class ControlPlane(control_plane.ControlPlane):
     def binds_by_pod(self) -> dict[str, Counter[int]]:
         """Return how each pod's bind requests ended: namespace/name -> status -> times."""
         binds: dict[str, Counter[int]] = {}
-        for line in (self.folder / "audit.log").read_text().splitlines():
+        *whole, _half_written = (self.folder / "audit.log").read_text().split("\n")
+        for line in whole:
             event = json.loads(line)
             pod = f"{event['objectRef']['namespace']}/{event['objectRef']['name']}"
             binds.setdefault(pod, Counter())[event["responseStatus"]["code"]] += 1
