@@ -132,11 +132,8 @@ class ResourceColumns:
 
     def forget(self, row: int) -> None:
         """Let go of what a row holds of rare resources: it is gone, or told anew."""
-        for resource in self._rare_at.pop(row, ()):
-            cells = self._rare[resource]
-            del cells[row]
-            if not cells:
-                del self._rare[resource]
+        for resource in tuple(self._rare_at.get(row, ())):
+            self._drop_rare(row, resource)
 
     def grow(self, capacity: int) -> None:
         """Make room for more rows."""
@@ -166,28 +163,31 @@ class ResourceColumns:
             self._make_common(resource)
 
     def _put_rare(self, row: int, resource: str, amount: int) -> None:
-        cells = self._rare.setdefault(resource, {})
-        if amount:
-            cells[row] = min(amount, MAX_INT64)
-            self._rare_at.setdefault(row, set()).add(resource)
-            if len(cells) > self._table.capacity // _RARE_SHARE:
-                self._make_common(resource)
+        if not amount:
+            self._drop_rare(row, resource)
             return
-        cells.pop(row, None)
+        cells = self._rare.setdefault(resource, {})
+        cells[row] = min(amount, MAX_INT64)
+        self._rare_at.setdefault(row, set()).add(resource)
+        if len(cells) > self._table.capacity // _RARE_SHARE:
+            self._make_common(resource)
+
+    def _drop_rare(self, row: int, resource: str) -> None:
+        at = self._rare_at.get(row)
+        if at is None or resource not in at:
+            return
+        at.remove(resource)
+        if not at:
+            del self._rare_at[row]
+        cells = self._rare[resource]
+        del cells[row]
         if not cells:
             del self._rare[resource]
-        at = self._rare_at.get(row, set())
-        at.discard(resource)
-        if not at:
-            self._rare_at.pop(row, None)
 
     def _make_common(self, resource: str) -> None:
         self.arrays[resource] = self._column(resource, self._table.capacity)
-        for row in self._rare.pop(resource):
-            at = self._rare_at[row]
-            at.discard(resource)
-            if not at:
-                del self._rare_at[row]
+        for row in tuple(self._rare[resource]):
+            self._drop_rare(row, resource)
 
     def _column(self, resource: str, size: int) -> IntArray:
         column = np.zeros(size, dtype=np.int64)

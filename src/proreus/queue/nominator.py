@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from proreus.framework.change_log import Changes
 from proreus.framework.nominating import NominatingInfo
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.objects.meta import ObjectMeta
@@ -26,8 +27,7 @@ class Nominator:
 
     # Invariant: _node_of[uid] is the one node whose dict in _by_node has uid; no dict is empty.
     # A pod is kept by name only and looked up when asked for, so that it is never out of date.
-    # _touched names the nodes whose answers changed, the latest last; its first is change number
-    # _forgotten.
+    # _touched names the nodes whose answers changed.
 
     def __init__(
         self,
@@ -38,8 +38,7 @@ class Nominator:
         self._queued_pod = queued_pod
         self._node_of: dict[str, str] = {}
         self._by_node: dict[str, dict[str, PodInfo]] = {}
-        self._touched: list[str] = []
-        self._forgotten = 0
+        self._touched = Changes[str](_REMEMBERED)
 
     def nominated_pods(self, node_name: str) -> list[PodInfo]:
         """Return the pods nominated to a node, as they are now.
@@ -63,21 +62,17 @@ class Nominator:
     @property
     def position(self) -> int:
         """Where the record of changes ends now; to be handed to ``changes_since`` later."""
-        return self._forgotten + len(self._touched)
+        return self._touched.position
 
     def changes_since(self, position: int) -> Iterable[str] | None:
         """Return the nodes with perhaps other nominated pods since then; None: not known."""
-        start = position - self._forgotten
-        return None if start < 0 else dict.fromkeys(self._touched[start:])
+        return self._touched.changed_since(position)
 
     def touch(self, uid: str) -> None:
         """Note that a pod is another one now for those who ask, if it is nominated."""
         node = self._node_of.get(uid)
         if node:
-            self._touched.append(node)
-            if len(self._touched) > _REMEMBERED:
-                del self._touched[: _REMEMBERED // 2]
-                self._forgotten += _REMEMBERED // 2
+            self._touched.note(node)
 
     def add_nominated_pod(self, pod: PodInfo, nominating: NominatingInfo | None) -> None:
         """Register a nomination in place of an earlier one (None: the one that its status has).

@@ -137,8 +137,8 @@ def test_changes_of_a_node_are_told_since_a_position(nominator, known):
     assert list(nominator.changes_since(start)) == ["n1", "n2", "n3"]
 
 
-def test_what_was_forgotten_is_not_known(nominator, known, monkeypatch):
-    monkeypatch.setattr("proreus.queue.nominator._REMEMBERED", 4)
+def test_what_was_forgotten_is_not_known(nominator, known):
+    nominator._touched.limit = 4
     nominator.add_nominated_pod(known("a", nominated="n1"), None)
     for _ in range(5):
         nominator.touch("uid-a")
