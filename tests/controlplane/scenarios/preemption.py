@@ -30,12 +30,19 @@ def _budget(stage: Stage, name: str, labels: Json, allowed: int) -> None:
 
 
 def _evicts(stage: Stage, preemptor: str, node: str, *victims: str) -> None:
-    """Check the choice, then let the victims go; others must not be harmed."""
+    """Check the choice, then let the victims go; others must not be harmed.
+
+    Each end wakes the preemptor. It is waited for: whether it is tried between two ends that follow
+    on each other would be chance.
+    """
     stage.leaving(*victims)
     stage.refused(preemptor, "0/")
     stage.settle()
     stage.note(f"{preemptor} preempts")
-    stage.end(*victims)
+    for index, victim in enumerate(victims, 1):
+        stage.end(victim)
+        if index < len(victims):
+            stage.refused(preemptor, "a terminating pod on the nominated node")
     stage.bound(**{preemptor: node})
 
 
