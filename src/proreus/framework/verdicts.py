@@ -52,8 +52,10 @@ class Verdicts:
         if where.dtype == np.bool_:
             if not where.any():
                 return
-            ids = self._allocated()
-            np.copyto(ids, self.id_of(status), where=where & (ids == PASSED))
+            if self.ids is None:  # nobody was rejected yet: a third of the work
+                self.ids = np.multiply(where, self.id_of(status), dtype=np.int32)
+            else:
+                np.copyto(self.ids, self.id_of(status), where=where & (self.ids == PASSED))
         elif len(where):
             ids = self._allocated()
             ids[where[ids[where] == PASSED]] = self.id_of(status)

@@ -21,7 +21,7 @@ from proreus.runtime.calls import as_status, ask, failed, refuse
 from proreus.runtime.profile import Profile
 from proreus.runtime.search import Found
 from proreus.runtime.shared_answers import Face, Scorer
-from proreus.runtime.totals import INFEASIBLE, Totals
+from proreus.runtime.totals import PassingTotals, Ranking, Totals
 
 
 def run_pre_score(profile: Profile, state: CycleState, pod: PodInfo, found: Found) -> None:
@@ -52,32 +52,29 @@ def rank(
     pod: PodInfo,
     found: Found,
     scores: dict[str, IntArray] | None = None,
-) -> Totals:
-    """Return the total score of each feasible node, by row of the table.
+) -> Ranking:
+    """Return the total score of each feasible node.
 
     PreScore has been run. ``scores``, where given, is filled with what each plugin added, as
     ``found.rows`` go. Raises ``PluginError``.
     """
-    table, face = profile.table, found.face
+    face, fewer = found.face, not found.all_shared
     apart = [plugin for plugin in profile.score if plugin.name not in state.skip_score]
-    each: dict[str, IntArray | int] = {}
     if face is not None:
         shared = _rank_shared(profile, state, pod, found, face)
         apart = [plugin for plugin in apart if found.signatures[plugin] is None]
-        if found.all_shared and not apart and scores is None:
+        if not (apart or fewer or scores is not None):
             face.check_range()
             return shared
     where = slice(None) if found.everywhere else found.rows
-    if face is not None:
-        each = face.scores(state, pod, where, fewer=not found.all_shared)
-    for plugin in apart:
-        each[plugin.name] = _score(profile, plugin, state, pod, found)
+    total = 0 if face is None else face.total(state, pod, where, fewer=fewer)
+    own = {plugin.name: _score(profile, plugin, state, pod, found) for plugin in apart}
     if scores is not None:
-        size = found.count
-        scores |= {name: np.full(size, added, dtype=np.int64) for name, added in each.items()}
-    totals = np.full(table.size, INFEASIBLE, dtype=np.int64)
-    totals[where] = sum(each.values())
-    return Totals(totals)
+        together = {} if face is None else face.scores(state, pod, where, fewer=fewer)
+        for name, added in (together | own).items():
+            scores[name] = np.full(found.count, added, dtype=np.int64)
+    totals = np.broadcast_to(sum(own.values(), total), found.count)
+    return PassingTotals(profile.table.size, found.rows, totals)
 
 
 def _rank_shared(

@@ -170,6 +170,11 @@ class Scorer:
         """Whether nothing can change here until a node comes, goes or changes itself."""
         return self.answers.about_nodes and isinstance(self.final, int)
 
+    @property
+    def depends_on_others(self) -> bool:
+        """Whether a row's score depends on which other rows pass: they are normalised together."""
+        return self.plugin.normalizes and not isinstance(self.final, int)
+
     def check_range(self, rows: Rows | slice | BoolArray) -> None:
         """Raise ``PluginError`` when the final score of one of these rows is outside 0..100."""
         if self.doubtful is not None:
@@ -288,10 +293,25 @@ class Face:
         self._score_at, self._score_structure = table.position, table.structure
         return self.totals
 
-    def check_range(self) -> None:
-        """Raise ``PluginError`` when a plugin's score of a row that passes here is out of range."""
+    def check_range(self, where: Rows | slice | BoolArray | None = None) -> None:
+        """Raise ``PluginError`` when a plugin's score of a row that passes here is out of range.
+
+        ``where``: not of all of these rows, but of some.
+        """
         for scorer in self._scorers:
-            scorer.check_range(self.feasible)
+            scorer.check_range(self.feasible if where is None else where)
+
+    def total(
+        self, state: CycleState, pod: PodInfo, where: Rows | slice, *, fewer: bool
+    ) -> IntArray | int:
+        """Return what all plugins together add to the ranking of some rows: see ``scores``.
+
+        Not to be written to.
+        """
+        if fewer and any(scorer.depends_on_others for scorer in self._scorers):
+            return sum(self.scores(state, pod, where, fewer=fewer).values())
+        self.check_range(where)
+        return self.totals.scores[where]
 
     def scores(
         self, state: CycleState, pod: PodInfo, where: Rows | slice, *, fewer: bool
@@ -307,7 +327,7 @@ class Face:
             plugin, final, raw = scorer.plugin, scorer.final, scorer.answers.raw
             if isinstance(final, int) or isinstance(raw, int):
                 added[plugin.name] = final
-            elif fewer and plugin.normalizes:
+            elif fewer and scorer.depends_on_others:
                 scores = normalize_scores(plugin, state, pod, raw[where])
                 check_range(plugin, scores)
                 added[plugin.name] = scores * scorer.weight

@@ -1,13 +1,15 @@
 """The total score of every node, and which nodes have the highest.
 
 In a cluster of equals thousands of nodes share the first place, and one pod changes the score of
-one node. So the best are kept from pod to pod: drawing one of them does not look at all nodes.
+one node. So ``Totals`` keep the best from pod to pod: drawing one of them does not look at all
+nodes. What holds for one pod only are ``PassingTotals``.
 """
 
 from __future__ import annotations
 
 import random
 from heapq import heappop, heappush
+from typing import Protocol
 
 import numpy as np
 
@@ -18,6 +20,42 @@ INFEASIBLE = -1
 
 _NOWHERE = -1
 _MOST_ABOVE = 64
+
+
+class Ranking(Protocol):
+    """What the choice of a node looks at."""
+
+    @property
+    def scores(self) -> IntArray:
+        """Total scores by row of the table, negative where the node cannot take the pod."""
+        ...
+
+    def draw(self, rng: random.Random) -> int:
+        """Return one of the best rows, each as likely as any other."""
+        ...
+
+
+class PassingTotals:
+    """The total scores of some rows of a table, for one pod: nothing is kept for the next one."""
+
+    __slots__ = ("_rows", "_size", "_totals")
+
+    def __init__(self, size: int, rows: Rows, totals: IntArray) -> None:
+        self._size = size
+        self._rows = rows
+        self._totals = totals
+
+    @property
+    def scores(self) -> IntArray:
+        """Total scores by row of the table, negative where the node cannot take the pod."""
+        scores = np.full(self._size, INFEASIBLE, dtype=np.int64)
+        scores[self._rows] = self._totals
+        return scores
+
+    def draw(self, rng: random.Random) -> int:
+        """Return one of the best rows, each as likely as any other."""
+        best = np.flatnonzero(self._totals == self._totals.max())
+        return int(self._rows[best[int(rng.random() * len(best))]])
 
 
 class Totals:

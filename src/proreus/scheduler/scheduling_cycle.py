@@ -44,7 +44,7 @@ from proreus.runtime.scheduling_points import (
     run_unreserve,
 )
 from proreus.runtime.search import Found, NodeSearch
-from proreus.runtime.totals import Totals
+from proreus.runtime.totals import Ranking, Totals
 from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.attempt import Attempt, Decision, Failure, Witness, error_failure
 from proreus.scheduler.extender_chain import EXTENDER, ExtenderChain
@@ -146,10 +146,10 @@ class SchedulingCycle:
             if found is not None and found.count == 1:
                 return self._cache.table[int(found.rows[0])].name
             if found is not None and found.count:
-                totals = await self._rank(attempt, found)
+                ranking = await self._rank(attempt, found)
                 if attempt.extenders:
-                    totals = await self._prioritize(attempt, found, totals)
-                chosen = self._select_host(totals)
+                    ranking = await self._prioritize(attempt, found, ranking)
+                chosen = self._select_host(ranking)
                 trace.step("Prioritizing done")
                 return chosen
         except (PluginError, ExtenderError) as error:
@@ -221,10 +221,10 @@ class SchedulingCycle:
             return found
         return await self.extenders.filter(attempt.extenders, attempt.pod.pod, found)
 
-    async def _prioritize(self, attempt: Attempt, found: Found, totals: Totals) -> Totals:
+    async def _prioritize(self, attempt: Attempt, found: Found, ranking: Ranking) -> Ranking:
         assert self.extenders is not None
         pod = attempt.pod.pod
-        asked, scores = attempt.extenders, totals.scores
+        asked, scores = attempt.extenders, ranking.scores
         return Totals(await self.extenders.prioritize(asked, pod, found.rows, scores))
 
     def search(
@@ -233,7 +233,7 @@ class SchedulingCycle:
         """Judge all nodes, or the named ones."""
         return self._search.find(profile, state, pod, names)
 
-    async def _rank(self, attempt: Attempt, found: Found) -> Totals:
+    async def _rank(self, attempt: Attempt, found: Found) -> Ranking:
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
         with _timed(profile, "PreScore"):
             run_pre_score(profile, state, pod, found)
@@ -241,14 +241,14 @@ class SchedulingCycle:
         with _timed(profile, "Score"):
             if profile.fetching:
                 await fetch_score(profile, state, pod, found.rows)
-            totals = rank(profile, state, pod, found, scores)
+            ranking = rank(profile, state, pod, found, scores)
         if self.witness is not None and scores is not None:
             self.witness.scored(attempt, found.rows, scores)
-        return totals
+        return ranking
 
-    def _select_host(self, totals: Totals) -> str:
+    def _select_host(self, ranking: Ranking) -> str:
         """Return the best node."""
-        return self._cache.table[self._select(totals, self._search.order)].name
+        return self._cache.table[self._select(ranking, self._search.order)].name
 
     # ---- no node -------------------------------------------------------------------------------
 

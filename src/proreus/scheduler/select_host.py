@@ -11,27 +11,27 @@ import random
 from collections.abc import Callable
 
 from proreus.framework.verdicts import Rows
-from proreus.runtime.totals import Totals
+from proreus.runtime.totals import Ranking
 
-SelectHost = Callable[[Totals, Callable[[], Rows]], int]
-"""``select(totals, order)``: the row to take; ``order()`` returns all rows in the order in which
+SelectHost = Callable[[Ranking, Callable[[], Rows]], int]
+"""``select(ranking, order)``: the row to take; ``order()`` returns all rows in the order in which
 kube-scheduler looks at them."""
 
 
 def at_random(rng: random.Random) -> SelectHost:
     """Return the choice of any of the best, by a source of chance that can be seeded."""
 
-    def select(totals: Totals, order: Callable[[], Rows]) -> int:
-        return totals.draw(rng)
+    def select(ranking: Ranking, order: Callable[[], Rows]) -> int:
+        return ranking.draw(rng)
 
     return select
 
 
-def top_of_heap(totals: Totals, order: Callable[[], Rows]) -> int:
+def top_of_heap(ranking: Ranking, order: Callable[[], Rows]) -> int:
     """Return the root of the heap that kube-scheduler builds over feasible nodes in order."""
     rows: list[int] = order().tolist()
-    ranking = totals.scores
-    heap = [(int(ranking[row]), row) for row in rows if ranking[row] >= 0]
+    scores = ranking.scores
+    heap = [(int(scores[row]), row) for row in rows if scores[row] >= 0]
     for parent in range(len(heap) // 2 - 1, -1, -1):
         _sift_down(heap, parent)
     return heap[0][1]
