@@ -1,7 +1,8 @@
 """NodeResourcesBalancedAllocation: prefer nodes on which the pod evens out what is used.
 
 The score is how much the balance between the resources' used fractions *changes* with the pod: 75
-where it stays. Floating point, in Go's order of operations.
+where it stays. Floating point, in Go's order of operations. A pod counts with what its status says
+it holds, if that is more than it asks for: as on its node, and unlike in NodeResourcesFit.
 """
 
 from __future__ import annotations
@@ -45,21 +46,21 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         self._last_demands: tuple[Demand, ...] = ()
 
     def sign(self, pod: PodInfo) -> Hashable | None:
-        """Only requests are read; None where devices count, which change without their node."""
-        requests = pod.requests
+        """Only amounts are read; None where devices count, which change without their node."""
+        requests = pod.held
         if self._scored_devices is not None and self._scored_devices.concern(requests.amounts):
             return None
         return requests.key
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
         """Skip pods that ask for none of the resources: they change no balance."""
-        amounts = pod.requests.amounts
+        amounts = pod.held.amounts
         return None if any(amounts.get(r.name) for r in self._resources) else Status.skip()
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score one node."""
         before, after = [], []
-        loads = loads_of(self._demands(pod.requests), node, self._scored_devices)
+        loads = loads_of(self._demands(pod.held), node, self._scored_devices)
         for held, wanted, capacity, _ in loads:
             before.append(held / capacity)
             after.append((held + wanted) / capacity)
@@ -67,7 +68,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
         """Score all nodes."""
-        return score_rows(self._demands(pod.requests), nodes, _changes, self._scored_devices)
+        return score_rows(self._demands(pod.held), nodes, _changes, self._scored_devices)
 
     def _demands(self, requests: PodRequests) -> tuple[Demand, ...]:
         if requests is not self._demands_of:

@@ -66,3 +66,26 @@ def test_only_pods_that_ask_for_the_same_share_a_signature() -> None:
 
     assert plugin.sign(make_pod("a", "1")) == plugin.sign(make_pod("b", "1"))
     assert plugin.sign(make_pod("a", "1")) != plugin.sign(make_pod("b", "2"))
+
+
+def test_a_pod_that_holds_more_than_it_asks_for_counts_with_what_it_holds() -> None:
+    given = {"cpu": "2", "memory": "1Gi"}
+    statuses = [{"name": "main", "resources": {"requests": given}, "allocatedResources": given}]
+    handle = FakeHandle([make_node("n1", "4", "8Gi")])
+    plugin = make_plugin(NodeResourcesBalancedAllocation, handle)
+    asking = make_pod("asking", cpu="500m", memory="1Gi")
+    holding = make_pod("holding", cpu="500m", memory="1Gi", status={"containerStatuses": statuses})
+
+    assert_agreement(plugin, holding, handle.nodes)
+    assert plugin.score(CycleState(), asking, handle.nodes[0]) == 75
+    assert plugin.score(CycleState(), holding, handle.nodes[0]) == 65  # (50 + 81 - 100) // 2 + 50
+    assert plugin.sign(asking) != plugin.sign(holding)
+
+
+def test_a_pod_that_holds_what_it_does_not_ask_for_is_scored() -> None:
+    statuses = [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]
+    handle = FakeHandle([make_node("n1")])
+    plugin = make_plugin(NodeResourcesBalancedAllocation, handle)
+    holding = make_pod("holding", status={"containerStatuses": statuses})
+
+    assert plugin.pre_score(CycleState(), holding, handle.nodes) is None
