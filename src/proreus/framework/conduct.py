@@ -17,5 +17,5 @@ class Conduct:
 
     skipping: bool = False
 
-    def note(self, point: str, reason: Reason, error: Exception | None = None) -> None:
+    def note(self, point: str, reason: Reason, error: BaseException | None = None) -> None:
         """Take note of a failure at a point; ``error`` is what was raised."""

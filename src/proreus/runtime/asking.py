@@ -106,7 +106,7 @@ def node_filter(
         asked.value += 1
         try:
             answer = method(state, pod, infos[row])
-        except Exception as error:
+        except BaseException as error:
             raise failed(plugin, "Filter", error) from error
         if answer is None or (status := as_status(plugin, "Filter", answer)) is None:
             return None

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from proreus.framework.plugin import BackgroundPlugin, Plugin
 from proreus.logs import logger
+from proreus.runtime.calls import is_an_order
 
 log = logger(__name__)
 
@@ -52,7 +53,9 @@ async def _again_and_again(plugin: BackgroundPlugin) -> None:
         try:
             await plugin.run_in_background()
             return
-        except Exception as error:
+        except BaseException as error:
+            if is_an_order(error):
+                raise
             log.error("Background work failed", err=error, trace=True, plugin=plugin.name)
         if time() - started > _LONGEST_PAUSE_SECONDS:
             pause = _FIRST_PAUSE_SECONDS

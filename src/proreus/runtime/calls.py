@@ -7,6 +7,7 @@ its extension point, becomes ``PluginError`` in kube-scheduler's words here, and
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from time import perf_counter
 from typing import NoReturn, TypeVar, TypeVarTuple
@@ -74,7 +75,7 @@ def ask(
             return method(*args)
         started = perf_counter()
         answer = method(*args)
-    except Exception as error:
+    except BaseException as error:
         raise failed(plugin, point, error) from error
     timer.observe(plugin, point, answer, started)
     return answer
@@ -94,7 +95,7 @@ def ask_each(
         return [ask(plugin, point, state, method, state, pod, other, node) for other in others]
     try:
         return [method(state, pod, other, node) for other in others]
-    except Exception as error:
+    except BaseException as error:
         raise failed(plugin, point, error) from error
 
 
@@ -111,7 +112,7 @@ def ask_nodes(
         return [ask(plugin, point, state, method, state, pod, node) for node in nodes]
     try:
         return [method(state, pod, node) for node in nodes]
-    except Exception as error:
+    except BaseException as error:
         raise failed(plugin, point, error) from error
 
 
@@ -127,7 +128,7 @@ async def ask_and_wait(
     started = perf_counter()
     try:
         answer = await method(*args)
-    except Exception as error:
+    except BaseException as error:
         raise failed(plugin, point, error) from error
     if timer is not None:
         timer.observe(plugin, point, answer, started)
@@ -176,8 +177,29 @@ def worded(plugin: Plugin, point: str, text: str) -> str:
     return _WORDING.get(point, "{error}").format(name=plugin.name, error=text)
 
 
-def failed(plugin: Plugin, point: str, error: Exception) -> PluginError:
-    """Return the error for what a plugin raised."""
+def failed(plugin: Plugin, point: str, error: BaseException) -> PluginError:
+    """Return the error for what a plugin raised; raises what ``is_an_order``."""
+    if is_an_order(error):
+        raise error
     plugin.conduct.note(point, "raised", error)
     message = worded(plugin, point, error_text(error))
     return PluginError(plugin.name, point, message)
+
+
+def is_an_order(error: BaseException) -> bool:
+    """Tell whether an exception came from outside: whoever was called has not failed, but must end.
+
+    ``sys.exit()`` in a plugin, or a future of its own that was cancelled under it, must not end the
+    scheduler or strand the pod: they are failures like any other exception.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        return _is_being_cancelled()
+    return isinstance(error, (KeyboardInterrupt, GeneratorExit))
+
+
+def _is_being_cancelled() -> bool:
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no loop
+        return False
+    return task is not None and task.cancelling() > 0

@@ -59,7 +59,7 @@ class Tracebacks:
         self._clock = clock
         self._seen: dict[tuple[str, str, str, str], tuple[float, int]] = {}
 
-    def tell(self, plugin: str, point: str, error: Exception) -> None:
+    def tell(self, plugin: str, point: str, error: BaseException) -> None:
         """Log an error with its traceback, or count it if that was done a while ago."""
         frames = traceback.extract_tb(error.__traceback__)
         place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
@@ -140,7 +140,7 @@ class PluginConduct(Conduct):
 
     # ---- what happens --------------------------------------------------------------------------
 
-    def note(self, point: str, reason: Reason, error: Exception | None = None) -> None:
+    def note(self, point: str, reason: Reason, error: BaseException | None = None) -> None:
         """Count a failure, log what was raised, and see whether it is one too many."""
         supervision = self._supervision
         supervision.metrics.plugin_failures_total.labels(self.plugin, point, reason).inc()

@@ -26,7 +26,7 @@ from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.status import Code, Status
 from proreus.logs import logger
 from proreus.places import place_of_class, place_of_error
-from proreus.runtime.calls import failed
+from proreus.runtime.calls import failed, is_an_order
 from proreus.runtime.conduct import Meter, PluginConduct
 
 log = logger(__name__)
@@ -56,11 +56,12 @@ def blamed_on(plugin: type[Plugin]) -> Iterator[None]:
         yield
     except ProreusError:
         raise
-    except Exception as error:
-        if not brought_along(plugin):
+    except BaseException as error:
+        if is_an_order(error) or not brought_along(plugin):
             raise
         file, line = place_of_class(plugin)
-        place = place_of_error(error, file.__eq__) or f"{file}:{line}"
+        place = place_of_error(error, file.__eq__)
+        place = place or (f"{file}:{line}" if line else plugin.__name__)
         raise ConfigError(f"{place}: {type(error).__name__}: {error}") from error
 
 
@@ -72,7 +73,9 @@ def surviving(function: Callable[[Any, Any], None]) -> Callable[[Any, Any], None
     def call(old: Any, new: Any) -> None:
         try:
             function(old, new)
-        except Exception as error:
+        except BaseException as error:
+            if is_an_order(error):
+                raise
             name = getattr(function, "__qualname__", repr(function))
             log.error("A plugin's on_change handler raised", err=error, trace=True, handler=name)
 
@@ -88,7 +91,9 @@ def surviving_work(work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]
     async def run() -> None:
         try:
             await work
-        except Exception as error:
+        except BaseException as error:
+            if is_an_order(error):
+                raise
             name = getattr(work, "__qualname__", repr(work))
             log.error("A plugin's background work raised", err=error, trace=True, work=name)
 
@@ -180,7 +185,7 @@ def _pre_enqueue(plugin: Plugin, method: Method, meter: Meter, conduct: PluginCo
             return None
         try:
             status = method(pod)
-        except Exception as error:
+        except BaseException as error:
             return Status.error(str(failed(plugin, meter.point, error)))
         if _sound(status):
             conduct.succeeded(meter)
@@ -224,7 +229,7 @@ def _sort_key(plugin: Plugin, method: Method, meter: Meter, conduct: PluginCondu
     def call(queued: QueuedPodInfo) -> SortKey:
         try:
             own = method(queued)
-        except Exception as error:
+        except BaseException as error:
             failed(plugin, meter.point, error)
             return SortKey(None, queued)
         conduct.succeeded(meter)
@@ -245,7 +250,7 @@ def with_guarded_hint(event: ClusterEvent, plugin: Plugin) -> ClusterEvent:
             return True
         try:
             helps = bool(hint(pod, old, new))
-        except Exception as error:
+        except BaseException as error:
             failed(plugin, meter.point, error)
             return True
         conduct.succeeded(meter)
@@ -275,7 +280,7 @@ def _outlook(plugin: Plugin, method: Method, meter: Meter, conduct: PluginConduc
         try:
             answer = method(nodes)
             hash(answer)
-        except Exception as error:
+        except BaseException as error:
             raise failed(plugin, meter.point, error) from error
         conduct.succeeded(meter)
         return answer

@@ -52,7 +52,7 @@ class Signatures(dict[Plugin, Hashable]):
             try:
                 signature = plugin.sign(self._pod)
                 hash(signature)
-            except Exception as error:
+            except BaseException as error:
                 raise failed(plugin, "Sign", error) from error
         self[plugin] = signature
         return signature

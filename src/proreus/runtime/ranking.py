@@ -35,7 +35,7 @@ def run_pre_score(profile: Profile, state: CycleState, pod: PodInfo, found: Foun
         else:  # see ``run_pre_filter``
             try:
                 answer = plugin.pre_score(state, pod, nodes)
-            except Exception as error:
+            except BaseException as error:
                 raise failed(plugin, point, error) from error
         if answer is not None and (status := as_status(plugin, point, answer)) is not None:
             if status.code != SKIP:

@@ -56,7 +56,7 @@ def run_pre_filter(
         else:  # ``ask`` would cost more than most of these plugins do, and there are a dozen
             try:
                 answer = plugin.pre_filter(state, pod, nodes)
-            except Exception as error:
+            except BaseException as error:
                 raise failed(plugin, point, error) from error
         if isinstance(answer, Status) and answer.code == SKIP:
             skipped.append(plugin.name)

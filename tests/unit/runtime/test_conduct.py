@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import sys
 from collections.abc import Iterable
 from time import perf_counter
 from typing import Any
@@ -14,6 +16,7 @@ from proreus.config.load import default_configuration
 from proreus.config.types import PluginRef, Plugins, PluginSet
 from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
+from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
 from proreus.framework.nominating import PostFilterResult
 from proreus.framework.plugin import (
@@ -36,6 +39,7 @@ from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import NODES, PODS
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE
+from proreus.runtime.calls import ask_and_wait
 from proreus.runtime.conduct import PluginConduct, Rules, Supervision, Tracebacks
 from proreus.runtime.guard import SortKey, brought_along, guard
 from proreus.runtime.registry import Registry
@@ -469,6 +473,82 @@ def test_sort_keys_compare_as_the_plugin_says():
     assert one != text
 
 
+# ---- what would end the scheduler --------------------------------------------------------------
+
+
+def exits(*_: Any) -> Any:
+    sys.exit("broken")
+
+
+async def is_cut_off(*_: Any) -> Any:
+    raise asyncio.CancelledError  # as a future of the plugin's own that was cancelled does
+
+
+@pytest.mark.parametrize(
+    ("base", "methods"),
+    [
+        (PreFilterPlugin, {"pre_filter": exits}),
+        (FilterPlugin, {"filter": exits}),
+        (FilterPlugin, {"filter_all": exits}),
+        (FilterPlugin, {"filter": lambda *_: None, "row_local": True, "sign": exits}),
+        (
+            FilterPlugin,
+            {
+                "filter": lambda *_: None,
+                "row_local": True,
+                "sign": lambda *_: 1,
+                "outlook": exits,
+            },
+        ),
+        (PreScorePlugin, {"pre_score": exits}),
+        (ScorePlugin, {"score": exits}),
+        (ReservePlugin, {"reserve": exits}),
+        (PermitPlugin, {"permit": exits}),
+        (PreBindPlugin, {"pre_bind": is_cut_off}),
+        (PreBindPlugin, {"pre_bind": async_fail, "pre_bind_pre_flight": exits}),
+    ],
+)
+async def test_whoever_wants_an_end_has_failed_and_no_more(base, methods):
+    cluster = Cluster(make("Ends", base, **methods))
+    assert await cluster.schedule(3) == ["", "", ""]
+    assert "" not in await cluster.schedule(3)
+    assert [told for told, _ in cluster.told] == ["PluginSkipped"]
+
+
+async def test_the_queue_survives_plugins_that_want_an_end():
+    cluster = Cluster(make("Sorts", QueueSortPlugin, sort_key=exits))
+    assert "" not in await cluster.schedule(2)
+    assert cluster.failures("Sorts", "QueueSort", "raised") == 2
+    cluster = Cluster(make("Gates", PreEnqueuePlugin, pre_enqueue=exits))
+    cluster.add_pod()
+    assert len(cluster.offline.scheduler.queue.gated_pods()) == 1
+    assert cluster.failures("Gates", "PreEnqueue", "raised") == 1
+
+
+async def test_a_bind_plugin_that_was_cut_off_leaves_no_pod_behind():
+    plugin = make("CutOff", PreBindPlugin, pre_bind=is_cut_off)
+    cluster = Cluster(plugin, rules=Rules())
+    name = cluster.add_pod()
+    await cluster.offline.schedule_next()
+    scheduler = cluster.offline.scheduler
+    assert not scheduler.cache.is_assumed(name)
+    assert scheduler.queue.get(f"default/{name}") is not None
+
+
+async def test_what_comes_from_outside_goes_through():
+    async def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    plugin = make("Busy", PreBindPlugin, pre_bind=async_fail)(None, None)
+    with pytest.raises(KeyboardInterrupt):
+        await ask_and_wait(plugin, "PreBind", CycleState(), interrupted)
+    task = asyncio.create_task(ask_and_wait(plugin, "PreBind", CycleState(), asyncio.Event().wait))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 # ---- what is called beside attempts ------------------------------------------------------------
 
 
@@ -504,6 +584,7 @@ async def test_handlers_and_background_work_that_raise_are_logged_only(caplog, m
     ("methods", "told"),
     [
         ({"__init__": fail}, "ValueError: broken"),
+        ({"__init__": exits}, "SystemExit: broken"),
         ({"events_to_register": fail}, "ValueError: broken"),
         (
             {"events_to_register": lambda self: ["Node"]},
