@@ -1,37 +1,26 @@
 """Device selectors: CEL expressions over ``device``, compiled once, answered once a device.
 
-cel-cpp evaluates. Two environments share its work: the *checker* knows quantities and versions as
-types of their own and refuses what Kubernetes refuses; its checked expression then runs in the
-*evaluator*, where both are tagged bytes (``cel_values``). ``device`` is not a value there: its four
-fields are variables named ``device.driver`` and so on, which CEL resolves as qualified names.
-
-Differences from Kubernetes' environment, all rare: no ``url``, ``ip``, ``cidr``, ``format``,
-``indexOf`` of lists and two-variable macros; ``device`` as a whole (``cel.bind(d, device, …)``)
-loses its type. kube-scheduler stops an evaluation at a cost of 1,000,000; cel-cpp stops it at
-10,000 steps of macros, which is earlier.
+cel-cpp evaluates, in the environments of ``cel_environments``. Where they differ from Kubernetes'
+one stands in docs/plugins/dynamic-resources.md. kube-scheduler stops an evaluation at a cost of
+1,000,000; cel-cpp stops it at 10,000 steps of macros, which is earlier.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 from cel_expr_python import cel
-from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
 
 from proreus.errors import ProreusError
-from proreus.plugins.dynamic_resources.cel_libraries import Types, declarations
+from proreus.plugins.dynamic_resources.cel_environments import checker, evaluator, lenient_checker
 
 Attribute = bool | int | str | bytes | list[Any]
 Domains = dict[str, dict[str, Any]]
 
 _MISSING_KEY = re.compile(r'Key not found in map : "(.*)"$')
-_CROSS_TYPE = re.compile(
-    r"found no matching overload for '_(<|<=|>|>=)_' applied to "
-    r"'\((int|uint|double), (int|uint|double)\)'"
-)
+_EXISTS_ONE = re.compile(r"\.exists_one(?=\(\s*\w+\s*,\s*\w+\s*,)")
 _BARE_DEVICE = "undeclared reference to 'device' "
 
 
@@ -63,7 +52,7 @@ class DeviceView:
     def activation(self) -> Any:
         """Return the variables in the evaluator's form, which all expressions share."""
         if self._activation is None:
-            self._activation = _evaluator().Activation(self._with_device())
+            self._activation = evaluator().Activation(self._with_device())
         return self._activation
 
     def activation_with(self, domains: set[str]) -> Any:
@@ -71,7 +60,7 @@ class DeviceView:
         variables = dict(self.variables)
         for name in ("device.attributes", "device.capacity"):
             variables[name] = {**{domain: {} for domain in domains}, **variables[name]}
-        return _evaluator().Activation(variables)
+        return evaluator().Activation(variables)
 
     def _with_device(self) -> dict[str, Any]:
         fields = {name.removeprefix("device."): v for name, v in self.variables.items()}
@@ -88,7 +77,6 @@ class Selector:
         self.error = ""
         """Why it cannot be compiled; empty if it can."""
         self._program: Any = None
-        evaluator = _evaluator()
         try:
             checked = _checked(expression)
             if checked.return_type() not in (cel.Type.BOOL, cel.Type.DYN):
@@ -96,7 +84,7 @@ class Selector:
                     checked.return_type().name()
                 )
                 return
-            self._program = evaluator.deserialize(checked.serialize())
+            self._program = evaluator().deserialize(checked.serialize())
         except RuntimeError as error:
             self.error = str(error)
 
@@ -137,73 +125,10 @@ def compile_selector(expression: str) -> Selector:
 
 
 def _checked(expression: str) -> Any:
+    expression = _EXISTS_ONE.sub(".existsOne", expression)  # cel-cpp's name with two variables
     try:
-        return _checker().compile(expression)
+        return checker().compile(expression)
     except RuntimeError as error:
-        text = str(error)
-        if _BARE_DEVICE in text:
-            return _lenient_checker().compile(expression)
-        faults = re.findall(r"ERROR: <input>:\d+:\d+: (.*)", text)
-        if faults and all(map(_CROSS_TYPE.match, faults)):
-            # Kubernetes compares numbers of different types; this checker has no such option.
-            return _evaluator().compile(expression, disable_check=True)
+        if _BARE_DEVICE in str(error):
+            return lenient_checker().compile(expression)
         raise
-
-
-# ---- environments ------------------------------------------------------------------------------
-
-
-def _types(quantity: cel.Type, version: cel.Type) -> Types:
-    kinds = cel.Type
-    return {
-        "quantity": quantity,
-        "semver": version,
-        "bool": kinds.BOOL,
-        "int": kinds.INT,
-        "double": kinds.DOUBLE,
-        "string": kinds.STRING,
-        "dyn": kinds.DYN,
-        "list": kinds.List(kinds.DYN),
-    }
-
-
-def _environment(types: Types, variables: Mapping[str, cel.Type]) -> Any:
-    extensions = [ext_bindings.ExtBindings(), ext_optional.ExtOptional(), ext_strings.ExtStrings()]
-    return cel.NewEnv(
-        variables=dict(variables), extensions=extensions, functions=declarations(types)
-    )
-
-
-def _variables(quantity: cel.Type) -> dict[str, cel.Type]:
-    kinds = cel.Type
-    return {
-        "device.driver": kinds.STRING,
-        "device.attributes": kinds.Map(kinds.STRING, kinds.Map(kinds.STRING, kinds.DYN)),
-        "device.capacity": kinds.Map(kinds.STRING, kinds.Map(kinds.STRING, quantity)),
-        "device.allowMultipleAllocations": kinds.BOOL,
-    }
-
-
-def _opaque() -> tuple[cel.Type, cel.Type]:
-    abstract = cel.Type.AbstractType
-    return abstract("kubernetes.Quantity"), abstract("kubernetes.Semver")
-
-
-@lru_cache(maxsize=1)
-def _checker() -> Any:
-    quantity, version = _opaque()
-    return _environment(_types(quantity, version), _variables(quantity))
-
-
-@lru_cache(maxsize=1)
-def _lenient_checker() -> Any:
-    """The checker for expressions that take ``device`` as a whole: a map of anything."""
-    return _environment(_types(*_opaque()), {"device": cel.Type.Map(cel.Type.STRING, cel.Type.DYN)})
-
-
-@lru_cache(maxsize=1)
-def _evaluator() -> Any:
-    as_bytes = cel.Type.BYTES
-    variables = _variables(as_bytes)
-    variables["device"] = cel.Type.Map(cel.Type.STRING, cel.Type.DYN)
-    return _environment(_types(as_bytes, as_bytes), variables)

@@ -1,24 +1,42 @@
-"""The functions that Kubernetes adds to CEL, declared for the checker and for the evaluator.
+"""The functions that Kubernetes adds to CEL, each once, with its types in Kubernetes' terms.
 
-Each stands once here, with its argument types in Kubernetes' terms; ``declarations`` spells them
-for one of the two environments (see ``cel``).
+What cel-cpp brings along is not here but named in ``cel_environments``: strings, lists, sets,
+optionals, macros of two variables. That room also spells this table for its two environments.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from cel_expr_python import cel
-
+from proreus.plugins.dynamic_resources import cel_addresses as addresses
+from proreus.plugins.dynamic_resources import cel_formats as formats
+from proreus.plugins.dynamic_resources import cel_patterns as patterns
+from proreus.plugins.dynamic_resources import cel_urls as urls
 from proreus.plugins.dynamic_resources import cel_values as values
 
-Q, V = "quantity", "semver"
-BOOL, INT, DOUBLE, STRING, DYN, LIST = "bool", "int", "double", "string", "dyn", "list"
+Type = str | tuple["Type", ...]
+"""A type's name, or a name and its parameters; a capital letter stands for any type."""
 
-Types = Mapping[str, cel.Type]
+Q, V, IP, CIDR, URL, FORMAT = "quantity", "semver", "ip", "cidr", "url", "format"
+BOOL, INT, DOUBLE, STRING, BYTES, DYN = "bool", "int", "double", "string", "bytes", "dyn"
+STRINGS: Type = ("list", STRING)
+LIST: Type = ("list", DYN)
+MAP: Type = ("map", DYN, DYN)
+
+OPAQUE_TYPES = {
+    Q: "kubernetes.Quantity",
+    V: "kubernetes.Semver",
+    IP: "net.IP",
+    CIDR: "net.CIDR",
+    URL: "kubernetes.URL",
+    FORMAT: "kubernetes.NamedFormat",
+}
+"""Kubernetes' names of types that CEL does not have."""
+
+# Durations and timestamps, which Kubernetes sums and compares too, cannot be answered from Python.
+_SUMMABLE = (INT, "uint", DOUBLE)
+_COMPARABLE = (*_SUMMABLE, BOOL, STRING, BYTES)
 
 _MOST_VALUES = 48
 """Values of an attribute that is a list, at most."""
@@ -29,15 +47,15 @@ class Function(NamedTuple):
 
     name: str
     member: bool
-    parameters: tuple[str, ...]
-    result: str
+    parameters: tuple[Type, ...]
+    result: Type
     impl: Callable[..., Any]
 
 
 _OF_QUANTITIES = (
     Function("quantity", False, (STRING,), Q, values.quantity),
     Function("isQuantity", False, (STRING,), BOOL, values.is_quantity),
-    Function("sign", True, (Q,), INT, values.sign),
+    Function("sign", False, (Q,), INT, values.sign),
     Function("isInteger", True, (Q,), BOOL, values.is_integer),
     Function("asInteger", True, (Q,), INT, values.as_integer),
     Function("asApproximateFloat", True, (Q,), DOUBLE, values.as_approximate_float),
@@ -64,27 +82,53 @@ _OF_BOTH = tuple(
         ("isGreaterThan", BOOL, values.is_greater_than),
     )
 )
+_OF_ADDRESSES = (
+    Function("ip", False, (STRING,), IP, addresses.ip),
+    Function("isIP", False, (STRING,), BOOL, addresses.is_ip),
+    Function("ip.isCanonical", False, (STRING,), BOOL, addresses.is_canonical),
+    Function("family", True, (IP,), INT, addresses.family),
+    Function("isUnspecified", True, (IP,), BOOL, addresses.is_unspecified),
+    Function("isLoopback", True, (IP,), BOOL, addresses.is_loopback),
+    Function("isLinkLocalMulticast", True, (IP,), BOOL, addresses.is_link_local_multicast),
+    Function("isLinkLocalUnicast", True, (IP,), BOOL, addresses.is_link_local_unicast),
+    Function("isGlobalUnicast", True, (IP,), BOOL, addresses.is_global_unicast),
+    Function("cidr", False, (STRING,), CIDR, addresses.cidr),
+    Function("isCIDR", False, (STRING,), BOOL, addresses.is_cidr),
+    Function("containsIP", True, (CIDR, IP), BOOL, addresses.contains_ip),
+    Function("containsIP", True, (CIDR, STRING), BOOL, addresses.contains_ip_text),
+    Function("containsCIDR", True, (CIDR, CIDR), BOOL, addresses.contains_cidr),
+    Function("containsCIDR", True, (CIDR, STRING), BOOL, addresses.contains_cidr_text),
+    Function("ip", True, (CIDR,), IP, addresses.ip_of_cidr),
+    Function("prefixLength", True, (CIDR,), INT, addresses.prefix_length),
+    Function("masked", True, (CIDR,), CIDR, addresses.masked),
+)
+_OF_URLS = (
+    Function("url", False, (STRING,), URL, urls.url),
+    Function("isURL", False, (STRING,), BOOL, urls.is_url),
+    Function("getScheme", True, (URL,), STRING, urls.scheme),
+    Function("getHost", True, (URL,), STRING, urls.host),
+    Function("getHostname", True, (URL,), STRING, urls.hostname),
+    Function("getPort", True, (URL,), STRING, urls.port),
+    Function("getEscapedPath", True, (URL,), STRING, urls.escaped_path),
+    Function("getQuery", True, (URL,), ("map", STRING, STRINGS), urls.query),
+)
 
 
-# ---- regular expressions, lists, sets ----------------------------------------------------------
+def _constant(value: bytes) -> Callable[[], bytes]:
+    return lambda: value
 
 
-@lru_cache(maxsize=256)
-def _pattern(text: str) -> re.Pattern[str]:
-    try:
-        return re.compile(text)
-    except re.error as error:
-        raise ValueError(f"Illegal regex: {error}") from None
+_OF_FORMATS = (
+    Function("format.named", False, (STRING,), ("optional", FORMAT), formats.named),
+    Function("validate", True, (FORMAT, STRING), ("optional", STRINGS), formats.validate),
+    *(
+        Function(f"format.{name}", False, (), FORMAT, _constant(formats.format_value(name)))
+        for name in formats.FORMATS
+    ),
+)
 
 
-def _find(text: str, pattern: str) -> str:
-    found = _pattern(pattern).search(text)
-    return found.group() if found else ""
-
-
-def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
-    found = [match.group() for match in _pattern(pattern).finditer(text)]
-    return found if limit < 0 else found[:limit]
+# ---- lists -------------------------------------------------------------------------------------
 
 
 def _items(items: Sequence[Any]) -> list[Any]:
@@ -99,32 +143,31 @@ def _is_sorted(items: Sequence[Any]) -> bool:
 def _min(items: Sequence[Any]) -> Any:
     if not items:
         raise ValueError("min called on empty list")
-    return min(items)
+    return min(_items(items))
 
 
 def _max(items: Sequence[Any]) -> Any:
     if not items:
         raise ValueError("max called on empty list")
-    return max(items)
-
-
-def _contains(items: Sequence[Any], others: Sequence[Any]) -> bool:
-    known = _items(items)
-    return all(other in known for other in _items(others))
-
-
-def _equivalent(items: Sequence[Any], others: Sequence[Any]) -> bool:
-    return _contains(items, others) and _contains(others, items)
-
-
-def _intersects(items: Sequence[Any], others: Sequence[Any]) -> bool:
-    known = _items(items)
-    return any(other in known for other in _items(others))
+    return max(_items(items))
 
 
 def _is_equal(one: Any, other: Any) -> bool:
     """Compare as CEL does, to which true is not 1."""
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
+def _places(items: Sequence[Any], wanted: Any) -> Iterator[int]:
+    [wanted] = _items([wanted])
+    return (at for at, item in enumerate(_items(items)) if _is_equal(item, wanted))
+
+
+def _index_of(items: Sequence[Any], wanted: Any) -> int:
+    return next(_places(items, wanted), -1)
+
+
+def _last_index_of(items: Sequence[Any], wanted: Any) -> int:
+    return max(_places(items, wanted), default=-1)
 
 
 def _includes(value: Any, wanted: Any) -> bool:
@@ -135,47 +178,75 @@ def _includes(value: Any, wanted: Any) -> bool:
         raise ValueError(
             f"'includes' function cannot be applied to lists longer than {_MOST_VALUES} values"
         )
-    return any(_is_equal(item, wanted) for item in _items(value))
+    return _index_of(value, wanted) >= 0
 
 
 _OF_TEXTS_AND_LISTS = (
-    Function("find", True, (STRING, STRING), STRING, _find),
-    Function("findAll", True, (STRING, STRING), LIST, _find_all),
-    Function("findAll", True, (STRING, STRING, INT), LIST, _find_all),
-    Function("isSorted", True, (LIST,), BOOL, _is_sorted),
-    Function("sum", True, (LIST,), DYN, sum),
-    Function("min", True, (LIST,), DYN, _min),
-    Function("max", True, (LIST,), DYN, _max),
-    Function("sets.contains", False, (LIST, LIST), BOOL, _contains),
-    Function("sets.equivalent", False, (LIST, LIST), BOOL, _equivalent),
-    Function("sets.intersects", False, (LIST, LIST), BOOL, _intersects),
-)
-
-_OF_ATTRIBUTES = tuple(
-    # the evaluator goes by what values are, so that anything at all must be spelt out
-    Function("includes", True, (kind, wanted), BOOL, _includes)
-    for kind in (BOOL, INT, DOUBLE, STRING, Q, V, LIST)
-    for wanted in (BOOL, INT, DOUBLE, STRING, Q, V)
-)
-
-FUNCTIONS = (*_OF_ATTRIBUTES, *_OF_QUANTITIES, *_OF_VERSIONS, *_OF_BOTH, *_OF_TEXTS_AND_LISTS)
-
-
-def declarations(types: Types) -> list[cel.FunctionDecl]:
-    """Declare all functions; overloads whose types coincide there are declared once."""
-    overloads: dict[str, dict[tuple[str, ...], cel.Overload]] = {}
-    for function in FUNCTIONS:
-        parameters = [types[kind] for kind in function.parameters]
-        key = tuple(kind.name() for kind in parameters)
-        same_name = overloads.setdefault(function.name, {})
-        same_name.setdefault(
-            key,
-            cel.Overload(
-                "_".join((function.name, *function.parameters)),
-                types[function.result],
-                parameters,
-                is_member=function.member,
-                impl=function.impl,
-            ),
+    Function("find", True, (STRING, STRING), STRING, patterns.find),
+    Function("findAll", True, (STRING, STRING), STRINGS, patterns.find_all),
+    Function("findAll", True, (STRING, STRING, INT), STRINGS, patterns.find_all),
+    Function("includes", True, (DYN, DYN), BOOL, _includes),
+    *(Function("sum", True, (("list", kind),), kind, sum) for kind in _SUMMABLE),
+    *(
+        Function(name, True, (("list", kind),), result or kind, impl)
+        for kind in _COMPARABLE
+        for name, result, impl in (
+            ("isSorted", BOOL, _is_sorted),
+            ("min", "", _min),
+            ("max", "", _max),
         )
-    return [cel.FunctionDecl(name, list(group.values())) for name, group in overloads.items()]
+    ),
+)
+
+FUNCTIONS = (
+    *_OF_QUANTITIES,
+    *_OF_VERSIONS,
+    *_OF_BOTH,
+    *_OF_ADDRESSES,
+    *_OF_URLS,
+    *_OF_FORMATS,
+    *_OF_TEXTS_AND_LISTS,
+)
+"""Functions whose names are new."""
+
+MORE_OVERLOADS = (
+    Function("indexOf", True, (LIST, DYN), INT, _index_of),
+    Function("lastIndexOf", True, (LIST, DYN), INT, _last_index_of),
+)
+"""Overloads of functions that cel-cpp's own libraries declare."""
+
+
+# ---- what only the evaluator is told of --------------------------------------------------------
+
+
+def _inserted(entries: Mapping[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
+    if key in entries:
+        raise ValueError(f"insert failed: key '{key}' already exists")
+    return {**entries, key: value}
+
+
+def _merged(entries: Mapping[Any, Any], others: Mapping[Any, Any]) -> dict[Any, Any]:
+    merged = dict(entries)
+    for key, value in others.items():
+        merged = _inserted(merged, key, value)
+    return merged
+
+
+def _has_value(optional: Sequence[Any]) -> bool:
+    return len(optional) > 0
+
+
+def _value(optional: Sequence[Any]) -> Any:
+    if not optional:
+        raise ValueError("optional.none() dereference")
+    return optional[0]
+
+
+FOR_THE_EVALUATOR = (
+    # cel-cpp's macros transformMap and transformMapEntry call these, which its runtime lacks
+    Function("cel.@mapInsert", False, (MAP, DYN, DYN), MAP, _inserted),
+    Function("cel.@mapInsert", False, (MAP, MAP), MAP, _merged),
+    # lists that stand for optionals, see cel_formats
+    Function("hasValue", True, (LIST,), BOOL, _has_value),
+    Function("value", True, (LIST,), DYN, _value),
+)

@@ -9,17 +9,38 @@ each other and from real bytes; see ``cel``.
 from __future__ import annotations
 
 import re
+from decimal import ROUND_CEILING, Context, Decimal
 from functools import lru_cache
 
 from proreus.objects.quantity import NANO, parse_quantity
 
 _QUANTITY_TAG = b"q"
 _SEMVER_TAG = b"v"
-_QUANTITY_FORM = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+|Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?)")
-_NUMBER = r"(0|[1-9]\d*)"
+_QUANTITY_FORM = re.compile(
+    r"(?P<sign>[+-]?)(?P<digits>[0-9]*\.?[0-9]*)"
+    r"((?P<exponent>[eE][+-]?[0-9]+)|(?P<binary>[KMGTPE]i)|(?P<decimal>[numkMGTPE]?))"
+)
+_POWERS_OF_TEN = {
+    "": 0,
+    "n": -9,
+    "u": -6,
+    "m": -3,
+    "k": 3,
+    "M": 6,
+    "G": 9,
+    "T": 12,
+    "P": 15,
+    "E": 18,
+}
+_LARGEST = Decimal("1e40")
+"""Quantities beyond are taken for this one: nobody has so much, and digits cost memory."""
+
+_NUMBER = r"(0|[1-9][0-9]*)"
 _WORDS = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
 _SEMVER_FORM = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-({_WORDS}))?(?:\+({_WORDS}))?")
 _MAX_UINT64 = 2**64 - 1
+_MOST_NANO = (2**63 - 1) * NANO
+_EXACT = Context(prec=100)
 _INT64 = range(-(2**63), 2**63)
 
 Precedence = tuple[int, int, int, tuple[tuple[int, int, str], ...]]
@@ -36,18 +57,26 @@ def quantity_value(nano: int) -> bytes:
 
 
 def quantity(text: str) -> bytes:
-    """Parse; raises ``ValueError``."""
-    if not is_quantity(text):
+    """Parse; raises ``ValueError``. Only quantities with binary suffixes end at 2^63 - 1."""
+    form = _QUANTITY_FORM.fullmatch(text)
+    if not text or form is None:
         raise ValueError(
             "quantities must match the regular expression "
             "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
         )
-    return quantity_value(parse_quantity(text))
+    digits = "0" if form["digits"] in ("", ".") else form["digits"]  # Kubernetes lets them go
+    if form["binary"]:
+        nano = parse_quantity(form["sign"] + digits + form["binary"])
+        return quantity_value(max(-_MOST_NANO, min(nano, _MOST_NANO)))
+    exponent = form["exponent"] or f"e{_POWERS_OF_TEN[form['decimal']]}"
+    amount = _EXACT.multiply(min(Decimal(digits + exponent), _LARGEST), NANO)
+    nano = int(amount.to_integral_value(ROUND_CEILING))
+    return quantity_value(-nano if form["sign"] == "-" else nano)
 
 
 def is_quantity(text: str) -> bool:
     """Tell whether ``quantity`` would take the text."""
-    return _QUANTITY_FORM.fullmatch(text) is not None
+    return bool(text) and _QUANTITY_FORM.fullmatch(text) is not None
 
 
 def _nano(value: bytes) -> int:
@@ -133,16 +162,22 @@ def _parse_semver(text: str) -> re.Match[str] | None:
     form = _SEMVER_FORM.fullmatch(text)
     if form is None or any(int(number) > _MAX_UINT64 for number in form.group(1, 2, 3)):
         return None
-    words = (form.group(4) or "").split(".")
-    bad = any(len(word) > 1 and word.isdigit() and word[0] == "0" for word in words)
-    return None if bad else form
+    numbers = [word for word in (form.group(4) or "").split(".") if word.isdigit()]
+    bad = any(len(number) > 1 and number[0] == "0" for number in numbers)
+    return None if bad or any(int(number) > _MAX_UINT64 for number in numbers) else form
 
 
 def _normalized(text: str) -> str:
-    text = text.removeprefix("v")
-    cut = min((at for at in (text.find("-"), text.find("+")) if at >= 0), default=len(text))
-    parts = [part.lstrip("0") or "0" if part else part for part in text[:cut].split(".")]
-    return ".".join(parts + ["0"] * (3 - len(parts))) + text[cut:]
+    parts = text.removeprefix("v").split(".", 2)
+    parts = [_without_zeros(part) if len(part) > 1 else part for part in parts]
+    if len(parts) < 3 and re.search("[+-]", parts[-1]):
+        return ""  # a short version cannot say more
+    return ".".join(parts + ["0"] * (3 - len(parts)))
+
+
+def _without_zeros(part: str) -> str:
+    bare = part.lstrip("0")
+    return bare if bare[:1].isdigit() else "0" + bare
 
 
 @lru_cache(maxsize=4096)

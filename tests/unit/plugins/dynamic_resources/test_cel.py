@@ -55,7 +55,7 @@ MEMORY = 'device.capacity["gpu.example.com"].memory'
         (f'{MEMORY}.sub(quantity("39Gi")).asInteger() == 1073741824', True),
         (f"{MEMORY}.add(1).isLessThan({MEMORY})", False),
         ('quantity("1500m").isInteger()', False),
-        ('quantity("-1").sign() == -1', True),
+        ('sign(quantity("-1")) == -1', True),
         ('quantity("1500m").asApproximateFloat() == 1.5', True),
         ('isQuantity("1.5Gi") && !isQuantity("1.5GB")', True),
         # versions

@@ -1,0 +1,213 @@
+"""The two environments of cel-cpp that share the work of Kubernetes' one.
+
+The *checker* knows quantities, versions, addresses and the like as types of their own and refuses
+what Kubernetes refuses; its checked expression then runs in the *evaluator*, which chooses
+functions by what values are at runtime. There all those types are bytes (``cel_values``).
+
+cel-cpp takes an environment's description as YAML, which can say more than its Python classes: type
+parameters, optionals, and which standard functions to leave out because they are declared anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import groupby
+from typing import Any
+
+from cel_expr_python import cel
+
+from proreus.plugins.dynamic_resources.cel_libraries import (
+    BOOL,
+    BYTES,
+    CIDR,
+    DOUBLE,
+    DYN,
+    FOR_THE_EVALUATOR,
+    FUNCTIONS,
+    INT,
+    IP,
+    MORE_OVERLOADS,
+    OPAQUE_TYPES,
+    STRING,
+    Function,
+    Q,
+    Type,
+)
+
+_EXTENSIONS = ({"name": "strings", "version": 2}, {"name": "lists"}, {"name": "sets"})
+_MORE_EXTENSIONS = ({"name": "optional"}, {"name": "bindings"})
+_MACROS_OF_TWO_VARIABLES = {"name": "two-var-comprehensions"}
+
+_NUMBERS = (INT, "uint", DOUBLE)
+_COMPARISONS = ("_<_", "_<=_", "_>_", "_>=_")
+_OPTIONAL_OF_ANY: Type = ("optional", "T")
+
+Overload = tuple[tuple[Type, ...], Type]
+
+_DEVICE: dict[str, Type] = {
+    "device.driver": STRING,
+    "device.attributes": ("map", STRING, ("map", STRING, DYN)),
+    "device.capacity": ("map", STRING, ("map", STRING, Q)),
+    "device.allowMultipleAllocations": BOOL,
+}
+"""``device`` is no value: its fields are variables, which CEL resolves as qualified names."""
+
+_WHOLE_DEVICE: dict[str, Type] = {"device": ("map", STRING, DYN)}
+
+
+# ---- the checker -------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def checker() -> Any:
+    """Return the environment that compiles expressions."""
+    return _checker(_DEVICE)
+
+
+@lru_cache(maxsize=1)
+def lenient_checker() -> Any:
+    """Return the one for expressions that take ``device`` as a whole: a map of anything."""
+    return _checker(_WHOLE_DEVICE)
+
+
+def _checker(variables: dict[str, Type]) -> Any:
+    described = {
+        "name": "checker",
+        "extensions": [*_EXTENSIONS, *_MORE_EXTENSIONS, _MACROS_OF_TWO_VARIABLES],
+        "stdlib": {"exclude_functions": [{"name": name} for name in _REDECLARED]},
+        "functions": [
+            *(_declared(name, overloads) for name, overloads in _REDECLARED.items()),
+            *(_declared_functions(FUNCTIONS)),
+            _declared("optional.unwrap", [((("list", _OPTIONAL_OF_ANY),), ("list", "T"))]),
+            _declared(".unwrapOpt", [((("list", _OPTIONAL_OF_ANY),), ("list", "T"))]),
+        ],
+        "variables": [{"name": name, **_spelled(kind)} for name, kind in variables.items()],
+    }
+    return _environment(described, MORE_OVERLOADS)
+
+
+def _comparable_pairs() -> list[Overload]:
+    """Kubernetes compares numbers of different types; cel-cpp's checker, left alone, does not."""
+    pairs: list[tuple[Type, ...]] = [(one, two) for one in _NUMBERS for two in _NUMBERS]
+    same = (BOOL, STRING, BYTES, "duration", "timestamp")
+    return [(pair, BOOL) for pair in [*pairs, *((kind, kind) for kind in same)]]
+
+
+def _to_string() -> list[Overload]:
+    kinds = (*_NUMBERS, STRING, BOOL, BYTES, "duration", "timestamp", IP, CIDR)
+    return [((kind,), STRING) for kind in kinds]
+
+
+_REDECLARED: dict[str, list[Overload]] = {
+    "string": _to_string(),
+    **{name: _comparable_pairs() for name in _COMPARISONS},
+}
+"""Standard functions that have more overloads here."""
+
+
+def _declared_functions(functions: Iterable[Function]) -> list[dict[str, Any]]:
+    """Declare functions; a leading dot of a name marks those that are called on a value."""
+    overloads: dict[str, list[dict[str, Any]]] = {}
+    for function in functions:
+        name = f".{function.name}" if function.member else function.name
+        [overload] = _declared(name, [(function.parameters, function.result)])["overloads"]
+        overloads.setdefault(function.name, []).append(overload)
+    return [{"name": name, "overloads": group} for name, group in overloads.items()]
+
+
+def _declared(name: str, overloads: Sequence[Overload]) -> dict[str, Any]:
+    plain = name.removeprefix(".")
+    declared = []
+    for parameters, result in overloads:
+        spelled = [_spelled(kind) for kind in parameters]
+        declared.append(
+            {
+                "id": f"{name} of {parameters}",
+                **({"target": spelled.pop(0)} if name != plain else {}),
+                "args": spelled,
+                "return": _spelled(result),
+            }
+        )
+    return {"name": plain, "overloads": declared}
+
+
+def _spelled(kind: Type) -> dict[str, Any]:
+    """Spell a type as YAML has it."""
+    if isinstance(kind, tuple):
+        name, *parameters = kind
+        outer = "optional_type" if name == "optional" else name
+        return {"type_name": outer, "params": [_spelled(inner) for inner in parameters]}
+    if kind.isupper():
+        return {"type_name": kind, "is_type_param": True}
+    return {"type_name": OPAQUE_TYPES.get(kind, kind)}
+
+
+# ---- the evaluator -----------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def evaluator() -> Any:
+    """Return the environment that runs what a checker has compiled."""
+    variables = _DEVICE | _WHOLE_DEVICE
+    described = {
+        "name": "evaluator",
+        "extensions": [*_EXTENSIONS, *_MORE_EXTENSIONS],
+        "variables": [
+            {"name": name, **_spelled(_at_runtime(kind))} for name, kind in variables.items()
+        ],
+    }
+    return _environment(described, (*FUNCTIONS, *MORE_OVERLOADS, *FOR_THE_EVALUATOR))
+
+
+def _at_runtime(kind: Type) -> Type:
+    if isinstance(kind, tuple):
+        return (kind[0], *map(_at_runtime, kind[1:]))
+    return BYTES if kind in OPAQUE_TYPES else kind
+
+
+_RUNTIME_KINDS = {
+    BOOL: cel.Type.BOOL,
+    INT: cel.Type.INT,
+    STRING: cel.Type.STRING,
+    BYTES: cel.Type.BYTES,
+    DYN: cel.Type.DYN,
+    "list": cel.Type.List(cel.Type.DYN),
+    "map": cel.Type.Map(cel.Type.DYN, cel.Type.DYN),
+}
+
+
+def _environment(described: dict[str, Any], functions: Iterable[Function]) -> Any:
+    """Build one; the functions may have names that cel-cpp's own libraries have too."""
+    by_name = sorted(functions, key=lambda function: function.name)
+    library = [
+        cel.FunctionDecl(name, list(_overloads(group)))
+        for name, group in groupby(by_name, key=lambda function: function.name)
+    ]
+    return cel.NewEnv(
+        config=cel.NewEnvConfigFromYaml(json.dumps(described)),
+        extensions=[cel.CelExtension("kubernetes", library)],
+    )
+
+
+def _overloads(functions: Iterable[Function]) -> Iterable[cel.Overload]:
+    """Yield the overloads of one name; those that are the same at runtime once."""
+    seen: set[tuple[Any, ...]] = set()
+    for function in functions:
+        kinds = tuple(_kind(parameter) for parameter in function.parameters)
+        if (function.member, kinds) not in seen:
+            seen.add((function.member, kinds))
+            yield cel.Overload(
+                f"{function.name} {'of' if function.member else 'from'} {kinds}",
+                cel.Type.DYN,
+                [_RUNTIME_KINDS[kind] for kind in kinds],
+                is_member=function.member,
+                impl=function.impl,
+            )
+
+
+def _kind(parameter: Type) -> str:
+    kind = parameter[0] if isinstance(parameter, tuple) else parameter
+    assert isinstance(kind, str)
+    return BYTES if kind in OPAQUE_TYPES else kind

@@ -1,0 +1,48 @@
+"""Kubernetes' libraries of CEL: what ``k8s.io/dynamic-resource-allocation/cel`` 1.36 answered.
+
+``cel_answers.json`` has an answer an expression: true, false, "fails" when the expression cannot be
+evaluated for the device, "refused" when it does not compile.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proreus.plugins.dynamic_resources.cel import CelError, DeviceView, compile_selector
+from proreus.plugins.dynamic_resources.cel_values import quantity, semver
+
+ANSWERS = json.loads(Path(__file__).with_name("cel_answers.json").read_text())
+DEVICE = DeviceView(
+    "gpu.example.com",
+    {
+        "gpu.example.com": {
+            "model": "h100",
+            "numa": 1,
+            "healthy": True,
+            "version": semver("2.1.0"),
+            "uri": "https://h:80/a?x=1",
+            "addr": "10.0.0.1",
+        },
+        "vendor.com": {"family": "hopper"},
+    },
+    {"gpu.example.com": {"memory": quantity("40Gi"), "share": quantity("1500m")}},
+    True,
+)
+
+
+def _answer(expression: str) -> bool | str:
+    selector = compile_selector(expression)
+    if selector.error:
+        return "refused"
+    try:
+        return selector.matches(DEVICE)
+    except CelError:
+        return "fails"
+
+
+@pytest.mark.parametrize("expression", ANSWERS)
+def test_the_answer_is_upstreams(expression: str) -> None:
+    answer: Any = ANSWERS[expression]
+    assert _answer(expression) == answer
