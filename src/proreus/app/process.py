@@ -277,6 +277,7 @@ class Process:
         """Record an Event about this scheduler.
 
         On its Lease: of all that is ours in the cluster it alone has a name that we know for sure.
+        What is said counts: of two faults the second must not pass for the first one again.
         """
         lease, elector = self._config.leader_election, self._leader_elector
         about = ObjectReference(
@@ -285,7 +286,9 @@ class Process:
         if elector is not None:
             about = elector.reference()
         component = next(iter(self._scheduler.profiles))
-        self._events.event_about(about, event_type, reason, "Scheduling", note, component)
+        self._events.event_about(
+            about, event_type, reason, "Scheduling", note, component, by_note=True
+        )
 
     # ---- the parts -----------------------------------------------------------------------------
 

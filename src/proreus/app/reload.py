@@ -45,6 +45,7 @@ class Reloader:
         self._process = process
         self._files = files
         self._due = asyncio.Event()
+        self._count = 0
 
     async def run(self) -> None:
         """Load anew whenever files have changed, or SIGHUP asks for it."""
@@ -73,6 +74,7 @@ class Reloader:
 
     async def reload(self) -> bool:
         """Load everything anew; return whether it is in force now."""
+        self._count += 1
         # In a thread: plugins may import much, and scheduling goes on meanwhile.
         catalogue = await asyncio.to_thread(load, self._options.plugins, self._served.classes)
         report(catalogue)
@@ -82,7 +84,9 @@ class Reloader:
             await self._served.check_args(config)
             await self._process.use(config, catalogue.registry)
         except ProreusError as error:
-            self._refused("; ".join([str(error), *map(str, catalogue.refusals)]))
+            told = str(error)
+            also = [str(one) for one in catalogue.refusals if str(one) not in told]
+            self._refused("; ".join([told, *also]))
             return False
         except Exception as error:
             log.error("Reloading failed", err=error, trace=True)
@@ -92,13 +96,15 @@ class Reloader:
             catalogue.release()
         self._tell("success", "")
         log.info("Configuration reloaded", file=self._options.config)
-        self._process.tell_operators("Normal", "ConfigReloaded", "the configuration was reloaded")
+        self._process.tell_operators(
+            "Normal", "ConfigReloaded", f"reload {self._count}: the configuration is in force"
+        )
         return True
 
     def _refused(self, why: str) -> None:
         self._tell("failure", why)
         log.error("Configuration refused; the one before stays", err=why, file=self._options.config)
-        note = f"the configuration was not reloaded: {why}"
+        note = f"reload {self._count}: the configuration before stays in force: {why}"
         self._process.tell_operators("Warning", "ConfigReloadFailed", note)
 
     def _tell(self, result: str, why: str) -> None:

@@ -52,12 +52,30 @@ _REMEMBERED = 16_384
 _encode = msgspec.json.Encoder().encode
 
 
+_Key = tuple[EventText, bool, str]
+"""What makes an event another one: its text, its form, and its note where that counts."""
+
+
 class _Entry:
     """An event that was told of, and how far its writing has come."""
 
-    __slots__ = ("at", "core", "count", "last", "name", "note", "text", "under_way", "written")
+    __slots__ = (
+        "at",
+        "core",
+        "count",
+        "key",
+        "last",
+        "name",
+        "note",
+        "text",
+        "under_way",
+        "written",
+    )
 
-    def __init__(self, text: EventText, note: str, name: str, at: float, core: bool) -> None:
+    def __init__(
+        self, key: _Key, text: EventText, note: str, name: str, at: float, core: bool
+    ) -> None:
+        self.key = key
         self.text = text
         self.note = note
         self.name = name
@@ -106,7 +124,7 @@ class EventRecorder:
         self._under_way = 0  # entries queued or being written
         self._all_written = asyncio.Event()
         self._all_written.set()
-        self._remembered: dict[tuple[EventText, bool], _Entry] = {}
+        self._remembered: dict[_Key, _Entry] = {}
         self._last_nanoseconds = 0
         self._core_only = False
         self.dropped = 0
@@ -139,25 +157,31 @@ class EventRecorder:
         related: ObjectReference | None = None,
         *,
         core: bool = False,
+        by_note: bool = False,
     ) -> None:
-        """Note an event about any object; ``core`` asks for the core/v1 form."""
+        """Note an event about any object; ``core`` asks for the core/v1 form.
+
+        ``by_note``: with another note it is another event, not one more of a series that goes on
+        to show the first note.
+        """
         text = EventText(event_type, reason, action, controller, regarding, related)
+        key = (text, core, note if by_note else "")
         now = self._clock.now()
-        known = self._remembered.get((text, core))
+        known = self._remembered.get(key)
         if known is not None:
             known.count += 1
             known.last = now
             if known.count == 2:
                 self._enqueue(known)
             return
-        entry = _Entry(text, note, f"{regarding.name}.{self._nanoseconds(now):x}", now, core)
+        entry = _Entry(key, text, note, f"{regarding.name}.{self._nanoseconds(now):x}", now, core)
         if self._enqueue(entry):
             self._remember(entry)
 
     def _remember(self, entry: _Entry) -> None:
         if len(self._remembered) >= _REMEMBERED:  # at thousands a second, minutes are too many
             del self._remembered[next(iter(self._remembered))]
-        self._remembered[(entry.text, entry.core)] = entry
+        self._remembered[entry.key] = entry
 
     def _enqueue(self, entry: _Entry) -> bool:
         if entry.under_way:

@@ -49,18 +49,24 @@ def faults_of(plugin: Any) -> Iterator[Fault]:
         yield Fault(place, f"class {plugin.__name__} must define {', '.join(sorted(unmade))}")
     yield from _constructor_faults(plugin)
     for base in _BASES:
-        if issubclass(plugin, base):
-            for name, declared in _methods(base):
-                yield from _method_faults(plugin, base, name, declared)
+        faults = _method_faults if issubclass(plugin, base) else _method_that_nobody_calls
+        for name, declared in _methods(base):
+            yield from faults(plugin, base, name, declared)
 
 
 def resembles_plugin(cls: type) -> bool:
     """Tell whether a class that inherits no extension point has a method just like one's."""
     return any(
-        inspect.isfunction(own := vars(cls).get(name))
-        and [*inspect.signature(own).parameters] == [*inspect.signature(declared).parameters]
+        _just_like(vars(cls).get(name), declared)
         for base in POINTS.values()
         for name, declared in _methods(base)
+    )
+
+
+def _just_like(own: object, declared: Callable[..., Any]) -> bool:
+    """Tell whether something is a method whose parameters have the very names of another's."""
+    return inspect.isfunction(own) and (
+        [*inspect.signature(own).parameters] == [*inspect.signature(declared).parameters]
     )
 
 
@@ -132,6 +138,18 @@ def _method_faults(
     if not _takes(plugin, name, own, len(inspect.signature(declared).parameters) - 1):
         text = f"{name} must take {_taken(declared)}, it takes {_taken(own)}"
         yield Fault(place, text)
+
+
+def _method_that_nobody_calls(
+    plugin: type[Plugin], base: type[Plugin], name: str, declared: Callable[..., Any]
+) -> Iterator[Fault]:
+    own = getattr(plugin, name, None)
+    if _just_like(own, declared):
+        text = (
+            f"{name} is a method of {base.__name__}, which class {plugin.__name__} does not "
+            "inherit: it would never be called; inherit it, or rename the method"
+        )
+        yield Fault(place_of_function(own), text)
 
 
 def _constructor_faults(plugin: type[Plugin]) -> Iterator[Fault]:

@@ -32,8 +32,9 @@ class PluginFolder:
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
-        self.sources = _read(self.path)
-        """Contents by module name; names that begin with ``_`` are there to be imported only."""
+        self.sources, self.unreadable = _read(self.path)
+        """Contents, and what became of reading others, by module name; names that begin with ``_``
+        are there to be imported only."""
         self.package = f"proreus_plugin_folder_{next(_numbers)}"
         self._failed: dict[str, BaseException] = {}
         self._builtins = {**vars(builtins), "__import__": self._import}
@@ -101,22 +102,27 @@ class PluginFolder:
         return builtins.__import__(name, globals, locals, fromlist, level)
 
 
-def _read(folder: Path) -> dict[str, bytes]:
-    """Return all modules' sources, of one version where the folder is a mounted ConfigMap."""
+def _read(folder: Path) -> tuple[dict[str, bytes], dict[str, OSError]]:
+    """Return all modules' sources, of one version where the folder is a mounted ConfigMap.
+
+    And why the others cannot be read; what goes away meanwhile is not there.
+    """
     for attempt in itertools.count(1):
         version = _version(folder)
-        try:
-            sources = {
-                path.stem: path.read_bytes()
-                for path in sorted(folder.iterdir())
-                if path.suffix == ".py" and not path.name.startswith(".") and path.is_file()
-            }
-        except OSError:
-            if attempt == _TRIES or _version(folder) == version:
-                raise
-            continue
+        sources: dict[str, bytes] = {}
+        unreadable: dict[str, OSError] = {}
+        for path in sorted(folder.iterdir()):
+            if path.suffix != ".py" or path.name.startswith("."):
+                continue
+            try:
+                if path.is_file():
+                    sources[path.stem] = path.read_bytes()
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                unreadable[path.stem] = error
         if attempt == _TRIES or _version(folder) == version:
-            return sources
+            return sources, unreadable
     raise AssertionError("unreachable")
 
 

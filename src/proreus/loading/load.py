@@ -18,13 +18,12 @@ from proreus.loading.folder import PluginFolder
 from proreus.loading.sources import PluginSources
 from proreus.places import names_in, place_of_class, place_of_error
 from proreus.plugins import IN_TREE
+from proreus.runtime.calls import is_an_order
 
 ENTRY_POINTS = "proreus.plugins"
 """The group of entry points by which a package offers plugins."""
 
 _OURS = "proreus"
-_FAILURES = (Exception, SystemExit)
-"""What a module may raise while it is imported; ``exit()`` in it does not end the scheduler."""
 
 
 def load(
@@ -68,7 +67,9 @@ class _Loading:
         names = frozenset({entry_point.name, entry_point.value.rpartition(":")[2]})
         try:
             plugin = entry_point.load()
-        except _FAILURES as error:
+        except BaseException as error:
+            if is_an_order(error):
+                raise
             self._refuse_import(source, error, entry_point.value, names)
             return
         self._add(plugin, source, "package", names, package, version)
@@ -85,7 +86,9 @@ class _Loading:
             return
         try:
             module = _import_anew(module_name)
-        except _FAILURES as error:
+        except BaseException as error:
+            if is_an_order(error):
+                raise
             self._refuse_import(source, error, module_name, names)
             self.asked_for.append(class_name)
             return
@@ -108,11 +111,16 @@ class _Loading:
             why = f"cannot be read: {error.strerror or error}; it must be a folder with .py files"
             self.refusals.append(Refusal(source, path, why))
             return
+        for name, unread in folder.unreadable.items():
+            why = f"cannot be read: {unread.strerror or unread}"
+            self.refusals.append(Refusal(source, folder.file(name), why))
         for name in folder.plugin_modules:
             file = folder.file(name)
             try:
                 module = folder.module(name)
-            except _FAILURES as error:
+            except BaseException as error:
+                if is_an_order(error):
+                    raise
                 place = place_of_error(error, folder.owns) or file
                 names = names_in(folder.sources[name])
                 self.refusals.append(Refusal(source, place, _cannot_be_imported(error), names))
@@ -176,8 +184,8 @@ class _Loading:
 
 
 def _cannot_be_imported(error: BaseException) -> str:
-    text = error.msg if isinstance(error, SyntaxError) else str(error)
-    return f"cannot be imported: {type(error).__name__}: {text}"
+    name, text = type(error).__name__, error.msg if isinstance(error, SyntaxError) else str(error)
+    return f"cannot be imported: {name}: {text}" if text else f"cannot be imported: {name}"
 
 
 def _same(one: type, other: type) -> bool:

@@ -175,7 +175,7 @@ class Instance:
         listed = self.sandbox.store.list("events", "default") + self.sandbox.store.list(
             "events", "kube-system"
         )
-        return [one.object()["reason"] for one in listed]
+        return [(one.object()["reason"], one.object()["note"]) for one in listed]
 
 
 @pytest.fixture
@@ -238,14 +238,27 @@ async def test_a_refused_configuration_changes_nothing_and_is_told_of(instance, 
     assert told["componentconfig"]["percentageOfNodesToScore"] == 0
     assert told["lastReload"]["result"] == "failure"
     assert "percentageOfNodesToScore" in told["lastReload"]["error"]
-    await instance.live.until(lambda: "ConfigReloadFailed" in instance.events())
+    await instance.live.until(
+        lambda: any(
+            reason == "ConfigReloadFailed" and "percentageOfNodesToScore" in note
+            for reason, note in instance.events()
+        )
+    )
+
+    instance.write(instance.content("b", podInitialBackoffSeconds=-1))
+    await instance.wait_for_reloads("failure", 2)
+    # Its Event is another one: nobody is to look for a fault that was mended.
+    await instance.live.until(
+        lambda: any("podInitialBackoffSeconds" in note for _, note in instance.events())
+    )
 
     instance.write(instance.content("b", percentageOfNodesToScore=50))
     await instance.wait_for_reloads("success", 1)
     _, body = await instance.pages.get("/configz")
     assert json.loads(body)["componentconfig"]["percentageOfNodesToScore"] == 50
     assert json.loads(body)["lastReload"]["result"] == "success"
-    await instance.live.until(lambda: "ConfigReloaded" in instance.events())
+    in_force = ("ConfigReloaded", "reload 3: the configuration is in force")
+    await instance.live.until(lambda: in_force in instance.events())
 
 
 async def test_a_changed_plugin_file_takes_over_and_a_broken_one_does_not(instance, start):
@@ -264,7 +277,8 @@ async def test_a_changed_plugin_file_takes_over_and_a_broken_one_does_not(instan
     await instance.wait_for_node("q")
     assert instance.versions("q")[-1]["PostBind"] == "asecond"
     _, body = await instance.pages.get("/configz")
-    assert "witness.py:1" in json.loads(body)["lastReload"]["error"]
+    error = json.loads(body)["lastReload"]["error"]
+    assert error.count("witness.py:1") == 1, "the refusal is told once"
 
 
 async def test_a_mounted_configmap_that_is_swapped(instance, start):

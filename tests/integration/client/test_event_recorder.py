@@ -162,6 +162,18 @@ async def test_another_version_of_the_pod_is_another_event(server, client):
     assert [call.method for call in writes(server)] == ["POST", "POST", "PATCH"]
 
 
+async def test_where_the_note_counts_another_one_is_another_event(server, client):
+    server.script = accept
+    lease = ObjectReference("Lease", "l", "kube-system", "u", "coordination.k8s.io/v1", "3")
+    async with recording(client) as recorder:
+        for note in ("a field is wrong", "a file is broken", "a file is broken"):
+            recorder.event_about(lease, "Warning", "NotReloaded", "", note, "s", by_note=True)
+        await recorder.flush(5)
+    told = [call for call in writes(server) if call.method == "POST"]
+    assert [post.json["note"] for post in told] == ["a field is wrong", "a file is broken"]
+    assert len(writes(server)) == 3
+
+
 async def test_series_of_an_event_that_expired_is_written_anew(server, client, wire):
     async def script(call):
         if call.method == "PATCH":

@@ -127,6 +127,26 @@ def test_a_class_that_forgot_to_inherit_is_told_from_one_that_is_no_plugin(tmp_p
 
 
 @pytest.mark.parametrize(
+    ("method", "base"),
+    [
+        ("def score(self, state, pod, node): ...", "ScorePlugin"),
+        ("def normalize(self, state, pod, scores): ...", "ScorePlugin"),
+        ("async def pre_bind(self, state, pod, node_name): ...", "PreBindPlugin"),
+        ("async def run_in_background(self): ...", "BackgroundPlugin"),
+        ("def score(self, rack): ...", ""),
+        ("score = 3", ""),
+    ],
+)
+def test_a_method_of_a_point_that_is_not_inherited_would_never_be_called(tmp_path, method, base):
+    source = f"class A(FilterPlugin):\n    def filter(self, state, pod, node): ...\n    {method}"
+    told = [
+        f"{method.split('(')[0].split()[-1]} is a method of {base}, which class A does not inherit:"
+        " it would never be called; inherit it, or rename the method"
+    ]
+    assert refusals(tmp_path, source) == [(3, text) for text in told if base]
+
+
+@pytest.mark.parametrize(
     ("body", "why"),
     [
         ("self.seen = {}", ["self.args and self.handle"]),

@@ -150,6 +150,7 @@ def test_a_broken_file_is_refused_with_its_line_and_the_others_are_there(tmp_pat
         folder(
             tmp_path,
             absent="import os\nimport there_is_no_such_module\n",
+            cut_off="import asyncio\nraise asyncio.CancelledError\n",
             broken="x = 1\nclass Broken(:\n",
             ends="raise SystemExit(3)\n",
             good=FILTER.format(name="Good"),
@@ -164,6 +165,7 @@ def test_a_broken_file_is_refused_with_its_line_and_the_others_are_there(tmp_pat
     assert refused(catalogue) == [
         (f"{tmp_path}/absent.py:2", absent),
         (f"{tmp_path}/broken.py:2", "cannot be imported: SyntaxError: invalid syntax"),
+        (f"{tmp_path}/cut_off.py:2", "cannot be imported: CancelledError"),
         (f"{tmp_path}/ends.py:1", "cannot be imported: SystemExit: 3"),
         (f"{tmp_path}/absent.py:2", absent),
         (
@@ -175,6 +177,25 @@ def test_a_broken_file_is_refused_with_its_line_and_the_others_are_there(tmp_pat
             "cannot be imported: TypeError: Unfinished must define filter or filter_all",
         ),
     ]
+
+
+def test_a_file_that_cannot_be_read_is_refused_alone(tmp_path, monkeypatch):
+    read = Path.read_bytes
+
+    def refuse(path: Path) -> bytes:
+        if path.name == "secret.py":
+            raise PermissionError(13, "Permission denied")
+        if path.name == "gone.py":
+            raise FileNotFoundError(2, "No such file or directory")
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    sources = folder(tmp_path, good=FILTER.format(name="Good"), secret="", gone="")
+    (tmp_path / "folder.py").mkdir()
+    (tmp_path / "dangling.py").symlink_to("nowhere")
+    catalogue = load(sources)
+    assert list(catalogue.brought) == ["Good"]
+    assert refused(catalogue) == [(f"{tmp_path}/secret.py", "cannot be read: Permission denied")]
 
 
 def test_a_folder_that_is_not_there_is_refused():
