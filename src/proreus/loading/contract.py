@@ -19,6 +19,7 @@ _BASES = (
     *POINTS.values(),
     framework.PodGroupPostFilterPlugin,
     framework.BackgroundPlugin,
+    framework.FetchingPlugin,
     Plugin,
 )
 

@@ -5,12 +5,7 @@ from __future__ import annotations
 from proreus.framework.plugin import Plugin
 from proreus.remote.descriptor import POINTS
 from proreus.remote.endpoint import Endpoint
-from proreus.remote.node_points import (
-    RemoteFilter,
-    RemoteNormalizedScore,
-    RemotePreFilter,
-    RemoteScore,
-)
+from proreus.remote.node_points import RemoteFilter, RemotePreFilter, RemoteScore
 from proreus.remote.plugin import RemotePlugin
 from proreus.remote.pod_points import RemotePermit, RemotePostBind, RemotePreBind, RemoteReserve
 
@@ -21,11 +16,10 @@ def plugin_class(endpoint: Endpoint) -> type[Plugin]:
     In a slot it has all of them, and takes part where the process that has the slot does.
     """
     descriptor = endpoint.descriptor
-    plain = descriptor.normalize == "none" and not endpoint.is_slot
     classes: dict[str, type[RemotePlugin]] = {
         "preFilter": RemotePreFilter,
         "filter": RemoteFilter,
-        "score": RemoteScore if plain else RemoteNormalizedScore,
+        "score": RemoteScore,
         "reserve": RemoteReserve,
         "permit": RemotePermit,
         "preBind": RemotePreBind,

@@ -18,6 +18,8 @@ ALLOWED = "unix:///path/to/socket or http://127.0.0.1:port"
 
 _JSON = {"Content-Type": "application/json", "User-Agent": "proreus"}
 _MOST_TEXT = 500
+_MOST_BYTES = 64 * 2**20
+"""Far more than any answer needs: a score for each of a million nodes is an eighth of it."""
 _IDLE_SECONDS = 60.0
 
 
@@ -111,7 +113,7 @@ class Connection:
             timeout=aiohttp.ClientTimeout(total=seconds),
             allow_redirects=False,
         ) as response:
-            answer = await response.read()
+            answer = await _body_of(response, path)
         if response.status == 409:
             raise NotInStep(f"{path}: {_error_in(answer)}")
         if response.status != 200:
@@ -127,6 +129,16 @@ class Connection:
         return aiohttp.ClientSession(
             connector=connector, cookie_jar=aiohttp.DummyCookieJar(), headers=_JSON
         )
+
+
+async def _body_of(response: aiohttp.ClientResponse, path: str) -> bytes:
+    """Return the body; raises ``BadAnswer``, and drops the connection, where it has no end."""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > _MOST_BYTES:
+            raise BadAnswer(f"{path}: the answer has more than {_MOST_BYTES} bytes")
+    return bytes(body)
 
 
 def _error_in(answer: bytes) -> str:

@@ -276,6 +276,9 @@ class Endpoint:
                 f"{self.address} was {known.name} ({', '.join(known.points)}) and is now "
                 f"{descriptor.name} ({', '.join(descriptor.points)}): that needs a restart"
             )
+        if descriptor.events != known.events and not self.is_slot:
+            told = "Plugin wants to hear of other events; it will from the next reload on"
+            log.warning(told, plugin=known.name, endpoint=there.address)
         self.descriptor = descriptor
         self._forget_snapshot()
 

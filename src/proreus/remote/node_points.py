@@ -150,7 +150,7 @@ class RemoteFilter(_AsksAboutRows, FilterPlugin):
 
 
 class RemoteScore(_AsksAboutRows, ScorePlugin):
-    """``POST /v1/score``: 0 to 100 a row."""
+    """``POST /v1/score``: 0 to 100 a row, or any numbers, brought to that here."""
 
     async def fetch_score(self, state: CycleState, pod: PodInfo, rows: Rows) -> Status | None:
         """Ask, and note the answer."""
@@ -180,10 +180,6 @@ class RemoteScore(_AsksAboutRows, ScorePlugin):
         if "score" not in notes.points:
             return 0
         return notes.known.scores(_rows_in(self.handle.nodes, nodes))
-
-
-class RemoteNormalizedScore(RemoteScore):
-    """The same with any numbers, brought to 0..100 here."""
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
         """Stretch to 100, as the descriptor says: the highest is the best, or the lowest."""

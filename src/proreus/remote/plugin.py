@@ -14,7 +14,7 @@ from pydantic import ConfigDict
 from proreus.config.types import PluginArgs
 from proreus.errors import ProreusError
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.events import ClusterEvent, plugin_event
+from proreus.framework.events import EVERYTHING, ClusterEvent, plugin_event
 from proreus.framework.handle import Handle
 from proreus.framework.plugin import BackgroundPlugin, FetchingPlugin
 from proreus.framework.pod_info import PodInfo
@@ -74,8 +74,13 @@ class RemotePlugin(FetchingPlugin, BackgroundPlugin):
         self._event = plugin_event(f"{self.name}Epoch")
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Return what the descriptor names, and the plugin's own news."""
-        return (*self.endpoint.descriptor.cluster_events(), self._event)
+        """Return what the descriptor names, and the plugin's own news; of a slot everything.
+
+        What is registered stays, and a slot's next process may want to hear of other things.
+        """
+        endpoint = self.endpoint
+        wanted = EVERYTHING if endpoint.is_slot else endpoint.descriptor.cluster_events()
+        return (*wanted, self._event)
 
     async def run_in_background(self) -> None:
         """Look after the process, and wake pods that it rejected when its epoch moves."""

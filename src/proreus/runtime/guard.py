@@ -121,6 +121,11 @@ def guard(plugin: Plugin, conduct: PluginConduct) -> None:
             else:
                 wrapped = _timed(method, meter, conduct, _IDLE.get(name))
             setattr(plugin, name, functools.wraps(method)(wrapped))
+    if isinstance(plugin, framework.FetchingPlugin):
+        for name, point in _FETCHED.items():
+            method = getattr(plugin, name)
+            wrapped = _fetching(method, conduct.meter(point))
+            setattr(plugin, name, functools.wraps(method)(wrapped))
 
 
 def _timed(method: Method, meter: Meter, conduct: PluginConduct, idle: Method | None) -> Method:
@@ -132,6 +137,19 @@ def _timed(method: Method, meter: Meter, conduct: PluginConduct, idle: Method | 
         started = perf_counter()
         try:
             return method(*args)
+        finally:
+            meter.seconds += perf_counter() - started
+
+    return call
+
+
+def _fetching(method: Method, meter: Meter) -> Method:
+    """Call before the point is asked: the cycle waits for it, so it is in the point's time."""
+
+    async def call(*args: Any) -> Any:
+        started = perf_counter()
+        try:
+            return await method(*args)
         finally:
             meter.seconds += perf_counter() - started
 
@@ -316,6 +334,15 @@ _POINTS = {
     "outlook": "Outlook",
 }
 """The methods that are watched, and the points that they are called at."""
+
+_FETCHED = {
+    "fetch_pre_filter": "PreFilter",
+    "fetch_filter": "Filter",
+    "fetch_score": "Score",
+    "fetch_reserve": "Reserve",
+    "fetch_permit": "Permit",
+}
+"""Methods that the cycle waits for before it asks at a point."""
 
 _BESIDE_CYCLES = frozenset({"unreserve", "pre_bind_pre_flight", "post_bind"})
 """Methods that are called in binding cycles and do not wait; each call counts by itself."""

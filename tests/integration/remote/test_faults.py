@@ -172,6 +172,29 @@ async def test_a_descriptor_may_change_but_not_its_points(make_world, start):
     )
 
 
+async def test_scores_may_have_another_range_after_a_restart(make_world, start):
+    served = await start("score", score=scoring(n1=100))
+    world = await make_world(served)
+    assert await world.place("a") == "n1"
+    served.descriptor["normalize"] = "highest"
+    answers = iter([resync(), scoring(n2=4000)])
+    served.answers["score"] = lambda *asked: (
+        answer(*asked) if callable(answer := next(answers)) else answer
+    )
+    assert await world.place("b") == "n2"
+
+
+async def test_other_events_count_from_the_next_reload_on(make_world, start, caplog):
+    served = await start("filter", events=[{"resource": "Node"}])
+    world = await make_world(served)
+    await world.place("a")
+    served.descriptor["events"] = [{"resource": "AssignedPod"}]
+    served.forget()
+    assert await world.place("b") != ""
+    told = "Plugin wants to hear of other events; it will from the next reload on"
+    assert [record.getMessage() for record in caplog.records] == [told]
+
+
 # ---- nonsense ------------------------------------------------------------------------------------
 
 
@@ -207,6 +230,16 @@ async def test_nonsense_fails_the_pod_and_opens_nothing(answer, told, make_world
     assert told in world.condition().message
     assert not world.endpoint.is_open
     assert total(world, "/v1/filter", "bad") + total(world, "/v1/filter", "answered") == 1
+
+
+async def test_an_answer_without_end_is_not_kept(make_world, start, monkeypatch):
+    monkeypatch.setattr("proreus.remote.connection._MOST_BYTES", 10_000)
+    served = await start("filter", filter=lambda *_: web.Response(body=b" " * 10_001))
+    world = await make_world(served)
+    assert await world.place("a") == ""
+    assert "/v1/filter: the answer has more than 10000 bytes" in world.condition("a").message
+    served.answers["filter"] = None
+    assert await world.place("b") != "", "nothing of it is in the way of the next answer"
 
 
 @pytest.mark.parametrize("count", [0, 2, 4])

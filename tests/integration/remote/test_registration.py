@@ -14,6 +14,7 @@ import pytest
 
 from proreus.app.served_plugins import meet_plugins
 from proreus.errors import ConfigError, NoSuchSlot
+from proreus.framework.events import EVERYTHING
 from proreus.metrics import SchedulerMetrics
 from proreus.sandbox import Sandbox
 
@@ -71,6 +72,16 @@ async def test_another_process_may_have_other_points(slot, start):
     await served.register(second.address)
     assert await world.place("b") == "n2"
     assert len(first.asked("filter")) == 1
+
+
+async def test_a_slot_hears_of_everything_whoever_has_it(slot, start):
+    served, world = slot
+    far = await start("filter", events=[{"resource": "Node", "actions": ["Add"]}])
+    await served.register(far.address)
+    (plugin,) = (
+        p for p in world.scheduler.profiles["default-scheduler"].plugins if p.name == "Far"
+    )
+    assert {*EVERYTHING} < {*plugin.events_to_register()}
 
 
 async def test_a_slot_that_is_emptied_under_a_probe_stays_empty(slot, start):

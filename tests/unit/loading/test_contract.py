@@ -133,6 +133,7 @@ def test_a_class_that_forgot_to_inherit_is_told_from_one_that_is_no_plugin(tmp_p
         ("def normalize(self, state, pod, scores): ...", "ScorePlugin"),
         ("async def pre_bind(self, state, pod, node_name): ...", "PreBindPlugin"),
         ("async def run_in_background(self): ...", "BackgroundPlugin"),
+        ("async def fetch_filter(self, state, pod, rows): ...", "FetchingPlugin"),
         ("def score(self, rack): ...", ""),
         ("score = 3", ""),
     ],

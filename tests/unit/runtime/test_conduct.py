@@ -21,6 +21,7 @@ from proreus.framework.events import ClusterEvent
 from proreus.framework.nominating import PostFilterResult
 from proreus.framework.plugin import (
     BindPlugin,
+    FetchingPlugin,
     FilterPlugin,
     PermitPlugin,
     Plugin,
@@ -235,6 +236,21 @@ async def test_a_plugin_over_its_budget_is_slow_and_does_not_fail_the_pod():
             "took longer than 4ms at Filter 3 times in a row",
         )
     ]
+
+
+async def test_what_the_cycle_waits_for_in_front_of_a_point_is_of_its_time(monkeypatch):
+    stopwatch = FakeClock()
+    monkeypatch.setattr("proreus.runtime.guard.perf_counter", stopwatch.now)
+
+    async def fetch_filter(self: Any, state: Any, pod: Any, rows: Any) -> None:
+        stopwatch.advance(0.2)
+
+    bases = FetchingPlugin, FilterPlugin
+    plugin = make("Far", *bases, fetch_filter=fetch_filter, filter=lambda *_: None)
+    cluster = Cluster(plugin, rules=Rules(failures=3))
+    assert "" not in await cluster.schedule(5)
+    assert cluster.failures("Far", "Filter", "slow") == 4  # the last one is not judged yet
+    assert [told for told, _ in cluster.told] == ["PluginFailing"]
 
 
 def test_what_is_called_while_pods_are_bound_is_looked_at_call_by_call(monkeypatch):
