@@ -14,7 +14,10 @@ from typing import NamedTuple, Protocol
 from proreus.framework.pod_info import PodInfo
 
 GROUP_TRIAL = "proreus/pod-group-trial"
-"""Key of a ``CycleState`` note that says that a pod is only tried, with its whole group."""
+"""Key of a ``CycleState`` note that is there while a pod is only tried, with its whole group.
+
+It says how many pods of the group had a node before the trial began.
+"""
 
 
 class PlacedPod(NamedTuple):

@@ -231,7 +231,6 @@ class PodResourceClaim(ApiStruct, frozen=True):
     name: str = ""
     resource_claim_name: str | None = None
     resource_claim_template_name: str | None = None
-    pod_group_resource_claim: str | None = None
 
 
 class PodSchedulingGroup(ApiStruct, frozen=True):

@@ -6,7 +6,7 @@ Alpha, behind gate GenericWorkload; field names are those of 1.36 and may move.
 from __future__ import annotations
 
 from proreus.objects.meta import ApiStruct, ObjectMeta, Resource
-from proreus.objects.pod import Pod
+from proreus.objects.pod import Pod, PodResourceClaimStatus
 
 POD_GROUP_SCHEDULED = "PodGroupScheduled"
 """The condition that tells whether the group has been scheduled; never taken back."""
@@ -44,6 +44,14 @@ class PodGroupSchedulingConstraints(ApiStruct, frozen=True):
     topology: tuple[TopologyConstraint, ...] = ()
 
 
+class PodGroupResourceClaim(ApiStruct, frozen=True):
+    """A claim for devices that the group's pods share; pods name it with the same three fields."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
 class PodGroupSpec(ApiStruct, frozen=True):
     """What is asked for the group. ``disruption_mode``: Pod (also when absent) or PodGroup."""
 
@@ -52,6 +60,7 @@ class PodGroupSpec(ApiStruct, frozen=True):
     disruption_mode: str = ""
     priority: int | None = None
     priority_class_name: str = ""
+    resource_claims: tuple[PodGroupResourceClaim, ...] = ()
 
 
 class Condition(ApiStruct, frozen=True):
@@ -69,6 +78,7 @@ class PodGroupStatus(ApiStruct, frozen=True):
     """What has become of the group."""
 
     conditions: tuple[Condition, ...] = ()
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
 
 
 class PodGroup(ApiStruct, frozen=True):

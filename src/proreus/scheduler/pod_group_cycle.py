@@ -169,10 +169,12 @@ class PodGroupCycle:
         make_room: bool = True,
     ) -> GroupResult:
         """Look for nodes for all pods; nothing is assumed afterwards."""
+        known = self._cache.pod_group_states.get(group.key)
+        scheduled_before = 0 if known is None else known.scheduled_count
         trial = Trial(
             self._cycle,
             self._queue.nominator,
-            lambda queued: self._begin_trial(queued, profile),
+            lambda queued: self._begin_trial(queued, profile, scheduled_before),
             make_room,
         )
         if not self._topology_aware:
@@ -225,9 +227,11 @@ class PodGroupCycle:
         names, table = frozenset(placement.node_names), self._cache.table
         return Limits(names, table.take(table.rows_of(names)))
 
-    def _begin_trial(self, queued: QueuedPodInfo, profile: Profile) -> Attempt:
+    def _begin_trial(
+        self, queued: QueuedPodInfo, profile: Profile, scheduled_before: int
+    ) -> Attempt:
         attempt = self._pods.begin(queued, profile)
-        attempt.state.write(GROUP_TRIAL, True)
+        attempt.state.write(GROUP_TRIAL, scheduled_before)
         self._cycle.note_extenders(attempt)
         return attempt
 

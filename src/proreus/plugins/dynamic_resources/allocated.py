@@ -34,10 +34,14 @@ class DeviceUse:
 
 @dataclass(slots=True)
 class InFlight:
-    """An allocation that is being written, and how many pods wait for it."""
+    """An allocation that is being written, and how many pods wait for it.
+
+    ``tried``: it was made in a trial of a whole PodGroup, at whose end it is taken back.
+    """
 
     claim: ResourceClaim
     allocation: AllocationResult
+    tried: bool = False
     sharers: int = 1
 
 
@@ -94,14 +98,16 @@ class AllocatedDevices:
             self._known.pop(uid, None)
         self._settle(uid)
 
-    def begin(self, claim: ResourceClaim, allocation: AllocationResult) -> None:
+    def begin(
+        self, claim: ResourceClaim, allocation: AllocationResult, tried: bool = False
+    ) -> None:
         """Note an allocation as in flight, or one more pod that waits for it."""
         uid = claim.metadata.uid
         known = self.in_flight.get(uid)
         if known is not None:
             known.sharers += 1
             return
-        self.in_flight[uid] = InFlight(claim, allocation)
+        self.in_flight[uid] = InFlight(claim, allocation, tried)
         self._settle(uid)
 
     def end(self, uid: str) -> bool:

@@ -16,11 +16,7 @@ from proreus.objects.pod import Pod
 from proreus.objects.resource_claims import AllocationResult, ResourceClaim
 from proreus.plugins.dynamic_resources.binding_conditions import Readiness, readiness
 from proreus.plugins.dynamic_resources.claim_writes import ClaimWriteError, ClaimWriter
-from proreus.plugins.dynamic_resources.claims import (
-    is_reserved_for,
-    pod_group_reference,
-    pod_reference,
-)
+from proreus.plugins.dynamic_resources.claims import is_reserved_for_pod, pod_reference
 from proreus.plugins.dynamic_resources.filtering import Notes
 from proreus.plugins.dynamic_resources.manager import DeviceManager
 
@@ -50,12 +46,10 @@ class Binding:
     ) -> ResourceClaim:
         """Write one claim, unless the pod has it already; return it as it is then."""
         uid, key = claim.metadata.uid, key_of(claim)
-        group = pod_group_reference(pod, claim) if self._manager.features.workload_claims else None
-        consumer = pod_reference(pod) if group is None else group
-        if allocation is None and (
-            is_reserved_for(claim, pod.metadata.uid) or is_reserved_for(claim, consumer.uid)
-        ):
+        workloads = self._manager.features.workload_claims
+        if allocation is None and is_reserved_for_pod(claim, pod, workloads):
             return claim
+        consumer = notes.of_group.get(claim.metadata.name, pod_reference(pod))
         latest = self._manager.claims.get(key)
         current = claim if latest is None or latest.metadata.uid != uid else latest
         written = await self.writer.reserve(current, consumer, allocation)

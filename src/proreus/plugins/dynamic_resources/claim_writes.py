@@ -84,7 +84,8 @@ class ClaimWriter:
         def check(current: ResourceClaim) -> None:
             if current.metadata.deletion_timestamp is not None:
                 raise ClaimWriteError(f"claim {key} got deleted in the meantime")
-            if allocation is not None and current.status.allocation is not None:
+            known = current.status.allocation
+            if allocation is not None and known is not None and not _same(known, allocation):
                 raise ClaimWriteError(f"claim {key} got allocated elsewhere in the meantime")
             if allocation is None and current.status.allocation is None:
                 raise ClaimWriteError(f"claim {key} got deallocated elsewhere in the meantime")
@@ -95,10 +96,14 @@ class ClaimWriter:
                 current = await self._add_finalizer(current)
                 check(current)
             consumers = current.status.reserved_for
-            if all(one.uid != consumer.uid for one in consumers):
+            reserved = any(one.uid == consumer.uid for one in consumers)
+            allocated = current.status.allocation is not None
+            if reserved and allocated:
+                return current  # by another pod of the same group
+            if not reserved:
                 consumers = (*consumers, consumer)
             status: JsonObject = {"reservedFor": msgspec.to_builtins(consumers)}
-            if allocation is not None:
+            if allocation is not None and not allocated:
                 status["allocation"] = msgspec.to_builtins(self._stamped(allocation))
             elif self._binding_conditions and current.status.allocation is not None:
                 stamped = self._stamped(current.status.allocation)
@@ -132,7 +137,7 @@ class ClaimWriter:
         now = datetime.fromtimestamp(int(self._handle.clock.now()), UTC)
         return msgspec.structs.replace(allocation, allocation_timestamp=now)
 
-    async def drop_reservation(self, claim: ResourceClaim, uid: str) -> None:
+    async def drop_reservation(self, claim: ResourceClaim, uid: str) -> ResourceClaim:
         """Take a consumer off a claim."""
 
         async def attempt(current: ResourceClaim) -> ResourceClaim:
@@ -142,7 +147,7 @@ class ClaimWriter:
             status = {"reservedFor": msgspec.to_builtins(left) or None}
             return await self._patch(current, {"status": status}, "remove reservation", "status")
 
-        await self._with_fresh(claim, attempt)
+        return await self._with_fresh(claim, attempt)
 
     async def deallocate(self, claim: ResourceClaim) -> ResourceClaim:
         """Take back an allocation that no pod uses; raises ``ClaimWriteError``."""
@@ -211,6 +216,10 @@ class ClaimWriter:
         except ApiError as error:
             raise ClaimWriteError(f"{what}: {error}") from error
         return _typed(answer)
+
+
+def _same(one: AllocationResult, other: AllocationResult) -> bool:
+    return one.devices.results == other.devices.results
 
 
 def _typed(answer: dict[str, Any]) -> ResourceClaim:

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import msgspec
+
 from proreus.errors import ProreusError
 from proreus.objects.meta import OwnerReference, controller_of, key_of
 from proreus.objects.pod import Pod, PodResourceClaim
 from proreus.objects.resource_claims import (
     EXTENDED_RESOURCE_CLAIM_ANNOTATION,
+    AllocationResult,
     DeviceSubRequest,
     ExactDeviceRequest,
     ResourceClaim,
     ResourceClaimConsumerReference,
 )
+from proreus.objects.scheduling import PodGroup
 
 _GROUP_API = "scheduling.k8s.io"
 
@@ -60,7 +64,7 @@ def claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
     if entry.resource_claim_name is not None:
         return entry.resource_claim_name
     key = f'pod "{key_of(pod)}"'
-    if entry.resource_claim_template_name is None and entry.pod_group_resource_claim is None:
+    if entry.resource_claim_template_name is None:
         raise ClaimError(
             f'{key}, spec.resourceClaim "{entry.name}": none of the supported fields are set'
         )
@@ -92,6 +96,12 @@ def _check_owner(pod: Pod, claim: ResourceClaim, workload_claims: bool) -> None:
         raise ClaimError(f"{words} (neither Pod nor PodGroup {group.pod_group_name} is the owner)")
 
 
+def with_allocation(claim: ResourceClaim, allocation: AllocationResult) -> ResourceClaim:
+    """Return a claim as it will be once an allocation is written."""
+    status = msgspec.structs.replace(claim.status, allocation=allocation)
+    return msgspec.structs.replace(claim, status=status)
+
+
 # ---- reservations ------------------------------------------------------------------------------
 
 
@@ -106,16 +116,29 @@ def pod_reference(pod: Pod) -> ResourceClaimConsumerReference:
     return ResourceClaimConsumerReference(resource="pods", name=meta.name, uid=meta.uid)
 
 
-def pod_group_reference(pod: Pod, claim: ResourceClaim) -> ResourceClaimConsumerReference | None:
-    """Return how a claim refers to the pod's group, None for a claim that is not the group's.
-
-    A claim is the group's when its PodGroup controls it (gate DRAWorkloadResourceClaims).
-    """
-    owner = _group_owner(pod, claim)
-    if owner is None:
-        return None
+def pod_group_reference(group: PodGroup) -> ResourceClaimConsumerReference:
+    """Return how a claim refers to a PodGroup whose pods use it."""
+    meta = group.metadata
     return ResourceClaimConsumerReference(
-        api_group=_GROUP_API, resource="podgroups", name=owner.name, uid=owner.uid
+        api_group=_GROUP_API, resource="podgroups", name=meta.name, uid=meta.uid
+    )
+
+
+def is_reserved_for_pod(claim: ResourceClaim, pod: Pod, workload_claims: bool) -> bool:
+    """Tell whether a claim is reserved for a pod, or for its group.
+
+    The pod does not know the uid of its group, which is therefore not compared.
+    """
+    group = pod.spec.scheduling_group if workload_claims else None
+    return any(
+        consumer.uid == pod.metadata.uid
+        or (
+            group is not None
+            and consumer.api_group == _GROUP_API
+            and consumer.resource == "podgroups"
+            and consumer.name == group.pod_group_name
+        )
+        for consumer in claim.status.reserved_for
     )
 
 

@@ -12,8 +12,6 @@ log = logger(__name__)
 NOT_BUILT = {
     "DRANodeAllocatableResources": "devices that stand for cpu, memory and the like are not "
     "counted among the requests of pods: nodes may be given more than they have",
-    "DRAWorkloadResourceClaims": "a claim that a PodGroup names but does not control is reserved "
-    "for pods, not for the group, and PostFilter does not release it",
 }
 """Alpha gates that are accepted, and what proreus does not do although they are on."""
 

@@ -6,7 +6,7 @@ that trials (nominated pods, preemption) and the real cycle cannot disturb each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,6 +22,7 @@ from proreus.objects.resource_claims import (
     DeviceClaim,
     DeviceRequest,
     ResourceClaim,
+    ResourceClaimConsumerReference,
     ResourceClaimSpec,
 )
 from proreus.objects.selectors import ParsedNodeSelector
@@ -70,12 +71,16 @@ class Notes:
 
     ``claims``: the pod's own. ``usable``: the parsed node selector of each that is allocated
     (None: usable everywhere), by position. ``unusable``: positions of allocated claims whose
-    devices failed to become ready. ``backed``: resources that devices may stand for.
+    devices failed to become ready. ``shared``: positions of claims that another pod of the same
+    group is about to get, in ``usable`` too. ``backed``: resources that devices may stand for.
+    ``of_group``: the claims, by name, that are reserved for the pod's group instead of for it.
     """
 
     claims: tuple[ResourceClaim, ...] = ()
     usable: dict[int, ParsedNodeSelector | None] = field(default_factory=dict)
     unusable: frozenset[int] = frozenset()
+    shared: frozenset[int] = frozenset()
+    of_group: Mapping[str, ResourceClaimConsumerReference] = field(default_factory=dict)
     backed: tuple[str, ...] = ()
     extended: ResourceClaim | None = None
     """The claim for extended resources; without a resourceVersion while it is in memory only."""

@@ -23,12 +23,13 @@ from proreus.framework.plugin import (
     ReservePlugin,
     ScorePlugin,
 )
+from proreus.framework.pod_group import GROUP_TRIAL
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Verdicts
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
-from proreus.objects.resource_claims import ResourceClaim
+from proreus.objects.resource_claims import AllocationResult, ResourceClaim
 from proreus.objects.selectors import parse_node_selector
 from proreus.plugins.dynamic_resources.allocator import Solution
 from proreus.plugins.dynamic_resources.binding import Binding
@@ -40,6 +41,7 @@ from proreus.plugins.dynamic_resources.claims import (
     claims_of,
     is_extended_resource_claim,
     is_reserved_for,
+    with_allocation,
 )
 from proreus.plugins.dynamic_resources.extended_resources import new_extended_claim
 from proreus.plugins.dynamic_resources.features import Features, warn_of_what_is_not_built
@@ -48,12 +50,16 @@ from proreus.plugins.dynamic_resources.filtering import (
     NOT_AVAILABLE,
     Judgement,
     Notes,
+    Variant,
 )
+from proreus.plugins.dynamic_resources.group_claims import RELEASED, GroupClaims
 from proreus.plugins.dynamic_resources.hints import events
 from proreus.plugins.dynamic_resources.manager import DeviceManager
 from proreus.plugins.dynamic_resources.results import allocations
 from proreus.plugins.dynamic_resources.scoring import allocated_score, normalized
 from proreus.plugins.extended_resources import may_be_devices
+
+_NOT_FOUND = "claim allocation not found for node"
 
 _NOTHING = Notes()
 """Of pods that have no claims; never written to."""
@@ -86,6 +92,7 @@ class DynamicResources(
         self.features = Features.of(handle.feature_gates)
         self.manager = DeviceManager.of(handle, self.features)
         self._binding = Binding(handle, self.manager, args.binding_timeout_seconds)
+        self._groups = GroupClaims(handle, self.manager, self._binding.writer)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Return what may help: see ``hints``."""
@@ -137,12 +144,13 @@ class DynamicResources(
         try:
             claims = self._claims_of(pod.pod) if pod.pod.spec.resource_claims else ()
             backed = self._backed(pod)
+            of_group = self._groups.consumers(pod.pod)
             if not claims and not backed:
                 return Status.skip()
-            found = Notes(claims=claims, backed=backed)
+            found = Notes(claims=claims, backed=backed, of_group=of_group)
             if backed:
                 found.extended = self._extended_claim_of(pod.pod)
-            self._look_at(found)
+            self._look_at(found, tried=state.get(GROUP_TRIAL) is not None)
         except ClaimError as error:
             return Status.unresolvable(str(error))
         state.write(self.name, found)
@@ -154,20 +162,28 @@ class DynamicResources(
         left = None if key is None else self.manager.claims.get(key)
         return new_extended_claim(pod) if left is None else left
 
-    def _look_at(self, notes: Notes) -> None:
-        """Sort the pod's claims into those that are allocated and those that can be."""
-        unusable = set()
+    def _look_at(self, notes: Notes, *, tried: bool) -> None:
+        """Sort the pod's claims into those that are allocated and those that can be.
+
+        ``tried``: the pod is tried with its whole group, and may share what another one found.
+        """
+        unusable, shared = set(), set()
         for place, claim in enumerate(notes.claims):
             allocation = claim.status.allocation
             if allocation is None:
-                if claim.metadata.uid in self.manager.allocated.in_flight:
+                flying = self.manager.allocated.in_flight.get(claim.metadata.uid)
+                if flying is None:
+                    check_requests(
+                        claim, self.manager.classes.__contains__, self.features.prioritized_list
+                    )
+                    continue
+                if not (tried and flying.tried):
                     raise ClaimError(
                         f"resource claim {key_of(claim)} is in the process of being allocated"
                     )
-                check_requests(
-                    claim, self.manager.classes.__contains__, self.features.prioritized_list
-                )
-                continue
+                shared.add(place)
+                allocation = flying.allocation
+                claim = with_allocation(claim, allocation)
             selector = allocation.node_selector
             parsed = None if selector is None else parse_node_selector(selector)
             error = None if parsed is None else parsed.error()
@@ -181,6 +197,7 @@ class DynamicResources(
             if self.features.prioritized_list:
                 notes.score += allocated_score(claim)
         notes.unusable = frozenset(unusable)
+        notes.shared = frozenset(shared)
 
     # ---- nodes ---------------------------------------------------------------------------------
 
@@ -203,11 +220,14 @@ class DynamicResources(
             return PostFilterResult(Status.unschedulable("no new claims to deallocate"))
         try:
             text = await self._make_room(notes, pod, verdicts)
-        except (ClaimWriteError, ApiError) as error:
+            if not text and await self._groups.release(state, pod.pod):
+                return PostFilterResult(Status.unresolvable(RELEASED))
+        except (ClaimError, ClaimWriteError, ApiError) as error:
             return PostFilterResult(Status.error(str(error)))
-        return PostFilterResult(Status.unschedulable(text))
+        return PostFilterResult(Status.unschedulable(text or "still not schedulable"))
 
     async def _make_room(self, notes: Notes, pod: PodInfo, verdicts: Verdicts) -> str:
+        """Return what was done; nothing if there was nothing to do."""
         rejected = {
             reason: np.array(
                 [s is not None and s.plugin == self.name and reason in s.reasons for s in known]
@@ -217,9 +237,13 @@ class DynamicResources(
             if verdicts.ids is not None
         }
         if not rejected:
-            return "still not schedulable"
+            return ""
         masks = self._judgement(notes, pod).unavailable(self.handle.nodes)
-        places = [p for p, mask in masks.items() if (mask & rejected[NOT_AVAILABLE]).any()]
+        places = [
+            place
+            for place, mask in masks.items()
+            if place not in notes.shared and (mask & rejected[NOT_AVAILABLE]).any()
+        ]
         self.handle.rng.shuffle(places)
         for place in places:
             claim = notes.claims[place]
@@ -230,7 +254,7 @@ class DynamicResources(
         if notes.extended is not None and rejected[LEFT_OVER].any():
             await self._binding.writer.delete(notes.extended)
             return "deletion of ResourceClaim completed"
-        return "still not schedulable"
+        return ""
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score one node: at no cost for pods without claims."""
@@ -259,10 +283,32 @@ class DynamicResources(
             return None
         judgement = self._judgement(notes, pod)
         variant, answer = judgement.answer_at(node_name)
-        if not variant.claims:
-            return None
-        if not isinstance(answer, Solution) or variant.outlook is None:
-            return Status.error("claim allocation not found for node")
+        notes.chosen = variant
+        reserved = self._shared(notes)
+        if variant.claims:
+            if not isinstance(answer, Solution) or variant.outlook is None:
+                return Status.error(_NOT_FOUND)
+            reserved += self._given(variant, answer, node_name)
+        if len(reserved) < len(notes.shared) + len(variant.claims):
+            return Status.error(_NOT_FOUND)
+        notes.reserved = tuple(reserved)
+        tried = state.get(GROUP_TRIAL) is not None
+        for claim, allocation in notes.reserved:
+            self.manager.allocated.begin(claim, allocation, tried)
+        return None
+
+    def _shared(self, notes: Notes) -> list[tuple[ResourceClaim, AllocationResult]]:
+        """Return the claims that another pod of the group is about to get, and what it found."""
+        claims = [notes.claims[place] for place in sorted(notes.shared)]
+        in_flight = self.manager.allocated.in_flight
+        known = [(claim, in_flight.get(claim.metadata.uid)) for claim in claims]
+        return [(claim, flying.allocation) for claim, flying in known if flying is not None]
+
+    def _given(
+        self, variant: Variant, answer: Solution, node_name: str
+    ) -> list[tuple[ResourceClaim, AllocationResult]]:
+        """Return the claims that are allocated now, and what the search found for them."""
+        assert variant.outlook is not None
         given = allocations(
             variant.outlook.plan,
             answer,
@@ -272,11 +318,7 @@ class DynamicResources(
             self.features,
             self.handle.rng,
         )
-        notes.chosen = variant
-        notes.reserved = tuple(zip(variant.claims, given, strict=True))
-        for claim, allocation in notes.reserved:
-            self.manager.allocated.begin(claim, allocation)
-        return None
+        return list(zip(variant.claims, given, strict=True))
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Give the devices back, and take back in the background what was written."""

@@ -1,0 +1,116 @@
+"""Claims that a PodGroup has for all its pods (gate DRAWorkloadResourceClaims).
+
+Such a claim is reserved for the group, not for each of its pods. It is taken from the group again
+when no pod of it could be scheduled, so that other devices can be tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.handle import Handle
+from proreus.framework.pod_group import GROUP_TRIAL
+from proreus.objects.meta import controller_of, key_of
+from proreus.objects.pod import Pod, PodResourceClaim
+from proreus.objects.resource_claims import ResourceClaim, ResourceClaimConsumerReference
+from proreus.objects.scheduling import POD_GROUPS, PodGroup, PodGroupResourceClaim, pod_group_key
+from proreus.plugins.dynamic_resources.claim_writes import ClaimWriter
+from proreus.plugins.dynamic_resources.claims import (
+    ClaimError,
+    claim_name,
+    is_reserved_for_pod,
+    pod_group_reference,
+)
+from proreus.plugins.dynamic_resources.manager import DeviceManager
+
+RELEASED = "ResourceClaim unreserved for PodGroup"
+
+_NONE: Mapping[str, ResourceClaimConsumerReference] = {}
+
+
+class GroupClaims:
+    """Knows which claims are those of a pod's group. While the gate is off, none are."""
+
+    def __init__(self, handle: Handle, manager: DeviceManager, writer: ClaimWriter) -> None:
+        self._manager = manager
+        self._writer = writer
+        self._enabled = manager.features.workload_claims
+        self._groups = handle.store(POD_GROUPS) if self._enabled else {}
+        self._states = handle.pod_group_states
+
+    def _group_of(self, pod: Pod) -> PodGroup | None:
+        """Return the pod's group; raises ``ClaimError`` where it is not there."""
+        key = pod_group_key(pod) if self._enabled else ""
+        if not key:
+            return None
+        group = self._groups.get(key)
+        if group is None:
+            name = key.partition("/")[2]
+            raise ClaimError(f'podgroup.scheduling.k8s.io "{name}" not found')
+        return group
+
+    def consumers(self, pod: Pod) -> Mapping[str, ResourceClaimConsumerReference]:
+        """Return, by name of the claim, the group for which a claim of the pod is reserved.
+
+        That is so for an entry of the pod which equals one of its group. Raises ``ClaimError``.
+        """
+        group = self._group_of(pod)
+        if group is None or not group.spec.resource_claims:
+            return _NONE
+        asked = {_face(entry) for entry in group.spec.resource_claims}
+        reference = pod_group_reference(group)
+        names = [claim_name(pod, one) for one in pod.spec.resource_claims if _face(one) in asked]
+        return {name: reference for name in names if name is not None}
+
+    async def release(self, state: CycleState, pod: Pod) -> bool:
+        """Take a claim from the pod's group if no pod of the group is scheduled.
+
+        One claim a call, as kube-scheduler does. Raises ``ClaimError`` and ``ClaimWriteError``.
+        """
+        group = self._group_of(pod)
+        if group is None or self._scheduled(state, group) > 0:
+            return False
+        for entry in group.spec.resource_claims:
+            claim = self._claim_of(group, entry)
+            if claim is None or claim.status.allocation is None:
+                continue
+            if is_reserved_for_pod(claim, pod, self._enabled):
+                written = await self._writer.drop_reservation(claim, group.metadata.uid)
+                self._manager.claims.assume(written)
+                return True
+        return False
+
+    def _scheduled(self, state: CycleState, group: PodGroup) -> int:
+        """Return how many pods of a group have a node; those that are only tried do not count."""
+        before: int | None = state.get(GROUP_TRIAL)
+        if before is not None:
+            return before
+        known = self._states.get(key_of(group))
+        return 0 if known is None else known.scheduled_count
+
+    def _claim_of(self, group: PodGroup, entry: PodGroupResourceClaim) -> ResourceClaim | None:
+        name = _claim_name(group, entry)
+        if name is None:
+            return None
+        key = f"{group.metadata.namespace}/{name}"
+        claim = self._manager.claims.get(key)
+        if claim is None:
+            raise ClaimError(f'could not find ResourceClaim "{key}"')
+        owner = controller_of(claim.metadata)
+        foreign = owner is None or owner.uid != group.metadata.uid
+        return None if entry.resource_claim_name is None and foreign else claim
+
+
+def _face(entry: PodResourceClaim | PodGroupResourceClaim) -> tuple[str | None, ...]:
+    return entry.name, entry.resource_claim_name, entry.resource_claim_template_name
+
+
+def _claim_name(group: PodGroup, entry: PodGroupResourceClaim) -> str | None:
+    """Return the name of an entry's claim; None where there is none on purpose."""
+    if entry.resource_claim_name is not None:
+        return entry.resource_claim_name
+    for status in group.status.resource_claim_statuses:
+        if status.name == entry.name:
+            return status.resource_claim_name
+    raise ClaimError(f"PodGroup {key_of(group)}: ResourceClaim not created yet")
