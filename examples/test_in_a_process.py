@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -55,6 +56,7 @@ class Running:
         self.log = ""
         self._folder = folder
         self.args: dict[str, Any] = {}
+        self.plugin = f"--plugin-dir={self.example / 'plugins'}"
 
     async def __aenter__(self) -> Running:
         config = yaml.safe_load((self.example / "config.yaml").read_text())
@@ -68,7 +70,7 @@ class Running:
             self.sandbox.store.create("nodes", node)
         self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "proreus", "run", f"--config={file}", "--secure-port=0"),
-            f"--plugin-dir={self.example / 'plugins'}",
+            self.plugin,
             stderr=asyncio.subprocess.PIPE,
         )
         self._reading = asyncio.ensure_future(self._read())
@@ -112,6 +114,66 @@ async def test_its_pods_go_where_its_readme_says(example, sandbox, tmp_path) -> 
         dict.fromkeys(EXPECTED[example], True)
     ), nodes
     assert "Traceback" not in running.log
+
+
+# ---- plugins in processes of their own ---------------------------------------------------------
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Any]:
+    """Return a function that starts a plugin's program; it returns process and address."""
+    started: list[asyncio.subprocess.Process] = []
+
+    async def begin(*program: Any) -> tuple[asyncio.subprocess.Process, str]:
+        arguments = [str(part) for part in (*program, 0)]
+        process = await asyncio.create_subprocess_exec(*arguments, stdout=asyncio.subprocess.PIPE)
+        started.append(process)
+        assert process.stdout is not None
+        return process, (await process.stdout.readline()).decode().split()[-1]
+
+    yield begin
+    for process in started:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def test_python_keeps_off_hot_racks_until_it_ends(serve, sandbox, tmp_path):
+    example = "out-of-process-python"
+    process, address = await serve(sys.executable, HERE / example / "plugin.py")
+    running = Running(example, sandbox, tmp_path)
+    running.plugin = f"--plugin-endpoint={address}"
+    async with running:
+        await running.until(lambda: running.nodes()["web"] and events_of(sandbox, "large"))
+        assert (running.nodes()["web"], running.nodes()["large"]) == ("cool", "")
+        told = events_of(sandbox, "large")
+        assert "1 node(s) are in a hot rack, 2 Insufficient cpu" in told[0]
+        process.kill()
+        await running.until(lambda: running.nodes()["large"])
+    assert running.nodes()["large"] == "hot"
+    assert "Traceback" not in running.log
+
+
+async def test_node_keeps_quiet_zones_quiet(serve, sandbox, tmp_path):
+    example, node = "out-of-process-node", shutil.which("node")
+    if node is None:
+        pytest.skip("Node.js is not installed: the example in JavaScript is not tested")
+    _, address = await serve(node, HERE / example / "plugin.js")
+    running = Running(example, sandbox, tmp_path)
+    running.plugin = f"--plugin-endpoint={address}"
+    async with running:
+        await running.until(lambda: all(running.nodes().values()))
+        nodes = sorted(running.nodes().values())
+    assert nodes == ["a"] * 4 + ["b"] * 2
+    assert "Traceback" not in running.log
+
+
+def events_of(sandbox: Sandbox, pod: str) -> list[str]:
+    events = [event.object() for event in sandbox.store.list("events", "default")]
+    return [event["note"] for event in events if event["regarding"]["name"] == pod]
+
+
+# ---- a service that is asked -------------------------------------------------------------------
 
 
 @pytest.fixture

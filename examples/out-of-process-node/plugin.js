@@ -1,6 +1,8 @@
 // QuietZones: at most so many pods a node in quiet zones, emptier zones first. No dependencies.
 "use strict";
+const fs = require("node:fs");
 const http = require("node:http");
+const path = require("node:path");
 
 const DESCRIPTOR = {
   protocol: "v1",
@@ -85,6 +87,14 @@ const server = http.createServer(async (request, response) => {
   response.end(body);
 });
 server.keepAliveTimeout = 120_000; // longer than proreus keeps an idle connection
-server.listen(Number(process.argv[2] ?? 7071), "127.0.0.1", () => {
-  console.log(`QuietZones on http://127.0.0.1:${server.address().port}`);
-});
+
+// On a port of the loopback, or on a socket file if it is a path.
+const place = process.argv[2] ?? "7071";
+if (/^\d+$/.test(place)) {
+  server.listen(Number(place), "127.0.0.1", () => {
+    console.log(`QuietZones on http://127.0.0.1:${server.address().port}`);
+  });
+} else {
+  fs.rmSync(place, { force: true }); // of the process before us
+  server.listen(place, () => console.log(`QuietZones on unix://${path.resolve(place)}`));
+}

@@ -1,8 +1,10 @@
 """CoolRacks: keep pods off racks that are too hot, prefer nodes with free CPU. No dependencies."""
 
 import json
+import socket
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 DESCRIPTOR = {
     "protocol": "v1",
@@ -97,7 +99,26 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-if __name__ == "__main__":
-    server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1]) if sys.argv[1:] else 7070), Handler)
-    print(f"CoolRacks on http://127.0.0.1:{server.server_port}", flush=True)
+class SocketFileServer(ThreadingHTTPServer):
+    address_family = socket.AF_UNIX
+
+    def server_bind(self):
+        self.socket.bind(self.server_address)
+        Handler.disable_nagle_algorithm = False  # which such a socket does not have
+
+
+def serve(place):
+    """Serve on a port of the loopback, or on a socket file if ``place`` is a path."""
+    if place.isdigit():
+        server = ThreadingHTTPServer(("127.0.0.1", int(place)), Handler)
+        place = f"http://127.0.0.1:{server.server_port}"
+    else:
+        Path(place).unlink(missing_ok=True)  # of the process before us
+        server = SocketFileServer(place, Handler)
+        place = f"unix://{Path(place).absolute()}"
+    print(f"CoolRacks on {place}", flush=True)
     server.serve_forever()
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1] if sys.argv[1:] else "7070")

@@ -32,10 +32,14 @@ class Circuit:
         return self.silent_because is not None
 
     def open(self, reason: str, address: str) -> None:
-        """Leave the process alone."""
+        """Leave the process alone, since something is wrong with it."""
         if not self.is_open:
             log.error("Plugin does not answer", plugin=self._plugin, endpoint=address, err=reason)
-            self._meters.up.set(0)
+        self.leave_alone(reason)
+
+    def leave_alone(self, reason: str) -> None:
+        """The same where nothing is wrong."""
+        self._meters.up.set(0)
         self.silent_because = reason
         self.opened.set()
 

@@ -43,7 +43,8 @@ class Unavailable(ProreusError):
 class Endpoint:
     """A process and the one plugin in it, shared by the profiles that use it.
 
-    ``epoch``: the last one that it told; ``on_epoch`` are called when it moves. Made without a
+    ``epoch``: the last one that it told. ``on_change`` are called when what the plugin said holds
+    no more: the epoch moves, or the process comes, goes or was started anew. Made without a
     connection it is a slot, which processes take and leave (``attach``, ``detach``), each with
     points of its own.
     """
@@ -58,7 +59,7 @@ class Endpoint:
         self.is_slot = connection is None
         self.snapshot = Snapshot(descriptor.node_columns, descriptor.arrays)
         self.epoch = ""
-        self.on_epoch: set[Callable[[], None]] = set()
+        self.on_change: set[Callable[[], None]] = set()
         self._connection = connection
         self._meters = Meters(metrics, descriptor.name)
         self._outbox = Outbox(descriptor.name)
@@ -101,7 +102,7 @@ class Endpoint:
         old, self._connection = self._connection, None
         self.descriptor = vacant(self.descriptor.name)
         self._outbox.clear()
-        self._open(_VACANT, None)
+        self._circuit.leave_alone(_VACANT)
         self._something_has_changed()
         if old is not None:
             await old.close()
@@ -131,11 +132,15 @@ class Endpoint:
                 if asked is None:
                     return None
                 asked |= {"snapshot": self.snapshot.id, "version": self.snapshot.version}
-                return await self._exchange(path, wire.encode(asked), type_, seconds)
+                answer = await self._exchange(path, wire.encode(asked), type_, seconds)
             except NotInStep as error:
                 if last:
                     raise self._never_in_step(path, error) from error
                 await self._begin_anew()
+                continue
+            if last:
+                self._something_has_changed()
+            return answer
         raise AssertionError("unreachable: the second round returns or raises")
 
     async def ask_beside(
@@ -200,7 +205,8 @@ class Endpoint:
                 self._something_has_changed()
 
     def _something_has_changed(self) -> None:
-        for call in tuple(self.on_epoch):
+        """Let pods be tried again that the plugin rejected: it may say otherwise, or nothing."""
+        for call in tuple(self.on_change):
             call()
 
     @property
@@ -289,8 +295,12 @@ class Endpoint:
 
     def _open(self, reason: str, there: Connection | None) -> None:
         """Leave the process alone, unless it is not there any more: it may have left its slot."""
-        if there is self._connection:
-            self._circuit.open(reason, self.address)
+        if there is not self._connection:
+            return
+        is_news = not self.is_open
+        self._circuit.open(reason, self.address)
+        if is_news and self.descriptor.ignorable:
+            self._something_has_changed()
 
     async def watch(self) -> None:
         """Look after the process until cancelled: its health, and what it is to be told.
@@ -352,6 +362,7 @@ class Endpoint:
         if there is not self._connection:
             return
         self._circuit.close()
+        self._something_has_changed()
         log.info("Plugin answers again", plugin=self.descriptor.name, endpoint=self.address)
 
 

@@ -71,7 +71,7 @@ class RemotePlugin(FetchingPlugin, BackgroundPlugin):
         super().__init__(args, handle)
         self._plain_args = args.plain() if isinstance(args, RemoteArgs) else {}
         self._memory = Memory()
-        self._event = plugin_event(f"{self.name}Epoch")
+        self._event = plugin_event(f"{self.name}Changed")
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Return what the descriptor names, and the plugin's own news; of a slot everything.
@@ -83,13 +83,13 @@ class RemotePlugin(FetchingPlugin, BackgroundPlugin):
         return (*wanted, self._event)
 
     async def run_in_background(self) -> None:
-        """Look after the process, and wake pods that it rejected when its epoch moves."""
+        """Look after the process, and wake pods that it rejected when that may hold no more."""
         endpoint = self.endpoint
-        endpoint.on_epoch.add(self._announce)
+        endpoint.on_change.add(self._announce)
         try:
             await endpoint.watch()
         finally:
-            endpoint.on_epoch.discard(self._announce)
+            endpoint.on_change.discard(self._announce)
 
     def _announce(self) -> None:
         self.handle.announce(self._event)

@@ -85,6 +85,23 @@ async def test_node_keeps_quiet_zones_quiet(run, make_world, node):
     assert "1 node(s) are quiet enough only as they are" in world.condition("picky").message
 
 
+@pytest.mark.parametrize("folder", [PYTHON, NODE])
+async def test_over_a_socket_file_also_after_a_restart(folder, run, make_world, request, tmp_path):
+    if folder == PYTHON:
+        program = sys.executable, PYTHON / "plugin.py"
+    else:
+        program = request.getfixturevalue("node"), NODE / "plugin.js"
+    address = run(*program, tmp_path / "plugin.sock")
+    assert address == f"unix://{tmp_path}/plugin.sock"
+    world = await make_world(address, config=(folder / "config.yaml").read_text())
+    assert await world.place("a") != ""
+    run.started[0].kill()
+    run.started[0].wait()
+    assert run(*program, tmp_path / "plugin.sock") == address
+    assert await world.place("b") != ""
+    assert not world.endpoint.is_open
+
+
 @pytest.mark.parametrize(("folder", "name"), [(PYTHON, "CoolRacks"), (NODE, "QuietZones")])
 def test_proreus_plugins_lists_them(folder, name, run, request):
     if folder == PYTHON:

@@ -80,6 +80,29 @@ async def test_what_was_known_is_not_used_while_it_is_left_out(make_world, start
     assert await world.place("b", cpu="1") in ("n0", "n1")
 
 
+async def test_pods_that_it_rejected_are_tried_again_once_it_is_left_out(make_world, start):
+    served = await start(
+        "filter", filter=rejecting("n0", "n1", "n2"), failureMode="ignore", events=[]
+    )
+    world = await make_world(served, background=True)
+    assert await world.place() == ""
+    world.endpoint._open("a test says so", world.endpoint._connection)
+    world.advance(30)
+    assert await world.attempt() != ""
+
+
+async def test_pods_that_it_rejected_are_tried_again_after_a_restart(make_world, start):
+    served = await start("filter", filter=rejecting("n0", "n1", "n2"), events=[])
+    world = await make_world(served, background=True)
+    assert await world.place("a") == ""
+    served.answers["filter"] = None  # another version of it, which rejects nothing
+    served.forget()
+    assert await world.place("b") != ""
+    world.advance(30)
+    assert await world.attempt() != ""
+    assert world.pod("a").spec.node_name
+
+
 async def test_it_comes_back_without_a_pod_as_probe(make_world, start):
     served = await start("filter", filter=rejecting("n0", "n2"))
     world = await make_world(served, background=True)
