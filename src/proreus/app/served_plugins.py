@@ -21,13 +21,16 @@ from proreus.remote.descriptor import name_problem, vacant
 from proreus.remote.endpoint import Endpoint, check_args
 from proreus.remote.meeting import PATIENCE_SECONDS, introduce, meet
 from proreus.remote.plugin import RemoteArgs
-from proreus.server.plugin_registration import PATH
 
 log = logger(__name__)
 
+_SLOT = "--plugin-slot"
+
 
 class ServedPlugins:
-    """The processes that were met, and slots by name. ``classes``: their plugins, by origin.
+    """The processes that were met, and slots by name.
+
+    ``classes``: their plugins, by address, and by the flag that keeps a slot.
 
     Implements ``server.plugin_registration.Registrar``.
     """
@@ -36,7 +39,7 @@ class ServedPlugins:
         self._endpoints = (*endpoints, *slots)
         self._slots = {slot.descriptor.name: slot for slot in slots}
         self.classes: dict[str, type[Plugin]] = {
-            endpoint.address or f"{PATH} {endpoint.descriptor.name}": plugin_class(endpoint)
+            endpoint.address or f"{_SLOT} {endpoint.descriptor.name}": plugin_class(endpoint)
             for endpoint in self._endpoints
         }
 
@@ -76,9 +79,7 @@ class ServedPlugins:
         slot = self._slots.get(name)
         if slot is None:
             kept = ", ".join(sorted(self._slots)) or "none"
-            raise NoSuchSlot(
-                f'there is no slot for a plugin "{name}" (--plugin-slot); kept: {kept}'
-            )
+            raise NoSuchSlot(f'there is no slot for a plugin "{name}" ({_SLOT}); kept: {kept}')
         return slot
 
     async def check_args(self, config: SchedulerConfiguration) -> None:
@@ -125,7 +126,7 @@ async def meet_plugins(
             *(meet(address, metrics, patience_seconds) for address in unique),
             return_exceptions=True,
         )
-        problems = [problem for name in slots if (problem := name_problem(name))]
+        problems = [f"{_SLOT}: {problem}" for name in slots if (problem := name_problem(name))]
         endpoints: list[Endpoint] = []
         for outcome in met:
             if isinstance(outcome, Endpoint):

@@ -33,7 +33,8 @@ def load(
 
     Each call imports files of plugin folders and modules of ``--plugin`` anew; installed packages
     stay what they were. A name belongs to the first that has it: in-tree, packages, ``--plugin``,
-    ``--plugin-dir``, ``--plugin-endpoint``. ``served``: the last ones, by address; met already.
+    ``--plugin-dir``, ``--plugin-endpoint``, ``--plugin-slot``. ``served``: these last ones, met
+    already, by address or by the flag that keeps the slot.
     """
     loading = _Loading()
     for plugin in IN_TREE:
@@ -45,8 +46,8 @@ def load(
         loading.add_module(given)
     for folder in dict.fromkeys(sources.folders):
         loading.add_folder(folder)
-    for address, plugin in served.items():
-        loading.add_served(address, plugin)
+    for origin, plugin in served.items():
+        loading.add_served(origin, plugin)
     return Catalogue(loading.found, loading.refusals, loading.asked_for, loading.modules)
 
 
@@ -129,16 +130,17 @@ class _Loading:
                 self._add(plugin, source, "folder", frozenset({plugin.__name__}))
         self.modules.extend(folder.modules)
 
-    def add_served(self, address: str, plugin: type[Plugin]) -> None:
+    def add_served(self, origin: str, plugin: type[Plugin]) -> None:
         """Take a plugin in a process of its own; how it was made is checked where it was made."""
         self.asked_for.append(plugin.name)
         known = self.found.get(plugin.name)
         if known is None:
-            self.found[plugin.name] = Found(plugin, Origin("endpoint", address, 0))
+            self.found[plugin.name] = Found(plugin, Origin("endpoint", origin, 0))
             return
+        source = origin if origin.startswith("--") else f"--plugin-endpoint {origin}"
         why = f'there is a plugin "{plugin.name}" already ({known.origin}); it needs another name'
         names = frozenset({plugin.name})
-        self.refusals.append(Refusal(f"--plugin-endpoint {address}", "", why, names))
+        self.refusals.append(Refusal(source, "", why, names))
 
     def _add(
         self,

@@ -15,6 +15,7 @@ import pytest
 from proreus.app.served_plugins import meet_plugins
 from proreus.errors import ConfigError, NoSuchSlot
 from proreus.framework.events import EVERYTHING
+from proreus.loading import PluginSources, load
 from proreus.metrics import SchedulerMetrics
 from proreus.sandbox import Sandbox
 
@@ -148,9 +149,18 @@ async def test_who_may_not_register(slot, start):
 
 
 async def test_slots_have_names_of_plugins():
-    with pytest.raises(ConfigError, match="must begin with a letter"):
+    with pytest.raises(ConfigError, match=r'^--plugin-slot: "a b" must begin with a letter'):
         async with meet_plugins((), ("a b",), SchedulerMetrics()):
             pass
+
+
+async def test_a_slot_under_a_name_that_is_taken_is_refused_with_its_flag():
+    async with meet_plugins((), ("NodeName",), SchedulerMetrics()) as served:
+        (refusal,) = load(PluginSources(packages=False), served.classes).refusals
+    assert str(refusal) == (
+        '--plugin-slot NodeName: there is a plugin "NodeName" already (in-tree); '
+        "it needs another name"
+    )
 
 
 # ---- a process on the embedded cluster -----------------------------------------------------------
