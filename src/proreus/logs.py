@@ -252,10 +252,10 @@ def _quoted(text: str) -> str:
 def error_text(err: BaseException | str) -> str:
     """Return what went wrong, with the exception's name where its text alone tells nothing.
 
-    A ``TimeoutError`` has no text, and that of a ``KeyError`` is the key.
+    A ``TimeoutError`` has no text; that of a ``KeyError`` is the key, of a ``SystemExit`` a number.
     """
-    name = type(err).__name__
-    return f"{name}: {err}" if isinstance(err, KeyError) else str(err) or name
+    name, told = type(err).__name__, str(err)
+    return f"{name}: {told}" if told and isinstance(err, (KeyError, SystemExit)) else told or name
 
 
 def _json_value(value: object) -> object:

@@ -171,3 +171,18 @@ def test_silence_is_cheap(log):
     for _ in range(10_000):
         log.v(4).info("Never")
     assert (time.process_time() - started) / 10_000 < 2e-6
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ValueError("no such rack"), "no such rack"),
+        (TimeoutError(), "TimeoutError"),
+        (KeyError("rack"), "KeyError: 'rack'"),
+        (SystemExit(4), "SystemExit: 4"),
+        (SystemExit(), "SystemExit"),
+        ("a text", "a text"),
+    ],
+)
+def test_an_error_is_named_where_its_text_tells_nothing(error, told):
+    assert logs.error_text(error) == told

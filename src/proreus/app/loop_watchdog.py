@@ -21,7 +21,7 @@ from proreus import logs
 from proreus.framework.plugin import Plugin
 from proreus.metrics import SchedulerMetrics
 from proreus.runtime import calls
-from proreus.runtime.guard import brought_along
+from proreus.runtime.guard import POINT_OF_METHOD, brought_along
 from proreus.runtime.ranking import run_pre_score
 from proreus.runtime.scheduling_points import run_pre_filter
 
@@ -63,7 +63,8 @@ def blame(innermost: FrameType) -> Culprit:
         plugin = frame.f_locals.get("self")
         if isinstance(plugin, Plugin) and not _asked_further_out(frames[index:]):
             method = frame.f_code.co_name
-            return Culprit(plugin.name, method, _place(frames[: index + 1], type(plugin)))
+            point = POINT_OF_METHOD.get(method, method)
+            return Culprit(plugin.name, point, _place(frames[: index + 1], type(plugin)))
     return Culprit("", "", f"{innermost.f_code.co_filename}:{innermost.f_lineno}")
 
 

@@ -106,7 +106,7 @@ def guard(plugin: Plugin, conduct: PluginConduct) -> None:
         if not isinstance(plugin, base):
             continue
         for name, declared in vars(base).items():
-            point = _POINTS.get(name)
+            point = POINT_OF_METHOD.get(name)
             if point is None or getattr(type(plugin), name) is declared:
                 continue
             method = getattr(plugin, name)
@@ -306,7 +306,7 @@ def _outlook(plugin: Plugin, method: Method, meter: Meter, conduct: PluginConduc
     return call
 
 
-_POINTS = {
+POINT_OF_METHOD = {
     "pre_enqueue": "PreEnqueue",
     "sort_key": "QueueSort",
     "pre_filter": "PreFilter",

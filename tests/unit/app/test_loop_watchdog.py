@@ -73,6 +73,9 @@ async def test_what_may_wait_is_blamed_as_well(plugin, tmp_path):
 
 def test_a_plugin_that_was_not_asked_is_blamed_by_its_method(plugin, tmp_path):
     assert plugin.handler(None, here) == Culprit("Blocks", "handler", f"{tmp_path}/words.py:3")
+    # As in a loop over nodes, which asks without going by way of ``ask``.
+    culprit = plugin.permit(CycleState(), here, "node")
+    assert culprit == Culprit("Blocks", "Permit", f"{tmp_path}/words.py:3")
 
 
 def test_without_a_plugin_there_is_a_line():
