@@ -27,7 +27,7 @@ lint: $(INSTALLED) ## ruff, mypy, import-linter
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(BIN)/mypy examples/*/plugins/*.py examples/reserve-and-notify/licence_server.py
+	$(BIN)/mypy examples/*/plugins/*.py examples/reserve-and-notify/licence_server.py deploy/plugins-from-configmap/*.py
 	$(BIN)/lint-imports
 
 format: $(INSTALLED) ## let ruff mend what it can

@@ -1,11 +1,17 @@
 """Keep new pods off nodes that will soon be taken out of service."""
 
-from proreus.config.types import PluginArgs
-from proreus.framework.cycle_state import CycleState
-from proreus.framework.node_info import NodeInfo
-from proreus.framework.plugin import FilterPlugin
-from proreus.framework.pod_info import PodInfo
-from proreus.framework.status import Status
+from __future__ import annotations
+
+from proreus.framework import (
+    ClusterEvent,
+    CycleState,
+    FilterPlugin,
+    NodeInfo,
+    PluginArgs,
+    PodInfo,
+    Status,
+    events,
+)
 
 
 class Maintenance(FilterPlugin):
@@ -17,6 +23,8 @@ class Maintenance(FilterPlugin):
         label: str = "maintenance"
         value: str = "soon"
 
+    args: Args
+
     # the answer for a node depends on the node alone, and is the same for every pod
     row_local = True
 
@@ -27,5 +35,9 @@ class Maintenance(FilterPlugin):
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Turn the node down if it has the label."""
         if node.labels.get(self.args.label) == self.args.value:
-            return Status.unschedulable("node(s) will soon be taken out of service")
+            return Status.unresolvable("node(s) will soon be taken out of service")
         return None
+
+    def events_to_register(self) -> list[ClusterEvent]:
+        """Name what may help a pod that was turned down everywhere."""
+        return [ClusterEvent(events.NODE, events.ADD | events.UPDATE_NODE_LABEL)]
