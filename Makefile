@@ -48,13 +48,13 @@ bench: $(INSTALLED) ## kube-scheduler and proreus in turn on the same workload: 
 	$(BIN)/proreus bench --assets "$$($(TESTGROUND).binaries --where)" --workload $(WORKLOAD) --backlog --bare --rounds 3
 
 ORACLE := tests/conformance/oracle
-ORACLE_CASES ?= 200
+ORACLE_FUZZ ?=
 
 $(ORACLE)/build/oracle: $(wildcard $(ORACLE)/*.go) $(ORACLE)/go.mod
 	cd $(ORACLE) && CGO_ENABLED=0 go build -trimpath -o build/oracle .
 
 oracle-fuzz: $(INSTALLED) $(ORACLE)/build/oracle ## ask kube-scheduler's code about random cases, and proreus (needs Go)
-	PYTHONPATH=tests $(BIN)/python -m conformance.oracle.fuzz $(ORACLE)/build/oracle --cases $(ORACLE_CASES) --out $(ORACLE)/build/differences.jsonl
+	PYTHONPATH=tests $(BIN)/python -m conformance.oracle.fuzz $(ORACLE)/build/oracle $(ORACLE_FUZZ) --out $(ORACLE)/build/differences.jsonl
 
 kwok-up: $(INSTALLED) ## a cluster with fake kubelets on this machine, without containers
 	@$(TESTGROUND).kwok up

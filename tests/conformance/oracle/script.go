@@ -25,13 +25,16 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	testingclock "k8s.io/utils/clock/testing"
 
-	_ "unsafe" // for go:linkname
+	"unsafe"
 )
 
 // The queue flushes its back-off from a goroutine; scripts do it when their clock says so.
 //
 //go:linkname flushBackoffQCompleted k8s.io/kubernetes/pkg/scheduler/backend/queue.(*PriorityQueue).flushBackoffQCompleted
 func flushBackoffQCompleted(queue *internalqueue.PriorityQueue, logger klog.Logger)
+
+//go:linkname lenBackoff k8s.io/kubernetes/pkg/scheduler/backend/queue.(*backoffQueue).lenBackoff
+func lenBackoff(backoff unsafe.Pointer) int
 
 // How long a step takes, and how long (in real time) a binding may take before it is left to itself:
 // some wait for volumes, which nobody provides.
@@ -167,6 +170,9 @@ func (p *player) schedule(ctx context.Context, times int) (popped [][2]string) {
 		if turn > 0 {
 			p.advance(stepTime)
 		}
+		if !p.canPop() {
+			break
+		}
 		var pod *v1.Pod
 		p.scheduler.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
 			info, err := queue.Pop(logger)
@@ -188,6 +194,14 @@ func (p *player) schedule(ctx context.Context, times int) (popped [][2]string) {
 		}
 	}
 	return popped
+}
+
+// canPop says whether there is a pod to be popped: those that back off from an error are not, before
+// their time, and a pop would wait for them.
+func (p *player) canPop() bool {
+	queue := p.scheduler.SchedulingQueue
+	backoff := reflect.ValueOf(queue).Elem().FieldByName("backoffQ").Elem().UnsafePointer()
+	return len(queue.PodsInActiveQ())+lenBackoff(backoff) > 0
 }
 
 // awaitBinding waits until the pod is bound, back in the queue or gone.

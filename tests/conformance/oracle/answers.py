@@ -1,0 +1,78 @@
+"""Both answers to a case, and whether they differ in anything that is not left to chance."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from conformance import compare
+from proreus.offline.evaluate import evaluate
+from proreus.plugins import IN_TREE
+from proreus.runtime.registry import Registry
+
+JsonObject = dict[str, Any]
+
+_ORACLE_SECONDS = 300
+_AGAIN = 12
+"""How often kube-scheduler is asked again where answers differ."""
+
+_BAD_SCORE = "returns an invalid score"
+"""kube-scheduler's own arithmetic gone wrong, on numbers that no API would accept."""
+
+_NOT_ASKED = ("objects[", "pod:")
+"""How faults begin of questions that Go cannot read: nobody's to answer."""
+
+
+def ask(oracle: Path, cases: Sequence[JsonObject]) -> dict[str, JsonObject]:
+    """Return kube-scheduler's answers by id.
+
+    Some questions make kube-scheduler itself crash, and the oracle with it: the rest is asked again
+    in halves.
+    """
+    text = "".join(json.dumps(case) + "\n" for case in cases)
+    done = subprocess.run(
+        [oracle.resolve()], input=text, capture_output=True, text=True, timeout=_ORACLE_SECONDS
+    )
+    if done.returncode == 0:
+        return {line["id"]: line["expect"] for line in map(json.loads, done.stdout.splitlines())}
+    if len(cases) == 1:
+        return {cases[0]["id"]: {"error": f"crash: {done.stderr[:500]}"}}
+    half = len(cases) // 2
+    return ask(oracle, cases[:half]) | ask(oracle, cases[half:])
+
+
+def own(case: JsonObject) -> JsonObject:
+    """Return proreus's answer."""
+    try:
+        (answer,) = evaluate([case], Registry(IN_TREE))
+    except Exception as error:  # that there is one is what must be told
+        return {"error": f"{type(error).__name__}: {error}"}
+    expect: JsonObject = json.loads(json.dumps(answer["expect"]))
+    return expect
+
+
+def differences(want: JsonObject, got: JsonObject) -> JsonObject:
+    """Return the aspects in which answers differ, but for how an internal error is worded."""
+    fault = want.get("error", "")
+    if fault:
+        unanswerable = fault.startswith((*_NOT_ASKED, "crash", "panic")) or _BAD_SCORE in fault
+        alike = unanswerable or got.get("error") or _failed_in_pre_filter(got)
+        return {} if alike else {"error": (fault, got)}
+    if got.get("error") and any(v["code"] == "Error" for v in want.get("filter", {}).values()):
+        return {}
+    found: JsonObject = compare.differences(want, got)
+    return found
+
+
+def _failed_in_pre_filter(answer: JsonObject) -> bool:
+    return bool(answer.get("preFilter", {}).get("code") == "Error")
+
+
+def left_to_chance(oracle: Path, case: JsonObject, want: JsonObject, got: JsonObject) -> bool:
+    """Ask kube-scheduler again; True if it answers otherwise at times, or as proreus does."""
+    copies = [{**case, "id": f"{case['id']}-{n}"} for n in range(_AGAIN)]
+    answers = ask(oracle, copies).values()
+    return any(differences(want, one) or not differences(one, got) for one in answers)

@@ -1,0 +1,37 @@
+"""Dense random cases, drawn from grammars: what recorded cases have thinly, or not at all.
+
+A grammar is a function that makes a case out of chance. Each module here is about one part of the
+API and ends in the words of those below it: ``objects`` has nodes and pods, ``scripts`` has all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from conformance.oracle.grammar import scripts
+from conformance.oracle.grammar.claims import devices_wanted
+from conformance.oracle.grammar.configurations import configured, overfull
+from conformance.oracle.grammar.draw import Draw, JsonObject
+from conformance.oracle.grammar.placement import placement
+from conformance.oracle.grammar.preemption import preemption
+from conformance.oracle.grammar.volumes import volumes_wanted
+
+GRAMMARS: Mapping[str, Callable[[Draw], JsonObject]] = {
+    "placement": placement,
+    "configured": configured,
+    "overfull": overfull,
+    "preemption": preemption,
+    "volumes": volumes_wanted,
+    "devices": devices_wanted,
+    "script-plain": scripts.script_of(scripts.Theme),
+    "script-wishes": scripts.script_of(scripts.Wishes),
+    "script-preemption": scripts.script_of(scripts.Preemption),
+    "script-volumes": scripts.script_of(scripts.Volumes),
+    "script-devices": scripts.script_of(scripts.Devices),
+}
+"""Grammars by the family name that their cases have."""
+
+
+def draw_case(family: str, name: str) -> JsonObject:
+    """Return a case of a grammar; its name says all of what chance made of it."""
+    return {"id": name, **GRAMMARS[family](Draw(name))}
