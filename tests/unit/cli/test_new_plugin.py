@@ -117,6 +117,7 @@ def test_names_are_derived(plugin: str, module: str, package: str) -> None:
         ("", "not CamelCase"),
         ("Json", "the module 'json' would hide one of that name; add a word"),
         ("Proreus", "would hide"),
+        ("Numpy", "would hide"),
         ("NodeAffinity", "NodeAffinity is the name of a plugin that proreus has"),
         ("FilterPlugin", "FilterPlugin is a name that the plugin's code needs"),
         ("A" * 60, "more than 50 letters"),

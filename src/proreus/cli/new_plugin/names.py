@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import keyword
 import re
 import sys
@@ -35,10 +36,18 @@ class Names(NamedTuple):
             raise NameFault(f"{plugin!r} has more than {_LONGEST} letters")
         words = [word.lower() for word in _WORD.findall(plugin)]
         module = "_".join(words)
-        if module in sys.stdlib_module_names or module == "proreus" or keyword.iskeyword(module):
+        if keyword.iskeyword(module) or _is_there(module):
             raise NameFault(f"the module {module!r} would hide one of that name; add a word")
         _refuse_known(plugin)
         return cls(plugin, module, "-".join(words))
+
+
+def _is_there(module: str) -> bool:
+    """Tell whether a module can be imported; a mere folder of that name hides nothing."""
+    if module in sys.stdlib_module_names:
+        return True
+    spec = importlib.util.find_spec(module)
+    return spec is not None and spec.origin is not None
 
 
 def _refuse_known(plugin: str) -> None:
