@@ -18,9 +18,9 @@ from proreus.framework.status import SKIP
 from proreus.framework.verdicts import IntArray
 from proreus.runtime.asking import check_range, normalize_scores, score_table
 from proreus.runtime.calls import as_status, ask, failed, refuse
+from proreus.runtime.face import Face, Scorer
 from proreus.runtime.profile import Profile
 from proreus.runtime.search import Found
-from proreus.runtime.shared_answers import Face, Scorer
 from proreus.runtime.totals import PassingTotals, Ranking, Totals
 
 

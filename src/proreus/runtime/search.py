@@ -21,10 +21,10 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Rows, Verdicts
 from proreus.runtime.asking import filter_table, node_filter
+from proreus.runtime.face import Face
 from proreus.runtime.judging import judge_node, judge_table, overrule, overrule_all
 from proreus.runtime.nominated import NominatedPods
 from proreus.runtime.profile import Profile, Signatures
-from proreus.runtime.shared_answers import Face
 
 _MIN_FEASIBLE_NODES_TO_FIND = 100
 _MIN_FEASIBLE_PERCENTAGE = 5

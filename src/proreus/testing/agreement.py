@@ -34,8 +34,8 @@ from proreus.framework.plugin import (
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import IntArray, Rows, Verdicts
+from proreus.runtime.answers import Answers
 from proreus.runtime.asking import filter_table, score_table
-from proreus.runtime.shared_answers import Answers
 from proreus.testing.builders import make_plugin
 from proreus.testing.clusters import Change, Cluster, clusters
 from proreus.testing.fake_handle import FakeHandle
