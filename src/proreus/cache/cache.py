@@ -71,6 +71,13 @@ class Cache:
         if self._groups is not None:
             self._groups.assume(pod, node_name)
 
+    def assume_as(self, pod: PodInfo) -> None:
+        """Exchange an assumed pod for a version that asks for something else; do not, if gone."""
+        entry = self._pods.get(pod.uid)
+        if entry is not None and entry.assumed:
+            self._drop(pod.uid)
+            self._put(pod, entry.node_name, assumed=True)
+
     def forget(self, pod: PodInfo, node_name: str) -> None:
         """Take an assumption back; raises ``CacheError`` when the pod is not assumed there."""
         entry = self._pods.get(pod.uid)

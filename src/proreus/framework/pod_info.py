@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
@@ -19,6 +19,13 @@ from proreus.objects.requests import (
     non_zero_requests,
     pod_requests,
 )
+
+if TYPE_CHECKING:
+    from proreus.feature_gates import FeatureGates
+
+ASSUMED_AS = "proreus/assumed-as"
+"""Key of a ``CycleState`` note that Reserve may write: the ``PodInfo`` that stands for the pod on
+its node from then on, because it takes more of the node than it asked for. None: the pod itself."""
 
 NEVER = float("inf")
 """When a pod starts that has not started yet."""
@@ -35,6 +42,25 @@ class HostPort(NamedTuple):
     port: int
 
 
+class Counting(NamedTuple):
+    """What counts of that which a pod asks for: feature gates decide.
+
+    ``pod_level``: ``spec.resources`` (PodLevelResources). ``devices``: what devices take of the
+    node's cpu, memory and the like, as the pod's status has it (DRANodeAllocatableResources).
+    """
+
+    pod_level: bool = True
+    devices: bool = False
+
+    @classmethod
+    def of(cls, gates: FeatureGates) -> Counting:
+        """Read the gates."""
+        return cls(gates.enabled("PodLevelResources"), gates.enabled("DRANodeAllocatableResources"))
+
+
+BY_DEFAULT = Counting()
+
+
 class PodRequests:
     """What a pod asks for, in the three forms in which kube-scheduler counts it.
 
@@ -45,12 +71,14 @@ class PodRequests:
 
     __slots__ = ("_scoring", "amounts", "key", "nonzero", "pod")
 
-    def __init__(self, pod: Pod, use_status: bool, pod_level: bool) -> None:
+    def __init__(self, pod: Pod, use_status: bool, pod_level: bool, devices: bool = False) -> None:
         self.pod = pod
         self.amounts: Mapping[str, int] = pod_requests(
-            pod, use_status=use_status, pod_level=pod_level
+            pod, use_status=use_status, pod_level=pod_level, devices=devices
         )
-        self.nonzero = non_zero_requests(pod, use_status=use_status, pod_level=pod_level)
+        self.nonzero = non_zero_requests(
+            pod, use_status=use_status, pod_level=pod_level, devices=devices
+        )
         self._scoring: Mapping[str, int] | None = None
         self.key = (tuple(sorted(self.amounts.items())), self.nonzero)
         """Equal for pods that ask for the same."""
@@ -71,24 +99,26 @@ class PodInfo:
         "_host_ports",
         "_importance",
         "_look",
+        "_resized",
+        "counting",
         "key",
         "pod",
-        "pod_level_resources",
         "requests",
         "uid",
     )
 
-    def __init__(self, pod: Pod, pod_level_resources: bool = True) -> None:
+    def __init__(self, pod: Pod, counting: Counting = BY_DEFAULT) -> None:
         self.pod = pod
         self.key = key_of(pod)
         """``namespace/name``"""
         self.uid = pod.metadata.uid
-        self.pod_level_resources = pod_level_resources
-        self.requests = _requests_of(pod, pod_level_resources)
+        self.counting = counting
+        self.requests = _requests_of(pod, counting.pod_level)
         self._held: PodRequests | None = None
         self._host_ports: tuple[HostPort, ...] | None = None
         self._importance: tuple[int, float] | None = None
         self._look: Look | None = None
+        self._resized: PodRequests | None = None
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"
@@ -133,17 +163,28 @@ class PodInfo:
         return self._importance
 
     @property
-    def held(self) -> PodRequests:
-        """What the pod counts with on its node: the larger of request and what it still holds."""
-        if self._held is None:
+    def resized(self) -> PodRequests:
+        """The larger of what the pod asks for and what it still holds from before."""
+        if self._resized is None:
             status = self.pod.status
             resized = status.resources is not None or any(
                 entry.resources is not None
                 for entry in (*status.container_statuses, *status.init_container_statuses)
             )
-            self._held = (
-                PodRequests(self.pod, True, self.pod_level_resources) if resized else self.requests
+            self._resized = (
+                PodRequests(self.pod, True, self.counting.pod_level) if resized else self.requests
             )
+        return self._resized
+
+    @property
+    def held(self) -> PodRequests:
+        """What the pod counts with on its node: devices may take more of it than it asks for."""
+        if self._held is None:
+            taken = self.pod.status.node_allocatable_resource_claim_statuses
+            if taken and self.counting.devices:
+                self._held = PodRequests(self.pod, True, *self.counting)
+            else:
+                self._held = self.resized
         return self._held
 
     @property
@@ -173,17 +214,17 @@ _SHARED_LIMIT = 20_000
 _shared_requests: dict[object, PodRequests] = {}
 
 
-def _requests_of(pod: Pod, pod_level_resources: bool) -> PodRequests:
+def _requests_of(pod: Pod, pod_level: bool) -> PodRequests:
     """Compute requests, or share those of a pod whose containers ask for the same."""
     spec = pod.spec
     if spec.init_containers or spec.overhead or has_pod_level_requests(pod):
-        return PodRequests(pod, False, pod_level_resources)
+        return PodRequests(pod, False, pod_level)
     face = tuple(tuple(c.resources.requests.items()) for c in spec.containers)
     shared = _shared_requests.get(face)
     if shared is None:
         if len(_shared_requests) >= _SHARED_LIMIT:
             _shared_requests.clear()
-        shared = _shared_requests[face] = PodRequests(pod, False, pod_level_resources)
+        shared = _shared_requests[face] = PodRequests(pod, False, pod_level)
     return shared
 
 

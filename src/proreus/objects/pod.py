@@ -15,11 +15,19 @@ from proreus.objects.taints import Toleration
 ResourceList = dict[str, str | int | float]
 
 
+class ContainerResourceClaim(ApiStruct, frozen=True):
+    """A claim of the pod, by the name that the pod has for it, that a container uses."""
+
+    name: str = ""
+    request: str = ""
+
+
 class ResourceRequirements(ApiStruct, frozen=True):
     """What a container, or a whole pod, asks for and may use at most."""
 
     requests: ResourceList = {}
     limits: ResourceList = {}
+    claims: tuple[ContainerResourceClaim, ...] = ()
 
 
 class ContainerPort(ApiStruct, frozen=True):
@@ -306,6 +314,14 @@ class PodExtendedResourceClaimStatus(ApiStruct, frozen=True):
     resource_claim_name: str = ""
 
 
+class NodeAllocatableResourceClaimStatus(ApiStruct, frozen=True):
+    """What devices of a claim take of the node's cpu, memory and the like (KEP-5517)."""
+
+    resource_claim_name: str = ""
+    containers: tuple[str, ...] = ()
+    resources: ResourceList = {}
+
+
 class PodStatus(ApiStruct, frozen=True):
     """What has become of it."""
 
@@ -319,6 +335,7 @@ class PodStatus(ApiStruct, frozen=True):
     extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
     resources: ResourceRequirements | None = None
     allocated_resources: ResourceList = {}
+    node_allocatable_resource_claim_statuses: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
 
 
 class Pod(ApiStruct, frozen=True):

@@ -61,27 +61,29 @@ def pod_requests(
     use_status: bool = False,
     non_missing: Mapping[str, int] | None = None,
     pod_level: bool = True,
+    devices: bool = False,
 ) -> dict[str, int]:
     """Return the effective request of a pod a tracked resource: milli-CPU, else whole units.
 
     ``use_status``: a pod that is being resized counts with the larger of what it asks for and what
     it holds. ``non_missing``: amounts (nano-units) for containers that do not name a resource.
-    ``pod_level``: whether ``spec.resources`` counts (gate PodLevelResources).
+    ``pod_level``: whether ``spec.resources`` counts (gate PodLevelResources). ``devices``: whether
+    what devices take of the node counts (gate DRANodeAllocatableResources).
     """
-    total = _pod_requests_nano(pod, use_status, non_missing or {}, pod_level)
+    total = _pod_requests_nano(pod, use_status, non_missing or {}, pod_level, devices)
     return {name: value_of(name, nano) for name, nano in total.items() if is_tracked_resource(name)}
 
 
 def non_zero_requests(
-    pod: Pod, *, use_status: bool = False, pod_level: bool = True
+    pod: Pod, *, use_status: bool = False, pod_level: bool = True, devices: bool = False
 ) -> tuple[int, int]:
     """Return (milli-CPU, bytes of memory) with defaults for what the pod does not name."""
     missing: Mapping[str, int] = NON_ZERO_DEFAULTS
     if pod_level and has_pod_level_requests(pod):
         # With pod-level requests a default stands in only for what the whole pod leaves open.
-        named = _pod_requests_nano(pod, use_status, {}, pod_level)
+        named = _pod_requests_nano(pod, use_status, {}, pod_level, devices)
         missing = {name: nano for name, nano in NON_ZERO_DEFAULTS.items() if name not in named}
-    total = _pod_requests_nano(pod, use_status, missing, pod_level)
+    total = _pod_requests_nano(pod, use_status, missing, pod_level, devices)
     return value_of("cpu", total.get("cpu", 0)), value_of("memory", total.get("memory", 0))
 
 
@@ -92,7 +94,7 @@ def has_pod_level_requests(pod: Pod) -> bool:
 
 
 def _pod_requests_nano(
-    pod: Pod, use_status: bool, missing: Mapping[str, int], pod_level: bool
+    pod: Pod, use_status: bool, missing: Mapping[str, int], pod_level: bool, devices: bool
 ) -> Nano:
     spec = pod.spec
     statuses = _statuses_by_name(pod) if use_status else {}
@@ -104,6 +106,9 @@ def _pod_requests_nano(
         )
     if spec.init_containers:
         _max(total, _init_containers_peak(pod, total, statuses, infeasible, missing))
+    if devices:
+        for claim in pod.status.node_allocatable_resource_claim_statuses:
+            _add(total, _parsed(claim.resources))
     if pod_level and has_pod_level_requests(pod):
         _replace_by_pod_level(pod, total, use_status)
     if spec.overhead:

@@ -73,6 +73,7 @@ class OfflineCluster:
             select_host=select_host,
         )
         self.scheduler = self.assembly.scheduler
+        self.feature_gates = feature_gates
         for obj in objects:
             self.api.add(obj)
 

@@ -8,7 +8,7 @@ from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.diagnosis import Diagnosis, NoFit
 from proreus.framework.nominating import NominatingInfo
-from proreus.framework.pod_info import PodInfo
+from proreus.framework.pod_info import Counting, PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray
 from proreus.objects.codec import decoder_for
@@ -30,7 +30,8 @@ async def decide(cluster: OfflineCluster, pod: JsonObject) -> JsonObject:
     # there as kube-scheduler counts pods in flight.
     while cluster.scheduler.queue.pop() is not None:
         pass
-    info = PodInfo(cluster.api.store(PODS)[f"{typed.metadata.namespace}/{typed.metadata.name}"])
+    key = f"{typed.metadata.namespace}/{typed.metadata.name}"
+    info = PodInfo(cluster.api.store(PODS)[key], Counting.of(cluster.feature_gates))
     profiles = cluster.scheduler.profiles
     profile = profiles.get(typed.spec.scheduler_name) or next(iter(profiles.values()))
     try:

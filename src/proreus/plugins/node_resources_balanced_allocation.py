@@ -47,20 +47,20 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
     def sign(self, pod: PodInfo) -> Hashable | None:
         """Only amounts are read; None where devices count, which change without their node."""
-        requests = pod.held
+        requests = pod.resized
         if self._scored_devices is not None and self._scored_devices.concern(requests.amounts):
             return None
         return requests.key
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
         """Skip pods that ask for none of the resources: they change no balance."""
-        amounts = pod.held.amounts
+        amounts = pod.resized.amounts
         return None if any(amounts.get(r.name) for r in self._resources) else Status.skip()
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score one node."""
         before, after = [], []
-        loads = loads_of(self._demands(pod.held), node, self._scored_devices)
+        loads = loads_of(self._demands(pod.resized), node, self._scored_devices)
         for held, wanted, capacity, _ in loads:
             before.append(held / capacity)
             after.append((held + wanted) / capacity)
@@ -68,7 +68,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
         """Score all nodes."""
-        return score_rows(self._demands(pod.held), nodes, _changes, self._scored_devices)
+        return score_rows(self._demands(pod.resized), nodes, _changes, self._scored_devices)
 
     def _demands(self, requests: PodRequests) -> tuple[Demand, ...]:
         if requests is not self._demands_of:

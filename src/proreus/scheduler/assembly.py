@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from proreus.cache.cache import Cache
 from proreus.config.types import SchedulerConfiguration
+from proreus.framework.pod_info import Counting
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.scheduling import POD_GROUPS
 from proreus.queue.scheduling_queue import SchedulingQueue
@@ -109,7 +110,7 @@ class Assembly:
             waiting_pods=core.waiting_pods,
             scheduler_names=frozenset(made.profiles),
             metrics=around.metrics,
-            pod_level_resources=gates.enabled("PodLevelResources"),
+            counting=Counting.of(gates),
             pod_groups=pod_groups,
             gangs=gates.enabled("GangScheduling"),
         )

@@ -25,7 +25,7 @@ from proreus.framework.events import (
     UPDATE,
     ClusterEvent,
 )
-from proreus.framework.pod_info import PodInfo, QueuedPodInfo
+from proreus.framework.pod_info import BY_DEFAULT, Counting, PodInfo, QueuedPodInfo
 from proreus.logs import logger
 from proreus.metrics import Histogram, SchedulerMetrics
 from proreus.objects.node import Node
@@ -62,7 +62,7 @@ class PodHandlers:
         waiting_pods: WaitingPods,
         scheduler_names: Collection[str],
         metrics: SchedulerMetrics,
-        pod_level_resources: bool = True,
+        counting: Counting = BY_DEFAULT,
         pod_groups: bool = False,
         gangs: bool = False,
     ) -> None:
@@ -74,12 +74,12 @@ class PodHandlers:
         self._waiting_pods = waiting_pods
         self._scheduler_names = scheduler_names
         self._timed = _Timed(metrics)
-        self._pod_level = pod_level_resources
+        self._counting = counting
 
     def on_add(self, pod: Pod) -> None:
         """A pod appeared."""
         started = perf_counter()
-        info = PodInfo(pod, self._pod_level)
+        info = PodInfo(pod, self._counting)
         if pod.spec.node_name:
             self._add_assigned(info)
             self._timed.observe(ASSIGNED_POD_ADD, started)
@@ -98,7 +98,7 @@ class PodHandlers:
             self.on_add(new)
             return
         started = perf_counter()
-        info = PodInfo(new, self._pod_level)
+        info = PodInfo(new, self._counting)
         if old.spec.node_name:
             self._update_assigned(old, info, started)
         elif new.spec.node_name:
@@ -118,7 +118,7 @@ class PodHandlers:
             self._remove_assigned(pod, final_state_unknown)
             self._timed.observe(ASSIGNED_POD_DELETE, started)
         if self._ours(pod) and (not assigned or final_state_unknown):
-            self._delete_pending(PodInfo(pod, self._pod_level))
+            self._delete_pending(PodInfo(pod, self._counting))
             self._timed.observe(UNSCHEDULABLE_POD_DELETE, started)
 
     def use_scheduler_names(self, names: Collection[str], pods: Iterable[Pod]) -> None:
@@ -128,7 +128,7 @@ class PodHandlers:
             name = pod.spec.scheduler_name
             if pod.spec.node_name or (name in before) == (name in names):
                 continue
-            info = PodInfo(pod, self._pod_level)
+            info = PodInfo(pod, self._counting)
             if name in before:
                 self._queue.delete(info)
                 if self._groups is not None:
@@ -146,7 +146,7 @@ class PodHandlers:
         self._move(ASSIGNED_POD_ADD, None, info.pod)
 
     def _update_assigned(self, old: Pod, new: PodInfo, started: float) -> None:
-        before = self._cache.get_pod(new.uid) or PodInfo(old, self._pod_level)
+        before = self._cache.get_pod(new.uid) or PodInfo(old, self._counting)
         try:
             self._cache.update_pod(new)
         except CacheError as error:
@@ -177,7 +177,7 @@ class PodHandlers:
             if new.metadata.deletion_timestamp and not old.metadata.deletion_timestamp:
                 self._delete_assumed(info)
             return
-        before = PodInfo(old, self._pod_level)
+        before = PodInfo(old, self._counting)
         self._queue.update(before, info, pod_events(before, info))
         was = old.status.nominated_node_name
         if was and was != new.status.nominated_node_name:

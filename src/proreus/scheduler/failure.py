@@ -91,7 +91,7 @@ class FailureHandler:
             self._queue.done(queued.uid)
             return None
         if live is not queued.pod:
-            queued.info = PodInfo(live, queued.info.pod_level_resources)
+            queued.info = PodInfo(live, queued.info.counting)
         self._queue.add_unschedulable(queued)
         return live
 

@@ -19,7 +19,7 @@ from proreus.errors import ExtenderError, PluginError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.diagnosis import Diagnosis, NoFit
 from proreus.framework.handle import Nominator
-from proreus.framework.pod_info import PodInfo
+from proreus.framework.pod_info import ASSUMED_AS, PodInfo
 from proreus.framework.status import ERROR, SUCCESS, Code, Status, code_of
 from proreus.framework.verdicts import IntArray, Verdicts
 from proreus.logs import logger
@@ -313,6 +313,9 @@ class SchedulingCycle:
         try:
             rejected = await self._reserve(attempt, node_name)
             if rejected is None:
+                as_assumed = attempt.state.get(ASSUMED_AS)
+                if as_assumed is not None:
+                    self._cache.assume_as(as_assumed)
                 permit = await self._permit(attempt, node_name)
                 rejected = permit.status
         except PluginError as error:

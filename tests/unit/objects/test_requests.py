@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proreus.framework.pod_info import PodInfo
+from proreus.framework.pod_info import Counting, PodInfo
 from proreus.objects.codec import decoder_for
 from proreus.objects.pod import Pod
 from proreus.objects.requests import (
@@ -102,7 +102,7 @@ def test_pod_level_requests_replace_only_what_can_be_asked_that_way() -> None:
 
 def test_without_the_gate_pod_level_requests_do_not_count() -> None:
     raw = {"containers": [container(cpu="1")], "resources": POD_LEVEL}
-    info = PodInfo(decoder_for(Pod).convert({"spec": raw}), pod_level_resources=False)
+    info = PodInfo(decoder_for(Pod).convert({"spec": raw}), Counting(pod_level=False))
 
     assert info.requests.amounts == {"cpu": 1000}
     assert info.requests.nonzero == (1000, 200 * MI)

@@ -17,10 +17,12 @@ from proreus.objects.resource_claims import AllocationResult, ResourceClaim
 from proreus.plugins.dynamic_resources.binding_conditions import Readiness, readiness
 from proreus.plugins.dynamic_resources.claim_writes import ClaimWriteError, ClaimWriter
 from proreus.plugins.dynamic_resources.claims import is_reserved_for_pod, pod_reference
-from proreus.plugins.dynamic_resources.filtering import Notes
 from proreus.plugins.dynamic_resources.manager import DeviceManager
+from proreus.plugins.dynamic_resources.node_allocatable import Statuses
+from proreus.plugins.dynamic_resources.notes import Notes
 
 _SECONDS_BETWEEN_LOOKS = 5.0
+_STATUSES = "nodeAllocatableResourceClaimStatuses"
 
 
 class Binding:
@@ -36,6 +38,10 @@ class Binding:
         self._manager = manager
         self._timeout_seconds = timeout_seconds
         self.writer = ClaimWriter(handle, manager.features.binding_conditions)
+
+    def known(self, claim: ResourceClaim) -> None:
+        """Take a claim as the apiserver returned it for what it is now."""
+        self._manager.claims.assume(claim)
 
     async def bind_claim(
         self,
@@ -99,6 +105,18 @@ class Binding:
                 await self.writer.delete(created)
             except ClaimWriteError:
                 return  # it has the pod as owner and goes with it; the next attempt finds it
+
+    async def tell_statuses(self, pod: Pod, statuses: Statuses) -> None:
+        """Say in a pod's status what its devices take of the node."""
+        said = {_STATUSES: msgspec.to_builtins(statuses)}
+        await self._handle.api.patch_pod_status(pod, {"status": said})
+
+    async def take_back_statuses(self, pod: Pod) -> None:
+        """Say it no longer."""
+        try:
+            await self._handle.api.patch_pod_status(pod, {"status": {_STATUSES: None}})
+        except ApiError:
+            return  # the next attempt says what is so then
 
     # ---- devices that must be made ready -------------------------------------------------------
 

@@ -5,22 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proreus.feature_gates import FeatureGates
-from proreus.logs import logger
-
-log = logger(__name__)
-
-NOT_BUILT = {
-    "DRANodeAllocatableResources": "devices that stand for cpu, memory and the like are not "
-    "counted among the requests of pods: nodes may be given more than they have",
-}
-"""Alpha gates that are accepted, and what proreus does not do although they are on."""
-
-
-def warn_of_what_is_not_built(gates: FeatureGates) -> None:
-    """Say which gates that are on do not have their whole effect."""
-    for name, effect in NOT_BUILT.items():
-        if gates.enabled(name):
-            log.warning("Feature gate is on, but proreus lacks a part of it", gate=name, so=effect)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +19,7 @@ class Features:
     extended_resources: bool = True
     filter_timeout: bool = True
     list_attributes: bool = False
+    node_allocatable: bool = False
     partitionable_devices: bool = True
     prioritized_list: bool = True
     workload_claims: bool = False
@@ -53,6 +38,7 @@ class Features:
             extended_resources=on("DRAExtendedResource"),
             filter_timeout=on("DRASchedulerFilterTimeout"),
             list_attributes=on("DRAListTypeAttributes"),
+            node_allocatable=on("DRANodeAllocatableResources"),
             partitionable_devices=on("DRAPartitionableDevices"),
             prioritized_list=on("DRAPrioritizedList"),
             workload_claims=on("DRAWorkloadResourceClaims"),

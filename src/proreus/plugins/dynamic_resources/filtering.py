@@ -6,8 +6,7 @@ that trials (nominated pods, preemption) and the real cycle cannot disturb each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -18,15 +17,13 @@ from proreus.framework.verdicts import BoolArray, IntArray, Rows, Verdicts
 from proreus.objects.meta import ObjectMeta
 from proreus.objects.pod import PodExtendedResourceRequest
 from proreus.objects.resource_claims import (
-    AllocationResult,
     DeviceClaim,
     DeviceRequest,
     ResourceClaim,
-    ResourceClaimConsumerReference,
     ResourceClaimSpec,
 )
 from proreus.objects.selectors import ParsedNodeSelector
-from proreus.plugins.dynamic_resources.allocator import Answer, TimedOut
+from proreus.plugins.dynamic_resources.allocator import Answer, Placement, Solution, TimedOut
 from proreus.plugins.dynamic_resources.extended_resources import (
     SPECIAL_CLAIM_NAME,
     requests_for,
@@ -39,7 +36,17 @@ from proreus.plugins.dynamic_resources.manager import (
     DeviceManager,
     Outlook,
 )
+from proreus.plugins.dynamic_resources.node_allocatable import (
+    Demand,
+    GivenDevice,
+    MappingFault,
+    demand_of,
+    reject_full,
+    reject_in_use,
+)
+from proreus.plugins.dynamic_resources.notes import Notes, Variant
 from proreus.plugins.dynamic_resources.plans import AllocationFault
+from proreus.plugins.dynamic_resources.pools import PoolView
 from proreus.plugins.dynamic_resources.situations import Situation
 from proreus.plugins.extended_resources import may_be_devices
 
@@ -52,55 +59,6 @@ _NOT_AVAILABLE = Status.unresolvable(NOT_AVAILABLE)
 _INVALID_POOLS = Status.unresolvable("invalid resource pools were encountered")
 _NO_RESOURCE = Status.unresolvable("cannot fit resource")
 _LEFT_OVER = Status.unresolvable(LEFT_OVER)
-
-
-@dataclass(slots=True)
-class Variant:
-    """What is to be allocated on nodes that leave the same resources to devices."""
-
-    resources: tuple[str, ...]
-    claims: tuple[ResourceClaim, ...]
-    requests: tuple[DeviceRequest, ...]
-    mappings: tuple[PodExtendedResourceRequest, ...]
-    outlook: Outlook | None
-
-
-@dataclass(slots=True)
-class Notes:
-    """What PreFilter found out about a pod, and what Reserve and PreBind did.
-
-    ``claims``: the pod's own. ``usable``: the parsed node selector of each that is allocated
-    (None: usable everywhere), by position. ``unusable``: positions of allocated claims whose
-    devices failed to become ready. ``shared``: positions of claims that another pod of the same
-    group is about to get, in ``usable`` too. ``backed``: resources that devices may stand for.
-    ``of_group``: the claims, by name, that are reserved for the pod's group instead of for it.
-    """
-
-    claims: tuple[ResourceClaim, ...] = ()
-    usable: dict[int, ParsedNodeSelector | None] = field(default_factory=dict)
-    unusable: frozenset[int] = frozenset()
-    shared: frozenset[int] = frozenset()
-    of_group: Mapping[str, ResourceClaimConsumerReference] = field(default_factory=dict)
-    backed: tuple[str, ...] = ()
-    extended: ResourceClaim | None = None
-    """The claim for extended resources; without a resourceVersion while it is in memory only."""
-    variants: dict[tuple[str, ...], Variant] = field(default_factory=dict)
-    score: int = 0
-    """What allocated claims contribute to the score of every node."""
-    chosen: Variant | None = None
-    """What Reserve found for the node."""
-    reserved: tuple[tuple[ResourceClaim, AllocationResult], ...] = ()
-    written: list[ResourceClaim] = field(default_factory=list)
-    created: ResourceClaim | None = None
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing to do for the pod."""
-        return not self.claims and self.extended is None
-
-    def waiting(self) -> tuple[ResourceClaim, ...]:
-        """Return the pod's own claims that need an allocation."""
-        return tuple(c for place, c in enumerate(self.claims) if place not in self.usable)
 
 
 class Judgement:
@@ -128,6 +86,8 @@ class Judgement:
         if notes.extended is not None and notes.extended.spec.devices.requests:
             verdicts.reject_with(np.ones(len(nodes), dtype=np.bool_), _LEFT_OVER)
             return
+        if self._manager.features.node_allocatable:
+            self._reject_in_use(nodes, verdicts)
         for variant, rows in self._variants(nodes, verdicts):
             self._allocate(nodes, variant, rows, verdicts)
         for mask in self.unavailable(nodes).values():
@@ -148,6 +108,9 @@ class Judgement:
     ) -> None:
         outlook = variant.outlook
         if outlook is None:
+            if self._manager.features.node_allocatable and self._notes.shared:
+                everywhere = np.arange(len(nodes)) if rows is None else rows
+                self._look_for_room(nodes, variant, None, everywhere, verdicts)
             return
         numbers = self._manager.situations.column(self._nodes, nodes)
         if rows is not None:
@@ -156,6 +119,11 @@ class Judgement:
             outcome = self._manager.consider(outlook, numbers, self._deadline())
         except TimedOut:
             outcome = self._one_by_one(nodes, outlook, numbers, rows, verdicts)
+        if self._manager.features.node_allocatable:
+            for number in np.unique(numbers[outcome == FITS]).tolist():
+                fitting = np.flatnonzero((outcome == FITS) & (numbers == number))
+                where = fitting if rows is None else rows[fitting]
+                self._look_for_room(nodes, variant, number, where, verdicts)
         if not outcome.any():
             return
         for code, status in (
@@ -198,6 +166,63 @@ class Judgement:
         if "{" in fault.text:
             views = self._manager.situations.views_of(self._nodes, nodes[row].name)
         return fault.words(variant.claims, views)  # type: ignore[arg-type]
+
+    # ---- devices that take of the node ---------------------------------------------------------
+
+    def _reject_in_use(self, nodes: NodeTable, verdicts: Verdicts) -> None:
+        notes = self._notes
+        for place, selector in notes.usable.items():
+            if place not in notes.shared:
+                mask = _matching(selector, nodes) if selector is not None else None
+                rows = np.arange(len(nodes)) if mask is None else np.flatnonzero(mask)
+                reject_in_use(nodes, rows, self._pod, notes.claims[place], verdicts)
+
+    def _look_for_room(
+        self,
+        nodes: NodeTable,
+        variant: Variant,
+        number: int | None,
+        rows: Rows,
+        verdicts: Verdicts,
+    ) -> None:
+        """Reject rows of one situation that have no room for what the devices take of them."""
+        try:
+            demand = demand_of(self._pod, self._given(variant, number))
+        except MappingFault as fault:
+            verdicts.reject_with(rows, Status.error(str(fault)))
+            return
+        if isinstance(demand, Status):
+            verdicts.reject_with(rows, demand)
+        elif demand is not None:
+            reject_full(nodes, rows, demand, verdicts)
+
+    def _given(
+        self, variant: Variant, number: int | None
+    ) -> Iterator[tuple[ResourceClaim, Sequence[GivenDevice]]]:
+        """Yield the devices that the pod's claims would have in a situation, claim by claim."""
+        if number is not None:
+            assert variant.outlook is not None
+            answer = variant.outlook.answers[number]
+            views = self._manager.situations.all[number].views
+            assert isinstance(answer, Solution)
+            for claim, placements in zip(variant.claims, answer.placements, strict=True):
+                yield claim, [_given_device(one, views) for one in placements]
+        for place in self._notes.shared:
+            claim = self._notes.claims[place]
+            flying = self._manager.allocated.in_flight.get(claim.metadata.uid)
+            if flying is not None:
+                yield claim, list(self._manager.devices_of(flying.allocation))
+
+    def demand_at(self, name: str) -> Demand | None:
+        """Return what the pod takes of a node with its devices; None: what it asks for."""
+        variant = self.variant_at(name)
+        number = None
+        if variant.outlook is not None:
+            situation = self._manager.situations.of_node(self._nodes, name)
+            assert situation is not None
+            number = situation.number
+        demand = demand_of(self._pod, self._given(variant, number))
+        return demand if isinstance(demand, Demand) else None
 
     # ---- extended resources --------------------------------------------------------------------
 
@@ -280,6 +305,11 @@ class Judgement:
             else:
                 scores[rows] += found
         return scores
+
+
+def _given_device(placement: Placement, views: Sequence[PoolView]) -> GivenDevice:
+    device = views[placement.pool].devices[placement.device]
+    return GivenDevice(device.name, device.kind, placement.consumed)
 
 
 def _has_alternatives(variant: Variant) -> bool:

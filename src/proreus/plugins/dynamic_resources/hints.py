@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from proreus.framework.events import (
     ADD,
+    DELETE,
     DEVICE_CLASS,
     NODE,
     POD,
@@ -15,6 +16,7 @@ from proreus.framework.events import (
     UPDATE_NODE_ALLOCATABLE,
     UPDATE_NODE_LABEL,
     UPDATE_POD_GENERATED_RESOURCE_CLAIM,
+    UPDATE_POD_SCALE_DOWN,
     ClusterEvent,
 )
 from proreus.framework.pod_info import PodInfo
@@ -26,8 +28,11 @@ ClaimsOf = Callable[[Pod], tuple[ResourceClaim, ...]]
 """Returns the pod's claims; raises ``ClaimError``."""
 
 
-def events(claims_of: ClaimsOf) -> tuple[ClusterEvent, ...]:
-    """Return what the plugin registers."""
+def events(claims_of: ClaimsOf, room_matters: bool) -> tuple[ClusterEvent, ...]:
+    """Return what the plugin registers.
+
+    ``room_matters``: whether devices take of the node, so that it may lack room for them.
+    """
 
     def claim_changed(pod: PodInfo, old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
         try:
@@ -52,10 +57,16 @@ def events(claims_of: ClaimsOf) -> tuple[ClusterEvent, ...]:
             return False
         return True
 
+    room = (ClusterEvent(POD, DELETE | UPDATE_POD_SCALE_DOWN, _room_given_up),)
     return (
+        *(room if room_matters else ()),
         ClusterEvent(NODE, ADD | UPDATE_NODE_LABEL | UPDATE_NODE_ALLOCATABLE),
         ClusterEvent(RESOURCE_CLAIM, ADD | UPDATE, claim_changed),
         ClusterEvent(POD, UPDATE_POD_GENERATED_RESOURCE_CLAIM, generated_claim_noted),
         ClusterEvent(DEVICE_CLASS, ADD | UPDATE),
         ClusterEvent(RESOURCE_SLICE, ADD | UPDATE),
     )
+
+
+def _room_given_up(pod: PodInfo, old: Pod, new: Pod | None) -> bool:
+    return bool((new or old).spec.node_name)

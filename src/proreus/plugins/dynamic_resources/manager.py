@@ -8,7 +8,7 @@ what the search found out.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -27,12 +27,14 @@ from proreus.objects.devices import (
     ResourceSlice,
 )
 from proreus.objects.meta import key_of
-from proreus.objects.resource_claims import RESOURCE_CLAIMS, ResourceClaim
+from proreus.objects.quantity import parse_quantity
+from proreus.objects.resource_claims import RESOURCE_CLAIMS, AllocationResult, ResourceClaim
 from proreus.plugins.dynamic_resources.allocated import AllocatedDevices
 from proreus.plugins.dynamic_resources.allocator import Answer, Refusal, Solution, allocate
 from proreus.plugins.dynamic_resources.claims import is_extended_resource_claim
 from proreus.plugins.dynamic_resources.device_totals import DeviceTotals
 from proreus.plugins.dynamic_resources.features import Features
+from proreus.plugins.dynamic_resources.node_allocatable import GivenDevice
 from proreus.plugins.dynamic_resources.plans import Plan, make_plan, plan_key
 from proreus.plugins.dynamic_resources.pools import Pools
 from proreus.plugins.dynamic_resources.situations import Situation, Situations
@@ -170,6 +172,19 @@ class DeviceManager:
                     self.extended_claims[owner.uid] = key_of(claim)
                 elif self.extended_claims.get(owner.uid) == key_of(claim):
                     del self.extended_claims[owner.uid]
+
+    def devices_of(self, allocation: AllocationResult) -> Iterator[GivenDevice]:
+        """Yield the devices of an allocation that slices still have."""
+        for result in allocation.devices.results:
+            for spec, kinds in self.pools.published((result.driver, result.pool)):
+                found = [
+                    k for d, k in zip(spec.devices, kinds, strict=True) if d.name == result.device
+                ]
+                if found:
+                    consumed = result.consumed_capacity
+                    nano = {name: parse_quantity(text) for name, text in consumed.items()}
+                    yield GivenDevice(result.device, found[0], nano if consumed else None)
+                    break
 
     # ---- answers -------------------------------------------------------------------------------
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 
-import numpy as np
-
 from proreus.config.plugin_args import DynamicResourcesArgs
 from proreus.errors import ApiError
 from proreus.framework.cycle_state import CycleState
@@ -24,7 +22,7 @@ from proreus.framework.plugin import (
     ScorePlugin,
 )
 from proreus.framework.pod_group import GROUP_TRIAL
-from proreus.framework.pod_info import PodInfo
+from proreus.framework.pod_info import ASSUMED_AS, PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Verdicts
 from proreus.objects.meta import key_of
@@ -44,17 +42,14 @@ from proreus.plugins.dynamic_resources.claims import (
     with_allocation,
 )
 from proreus.plugins.dynamic_resources.extended_resources import new_extended_claim
-from proreus.plugins.dynamic_resources.features import Features, warn_of_what_is_not_built
-from proreus.plugins.dynamic_resources.filtering import (
-    LEFT_OVER,
-    NOT_AVAILABLE,
-    Judgement,
-    Notes,
-    Variant,
-)
+from proreus.plugins.dynamic_resources.features import Features
+from proreus.plugins.dynamic_resources.filtering import Judgement
 from proreus.plugins.dynamic_resources.group_claims import RELEASED, GroupClaims
 from proreus.plugins.dynamic_resources.hints import events
 from proreus.plugins.dynamic_resources.manager import DeviceManager
+from proreus.plugins.dynamic_resources.node_allocatable import as_assumed
+from proreus.plugins.dynamic_resources.notes import Notes, Variant
+from proreus.plugins.dynamic_resources.post_filtering import take_back
 from proreus.plugins.dynamic_resources.results import allocations
 from proreus.plugins.dynamic_resources.scoring import allocated_score, normalized
 from proreus.plugins.extended_resources import may_be_devices
@@ -88,15 +83,16 @@ class DynamicResources(
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
         super().__init__(args, handle)
-        warn_of_what_is_not_built(handle.feature_gates)
         self.features = Features.of(handle.feature_gates)
         self.manager = DeviceManager.of(handle, self.features)
         self._binding = Binding(handle, self.manager, args.binding_timeout_seconds)
+        if self.features.node_allocatable:
+            self.looks_at_pods = True  # type: ignore[misc]  # what they leave of the node counts
         self._groups = GroupClaims(handle, self.manager, self._binding.writer)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Return what may help: see ``hints``."""
-        return events(self._claims_of)
+        return events(self._claims_of, self.features.node_allocatable)
 
     def sign(self, pod: PodInfo) -> Hashable | None:
         """Pods without claims all look the same; devices of claims are looked for anew."""
@@ -219,42 +215,13 @@ class DynamicResources(
         if notes.empty:
             return PostFilterResult(Status.unschedulable("no new claims to deallocate"))
         try:
-            text = await self._make_room(notes, pod, verdicts)
+            judgement = self._judgement(notes, pod)
+            text = await take_back(self.handle, self._binding, judgement, notes, pod, verdicts)
             if not text and await self._groups.release(state, pod.pod):
                 return PostFilterResult(Status.unresolvable(RELEASED))
         except (ClaimError, ClaimWriteError, ApiError) as error:
             return PostFilterResult(Status.error(str(error)))
         return PostFilterResult(Status.unschedulable(text or "still not schedulable"))
-
-    async def _make_room(self, notes: Notes, pod: PodInfo, verdicts: Verdicts) -> str:
-        """Return what was done; nothing if there was nothing to do."""
-        rejected = {
-            reason: np.array(
-                [s is not None and s.plugin == self.name and reason in s.reasons for s in known]
-            )[verdicts.ids]
-            for known in (verdicts.statuses,)
-            for reason in (NOT_AVAILABLE, LEFT_OVER)
-            if verdicts.ids is not None
-        }
-        if not rejected:
-            return ""
-        masks = self._judgement(notes, pod).unavailable(self.handle.nodes)
-        places = [
-            place
-            for place, mask in masks.items()
-            if place not in notes.shared and (mask & rejected[NOT_AVAILABLE]).any()
-        ]
-        self.handle.rng.shuffle(places)
-        for place in places:
-            claim = notes.claims[place]
-            users = claim.status.reserved_for
-            if not users or (len(users) == 1 and users[0].uid == pod.uid):
-                self.manager.claims.assume(await self._binding.writer.deallocate(claim))
-                return "deallocation of ResourceClaim completed"
-        if notes.extended is not None and rejected[LEFT_OVER].any():
-            await self._binding.writer.delete(notes.extended)
-            return "deletion of ResourceClaim completed"
-        return ""
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score one node: at no cost for pods without claims."""
@@ -293,6 +260,10 @@ class DynamicResources(
             return Status.error(_NOT_FOUND)
         notes.reserved = tuple(reserved)
         tried = state.get(GROUP_TRIAL) is not None
+        if self.features.node_allocatable:
+            demand = judgement.demand_at(node_name)
+            notes.statuses = () if demand is None else demand.statuses
+            state.write(ASSUMED_AS, as_assumed(pod, notes.statuses) if notes.statuses else None)
         for claim, allocation in notes.reserved:
             self.manager.allocated.begin(claim, allocation, tried)
         return None
@@ -341,6 +312,9 @@ class DynamicResources(
             self.handle.spawn(self._binding.take_back(held, notes.created, pod.uid))
         notes.written = []
         notes.created = None
+        if notes.told:
+            notes.told = False
+            self.handle.spawn(self._binding.take_back_statuses(pod.pod))
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Skip pods without claims."""
@@ -359,6 +333,9 @@ class DynamicResources(
             extended = next((c for c, _ in notes.reserved if is_extended_resource_claim(c)), None)
             if extended is not None:
                 claims.append(await self._binding.bind_extended(notes, pod, extended))
+            if notes.statuses:
+                notes.told = True
+                await self._binding.tell_statuses(pod.pod, notes.statuses)
         except (ClaimWriteError, ApiError) as error:
             return Status.error(str(error))
         if self.features.binding_conditions and any(map(needs_conditions, claims)):

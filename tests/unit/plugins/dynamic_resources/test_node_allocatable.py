@@ -1,0 +1,216 @@
+"""Devices that take cpu, memory and the like of their node (gate DRANodeAllocatableResources).
+
+``node_allocatable_answers.jsonl.gz`` has answers of kube-scheduler 1.36.2 to random clusters.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proreus.config.load import default_configuration
+from proreus.errors import ApiError
+from proreus.feature_gates import FeatureGates
+from proreus.framework.pod_info import Counting, PodInfo
+from proreus.objects.kinds import NODES, PODS
+from proreus.objects.pod import Pod, condition_of
+from proreus.offline.cluster import OfflineCluster
+from proreus.offline.evaluate import evaluate, read_cases
+from proreus.plugins import IN_TREE
+from proreus.runtime.registry import Registry
+from proreus.testing import make_node, make_pod
+
+_spec = importlib.util.spec_from_file_location(
+    "compare", Path(__file__).parents[3] / "conformance" / "compare.py"
+)
+assert _spec is not None
+assert _spec.loader is not None
+compare = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(compare)
+
+ANSWERS = {
+    case["id"]: case
+    for case in read_cases(Path(__file__).with_name("node_allocatable_answers.jsonl.gz"))
+}
+DRIVER = "cpu.example.com"
+
+
+@pytest.mark.parametrize("case_id", ANSWERS)
+def test_a_node_is_judged_as_upstream_judges_it(case_id: str) -> None:
+    case = ANSWERS[case_id]
+    (answer,) = evaluate([case], Registry(IN_TREE))
+    assert not compare.differences(case["expect"], json.loads(json.dumps(answer["expect"])))
+
+
+class Cluster(OfflineCluster):
+    """One node, whose devices each stand for two cpus."""
+
+    def __init__(self, *gates: str, cpu: str = "8", devices: int = 4) -> None:
+        registry = Registry(IN_TREE)
+        parsed = FeatureGates.from_list(gates or ["DRANodeAllocatableResources=true"])
+        super().__init__(default_configuration(registry, parsed), registry, parsed)
+        self.add("DeviceClass", "cpus", {"selectors": []})
+        self.api.put(NODES, make_node("n1", cpu))
+        mapped = {"cpu": {"allocationMultiplier": "2"}}
+        self.add(
+            "ResourceSlice",
+            "slice",
+            {
+                "driver": DRIVER,
+                "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
+                "nodeName": "n1",
+                "devices": [
+                    {"name": f"cpus-{n}", "nodeAllocatableResourceMappings": mapped}
+                    for n in range(devices)
+                ],
+            },
+        )
+
+    def add(self, kind: str, name: str, spec: dict[str, Any], namespace: str = "") -> None:
+        meta = {"name": name, "uid": f"uid-of-{name}"}
+        if namespace:
+            meta["namespace"] = namespace
+        self.api.add({"kind": kind, "metadata": meta, "spec": spec})
+
+    def pod(
+        self,
+        name: str,
+        cpu: str = "1",
+        count: int = 1,
+        claims: Sequence[str] = (),
+        priority: int | None = None,
+    ) -> None:
+        """Add a pod, and the claims that it brings along where they are not there yet."""
+        wanted = {"deviceClassName": "cpus", "allocationMode": "ExactCount", "count": count}
+        names = claims or [f"claim-of-{name}"]
+        for claim in () if claims else names:
+            request = {"name": "r", "exactly": wanted}
+            self.add("ResourceClaim", claim, {"devices": {"requests": [request]}}, "default")
+        container = {
+            "name": "main",
+            "resources": {
+                "requests": {"cpu": cpu},
+                "claims": [{"name": f"entry-{n}"} for n in range(len(names))],
+            },
+        }
+        entries = [
+            {"name": f"entry-{n}", "resourceClaimName": claim} for n, claim in enumerate(names)
+        ]
+        spec = {"containers": [container], "resourceClaims": entries}
+        self.api.put(PODS, make_pod(name, priority=priority, spec=spec).pod)
+
+    def now(self, name: str) -> Pod:
+        return self.api.store(PODS)[f"default/{name}"]
+
+    def message(self, name: str) -> str:
+        condition = condition_of(self.now(name), "PodScheduled")
+        return "" if condition is None else condition.message
+
+    @property
+    def taken(self) -> int:
+        """Milli-CPUs that are taken of the node."""
+        return int(self.scheduler.cache.table[0].requested["cpu"])
+
+    async def cycle(self) -> str:
+        outcome = await self.schedule_next()
+        assert outcome is not None, "no pod is ready to be scheduled"
+        self.scheduler.cache.validate()
+        self.scheduler.queue.validate()
+        return outcome[1]
+
+
+async def test_what_devices_take_is_told_and_counts_from_then_on() -> None:
+    cluster = Cluster()
+    cluster.pod("p", "1", count=2)
+
+    assert await cluster.cycle() == "n1"
+    (told,) = cluster.now("p").status.node_allocatable_resource_claim_statuses
+    assert (told.resource_claim_name, told.containers) == ("claim-of-p", ("main",))
+    assert told.resources == {"cpu": "4"}
+    assert cluster.taken == 5000
+    cluster.api.put(PODS, make_pod("plain", "4").pod)
+    assert await cluster.cycle() == ""
+    assert cluster.message("plain").startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    cluster.api.remove("Pod", "default/p")
+    assert cluster.taken == 0
+
+
+async def test_a_pod_whose_devices_take_too_much_waits_for_room() -> None:
+    cluster = Cluster()
+    cluster.api.put(PODS, make_pod("plain", "4").pod)
+    await cluster.cycle()
+    cluster.pod("p", "1", count=2)
+
+    assert await cluster.cycle() == ""
+    assert cluster.message("p").startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert cluster.taken == 4000
+    cluster.api.remove("Pod", "default/plain")
+    cluster.advance(3)
+    assert await cluster.cycle() == "n1"
+
+
+async def test_a_pod_makes_room_for_its_devices() -> None:
+    cluster = Cluster()
+    cluster.api.put(PODS, make_pod("victim", "4", priority=1).pod)
+    await cluster.cycle()
+    cluster.pod("p", "1", count=2, priority=10)
+
+    assert await cluster.cycle() == ""
+    assert "default/victim" not in cluster.api.store(PODS)
+    cluster.advance(3)
+    assert await cluster.cycle() == "n1"
+    assert cluster.taken == 5000
+
+
+async def test_a_claim_that_takes_of_the_node_cannot_be_shared() -> None:
+    cluster = Cluster()
+    cluster.pod("p")
+    await cluster.cycle()
+    cluster.pod("q", claims=["claim-of-p"])
+
+    assert await cluster.cycle() == ""
+    assert cluster.message("q").startswith(
+        "0/1 nodes are available: 1 node allocatable resource claim claim-of-p is already used by "
+        "another pod."
+    )
+
+
+async def test_an_attempt_that_fails_late_takes_back_what_it_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster()
+
+    async def refuse(pod: Pod, node_name: str) -> None:
+        raise ApiError(500, "InternalError", "no")
+
+    monkeypatch.setattr(cluster.api, "bind", refuse)
+    cluster.pod("p")
+    await cluster.cycle()
+    assert cluster.now("p").spec.node_name == ""
+    assert cluster.now("p").status.node_allocatable_resource_claim_statuses == ()
+    assert cluster.taken == 0
+
+
+async def test_while_the_gate_is_off_nothing_is_told_and_nothing_counts() -> None:
+    cluster = Cluster("DRANodeAllocatableResources=false")
+    cluster.pod("p", "1", count=2)
+
+    assert await cluster.cycle() == "n1"
+    assert cluster.now("p").status.node_allocatable_resource_claim_statuses == ()
+    assert cluster.taken == 1000
+
+
+def test_devices_count_on_nodes_only() -> None:
+    taken = [{"resourceClaimName": "c", "containers": ["x"], "resources": {"cpu": "2"}}]
+    pod = make_pod("p", "1", status={"nodeAllocatableResourceClaimStatuses": taken}).pod
+
+    assert PodInfo(pod).held.amounts == {"cpu": 1000}
+    counted = PodInfo(pod, Counting(devices=True))
+    assert counted.requests.amounts == {"cpu": 1000}
+    assert counted.held.amounts == {"cpu": 3000}
+    assert counted.held.nonzero[0] == 3000
