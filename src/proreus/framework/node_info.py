@@ -40,6 +40,7 @@ class NodeInfo:
         "name",
         "node",
         "nonzero_requested",
+        "order",
         "pods",
         "pods_with_affinity",
         "pods_with_required_anti_affinity",
@@ -55,6 +56,9 @@ class NodeInfo:
         self.row = -1
         """Where it stands in its table; -1 while it is in none."""
         self.pods: dict[str, PodInfo] = {}
+        self.order: list[str] = []
+        """UIDs of the pods as kube-scheduler lists them, which decides between equal victims: of a
+        pod that goes the last one takes the place."""
         self.pods_with_affinity: dict[str, PodInfo] = {}
         self.pods_with_required_anti_affinity: dict[str, PodInfo] = {}
         self.allocatable = Amounts()
@@ -94,6 +98,8 @@ class NodeInfo:
 
     def add_pod(self, pod: PodInfo) -> None:
         """Count a pod in."""
+        if pod.uid not in self.pods:
+            self.order.append(pod.uid)
         self.pods[pod.uid] = pod
         held = pod.held
         requested = self.requested
@@ -112,6 +118,9 @@ class NodeInfo:
     def remove_pod(self, uid: str) -> PodInfo:
         """Count a pod out and return it; raises ``KeyError`` when it is not here."""
         pod = self.pods.pop(uid)
+        last = self.order.pop()
+        if last != uid:
+            self.order[self.order.index(uid)] = last
         held = pod.held
         requested = self.requested
         for name, amount in held.amounts.items():
@@ -142,6 +151,7 @@ class NodeInfo:
 
     def _take_pods_of(self, other: NodeInfo) -> None:
         self.pods = dict(other.pods)
+        self.order = other.order.copy()
         self.pods_with_affinity = dict(other.pods_with_affinity)
         self.pods_with_required_anti_affinity = dict(other.pods_with_required_anti_affinity)
         self.requested = Amounts(other.requested)

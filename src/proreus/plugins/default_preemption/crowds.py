@@ -29,7 +29,7 @@ class _Crowd:
 
     @classmethod
     def of(cls, node: NodeInfo) -> _Crowd:
-        pods = most_important_first(list(node.pods.values()))
+        pods = most_important_first([node.pods[uid] for uid in node.order])
         return cls(pods, [pod.importance[0] for pod in pods])
 
 

@@ -104,7 +104,7 @@ def running(
     namespace = namespace or draw.choice(("default", "default", "team-a"))
     made = pod(draw, name, namespace, nodeName=node_name, **spec)
     made["status"]["phase"] = "Running"
-    made["status"]["startTime"] = f"2022-02-0{draw.randint(1, 4)}T0{draw.randint(0, 3)}:00:00Z"
+    made["status"]["startTime"] = f"2022-02-0{draw.randint(1, 9)}T{draw.randint(0, 23):02}:00:00Z"
     if draw.chance(0.1):
         made["metadata"] |= {"deletionTimestamp": LONG_AGO, "finalizers": ["x/y"]}
         if draw.chance(0.5):

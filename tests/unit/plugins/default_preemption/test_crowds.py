@@ -68,3 +68,19 @@ def test_of_equals_the_one_that_has_run_longer_comes_first() -> None:
     nodes = FakeHandle([make_node("n")], pods).nodes
 
     assert _seen(Crowds(nodes), nodes, 2) == {"n": ["p1", "p0", "p3", "p2"]}
+
+
+def test_of_a_pod_that_goes_the_last_one_takes_the_place() -> None:
+    pods = [make_pod(name, priority=0, node_name="n") for name in ("a", "b", "c", "d")]
+    nodes = FakeHandle([make_node("n")], pods).nodes
+    crowds = Crowds(nodes)
+
+    assert _seen(crowds, nodes, 1) == {"n": ["d", "c", "b", "a"]}
+    nodes.remove_pod(0, pods[0].uid)
+    assert _seen(crowds, nodes, 1) == {"n": ["c", "b", "d"]}
+    nodes.remove_pod(0, pods[2].uid)
+    nodes.add_pod(0, pods[0])
+    assert _seen(crowds, nodes, 1) == {"n": ["a", "b", "d"]}
+    for uid in list(nodes[0].pods):
+        nodes.remove_pod(0, uid)
+    assert _seen(crowds, nodes, 1) == {}
