@@ -59,20 +59,26 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score one node."""
+        demands = self._demands(pod.resized)
+        if not demands:
+            return 0
         before, after = [], []
-        loads = loads_of(self._demands(pod.resized), node, self._scored_devices)
+        loads = loads_of(demands, node, self._scored_devices)
         for held, wanted, capacity, _ in loads:
             before.append(held / capacity)
             after.append((held + wanted) / capacity)
         return 50 + (50 + _balance(after) - _balance(before)) // 2
 
-    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
         """Score all nodes."""
-        return score_rows(self._demands(pod.resized), nodes, _changes, self._scored_devices)
+        demands = self._demands(pod.resized)
+        return score_rows(demands, nodes, _changes, self._scored_devices) if demands else 0
 
     def _demands(self, requests: PodRequests) -> tuple[Demand, ...]:
+        """Return what the pod wants; nothing if that is nothing, as where PreScore is disabled."""
         if requests is not self._demands_of:
-            self._last_demands = demands_of(self._resources, requests.amounts, defaults=False)
+            demands = demands_of(self._resources, requests.amounts, defaults=False)
+            self._last_demands = demands if any(d.amount for d in demands) else ()
             self._demands_of = requests
         return self._last_demands
 

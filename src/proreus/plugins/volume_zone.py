@@ -76,7 +76,16 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         return None if pod.pod.spec.volumes else ()
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
-        """Collect where the pod's volumes are; Skip where no volume says."""
+        """Find out where the pod's volumes are; Skip where no volume says."""
+        found = self._topologies(pod)
+        if isinstance(found, Status):
+            return found
+        if not found:
+            return Status.skip()
+        state.write(self.name, found)
+        return None
+
+    def _topologies(self, pod: PodInfo) -> Status | tuple[Topology, ...]:
         found: list[Topology] = []
         for volume in pod.pod.spec.volumes:
             source = volume.persistent_volume_claim
@@ -86,10 +95,12 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
             if isinstance(topologies, Status):
                 return topologies
             found += topologies
-        if not found:
-            return Status.skip()
-        state.write(self.name, tuple(found))
-        return None
+        return tuple(found)
+
+    def _noted(self, state: CycleState, pod: PodInfo) -> Status | tuple[Topology, ...]:
+        """Return what PreFilter found out; do that now where it is disabled."""
+        found: tuple[Topology, ...] | None = state.get(self.name)
+        return self._topologies(pod) if found is None else found
 
     def _topologies_of_claim(self, namespace: str, name: str) -> Status | tuple[Topology, ...]:
         if not name:
@@ -123,21 +134,27 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Judge one node."""
+        topologies = self._noted(state, pod)
+        if isinstance(topologies, Status):
+            return topologies
         labels = node.labels
         if not any(label in labels for label in _LABELS):
             return None
-        topologies: tuple[Topology, ...] = state.read(self.name)
         return None if all(_is_in(labels, topology) for topology in topologies) else _REJECTED
 
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
         """Judge all nodes."""
+        topologies = self._noted(state, pod)
+        if isinstance(topologies, Status):
+            verdicts.reject_with(np.ones(len(nodes), dtype=np.bool_), topologies)
+            return
         labelled = np.zeros(len(nodes), dtype=np.bool_)
         for label in _LABELS:
             labelled |= nodes.label(label) != ABSENT
         inside = np.ones(len(nodes), dtype=np.bool_)
-        for topology in dict.fromkeys(state.read(self.name)):
+        for topology in dict.fromkeys(topologies):
             inside &= _are_in(nodes, topology)
         verdicts.reject_with(labelled & ~inside, _REJECTED)
 

@@ -61,6 +61,15 @@ def test_pods_that_ask_for_none_of_the_resources_are_skipped() -> None:
     assert answer(make_pod(spec={"resources": {"requests": {"cpu": "1"}}})) is None
 
 
+def test_a_pod_that_asks_for_nothing_scores_nothing_where_pre_score_is_disabled() -> None:
+    handle = FakeHandle([make_node("n1", "4", "8Gi"), make_node("n2")])
+    plugin = make_plugin(NodeResourcesBalancedAllocation, handle)
+    pod = make_pod(cpu="0")
+
+    assert [plugin.score(CycleState(), pod, node) for node in handle.nodes] == [0, 0]
+    assert plugin.score_all(CycleState(), pod, handle.nodes) == 0
+
+
 def test_only_pods_that_ask_for_the_same_share_a_signature() -> None:
     plugin = make_plugin(NodeResourcesBalancedAllocation, FakeHandle())
 

@@ -147,3 +147,22 @@ def test_hints(number: int, old: Any, new: Any, woken: bool) -> None:
     hint = make_plugin(VolumeZone, FakeHandle()).events_to_register()[number].hint
     before = None if old is None else typed(old)
     assert hint(make_pod(spec=by_claim("c")), before, typed(new)) is woken
+
+
+def test_volumes_are_looked_up_by_filter_where_pre_filter_is_disabled() -> None:
+    def verdicts_of(*claims: str) -> list[Status | None]:
+        objects = [make_claim("c", volume="pv"), make_volume("pv", labels={ZONE: "b"})]
+        handle = FakeHandle(NODES, objects=objects)
+        plugin, pod = make_plugin(VolumeZone, handle), make_pod(spec=by_claim(*claims))
+        verdicts = Verdicts(len(NODES), plugin.name)
+        plugin.filter_all(CycleState(), pod, handle.nodes, verdicts)
+        found = [plugin.filter(CycleState(), pod, node) for node in handle.nodes]
+        passed = [verdicts.status(row) is None for row in range(len(NODES))]
+        assert passed == [status is None for status in found]
+        return found
+
+    elsewhere = Status.unresolvable(REASON).of("VolumeZone")
+    assert verdicts_of() == [None] * 5
+    assert verdicts_of("c") == [elsewhere, None, elsewhere, elsewhere, None]
+    missing = Status.unresolvable('persistentvolumeclaim "gone" not found')
+    assert verdicts_of("gone") == [missing] * 5

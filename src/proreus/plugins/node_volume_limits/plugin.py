@@ -104,9 +104,14 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             return _Wanted(found, Status.error(found.problem))
         return _Wanted(found)
 
+    def _noted(self, state: CycleState, pod: PodInfo) -> _Wanted:
+        """Return what PreFilter found out; do that now where it is disabled."""
+        wanted: _Wanted | None = state.get(self.name)
+        return self._wanted(pod) if wanted is None else wanted
+
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Judge one node."""
-        wanted: _Wanted = state.read(self.name)
+        wanted = self._noted(state, pod)
         if wanted.status is not None:
             return wanted.status
         csi_node = self._csi_nodes.get(node.name)
@@ -132,7 +137,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
         """Judge all nodes."""
-        wanted: _Wanted = state.read(self.name)
+        wanted = self._noted(state, pod)
         if wanted.status is not None:
             verdicts.reject_with(np.ones(len(nodes), dtype=np.bool_), wanted.status)
         elif nodes is not self.handle.nodes or self._waits_for_drivers(wanted.volumes.ids):

@@ -313,3 +313,18 @@ def test_hints(number: int, pod: PodInfo, old: Any, new: Any, woken: bool) -> No
 )
 def test_pods_that_go(gone: PodInfo, woken: bool) -> None:
     assert events()[1].hint(WAITING, gone.pod, None) is woken
+
+
+def test_volumes_are_looked_up_by_filter_where_pre_filter_is_disabled() -> None:
+    objects = [*bound("a", "b"), make_csi_node("n0", {DRIVER: 1})]
+    handle = FakeHandle([make_node("n0")], [running("there", "a")], objects=objects)
+    plugin = make_plugin(NodeVolumeLimits, handle)
+
+    def verdicts_of(pod: PodInfo) -> list[Status | None]:
+        verdicts = Verdicts(1, plugin.name)
+        plugin.filter_all(CycleState(), pod, handle.nodes, verdicts)
+        return [plugin.filter(CycleState(), pod, handle.nodes[0]), verdicts.status(0)]
+
+    assert verdicts_of(make_pod("without")) == [None, None]
+    assert verdicts_of(make_pod("same", spec=by_claim("a"))) == [None, None]
+    assert None not in verdicts_of(make_pod("other", spec=by_claim("b")))
