@@ -78,6 +78,13 @@ class AskingWorld(OfflineCluster):
         return await self.attempt()
 
 
+def let_time_pass(seconds: float) -> None:
+    """Let the running loop take it to be later: time-outs are over, however long they are."""
+    loop = asyncio.get_running_loop()
+    now = loop.time
+    loop.time = lambda: now() + seconds
+
+
 Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 

@@ -167,10 +167,14 @@ def test_unconfigured_logging_is_ordinary_logging(caplog, log):
 
 
 def test_silence_is_cheap(log):
-    started = time.process_time()
-    for _ in range(10_000):
-        log.v(4).info("Never")
-    assert (time.process_time() - started) / 10_000 < 2e-6
+    def seconds() -> float:
+        started = time.process_time()
+        for _ in range(10_000):
+            log.v(4).info("Never")
+        return time.process_time() - started
+
+    # the best of some: what others do on the machine makes it slower, never faster
+    assert min(seconds() for _ in range(5)) / 10_000 < 2e-6
 
 
 @pytest.mark.parametrize(

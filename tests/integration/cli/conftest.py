@@ -1,9 +1,9 @@
 """``proreus run`` as a process on an embedded cluster."""
 
 import asyncio
-import socket
 import ssl
 import sys
+from contextlib import ExitStack
 from types import SimpleNamespace
 
 import aiohttp
@@ -11,11 +11,7 @@ import pytest
 
 from proreus.sandbox import Sandbox
 
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+from ..kept_ports import BESIDE, kept_port
 
 
 @pytest.fixture
@@ -36,7 +32,7 @@ async def start():
 
     async def run(*flags):
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "proreus", "run", *flags),
+            *(sys.executable, "-m", "proreus", "run", BESIDE, *flags),
             stderr=asyncio.subprocess.PIPE,
         )
         started.append(process)
@@ -103,5 +99,12 @@ def pod(name):
 
 @pytest.fixture
 def live():
-    """What tests of a live process need beside it."""
-    return SimpleNamespace(Pages=Pages, ended=ended, free_port=free_port, pod=pod, until=until)
+    """What tests of a live process need beside it; ``port`` returns one that is kept for it."""
+    with ExitStack() as kept:
+        yield SimpleNamespace(
+            Pages=Pages,
+            ended=ended,
+            port=lambda: kept.enter_context(kept_port()),
+            pod=pod,
+            until=until,
+        )

@@ -113,7 +113,7 @@ class Instance:
         os.replace(fresh, self.config)
 
     async def start(self, start, *flags):
-        port = self.live.free_port()
+        port = self.live.port()
         serving = (f"--secure-port={port}", "--bind-address=127.0.0.1")
         delegated = (
             f"--authentication-kubeconfig={self._kubeconfig}",

@@ -19,7 +19,7 @@ def stranger(sandbox, tmp_path):
 
 
 async def test_it_serves_schedules_and_ends_with_0(start, sandbox, kubeconfig, live):
-    port = live.free_port()
+    port = live.port()
     flags = (
         f"--authentication-kubeconfig={kubeconfig}",
         f"--authorization-kubeconfig={kubeconfig}",
@@ -118,7 +118,7 @@ async def test_no_kubeconfig(start, live):
 
 
 async def test_an_unreachable_apiserver(start, live):
-    port = live.free_port()
+    port = live.port()
     text = await failure(live, await start(f"--master=http://127.0.0.1:{port}", "--secure-port=0"))
     assert f"127.0.0.1:{port}" in text
 
@@ -187,7 +187,7 @@ async def test_a_plugin_that_is_refused_ends_the_start_if_it_is_named(
 async def test_plugins_that_fail_and_block_are_found_out(
     start, sandbox, tmp_path, kubeconfig, folder, live
 ):
-    port = live.free_port()
+    port = live.port()
     process = await start(
         configured(tmp_path, kubeconfig, "Broken", "Blocking"),
         *(f"--plugin-dir={folder}", "--plugin-failure-policy=skip"),

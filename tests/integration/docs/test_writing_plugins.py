@@ -46,19 +46,15 @@ def fences(page: Path = PAGE) -> list[Fence]:
     return [Fence(*one) for one in found]
 
 
-def free_port() -> str:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return str(one.getsockname()[1])
-
-
 class Reader:
     """Somebody who does what the page says, in shells of their own and a home of their own."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
         self.cwd = home
-        self._port = free_port()
+        self._kept = socket.socket()
+        self._kept.bind(("127.0.0.1", 0))
+        self._port = str(self._kept.getsockname()[1])
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         self._environ = {**os.environ, "HOME": str(home), "PATH": path, "NO_COLOR": "1"}
         self._environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
@@ -82,6 +78,8 @@ class Reader:
 
     def start(self, script: str, until: str) -> None:
         """Leave commands running, once they have said a word."""
+        if self._port in self._own(script):
+            self._kept.close()  # until now nobody else was to get it
         log = self._home / f"{len(self._running)}.log"
         with log.open("wb") as file:
             process = subprocess.Popen(
@@ -103,6 +101,7 @@ class Reader:
         (self.cwd / name).write_text(text)
 
     def close(self) -> None:
+        self._kept.close()
         for process in self._running:
             process.send_signal(signal.SIGTERM)
         for process in self._running:

@@ -59,16 +59,16 @@ async def test_python_leaves_hot_racks_alone_and_prefers_free_cpu(run, make_worl
     )
 
 
-async def test_python_is_told_everything_again_after_a_restart(run, make_world):
-    address = run(sys.executable, PYTHON / "plugin.py", "0")
+async def test_python_is_told_everything_again_after_a_restart(run, make_world, tmp_path):
+    program = sys.executable, PYTHON / "plugin.py", tmp_path / "plugin.sock"
     config = (PYTHON / "config.yaml").read_text()
-    world = await make_world(address, nodes=0, config=config)
+    world = await make_world(run(*program), nodes=0, config=config)
     world.add_nodes("hot", labels=rack("r2"))
     world.add_nodes("cool", labels=rack("r3"))
     assert await world.place("a") == "cool"
     run.started[0].kill()
     run.started[0].wait()
-    assert run(sys.executable, PYTHON / "plugin.py", address.rpartition(":")[2]) == address
+    assert run(*program) == f"unix://{tmp_path}/plugin.sock"
     assert await world.place("b", cpu="100m") == "cool"
     assert not world.endpoint.is_open
 
@@ -85,19 +85,13 @@ async def test_node_keeps_quiet_zones_quiet(run, make_world, node):
     assert "1 node(s) are quiet enough only as they are" in world.condition("picky").message
 
 
-@pytest.mark.parametrize("folder", [PYTHON, NODE])
-async def test_over_a_socket_file_also_after_a_restart(folder, run, make_world, request, tmp_path):
-    if folder == PYTHON:
-        program = sys.executable, PYTHON / "plugin.py"
-    else:
-        program = request.getfixturevalue("node"), NODE / "plugin.js"
-    address = run(*program, tmp_path / "plugin.sock")
-    assert address == f"unix://{tmp_path}/plugin.sock"
-    world = await make_world(address, config=(folder / "config.yaml").read_text())
+async def test_node_is_told_everything_again_after_a_restart(run, make_world, node, tmp_path):
+    program = node, NODE / "plugin.js", tmp_path / "plugin.sock"
+    world = await make_world(run(*program), config=(NODE / "config.yaml").read_text())
     assert await world.place("a") != ""
     run.started[0].kill()
     run.started[0].wait()
-    assert run(*program, tmp_path / "plugin.sock") == address
+    assert run(*program) == f"unix://{tmp_path}/plugin.sock"
     assert await world.place("b") != ""
     assert not world.endpoint.is_open
 

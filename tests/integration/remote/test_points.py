@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 
 import pytest
 
+from proreus.remote.connection import Connection
 from proreus.testing.builders import make_pod
 
 from .conftest import rejecting, scoring, until
@@ -164,17 +164,22 @@ async def test_permit_turns_down_later(make_world, start):
     assert "the gang is not complete" in world.condition().message
 
 
-async def test_prebind_may_take_its_time_and_postbind_is_told(make_world, start):
-    async def slowly(*_):
-        await asyncio.sleep(0.6)
-        return {}
+async def test_prebind_may_take_its_time_and_postbind_is_told(make_world, start, monkeypatch):
+    allowed = {}
+    post = Connection.post
 
-    served = await start("preBind", "postBind", pre_bind=slowly, timeoutSeconds=0.5)
+    async def noting(self, path, body, seconds):
+        allowed[path] = seconds
+        return await post(self, path, body, seconds)
+
+    monkeypatch.setattr(Connection, "post", noting)
+    served = await start("preBind", "postBind", timeoutSeconds=9, preBindTimeoutSeconds=99)
     world = await make_world(served, background=True)
     node = await world.place()
     await until(lambda: len(served.asked("post-bind")) == 1)
     assert served.asked("post-bind")[0]["node"] == node
     assert world.pod().spec.node_name == node
+    assert (allowed["/v1/pre-bind"], allowed["/v1/post-bind"]) == (99, 9)
 
 
 async def test_prebind_may_refuse(make_world, start):

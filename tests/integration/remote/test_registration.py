@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
 import ssl
 import sys
 
@@ -19,6 +18,7 @@ from proreus.loading import PluginSources, load
 from proreus.metrics import SchedulerMetrics
 from proreus.sandbox import Sandbox
 
+from ..kept_ports import BESIDE, kept_port
 from .conftest import World, rejecting, scoring, until
 
 
@@ -206,16 +206,15 @@ def pod(name):
 async def run():
     """Return a function that starts ``proreus run`` with a secure port."""
     started = []
+    kept = contextlib.ExitStack()
 
     async def begin(sandbox, kubeconfig, *flags) -> Port:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = kept.enter_context(kept_port())
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "proreus", "run", f"--kubeconfig={kubeconfig}"),
             *(f"--authentication-kubeconfig={kubeconfig}", "--leader-elect=false"),
             *(f"--authorization-kubeconfig={kubeconfig}", "--bind-address=127.0.0.1"),
-            *(f"--secure-port={port}", *flags),
+            *(f"--secure-port={port}", BESIDE, *flags),
             stderr=asyncio.subprocess.DEVNULL,
         )
         started.append(process)
@@ -227,6 +226,7 @@ async def run():
     for process in started:
         process.kill()
         await process.wait()
+    kept.close()
 
 
 async def test_on_the_embedded_cluster(run, start, tmp_path):
