@@ -24,13 +24,14 @@ class NodeTree:
 
     def __init__(self) -> None:
         self._zones: dict[str, dict[str, None]] = {}
-        self._names: list[str] | None = None
+        self._names: list[str] = []
+        self._names_are_old = False
         self._order: Rows | None = None
 
     def add(self, node: Node) -> None:
         """Insert a node at the end of its zone."""
         self._insert(node)
-        self._names = None
+        self._forget_order()
 
     def update(self, old: Node, new: Node) -> None:
         """Move a node whose zone label changed; the order stays until nodes come or go."""
@@ -41,13 +42,19 @@ class NodeTree:
     def remove(self, node: Node) -> None:
         """Take a node away; a zone that is empty goes with it."""
         self._delete(node)
-        self._names = None
+        self._forget_order()
 
     def order(self, table: NodeTable) -> Rows:
-        """Return the rows of all nodes of a table in this order."""
-        if self._names is None:
-            self._names = self._round_robin()
-            self._order = None
+        """Return the rows of all nodes of a table in this order.
+
+        It is that of the last call if the names are the same: kube-scheduler orders anew when it
+        decides and finds that nodes came or went.
+        """
+        if self._names_are_old:
+            names = self._round_robin()
+            if set(names) != set(self._names):
+                self._names = names
+            self._names_are_old = False
         if self._order is None:
             self._order = np.array([table.rows[name] for name in self._names], dtype=np.intp)
         return self._order
@@ -57,6 +64,10 @@ class NodeTree:
         names = [name for zone in self._zones.values() for name in zone]
         assert sorted(names) == sorted(table.rows)
         assert all(self._zones.values())
+
+    def _forget_order(self) -> None:
+        self._names_are_old = True
+        self._order = None
 
     def _insert(self, node: Node) -> None:
         self._zones.setdefault(zone_of(node), {})[node.metadata.name] = None

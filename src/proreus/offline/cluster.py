@@ -92,6 +92,7 @@ class OfflineCluster:
         queued = self.scheduler.queue.pop()
         if queued is None:
             return None
+        self.scheduler.cache.node_order()  # which is that of now, even if nobody asks for it
         node_name = await self.scheduler.schedule_one(queued)
         await self.settle()
         return queued.key, node_name

@@ -39,6 +39,18 @@ def test_another_zone_shows_only_when_nodes_come_or_go(bench) -> None:
     assert bench.order() == ["a2", "b1", "c1", "a1"]
 
 
+def test_a_node_that_comes_back_before_anybody_asked_stands_where_it_stood(bench) -> None:
+    add(bench, "a1", "b1", "c1")
+    assert bench.order() == ["a1", "b1", "c1"]
+    bench.cache.remove_node("a1")
+    add(bench, "a1")
+    assert bench.order() == ["a1", "b1", "c1"]
+    bench.cache.remove_node("a1")
+    assert bench.order() == ["b1", "c1"]
+    add(bench, "a1")
+    assert bench.order() == ["b1", "c1", "a1"]
+
+
 def test_rows_may_move(bench) -> None:
     add(bench, "a1", "b1", "a2", "b2")
     assert bench.order() == ["a1", "b1", "a2", "b2"]
