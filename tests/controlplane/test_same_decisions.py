@@ -45,10 +45,14 @@ WITH_GANGS = "GenericWorkload=true,GangScheduling=true"
 WITH_PREEMPTION = f"{WITH_GANGS},WorkloadAwarePreemption=true"
 WITH_PLACEMENTS = f"{WITH_PREEMPTION},TopologyAwareWorkloadScheduling=true"
 
-GROUP_FAMILIES = {
+WITH_DEVICES = f"{WITH_GANGS},DRAWorkloadResourceClaims=true,DRANodeAllocatableResources=true"
+WITH_DEVICES += ",DRAConsumableCapacity=true"
+
+GATED_FAMILIES = {
     WITH_GANGS: gangs.SCENARIOS,
     WITH_PREEMPTION: gangs.WITH_PREEMPTION,
     WITH_PLACEMENTS: (*gangs.WITH_PREEMPTION, *gangs.WITH_PLACEMENTS),
+    WITH_DEVICES: devices.WITH_GATES,
 }
 
 
@@ -96,8 +100,8 @@ def test_both_tell_the_same_story(stages: Stages, name: str) -> None:
     assert stories[OURS]["at the end"]["pods"]
 
 
-@pytest.mark.parametrize("gates", GROUP_FAMILIES)
-def test_both_place_the_same_groups(
+@pytest.mark.parametrize("gates", GATED_FAMILIES)
+def test_both_tell_the_same_story_with_gates(
     binaries: dict[str, Path],
     folder: Path,
     run_scheduler: RunScheduler,
@@ -106,7 +110,7 @@ def test_both_place_the_same_groups(
     subtests: pytest.Subtests,
 ) -> None:
     with raised(binaries, folder, run_scheduler, under_test, gates) as stages:
-        for scenario in GROUP_FAMILIES[gates]:
+        for scenario in GATED_FAMILIES[gates]:
             with subtests.test(scenario.__name__):
                 stories = play(stages, scenario)
                 assert "\n".join(differences(stories[OURS], stories[UPSTREAM])) == ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from testground.stage import Stage
+from testground.stage import GROUPS, Stage
 
 Json = dict[str, Any]
 
@@ -83,4 +83,86 @@ def devices_decide_between_nodes(stage: Stage) -> None:
     stage.bound(missing="large")
 
 
+def _container_with(cpu: str, *claims: str) -> Json:
+    """Return the part of a pod's spec that says that its container uses claims."""
+    resources = {
+        "requests": {"cpu": cpu, "memory": "1Gi"},
+        "claims": [{"name": name} for name in claims],
+    }
+    container = {"name": "main", "image": "pause:3.10", "resources": resources}
+    return {"containers": [container], **_uses(*claims)}
+
+
+def _publish_cpus(stage: Stage, node: str, cpus: str, count: int) -> None:
+    """Publish devices that each take so many cpus of their node."""
+    mapped = {"cpu": {"allocationMultiplier": cpus}}
+    spec = {
+        "driver": DRIVER,
+        "nodeName": node,
+        "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+        "devices": [
+            {"name": f"d-{n}", "nodeAllocatableResourceMappings": mapped} for n in range(count)
+        ],
+    }
+    stage.add(f"{DEVICE_API}/resourceslices", {"metadata": {"name": node}, "spec": spec})
+
+
+def devices_take_of_their_node(stage: Stage) -> None:
+    """What devices take counts for pods with and without devices, and pods' statuses tell of it."""
+    stage.node("wide", 10)
+    stage.node("narrow", 5)
+    stage.add(f"{DEVICE_API}/deviceclasses", {"metadata": {"name": "gpu"}, "spec": {}})
+    _publish_cpus(stage, "wide", "3", 3)
+    _publish_cpus(stage, "narrow", "3", 2)
+    for name, count in (("one", 1), ("two", 2), ("unused", 1), ("again", 1)):
+        _claim(stage, name, _wish(count))
+    stage.settle()
+    stage.place("two", **_container_with("1", "two"))
+    stage.bound(two="wide")
+    (told,) = stage.remains("two")["status"]["nodeAllocatableResourceClaimStatuses"]
+    assert told["resources"] == {"cpu": "6"}
+    stage.note("two devices take 6 cpus")
+    stage.place("plain", "4")
+    stage.bound(plain="narrow")
+    stage.place("one", **_container_with("1", "one"))
+    stage.refused("one", "Insufficient cpu")
+    stage.place("unused", "1", **_uses("unused"))
+    stage.refused("unused", "not referenced by any container")
+    stage.place("shares", **_container_with("1", "two"))
+    stage.refused("shares", "already used by another pod")
+    stage.note("no node has room for one more")
+    stage.change_node("wide", {"status": {"allocatable": {"cpu": "20"}}}, status=True)
+    stage.bound(one="wide")
+
+
+def groups_have_claims(stage: Stage) -> None:
+    """A claim that a group names is reserved for the group; another one, for each pod."""
+    stage.node("only", 20)
+    stage.add(f"{DEVICE_API}/deviceclasses", {"metadata": {"name": "gpu"}, "spec": {}})
+    _publish(stage, "only", "d-0", "d-1")
+    _claim(stage, "of-group", _wish())
+    _claim(stage, "of-pods", _wish())
+    entries = [{"name": "of-group", "resourceClaimName": "of-group"}]
+    spec = {"schedulingPolicy": {"basic": {}}, "resourceClaims": entries}
+    stage.add(GROUPS, {"metadata": {"name": "group"}, "spec": spec})
+    stage.settle()
+    member = {"schedulingGroup": {"podGroupName": "group"}, **_uses("of-group", "of-pods")}
+    stage.place("first", **member)
+    stage.bound(first="only")
+    stage.place("second", **member)
+    stage.bound(second="only")
+    assert _consumers(stage, "of-group") == ["podgroups/group"]
+    assert _consumers(stage, "of-pods") == ["pods/first", "pods/second"]
+    member["schedulingGroup"] = {"podGroupName": "no-such-group"}
+    stage.pod("stray", **member)
+    stage.settle()
+    stage.note("a pod whose group is not there")
+
+
+def _consumers(stage: Stage, claim: str) -> list[str]:
+    status = stage.client.get(f"{CLAIMS}/{claim}")["status"]
+    return sorted(f"{one['resource']}/{one['name']}" for one in status["reservedFor"])
+
+
 SCENARIOS = (devices_decide_between_nodes,)
+WITH_GATES = (devices_take_of_their_node, groups_have_claims)

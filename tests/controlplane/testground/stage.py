@@ -289,6 +289,7 @@ def _told(pod: Json) -> Json:
         "node": findings.node_of(pod),
         "nominated": pod["status"].get("nominatedNodeName"),
         "leaves": "deletionTimestamp" in pod["metadata"],
+        "taken by devices": pod["status"].get("nodeAllocatableResourceClaimStatuses"),
         "conditions": _conditions(pod),
     }
 
