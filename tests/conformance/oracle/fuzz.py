@@ -20,6 +20,7 @@ from pathlib import Path
 
 from conformance.oracle.answers import JsonObject, ask, differences, left_to_chance, own
 from conformance.oracle.grammar import GRAMMARS, draw_case
+from conformance.oracle.script_variations import ScriptVariations
 from conformance.oracle.variations import Variations
 
 CASES = Path(__file__).parent.parent / "cases"
@@ -32,7 +33,7 @@ def main() -> int:
     """Compare and report; exit with 1 where answers differ."""
     options = _options()
     logging.disable(logging.CRITICAL)  # odd cases make for much to be said
-    recorded = {family: list(_read(family)) for family in _decision_families()}
+    recorded = {family: list(_read(family)) for family in _recorded_families()}
     sources = {"variations": [*recorded], "grammars": [*GRAMMARS], "both": [*recorded, *GRAMMARS]}
     wanted = options.families or sources[options.source]
     for family in recorded.keys() & {*wanted}:
@@ -68,9 +69,8 @@ def _options() -> argparse.Namespace:
     return parser.parse_intermixed_args()
 
 
-def _decision_families() -> list[str]:
-    names = sorted(path.name.removesuffix(".jsonl.gz") for path in CASES.iterdir())
-    return [name for name in names if name not in SCRIPTS]
+def _recorded_families() -> list[str]:
+    return sorted(path.name.removesuffix(".jsonl.gz") for path in CASES.iterdir())
 
 
 def _read(family: str) -> Iterator[JsonObject]:
@@ -90,7 +90,10 @@ def _maker(
 ) -> Callable[[int], JsonObject]:
     """Return what makes the cases of a family, by number."""
     if family in recorded:
-        variations = Variations(f"{seed}-{family}", recorded)
+        scripts = family in SCRIPTS
+        alike = {name: cases for name, cases in recorded.items() if (name in SCRIPTS) is scripts}
+        vary = ScriptVariations if scripts else Variations
+        variations = vary(f"{seed}-{family}", alike)
         return lambda number: variations.make(family, f"{family}-{seed}-{number}")
     if family in GRAMMARS:
         return lambda number: draw_case(family, f"{family}-{seed}-{number}")

@@ -40,12 +40,15 @@ class Vocabulary:
         self.fields: dict[Path, dict[str, None]] = defaultdict(dict)
         self._seen: dict[Path, int] = defaultdict(int)
         for case in cases:
-            for one in (*case["objects"], case["pod"]):
-                self._learn((one["kind"],), one)
+            added = [step["add"] for step in case.get("steps", ()) if "add" in step]
+            pods = [case["pod"]] if "pod" in case else []
+            for one in (*case["objects"], *pods, *added):
+                self.learn((one["kind"],), one)
             if isinstance(case["config"], dict):
-                self._learn(("config",), case["config"])
+                self.learn(("config",), case["config"])
 
-    def _learn(self, path: Path, value: Any) -> None:
+    def learn(self, path: Path, value: Any) -> None:
+        """Note a value and all that is in it."""
         samples = self.values[path]
         self._seen[path] += 1
         if len(samples) < _SAMPLES:
@@ -55,10 +58,10 @@ class Vocabulary:
         if isinstance(value, dict):
             for field, part in value.items():
                 self.fields[path].setdefault(field)
-                self._learn((*path, field), part)
+                self.learn((*path, field), part)
         elif isinstance(value, list):
             for part in value:
-                self._learn((*path, "*"), part)
+                self.learn((*path, "*"), part)
 
     def another(self, path: Path) -> Any:
         """Return a copy of what stands at this place somewhere."""
@@ -71,8 +74,9 @@ class Variations:
     def __init__(self, seed: str, families: Mapping[str, Sequence[JsonObject]]) -> None:
         self._rng = random.Random(seed)
         self._families = families
+        """Recorded cases by family."""
         every = [case for cases in families.values() for case in cases]
-        self._words = Vocabulary(self._rng, every)
+        self.words = Vocabulary(self._rng, every)
 
     def make(self, family: str, name: str) -> JsonObject:
         """Return a case with this id, made out of one of the family."""
@@ -98,11 +102,11 @@ class Variations:
     def _join(self, objects: list[JsonObject], others: Sequence[JsonObject]) -> None:
         """Add some of the other objects; those of the same name replace, or give way."""
         share = self._rng.choice((0.2, 0.5, 1.0))
-        places = {_identity(one): place for place, one in enumerate(objects)}
+        places = {identity(one): place for place, one in enumerate(objects)}
         for one in others:
             if self._rng.random() > share:
                 continue
-            place = places.get(_identity(one))
+            place = places.get(identity(one))
             if place is None:
                 objects.append(one)
             elif self._rng.random() < 0.5:
@@ -132,8 +136,8 @@ class Variations:
         luck = self._rng.random()
         if luck < 0.12:
             del holder[key]
-        elif luck < 0.45 and self._words.values.get(where):
-            holder[key] = self._words.another(where)
+        elif luck < 0.45 and self.words.values.get(where):
+            holder[key] = self.words.another(where)
         elif isinstance(holder[key], dict):
             self._change_fields(holder[key], where, luck)
         elif isinstance(holder[key], list):
@@ -142,17 +146,17 @@ class Variations:
             holder[key] = self._odd(holder[key], where)
 
     def _change_fields(self, value: JsonObject, where: Path, luck: float) -> None:
-        fields = sorted(self._words.fields.get(where, ()))
+        fields = sorted(self.words.fields.get(where, ()))
         if luck < 0.85 and fields:
             field = self._rng.choice(fields)
-            value[field] = self._words.another((*where, field))
+            value[field] = self.words.another((*where, field))
         else:
             value.clear()
 
     def _change_list(self, value: list[Any], where: Path, luck: float) -> None:
-        if luck < 0.7 and self._words.values.get((*where, "*")):
+        if luck < 0.7 and self.words.values.get((*where, "*")):
             place = self._rng.randint(0, len(value))
-            value.insert(place, self._words.another((*where, "*")))
+            value.insert(place, self.words.another((*where, "*")))
         elif luck < 0.85 and value:
             value.append(copy.deepcopy(self._rng.choice(value)))
         else:
@@ -186,16 +190,17 @@ def _places(value: Any, path: Path) -> Iterator[tuple[Any, Any, Path]]:
 
 def _unique(pod: JsonObject, objects: Sequence[JsonObject]) -> Iterator[JsonObject]:
     """Yield what an API could hold: every name, and every pod's UID, once."""
-    seen = {_identity(pod)}
+    seen = {identity(pod)}
     for one in objects:
-        if _identity(one) in seen:
+        if identity(one) in seen:
             continue
-        seen.add(_identity(one))
+        seen.add(identity(one))
         if one["kind"] == "Pod":
-            one["metadata"]["uid"] = "/".join(map(str, _identity(one)))
+            one["metadata"]["uid"] = "/".join(map(str, identity(one)))
         yield one
 
 
-def _identity(one: JsonObject) -> tuple[str, str, str]:
+def identity(one: JsonObject) -> tuple[str, str, str]:
+    """Return what an API has only once: kind, namespace and name."""
     meta = one["metadata"]
     return one["kind"], meta.get("namespace", ""), meta["name"]
