@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile(
-    "thorough", max_examples=10_000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+# How long an example takes, or is drawn for, tells of the machine and of what else runs on it.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("thorough", settings.get_profile("unhurried"), max_examples=10_000)
+settings.load_profile("unhurried")
 
 # Asked for "the" event loop before there is one, Python 3.11 makes one; pytest-asyncio asks, and
 # nobody closes what it gets. Said beforehand that there is none, it makes none.

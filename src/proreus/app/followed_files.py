@@ -84,7 +84,8 @@ class FollowedFiles:
         yield from self._config
         yield from self._modules
         for folder in self._folders:
-            yield from sorted(folder.glob("*.py"))
+            # What begins with a dot is an editor's, and is not loaded either.
+            yield from sorted(folder.glob("[!.]*.py"))
 
     async def changes(self) -> AsyncIterator[None]:
         """Yield when something happened to a file, or to one beside it, and every few seconds."""

@@ -135,6 +135,10 @@ class Memory:
             self._entries.move_to_end(signature)
         return known
 
+    def clear(self) -> None:
+        """Forget everything: these can be megabytes, and who holds them may be slow to go."""
+        self._entries.clear()
+
 
 def _resized(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
     resized = np.zeros(size, dtype=array.dtype)

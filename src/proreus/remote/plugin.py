@@ -90,6 +90,7 @@ class RemotePlugin(FetchingPlugin, BackgroundPlugin):
             await endpoint.watch()
         finally:
             endpoint.on_change.discard(self._announce)
+            self._memory.clear()
 
     def _announce(self) -> None:
         self.handle.announce(self._event)

@@ -52,6 +52,11 @@ class SharedAnswers:
             self._faces.move_to_end(key)
         return face
 
+    def clear(self) -> None:
+        """Forget everything: these can be megabytes, and who holds them may be slow to go."""
+        self._answers.clear()
+        self._faces.clear()
+
     def _trim(self, entries: OrderedDict[Hashable, Answers] | OrderedDict[Hashable, Face]) -> None:
         size = max(self._table.size, 1)
         limit = max(4, min(_MOST_ENTRIES, _MEMORY_BUDGET_BYTES // (_BYTES_A_ROW * size)))

@@ -16,6 +16,7 @@ from proreus.objects.kinds import NODES, PODS
 from proreus.objects.workloads import SERVICES
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE
+from proreus.runtime.profile import Signatures
 from proreus.runtime.registry import Registry
 from proreus.testing.builders import make_node, make_pod
 
@@ -156,6 +157,24 @@ async def test_a_pod_is_bound_by_the_plugins_that_decided_it() -> None:
     await asyncio.sleep(0)
     assert world.node_of("p") == "n"
     assert ("Listening", "ended") in heard
+    await world.scheduler.close()
+
+
+async def test_the_answers_of_an_old_configuration_do_not_wait_for_the_collector() -> None:
+    world = World("Holding")
+    (profile,) = world.scheduler.profiles.values()
+    world.create("p")
+    await world.schedule_next()
+    fit = next(plugin for plugin in profile.filter if plugin.name == "NodeResourcesFit")
+    signature = Signatures(make_pod("p", cpu="100m"))[fit]
+    kept = profile.shared.answers(fit, signature)
+
+    await world.go_over_to()
+    assert profile.shared.answers(fit, signature) is kept, "a pod is still in its hands"
+    (waiting,) = world.scheduler.waiting_pods
+    waiting.reject("Holding", "enough")
+    await world.settle()
+    assert profile.shared.answers(fit, signature) is not kept
     await world.scheduler.close()
 
 

@@ -118,7 +118,9 @@ class World:
 
 
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=200,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(steps=STEPS)
 def test_kept_up_to_date(cluster: Any, steps: list[tuple[str, Any, Any]]) -> None:
