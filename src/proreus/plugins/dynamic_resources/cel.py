@@ -15,6 +15,7 @@ from cel_expr_python import cel
 
 from proreus.errors import ProreusError
 from proreus.plugins.dynamic_resources.cel_environments import checker, evaluator, lenient_checker
+from proreus.plugins.dynamic_resources.cel_optionals import with_optionals
 
 Attribute = bool | int | str | bytes | list[Any]
 Domains = dict[str, dict[str, Any]]
@@ -84,7 +85,7 @@ class Selector:
                     checked.return_type().name()
                 )
                 return
-            self._program = evaluator().deserialize(checked.serialize())
+            self._program = evaluator().deserialize(with_optionals(checked.serialize()))
         except RuntimeError as error:
             self.error = str(error)
 

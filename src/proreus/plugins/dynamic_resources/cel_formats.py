@@ -1,8 +1,7 @@
 """Named text formats as CEL sees them (``format.dns1123Label()`` and the like).
 
-A format travels as its tagged name. What kube-scheduler answers with an optional list comes as a
-list of at most one such list: the evaluator takes no optionals from Python, but ``hasValue()`` and
-``value()`` are declared for lists there (see ``cel_libraries``).
+A format travels as its tagged name. An empty value stands for an optional one that is not there:
+see ``cel_optionals``.
 """
 
 from __future__ import annotations
@@ -132,14 +131,13 @@ def format_value(name: str) -> bytes:
     return _FORMAT_TAG + name.encode()
 
 
-def named(name: str) -> list[bytes]:
+def named(name: str) -> bytes:
     """Return the format of a name, if there is one."""
-    return [format_value(name)] if name in FORMATS else []
+    return format_value(name) if name in FORMATS else b""
 
 
-def validate(value: bytes, text: str) -> list[list[str]]:
+def validate(value: bytes, text: str) -> list[str]:
     """Return what is wrong with a text, if anything is."""
     if value[:1] != _FORMAT_TAG:
         raise ValueError("no such overload")
-    problems = list(FORMATS[bytes(value[1:]).decode()](text))
-    return [problems] if problems else []
+    return list(FORMATS[bytes(value[1:]).decode()](text))

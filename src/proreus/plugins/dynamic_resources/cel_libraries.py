@@ -232,21 +232,8 @@ def _merged(entries: Mapping[Any, Any], others: Mapping[Any, Any]) -> dict[Any, 
     return merged
 
 
-def _has_value(optional: Sequence[Any]) -> bool:
-    return len(optional) > 0
-
-
-def _value(optional: Sequence[Any]) -> Any:
-    if not optional:
-        raise ValueError("optional.none() dereference")
-    return optional[0]
-
-
 FOR_THE_EVALUATOR = (
     # cel-cpp's macros transformMap and transformMapEntry call these, which its runtime lacks
     Function("cel.@mapInsert", False, (MAP, DYN, DYN), MAP, _inserted),
     Function("cel.@mapInsert", False, (MAP, MAP), MAP, _merged),
-    # lists that stand for optionals, see cel_formats
-    Function("hasValue", True, (LIST,), BOOL, _has_value),
-    Function("value", True, (LIST,), DYN, _value),
 )
