@@ -138,7 +138,8 @@ def _queue_sort(profiles: tuple[ProfileConfiguration, ...]) -> Iterator[str]:
             len(first.enabled),
             "only one queue sort plugin can be enabled",
         )
-    name = first.enabled[0].name if first.enabled else None
+    # "" where MultiPoint brings the plugin, as in kube-scheduler: args without a name are compared
+    name = first.enabled[0].name if first.enabled else ""
     args = profiles[0].args().get(name) if name else None
     for index, profile in enumerate(profiles[1:], start=1):
         path, own = item("profiles", index), profile.plugins.queue_sort

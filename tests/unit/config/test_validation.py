@@ -97,6 +97,15 @@ def test_profiles_sort_alike(catalog, with_document):
     )
 
 
+def test_args_without_a_name_are_those_of_the_unnamed_queue_sort(catalog, with_document):
+    nameless = {"pluginConfig": [{"args": {"x": 2}}]}
+    profiles = [{"schedulerName": name, **nameless} for name in ("a", "b")]
+    assert problems(with_document(profiles=profiles), catalog) == (
+        "profiles[1].pluginConfig.args: Invalid value: \"{'x': 2}\": "
+        "queueSort must be the same for all profiles",
+    )
+
+
 def test_extenders(catalog, with_document):
     names = ["a/b", "a/b", "x y", "", "kubernetes.io/x", "requests.a/b", "a/b/c", "/b", "A_/b"]
     resources = [{"name": name} for name in names]

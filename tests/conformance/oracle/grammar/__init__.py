@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from conformance.oracle.grammar import scripts
+from conformance.oracle.grammar.bad_configurations import flawed
 from conformance.oracle.grammar.claims import devices_wanted
 from conformance.oracle.grammar.configurations import configured, overfull
 from conformance.oracle.grammar.draw import Draw, JsonObject
@@ -20,6 +21,7 @@ GRAMMARS: Mapping[str, Callable[[Draw], JsonObject]] = {
     "placement": placement,
     "configured": configured,
     "overfull": overfull,
+    "flawed": flawed,
     "preemption": preemption,
     "volumes": volumes_wanted,
     "devices": devices_wanted,

@@ -78,9 +78,10 @@ def slices(draw: Draw, nodes: list[str], *, wide: bool) -> tuple[list[JsonObject
         everywhere = ("all", "selector", "device") if wide else ("all", "selector")
         where = draw.choice(("node", "node", "node", *everywhere))
         driver = draw.choice((GPU, GPU, GPU, "other.example.com"))
-        name = f"p{number}" if where != "node" else draw.choice((home, home, home, "same"))
         count = draw.choice((1, 1, 1, 2))
         generation = draw.choice((1, 1, 1, 2))
+        shared = f"of-{generation}-{count}"  # slices of a generation agree on how many there are
+        name = f"p{number}" if where != "node" else draw.choice((home, home, home, shared))
         for part in range(draw.choice((1, count))):
             pool = {"name": name, "generation": generation, "resourceSliceCount": count}
             spec: JsonObject = {"driver": driver, "pool": pool, **_reach(draw, where, home)}
