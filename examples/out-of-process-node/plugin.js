@@ -24,6 +24,11 @@ let profiles = {};
 
 class OutOfStep extends Error {} // we were started anew: proreus tells us everything again
 
+function takeProfiles({ profiles: news, check }) {
+  if (!check) profiles = news; // else they are not in force yet; we would take any
+  return {};
+}
+
 function takeNodes({ snapshot: id, version, base, size, rows, columns: news }) {
   if (rows === null) columns = {};
   else if (snapshot !== `${id} ${base}`) throw new OutOfStep();
@@ -64,7 +69,7 @@ function score(question) {
 }
 
 const ANSWERS = {
-  "/v1/profiles": (question) => ((profiles = question.profiles), {}),
+  "/v1/profiles": takeProfiles,
   "/v1/nodes": takeNodes,
   "/v1/filter": filter,
   "/v1/score": score,

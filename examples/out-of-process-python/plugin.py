@@ -24,7 +24,8 @@ class OutOfStep(Exception):
 
 
 def profiles(question):
-    told["profiles"] = question["profiles"]
+    if not question.get("check"):  # else they are not in force yet; we would take any
+        told["profiles"] = question["profiles"]
     return {}
 
 

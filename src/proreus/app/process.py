@@ -189,6 +189,9 @@ class Process:
     def _take(
         self, config: SchedulerConfiguration, made: ProfileSet, taken: asyncio.Future[None]
     ) -> None:
+        if taken.cancelled():  # the process is about to end
+            made.close()
+            return
         try:
             self._assembly.use(made)
             self._config = config

@@ -83,6 +83,7 @@ class Reloader:
             config = configuration(self._options, catalogue)
             await self._served.check_args(config)
             await self._process.use(config, catalogue.registry)
+            self._served.keep_for_slots(config)
         except ProreusError as error:
             told = str(error)
             also = [str(one) for one in catalogue.refusals if str(one) not in told]

@@ -75,6 +75,7 @@ async def _run_until(stopping: asyncio.Event, options: RunOptions) -> None:
         report(catalogue)
         config = configuration(options, catalogue)
         await served.check_args(config)
+        served.keep_for_slots(config)
         clients = await make_clients(options, config, metrics, stack)
         process = Process(options, config, catalogue.registry, metrics, clients, served)
         stack.push_async_callback(process.close)

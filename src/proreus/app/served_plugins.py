@@ -85,21 +85,30 @@ class ServedPlugins:
     async def check_args(self, config: SchedulerConfiguration) -> None:
         """Let each process look at the arguments it is going to get; raises ``ConfigError``.
 
-        Slots keep them for those who come.
+        One that pods go on without while it is away is in nobody's way here either.
         """
         for endpoint in self._endpoints:
-            name = endpoint.descriptor.name
-            args = {
-                profile.name: given.plain() if isinstance(given, RemoteArgs) else {}
-                for profile in config.profiles
-                if name in profile.plugins.enabled_names()
-                for given in (profile.args().get(name),)
-            }
-            if endpoint.is_slot:
-                for profile_name, plain in args.items():
-                    endpoint.use(profile_name, plain)
-            elif args:
+            args = _args_of(endpoint, config)
+            passed_by = endpoint.is_open and endpoint.descriptor.ignorable
+            if args and not (endpoint.is_slot or passed_by):
                 await endpoint.check_args(args)
+
+    def keep_for_slots(self, config: SchedulerConfiguration) -> None:
+        """Keep the arguments for whoever comes to a slot, once a configuration is in force."""
+        for slot in self._slots.values():
+            for profile_name, plain in _args_of(slot, config).items():
+                slot.use(profile_name, plain)
+
+
+def _args_of(endpoint: Endpoint, config: SchedulerConfiguration) -> dict[str, dict[str, Any]]:
+    """Return the arguments of a plugin in the profiles that enable it, by profile."""
+    name = endpoint.descriptor.name
+    return {
+        profile.name: given.plain() if isinstance(given, RemoteArgs) else {}
+        for profile in config.profiles
+        if name in profile.plugins.enabled_names()
+        for given in (profile.args().get(name),)
+    }
 
 
 def _state_of(slot: Endpoint) -> Mapping[str, Any]:

@@ -231,8 +231,14 @@ class Endpoint:
             self._told_args = False
 
     async def check_args(self, args: Mapping[str, Any]) -> None:
-        """Ask whether arguments, by profile, will do; raises ``ConfigError``."""
-        await check_args(self._there, self.descriptor, args)
+        """Ask whether arguments, by profile, will do; raises ``ConfigError``.
+
+        Those that are in force stay so: a process that took over the others is told again.
+        """
+        try:
+            await check_args(self._there, self.descriptor, args)
+        finally:
+            self._told_args = False
 
     async def _keep_in_step(self, table: NodeTable) -> None:
         async with self._one_step:
@@ -371,7 +377,7 @@ async def check_args(
 ) -> None:
     """Ask a process whether arguments, by profile, will do; raises ``ConfigError``."""
     try:
-        body = wire.encode({"profiles": args})
+        body = wire.encode({"profiles": args, "check": True})
         await connection.post("/v1/profiles", body, descriptor.timeout_seconds)
     except (NoAnswer, NotInStep, BadAnswer) as error:
         text = f'initializing plugin "{descriptor.name}": {connection.address}{error}'

@@ -71,7 +71,8 @@ class Served:
 
     def by_the_book(self, path: str, question: Any) -> Any:
         if path == "profiles":
-            self.profiles = question["profiles"]
+            if not question.get("check"):
+                self.profiles = question["profiles"]
         elif path == "nodes":
             return self.take(question)
         elif path in ("filter", "score"):

@@ -331,3 +331,23 @@ async def test_args_that_the_plugin_refuses(start):
     with pytest.raises(ConfigError, match=r'plugin "Far": .*args.limit: must be positive'):
         await endpoint.check_args({"default-scheduler": {"limit": -1}})
     await endpoint.close()
+
+
+@pytest.mark.parametrize("heeds", [True, False])
+async def test_arguments_that_are_checked_are_not_in_force(heeds, make_world, start):
+    def profiles(served, question):
+        if not (heeds and question.get("check")):
+            served.profiles = question["profiles"]
+        return {}
+
+    served = await start("filter", profiles=profiles)
+    world = await make_world(served, args={"limit": 1})
+    await world.place("a")
+    await world.endpoint.check_args({"default-scheduler": {"limit": 2}})
+    assert served.asked("profiles")[-1] == {
+        "profiles": {"default-scheduler": {"limit": 2}},
+        "check": True,
+    }
+    await world.place("b")
+    assert served.paths()[-1] == "filter"
+    assert served.profiles == {"default-scheduler": {"limit": 1}}

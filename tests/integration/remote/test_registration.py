@@ -163,6 +163,21 @@ async def test_a_slot_under_a_name_that_is_taken_is_refused_with_its_flag():
     )
 
 
+@pytest.mark.parametrize("mode", ["ignore", "fail"])
+async def test_a_process_that_is_away_refuses_no_configuration_if_it_may_be_ignored(mode, start):
+    far = await start("filter", failureMode=mode)
+    async with meet_plugins((far.address,), (), SchedulerMetrics()) as served:
+        (plugin,) = served.classes.values()
+        config = World(plugin).scheduler.profile_set.configuration
+        await served.check_args(config)
+        assert far.asked("profiles") == [{"profiles": {"default-scheduler": {}}, "check": True}]
+        await far.runner.cleanup()
+        plugin.endpoint._open("a test says so", plugin.endpoint._connection)
+        refused = pytest.raises(ConfigError, match="/v1/profiles: connect")
+        with refused if mode == "fail" else contextlib.nullcontext():
+            await served.check_args(config)
+
+
 # ---- a process on the embedded cluster -----------------------------------------------------------
 
 
