@@ -164,13 +164,12 @@ class _Search:
 
     def _all_of(self, one: Alternative) -> list[_Device]:
         found = []
-        name = one.name.replace("{", "{{").replace("}", "}}")
         for pool, view in enumerate(self._views):
             if view.incomplete or view.invalid:
                 state = "being updated" if view.incomplete else "invalid"
                 raise AllocationFault(
-                    f"claim {{claim}}, request {name}: asks for all devices, but resource pool "
-                    f"{{pool}} is currently {state}",
+                    f"claim {{claim}}, request {one.own_name}: asks for all devices, but resource "
+                    f"pool {{pool}} is currently {state}",
                     one.claim,
                     pool,
                 )
@@ -335,10 +334,9 @@ class _Search:
             for earlier in constraints[:place]:
                 earlier.remove(one.request, one.subrequest)
             if one.all_devices:
-                name = one.name.replace("{", "{{").replace("}", "}}")
                 raise AllocationFault(
-                    f"claim {{claim}}, request {name}: cannot add device {{device}} because a "
-                    "claim constraint would not be satisfied",
+                    f"claim {{claim}}, request {one.own_name}: cannot add device {{device}} "
+                    "because a claim constraint would not be satisfied",
                     claim,
                     *device,
                 )

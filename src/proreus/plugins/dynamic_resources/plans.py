@@ -77,8 +77,10 @@ class Alternative:
         self.claim = claim
         self.request = request
         self.name = name
-        """``request`` or ``request/subrequest``."""
+        """``request`` or ``request/subrequest``, as results have it."""
         self.subrequest = name[len(request) + 1 :]
+        self.own_name = _quoted(self.subrequest or request)
+        """As errors have it, in their ``AllocationFault``."""
         self.wanted = wanted
         self.cls = cls
         self.all_devices = wanted.allocation_mode == ALL
@@ -235,10 +237,11 @@ def _claim_plan(
 
 
 def _check(one: Alternative, features: Features) -> None:
-    name = _quoted(one.name)
+    name = one.own_name
     if one.wanted.capacity is not None and not features.consumable_capacity:
+        kind = "subrequest" if one.subrequest else "request"
         raise AllocationFault(
-            f"claim {{claim}}, request {name}: has capacity requests, but the "
+            f"claim {{claim}}, {kind} {name}: has capacity requests, but the "
             "DRAConsumableCapacity feature is disabled",
             one.claim,
         )

@@ -13,6 +13,7 @@ from conformance.oracle.grammar.bad_configurations import flawed
 from conformance.oracle.grammar.claims import devices_wanted
 from conformance.oracle.grammar.configurations import configured, overfull
 from conformance.oracle.grammar.draw import Draw, JsonObject
+from conformance.oracle.grammar.mixture import mixture
 from conformance.oracle.grammar.placement import placement
 from conformance.oracle.grammar.preemption import preemption
 from conformance.oracle.grammar.volumes import volumes_wanted
@@ -25,11 +26,13 @@ GRAMMARS: Mapping[str, Callable[[Draw], JsonObject]] = {
     "preemption": preemption,
     "volumes": volumes_wanted,
     "devices": devices_wanted,
+    "mixture": mixture,
     "script-plain": scripts.script_of(scripts.Theme),
     "script-wishes": scripts.script_of(scripts.Wishes),
     "script-preemption": scripts.script_of(scripts.Preemption),
     "script-volumes": scripts.script_of(scripts.Volumes),
     "script-devices": scripts.script_of(scripts.Devices),
+    "script-mixture": scripts.script_of(scripts.Mixture),
 }
 """Grammars by the family name that their cases have."""
 

@@ -423,6 +423,26 @@ class Devices(Theme):
         one()
 
 
+class Mixture(Theme):
+    """All other themes at once."""
+
+    wishes = 0.2
+
+    def __init__(self) -> None:
+        self._themes = (Volumes(), Devices(), Preemption())
+        self.changes = tuple(change for theme in self._themes for change in theme.changes)
+
+    def before(self, script: Script) -> list[JsonObject]:
+        """Return what all themes want to be there."""
+        return [one for theme in self._themes for one in theme.before(script)]
+
+    def equip(self, script: Script, pod: JsonObject) -> None:
+        """Let the pod want what one theme, or two, are about."""
+        for theme in self._themes:
+            if script.draw.chance(0.4):
+                theme.equip(script, pod)
+
+
 def _configuration(draw: Draw) -> JsonObject | None:
     if draw.chance(0.5):
         return None

@@ -148,6 +148,15 @@ def test_an_incomplete_pool_is_passed_over_but_not_by_all(one: Any) -> None:
     }
 
 
+def test_an_error_names_a_subrequest_without_its_request(one: Any) -> None:
+    one.slice("a", count=2)
+    one.claim("x", one.first_available("g", one.sub("every", all_devices=True)))
+    assert one.filter(one.pod("x")) == {
+        "n1": "!claim default/x, request every: asks for all devices, but resource pool "
+        "gpu.example.com/n1 is currently being updated"
+    }
+
+
 def test_a_pool_with_a_name_twice_is_invalid(one: Any) -> None:
     one.slice("a", "a")
     one.claim("x")
