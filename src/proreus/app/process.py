@@ -128,8 +128,6 @@ class Process:
             self._tasks = tasks
             self._running: list[asyncio.Task[None]] = []
             self._start("events", self._events.run())
-            if threshold := self._options.loop_blocked_threshold_seconds:
-                self._start("loop watchdog", LoopWatchdog(threshold, self._metrics).run())
             self._start("reloading", reloading())
             async with self._server():
                 self._start("scheduling", self._lead_and_schedule())
@@ -228,6 +226,9 @@ class Process:
             synced.cancel()
         self._synced = True
         heap.settle()
+        # Not before: until now there was much to read at once, and nobody who waited for the loop.
+        if threshold := self._options.loop_blocked_threshold_seconds:
+            self._start("loop watchdog", LoopWatchdog(threshold, self._metrics).run())
         log.info("Caches are synced", nodes=self._scheduler.cache.node_count)
 
     async def _take_the_lead(self) -> None:
