@@ -209,9 +209,9 @@ class Judgement:
                 yield claim, [_given_device(one, views) for one in placements]
         for place in self._notes.shared:
             claim = self._notes.claims[place]
-            flying = self._manager.allocated.in_flight.get(claim.metadata.uid)
-            if flying is not None:
-                yield claim, list(self._manager.devices_of(flying.allocation))
+            allocation = self._manager.allocation_of(claim)
+            if allocation is not None:
+                yield claim, list(self._manager.devices_of(allocation))
 
     def demand_at(self, name: str) -> Demand | None:
         """Return what the pod takes of a node with its devices; None: what it asks for."""

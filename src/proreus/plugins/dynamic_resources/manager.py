@@ -173,6 +173,15 @@ class DeviceManager:
                 elif self.extended_claims.get(owner.uid) == key_of(claim):
                     del self.extended_claims[owner.uid]
 
+    def allocation_of(self, claim: ResourceClaim) -> AllocationResult | None:
+        """Return the allocation that a claim is about to get, or has got meanwhile."""
+        flying = self.allocated.in_flight.get(claim.metadata.uid)
+        if flying is not None:
+            return flying.allocation
+        latest = self.claims.get(key_of(claim))
+        same = latest is not None and latest.metadata.uid == claim.metadata.uid
+        return latest.status.allocation if latest is not None and same else None
+
     def devices_of(self, allocation: AllocationResult) -> Iterator[GivenDevice]:
         """Yield the devices of an allocation that slices still have."""
         for result in allocation.devices.results:

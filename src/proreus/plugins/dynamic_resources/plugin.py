@@ -251,13 +251,19 @@ class DynamicResources(
         judgement = self._judgement(notes, pod)
         variant, answer = judgement.answer_at(node_name)
         notes.chosen = variant
-        reserved = self._shared(notes)
+        shared = [notes.claims[place] for place in sorted(notes.shared)]
+        if any(self.manager.allocation_of(claim) is None for claim in shared):
+            return Status.error(_NOT_FOUND)
+        in_flight = self.manager.allocated.in_flight
+        reserved = [
+            (claim, in_flight[claim.metadata.uid].allocation)
+            for claim in shared
+            if claim.metadata.uid in in_flight
+        ]
         if variant.claims:
             if not isinstance(answer, Solution) or variant.outlook is None:
                 return Status.error(_NOT_FOUND)
             reserved += self._given(variant, answer, node_name)
-        if len(reserved) < len(notes.shared) + len(variant.claims):
-            return Status.error(_NOT_FOUND)
         notes.reserved = tuple(reserved)
         tried = state.get(GROUP_TRIAL) is not None
         if self.features.node_allocatable:
@@ -267,13 +273,6 @@ class DynamicResources(
         for claim, allocation in notes.reserved:
             self.manager.allocated.begin(claim, allocation, tried)
         return None
-
-    def _shared(self, notes: Notes) -> list[tuple[ResourceClaim, AllocationResult]]:
-        """Return the claims that another pod of the group is about to get, and what it found."""
-        claims = [notes.claims[place] for place in sorted(notes.shared)]
-        in_flight = self.manager.allocated.in_flight
-        known = [(claim, in_flight.get(claim.metadata.uid)) for claim in claims]
-        return [(claim, flying.allocation) for claim, flying in known if flying is not None]
 
     def _given(
         self, variant: Variant, answer: Solution, node_name: str

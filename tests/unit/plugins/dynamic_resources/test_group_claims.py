@@ -8,6 +8,8 @@ import pytest
 
 from proreus.config.load import default_configuration
 from proreus.feature_gates import FeatureGates
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.pod_group import GROUP_TRIAL
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import condition_of
 from proreus.objects.resource_claims import RESOURCE_CLAIMS, ResourceClaim
@@ -105,6 +107,32 @@ async def test_pods_of_a_gang_share_a_claim_that_nobody_has_yet() -> None:
     allocation = cluster.claim_now().status.allocation
     assert allocation is not None
     assert [result.pool for result in allocation.devices.results] == [placed["p"]]
+
+
+async def test_a_claim_that_was_written_before_the_next_pod_is_reserved(cluster: Any) -> None:
+    devices = cluster("n1", gates=CLAIMS)
+    devices.device_class()
+    devices.slice("gpu-0")
+    devices.claim()
+    meta = {"name": "g", "namespace": "default", "uid": "uid-of-g"}
+    entries = [{"name": "claim", "resourceClaimName": "claim"}]
+    devices.handle.add({"kind": "PodGroup", "metadata": meta, "spec": {"resourceClaims": entries}})
+    spec = {"schedulingGroup": {"podGroupName": "g"}}
+    first, second = (devices.pod("claim", name=name, spec=spec) for name in ("p", "q"))
+    states = {pod.name: CycleState() for pod in (first, second)}
+    plugin, nodes = devices.plugin, devices.handle.nodes
+    for pod in (first, second):  # the trial
+        states[pod.name].write(GROUP_TRIAL, 0)
+        assert plugin.pre_filter(states[pod.name], pod, nodes) is None
+        assert plugin.reserve(states[pod.name], pod, "n1") is None
+    for pod in (second, first):
+        plugin.unreserve(states[pod.name], pod, "n1")
+        states[pod.name].write(GROUP_TRIAL, None)
+    for pod in (first, second):  # one after the other, each bound at once
+        assert plugin.reserve(states[pod.name], pod, "n1") is None
+        assert await plugin.pre_bind(states[pod.name], pod, "n1") is None
+    assert [user.name for user in devices.claim_now().status.reserved_for] == ["g"]
+    assert not plugin.manager.allocated.in_flight
 
 
 async def test_a_gang_whose_claim_holds_it_on_a_node_that_is_too_small_does_not_go() -> None:
