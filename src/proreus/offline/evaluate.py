@@ -1,7 +1,7 @@
 """``proreus evaluate``: answer recorded questions with the engine that schedules.
 
 Cases and answers are JSON lines; a case asks for one decision (``pod``) or plays a script
-(``steps``). A configuration that is refused is an answer too (``configError``).
+(``steps``). A configuration that is refused, or feature gates, is an answer too (``configError``).
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def evaluate(
 async def _answer(
     case: JsonObject, registry: Registry, configuration: Any, plugins: Plugins | None
 ) -> JsonObject:
-    gates = FeatureGates.from_list([*_OFFLINE_GATES, *case.get("features", ())])
     try:
+        gates = FeatureGates.from_list([*_OFFLINE_GATES, *case.get("features", ())])
         chosen = case.get("config") or configuration
         if chosen:
             loaded = load(chosen, registry, gates)

@@ -15,11 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler"
 	internalqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -196,12 +198,15 @@ func (p *player) schedule(ctx context.Context, times int) (popped [][2]string) {
 	return popped
 }
 
-// canPop says whether there is a pod to be popped: those that back off from an error are not, before
-// their time, and a pop would wait for them.
+// canPop says whether there is a pod to be popped; a pop would wait for one. Those that back off from
+// an error are not popped before their time.
 func (p *player) canPop() bool {
 	queue := p.scheduler.SchedulingQueue
-	backoff := reflect.ValueOf(queue).Elem().FieldByName("backoffQ").Elem().UnsafePointer()
-	return len(queue.PodsInActiveQ())+lenBackoff(backoff) > 0
+	ready := len(queue.PodsInActiveQ())
+	if utilfeature.DefaultFeatureGate.Enabled(features.SchedulerPopFromBackoffQ) {
+		ready += lenBackoff(reflect.ValueOf(queue).Elem().FieldByName("backoffQ").Elem().UnsafePointer())
+	}
+	return ready > 0
 }
 
 // awaitBinding waits until the pod is bound, back in the queue or gone.

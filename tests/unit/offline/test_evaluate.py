@@ -116,3 +116,8 @@ def test_files_that_cannot_be_used(tmp_path, name, content, text) -> None:
 def test_a_file_that_is_not_there(tmp_path) -> None:
     with pytest.raises(ProreusError, match=r"cannot read .*: No such file"):
         list(read_cases(tmp_path / "nothing.jsonl"))
+
+
+def test_feature_gates_that_cannot_be_set_are_an_answer(kit) -> None:
+    case = {"objects": [], "pod": kit.pod("p"), "features": ["DynamicResourceAllocation=false"]}
+    assert "locked to true" in answer(case)["configError"]

@@ -18,6 +18,32 @@ from conformance.oracle.grammar.placement import placement
 from conformance.oracle.grammar.preemption import preemption
 from conformance.oracle.grammar.volumes import volumes_wanted
 
+_GATES = (
+    "DRAConsumableCapacity",
+    "DRADeviceBindingConditions",
+    "DRADeviceTaints",
+    "DRAExtendedResource",
+    "DRANodeAllocatableResources",
+    "DRAPartitionableDevices",
+    "DRAPrioritizedList",
+    "InPlacePodLevelResourcesVerticalScaling",
+    "MatchLabelKeysInPodTopologySpreadSelectorMerge",
+    "NominatedNodeNameForExpectation",
+    "SchedulerPopFromBackoffQ",
+    "StorageCapacityScoring",
+    "TaintTolerationComparisonOperators",
+    "VolumeLimitScaling",
+)
+"""Feature gates that change decisions, and may be set on their own."""
+
+
+def gated(draw: Draw) -> JsonObject:
+    """Return a case of another grammar under other feature gates."""
+    other = draw.choice([name for name in GRAMMARS if name not in ("gated", "flawed")])
+    gates = [f"{gate}={str(draw.chance(0.5)).lower()}" for gate in draw.sample(_GATES, 2)]
+    return GRAMMARS[other](draw) | {"features": gates[: draw.choice((1, 1, 2))]}
+
+
 GRAMMARS: Mapping[str, Callable[[Draw], JsonObject]] = {
     "placement": placement,
     "configured": configured,
@@ -27,6 +53,7 @@ GRAMMARS: Mapping[str, Callable[[Draw], JsonObject]] = {
     "volumes": volumes_wanted,
     "devices": devices_wanted,
     "mixture": mixture,
+    "gated": gated,
     "script-plain": scripts.script_of(scripts.Theme),
     "script-wishes": scripts.script_of(scripts.Wishes),
     "script-preemption": scripts.script_of(scripts.Preemption),
