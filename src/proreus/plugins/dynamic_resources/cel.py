@@ -82,7 +82,7 @@ class Selector:
             checked = _checked(expression)
             if checked.return_type() not in (cel.Type.BOOL, cel.Type.DYN):
                 self.error = "must evaluate to bool or the unknown type, not " + str(
-                    checked.return_type().name()
+                    checked.return_type().name().lower()
                 )
                 return
             self._program = evaluator().deserialize(with_optionals(checked.serialize()))

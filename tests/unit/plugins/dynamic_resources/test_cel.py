@@ -107,6 +107,16 @@ def test_refused_when_compiled(expression: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("expression", "kind"), [("device.driver", "string"), ("1", "int"), ("2.5", "double")]
+)
+def test_what_is_no_condition_is_told_as_kube_scheduler_tells_it(
+    expression: str, kind: str
+) -> None:
+    told = f"must evaluate to bool or the unknown type, not {kind}"
+    assert compile_selector(expression).error == told
+
+
+@pytest.mark.parametrize(
     ("expression", "text"),
     [
         (f"{OWN}.missing == 1", "no such key: missing"),
