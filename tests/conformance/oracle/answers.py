@@ -16,7 +16,7 @@ from proreus.runtime.registry import Registry
 
 JsonObject = dict[str, Any]
 
-_ORACLE_SECONDS = 300
+_SECONDS, _SECONDS_A_CASE = 30, 3
 _AGAIN = 12
 """How often kube-scheduler is asked again where answers differ."""
 
@@ -32,17 +32,24 @@ _UNPARSED = re.compile(r'(parsing pod: \w+)(?:[^"\\]|\\.)*')
 def ask(oracle: Path, cases: Sequence[JsonObject]) -> dict[str, JsonObject]:
     """Return kube-scheduler's answers by id.
 
-    Some questions make kube-scheduler itself crash, and the oracle with it: the rest is asked again
-    in halves.
+    Some questions make kube-scheduler itself crash, and the oracle with it, or never end: the rest
+    is asked again in halves.
     """
     text = "".join(json.dumps(case) + "\n" for case in cases)
-    done = subprocess.run(
-        [oracle.resolve()], input=text, capture_output=True, text=True, timeout=_ORACLE_SECONDS
-    )
-    if done.returncode == 0:
-        return {line["id"]: line["expect"] for line in map(json.loads, done.stdout.splitlines())}
+    patience = _SECONDS + _SECONDS_A_CASE * len(cases)
+    try:
+        done = subprocess.run(
+            [oracle.resolve()], input=text, capture_output=True, text=True, timeout=patience
+        )
+    except subprocess.TimeoutExpired:
+        fault = "no answer"
+    else:
+        if done.returncode == 0:
+            lines = map(json.loads, done.stdout.splitlines())
+            return {line["id"]: line["expect"] for line in lines}
+        fault = done.stderr[:500]
     if len(cases) == 1:
-        return {cases[0]["id"]: {"error": f"crash: {done.stderr[:500]}"}}
+        return {cases[0]["id"]: {"error": f"crash: {fault}"}}
     half = len(cases) // 2
     return ask(oracle, cases[:half]) | ask(oracle, cases[half:])
 
