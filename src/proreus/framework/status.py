@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from numbers import Real
 
 
 class Code(IntEnum):
@@ -53,6 +54,22 @@ class Status:
     reasons: tuple[str, ...] = ()
     plugin: str = ""
     timeout_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what no status is made of, while whoever made it can still be told from its line.
+
+        Later it would be the scheduler that fails, and not the plugin.
+        """
+        if not isinstance(self.code, Code):
+            raise TypeError(f"code must be a Code, not {self.code!r}")
+        if not isinstance(self.reasons, tuple):
+            raise TypeError(f"reasons must be a tuple of texts, not {self.reasons!r}")
+        for reason in self.reasons:
+            if not isinstance(reason, str):
+                raise TypeError(f"reasons must be texts, not {reason!r}")
+        seconds: object = self.timeout_seconds
+        if seconds != 0.0 and not (isinstance(seconds, Real) and seconds == seconds):
+            raise TypeError(f"timeout_seconds must be a number, not {seconds!r}")
 
     @classmethod
     def unschedulable(cls, *reasons: str) -> Status:

@@ -48,8 +48,13 @@ class Verdicts:
         self.reject_with(where, Status(code, reasons, self.plugin))
 
     def reject_with(self, where: BoolArray | Rows, status: Status) -> None:
-        """Reject rows with a status; rows that are rejected already keep their first."""
+        """Reject rows with a status; rows that are rejected already keep their first.
+
+        Raises ``ValueError`` for a mask that is not of this table.
+        """
         if where.dtype == np.bool_:
+            if where.shape != (self.size,):
+                raise ValueError(f"the mask has the shape {where.shape}, not ({self.size},)")
             if not where.any():
                 return
             if self.ids is None:  # nobody was rejected yet: a third of the work

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from operator import index
 from typing import Any
 
 import numpy as np
@@ -16,13 +15,14 @@ import numpy as np
 from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
-from proreus.framework.plugin import MAX_SCORE, MIN_SCORE, FilterPlugin, ScorePlugin
+from proreus.framework.plugin import MAX_SCORE, MIN_SCORE, FilterPlugin, Plugin, ScorePlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import IntArray, Verdicts
 from proreus.runtime.calls import as_status, ask, ask_nodes, failed, misbehaved, refuse, unfit
 
 _HANDFUL = 8
+_MOST_INT64 = 2**63 - 1
 
 _VERDICT_CODES = frozenset({Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING})
 
@@ -139,27 +139,38 @@ def score_table(
     if plugin.columnar_score and (len(nodes) > _HANDFUL or not plugin.per_node_score):
         scores = ask(plugin, "Score", state, plugin.score_all, state, pod, nodes)
         if isinstance(scores, (int, np.integer)):
-            return int(scores)
-        return _as_scores(plugin, "Score", scores, len(nodes))
+            return _as_score(plugin, scores)
+        return as_scores(plugin, "Score", scores, len(nodes))
     each = ask_nodes(plugin, "Score", state, plugin.score, pod, nodes)
-    return _as_scores(plugin, "Score", each, len(nodes))
+    return as_scores(plugin, "Score", each, len(nodes))
 
 
-def _as_scores(plugin: ScorePlugin, point: str, answer: Any, size: int) -> IntArray:
-    """Return an answer as one int64 a node; raises ``PluginError`` if it is none.
+def as_scores(
+    plugin: Plugin, point: str, answer: Any, size: int, of_each: str = "node"
+) -> IntArray:
+    """Return an answer as one int64 a node, or whatever is scored; raises ``PluginError``.
 
     Fractions are refused: cut off in silence, scores of 0..1 would all be 0.
     """
     try:
         given = np.asarray(answer)
     except ValueError as error:
-        raise unfit(plugin, point, "an integer a node", answer) from error
+        raise unfit(plugin, point, f"an integer a {of_each}", answer) from error
     if given.dtype.kind not in "iu" and given.size:
-        raise unfit(plugin, point, "an integer a node", answer)
+        raise unfit(plugin, point, f"an integer a {of_each}", answer)
     scores: IntArray = given.astype(np.int64, copy=False)
     if scores.shape != (size,):
         raise unfit(plugin, point, f"{size} scores", f"an array of shape {scores.shape}")
     return scores
+
+
+def _as_score(plugin: ScorePlugin, answer: Any) -> int:
+    """Return an answer as one int64; raises ``PluginError`` if it is none."""
+    if isinstance(answer, (int, np.integer)) and not isinstance(answer, bool):
+        score = int(answer)
+        if abs(score) <= _MOST_INT64:
+            return score
+    raise unfit(plugin, "Score", "an integer of 64 bits", answer)
 
 
 def score_some(
@@ -170,10 +181,7 @@ def score_some(
         plugin.evaluations.score.value += len(rows)
         for row in rows:
             answer = ask(plugin, "Score", state, plugin.score, state, pod, nodes[row])
-            try:
-                yield row, index(answer)
-            except TypeError as error:
-                raise unfit(plugin, "Score", "an integer", answer) from error
+            yield row, _as_score(plugin, answer)
     elif rows:
         scores = score_table(plugin, state, pod, nodes.take(np.array(rows, dtype=np.intp)))
         for number, row in enumerate(rows):
@@ -186,7 +194,7 @@ def normalize_scores(
     """Bring the scores of all nodes that passed to 0..100; raises ``PluginError``."""
     point = "ScoreExtensionNormalize"
     answer = ask(plugin, point, state, plugin.normalize, state, pod, scores)
-    return _as_scores(plugin, point, answer, len(scores))
+    return as_scores(plugin, point, answer, len(scores))
 
 
 def out_of_range(scores: IntArray) -> int | None:

@@ -135,7 +135,9 @@ async def ask_and_wait(
     return answer
 
 
-def as_status(plugin: Plugin, point: str, answer: object) -> Status | None:
+def as_status(
+    plugin: Plugin, point: str, answer: object, wanted: str = "a Status or None"
+) -> Status | None:
     """Return what a plugin answered, None for success; raises ``PluginError`` for anything else.
 
     Nothing makes an author return a ``Status``: ``True`` must not end the process.
@@ -144,7 +146,7 @@ def as_status(plugin: Plugin, point: str, answer: object) -> Status | None:
         return None
     if isinstance(answer, Status):
         return None if answer.code == SUCCESS else answer
-    raise unfit(plugin, point, "a Status or None", answer)
+    raise unfit(plugin, point, wanted, answer)
 
 
 def unfit(plugin: Plugin, point: str, wanted: str, answer: object) -> PluginError:

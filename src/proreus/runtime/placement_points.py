@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from proreus.framework.plugin import MAX_SCORE, MIN_SCORE, PlacementScorePlugin
 from proreus.framework.pod_group import Placement, PodGroupAssignments, PodGroupInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import IntArray
-from proreus.runtime.calls import ask, refuse, unfit
+from proreus.runtime.asking import as_scores
+from proreus.runtime.calls import ask, refuse
 from proreus.runtime.profile import Profile
 
 NO_PLACEMENTS = Status.unschedulable("no feasible placements found")
@@ -78,21 +80,18 @@ def _score(
 ) -> IntArray:
     """Return one plugin's scores, normalised and checked."""
     point = "PlacementScore"
-    raw: list[int] = []
+    raw: list[Any] = []
     for candidate in candidates:
         answer = ask(plugin, point, state, plugin.score_placement, state, group, candidate)
         if isinstance(answer, Status):
             refuse(plugin, point, answer)
-        try:
-            raw.append(int(answer))
-        except (TypeError, ValueError) as error:
-            raise unfit(plugin, point, "an integer", answer) from error
-    scores = np.array(raw, dtype=np.int64)
+        raw.append(answer)
+    scores = as_scores(plugin, point, raw, len(raw), "placement")
     point = "PlacementScoreExtensionNormalize"
     normal = ask(plugin, point, state, plugin.normalize_placements, state, group, scores)
     if isinstance(normal, Status):
         refuse(plugin, point, normal)
-    scores = np.asarray(normal, dtype=np.int64)
+    scores = as_scores(plugin, point, normal, len(raw), "placement")
     for score in scores.tolist():
         if not MIN_SCORE <= score <= MAX_SCORE:
             plugin.conduct.note(point, "unfit")

@@ -65,7 +65,7 @@ def run_pre_filter(
         if answer is None:
             continue
         if not isinstance(answer, Set):
-            status = as_status(plugin, point, answer)
+            status = as_status(plugin, point, answer, "a Status, a set of node names or None")
             if status is None:
                 continue
             if status.code == Code.UNSCHEDULABLE:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from proreus.clock import FakeClock
@@ -35,7 +36,7 @@ from proreus.framework.plugin import (
     ReservePlugin,
     ScorePlugin,
 )
-from proreus.framework.status import Status
+from proreus.framework.status import Code, Status
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import NODES, PODS
 from proreus.offline.cluster import OfflineCluster
@@ -529,6 +530,38 @@ async def is_cut_off(*_: Any) -> Any:
 )
 async def test_whoever_wants_an_end_has_failed_and_no_more(base, methods):
     cluster = Cluster(make("Ends", base, **methods))
+    assert await cluster.schedule(3) == ["", "", ""]
+    assert "" not in await cluster.schedule(3)
+    assert [told for told, _ in cluster.told] == ["PluginSkipped"]
+
+
+async def async_garbage(*_: Any) -> Status:
+    return Status.unschedulable(["a"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("base", "methods"),
+    [
+        (PreFilterPlugin, {"pre_filter": lambda *_: Status.error(ValueError("x"))}),
+        (FilterPlugin, {"filter": lambda *_: Status.unschedulable(3)}),
+        (FilterPlugin, {"filter": lambda *_: Status("Unschedulable", ("x",))}),
+        (FilterPlugin, {"filter": lambda *_: Status(Code.UNSCHEDULABLE, ["x"])}),
+        (FilterPlugin, {"filter_all": lambda self, s, p, n, v: v.reject(np.ones(7, bool), "x")}),
+        (FilterPlugin, {"filter_all": lambda self, s, p, n, v: v.reject(np.True_, "x")}),
+        (ScorePlugin, {"score_all": lambda *_: 10**30}),
+        (ScorePlugin, {"score_all": lambda *_: True}),
+        (ScorePlugin, {"score": lambda *_: 10**30}),
+        (ScorePlugin, {"score": lambda *_: 10**30, "row_local": True, "sign": lambda *_: 1}),
+        (ScorePlugin, {"score": lambda *_: True, "row_local": True, "sign": lambda *_: 1}),
+        (ReservePlugin, {"reserve": lambda *_: Status.unschedulable(None)}),
+        (PermitPlugin, {"permit": lambda *_: Status.wait("5")}),
+        (PermitPlugin, {"permit": lambda *_: Status.wait(None)}),
+        (PermitPlugin, {"permit": lambda *_: Status.wait(float("nan"))}),
+        (PreBindPlugin, {"pre_bind": async_garbage}),
+    ],
+)
+async def test_whatever_is_answered_the_scheduler_goes_on(base, methods):
+    cluster = Cluster(make("Garbage", base, **methods))
     assert await cluster.schedule(3) == ["", "", ""]
     assert "" not in await cluster.schedule(3)
     assert [told for told, _ in cluster.told] == ["PluginSkipped"]

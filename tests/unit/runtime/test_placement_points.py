@@ -84,6 +84,11 @@ def score(*plugins: Plugin, **weights: int) -> list[int]:
     return [int(total) for total in totals]
 
 
+class Wordy(Scorer):
+    def normalize_placements(self, state: Any, group: Any, scores: Any) -> Any:
+        return "many"
+
+
 def test_scores_are_normalised_weighted_and_added() -> None:
     handle = FakeHandle()
     plugins = Scorer({"a": 10, "b": 20}, handle), Doubling({"a": 50, "b": 1}, handle)
@@ -100,7 +105,10 @@ def test_without_plugins_all_placements_are_equal() -> None:
         (Scorer, {"a": 101, "b": 0}, "invalid placement score 101"),
         (Doubling, {"a": 51, "b": 0}, "invalid placement score 102"),
         (Scorer, {"a": Status.error("broken"), "b": 0}, "broken"),
-        (Scorer, {"a": "many", "b": 0}, "must return an integer"),
+        (Scorer, {"a": "many", "b": 0}, "must return an integer a placement"),
+        (Scorer, {"a": 0.5, "b": 0}, "must return an integer a placement"),
+        (Scorer, {"a": 10**30, "b": 0}, "must return an integer a placement"),
+        (Wordy, {"a": 1, "b": 0}, "Normalize must return an integer a placement, not 'many'"),
     ],
 )
 def test_what_is_no_score_is_an_error(plugin: Any, answers: Any, text: str) -> None:

@@ -104,7 +104,7 @@ def test_no_node_left_names_nobody_in_its_status(kit, answers, text) -> None:
         (ValueError("boom"), "boom"),
         (WAIT, "PreFilter does not allow the status Wait"),
         (Status.pending("x"), "PreFilter does not allow the status Pending: x"),
-        (True, "PreFilter must return a Status or None, not True"),
+        (["n1"], "PreFilter must return a Status, a set of node names or None, not ['n1']"),
     ],
 )
 def test_what_pre_filter_must_not_answer(kit, answer, text) -> None:
