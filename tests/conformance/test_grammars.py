@@ -1,4 +1,4 @@
-"""The grammars of the oracle's fuzzer: the same name makes the same case, and proreus can answer it."""
+"""The oracle's grammars: the same name makes the same case, and proreus can answer it."""
 
 from __future__ import annotations
 
