@@ -14,7 +14,7 @@ def placement(draw: Draw) -> JsonObject:
     """Return a case whose pods say in every way where they want to be."""
     names = [f"n{i}" for i in range(draw.randint(2, 9))]
     cluster = [with_images(draw, objects.node(draw, name)) for name in names]
-    everything = [*objects.namespaces(draw), *cluster, *_workloads(draw)]
+    everything = [*objects.namespaces(draw), *cluster, *workloads(draw)]
     for n in range(draw.randint(0, 25)):
         one = objects.running(draw, f"e{n}", draw.choice(names), **objects.containers(draw))
         wish(draw, one, 0.25)
@@ -31,9 +31,14 @@ def placement(draw: Draw) -> JsonObject:
     if draw.chance(0.1):
         pod["status"] |= objects.container_statuses(draw, pod["spec"])
     if draw.chance(0.4):
-        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs0", "controller": True}
-        pod["metadata"]["ownerReferences"] = [{**owner, "uid": "rs0"}]
+        own(pod)
     return {"config": None, "objects": everything, "pod": pod}
+
+
+def own(pod: JsonObject) -> None:
+    """Let a pod be one of the ReplicaSet that ``workloads`` may have."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs0", "controller": True}
+    pod["metadata"]["ownerReferences"] = [{**owner, "uid": "rs0"}]
 
 
 def with_images(draw: Draw, node: JsonObject) -> JsonObject:
@@ -48,7 +53,7 @@ def with_images(draw: Draw, node: JsonObject) -> JsonObject:
     return node
 
 
-def _workloads(draw: Draw) -> list[JsonObject]:
+def workloads(draw: Draw) -> list[JsonObject]:
     """Return what default constraints of spreading are made of."""
     found = []
     for n in range(draw.choice((0, 1, 2))):

@@ -12,7 +12,14 @@ from conformance.oracle.grammar import claims, devices, objects, placement, pree
 from conformance.oracle.grammar.configurations import configuration
 from conformance.oracle.grammar.draw import Draw, JsonObject
 
-_NAMESPACED = ("Pod", "PersistentVolumeClaim", "ResourceClaim", "PodDisruptionBudget")
+_NAMESPACED = (
+    "Pod",
+    "PersistentVolumeClaim",
+    "PodDisruptionBudget",
+    "ReplicaSet",
+    "ResourceClaim",
+    "Service",
+)
 _SECONDS = (0.5, 0.99, 1, 1, 1.5, 2, 3, 5, 10, 12, 30)
 _RESERVED = {"status": {"allocation": None, "reservedFor": None}}
 
@@ -251,10 +258,27 @@ _CHANGES: tuple[Change, ...] = (
 
 
 class Wishes(Theme):
-    """Affinity, spreading, taints and ports."""
+    """Affinity, spreading, taints and ports; services, which spread their pods by default."""
 
     wishes = 0.35
-    changes = (_change_node, _change_pod)
+    changes = (
+        _change_node,
+        _change_pod,
+        lambda script: [script.add(one) for one in placement.workloads(script.draw)],
+        lambda script: script.delete(script.draw.choice(("Service", "ReplicaSet"))),
+        lambda script: script.patch(
+            "Service", {"spec": {"selector": {"app": script.draw.choice(objects.APPS)}}}
+        ),
+    )
+
+    def before(self, script: Script) -> list[JsonObject]:
+        """Return services."""
+        return placement.workloads(script.draw)
+
+    def equip(self, script: Script, pod: JsonObject) -> None:
+        """Let the pod be one of many."""
+        if script.draw.chance(0.4):
+            placement.own(pod)
 
 
 class Preemption(Theme):
