@@ -316,6 +316,7 @@ class NodeTable:
         for row, info in enumerate(self.infos):
             assert info.row == row == self.rows[info.name], info
             assert self._pod_count[row] == len(info.pods), info
+            assert sorted(info.order) == sorted(info.pods), info
             assert self._allowed_pods[row] == info.allowed_pod_number, info
             assert self._unschedulable[row] == info.unschedulable, info
             assert self.taint_sets.values[self._taint_set[row]] == info.taints, info

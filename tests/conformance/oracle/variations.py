@@ -25,7 +25,7 @@ _CONFIGURATION = {
     "kind": "KubeSchedulerConfiguration",
 }
 _NUMBERS = (0, 1, 2, -1, 3, 50, 99, 100, 101, 1000, 2**31 - 1)
-_AMOUNTS = ("0", "1", "-1", "1m", "0.5", "1500m", "1Ki", "1.5Gi", "1e3", "1e15", "10Ti", "1n")
+_AMOUNTS = ("0", "1", "-1", "1m", "0.5", "1500m", "1Ki", "1.5Gi", "1e3", "1e13", "10Ti", "1n")
 _OF_AMOUNTS = frozenset({"requests", "limits", "capacity", "allocatable", "overhead"})
 _IDENTITY = frozenset({"name", "namespace", "uid", "resourceVersion"})
 _ROUNDS = (0, 1, 1, 2, 2, 3, 4, 6)
