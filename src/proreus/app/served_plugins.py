@@ -17,7 +17,7 @@ from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
 from proreus.remote.classes import plugin_class
 from proreus.remote.connection import Connection
-from proreus.remote.descriptor import name_problem, vacant
+from proreus.remote.descriptor import differing, name_problem, read_descriptor, vacant
 from proreus.remote.endpoint import Endpoint, check_args
 from proreus.remote.meeting import PATIENCE_SECONDS, introduce, meet
 from proreus.remote.plugin import RemoteArgs
@@ -43,25 +43,32 @@ class ServedPlugins:
             for endpoint in self._endpoints
         }
 
-    async def register(self, address: str) -> Mapping[str, Any]:
+    async def register(self, address: str, posted: bytes = b"") -> Mapping[str, Any]:
         """Let the process at an address take the slot of its plugin's name.
+
+        ``posted``: the descriptor in JSON, where it was sent along. It has to be the one that the
+        process serves: whoever comes back after a restart is known by that.
 
         One that has it already may register again and again, as it should: nothing changes, but
         after a restart of proreus it has its slot again.
         """
+        expected = read_descriptor(posted, "what was posted") if posted else None
         connection = Connection(address)
         try:
-            descriptor = await introduce(connection)
-            slot = self._slot(descriptor.name)
-            if slot.address == address and slot.descriptor == descriptor and not slot.is_open:
+            served = await introduce(connection)
+            if expected is not None and expected != served:
+                fields = ", ".join(differing(expected, served))
+                raise ConfigError(f"{address} serves another descriptor than was posted: {fields}")
+            slot = self._slot(served.name)
+            if slot.address == address and slot.descriptor == served and not slot.is_open:
                 await connection.close()
                 return _state_of(slot)
-            await check_args(connection, descriptor, slot.args)
+            await check_args(connection, served, slot.args)
         except BaseException:
             await connection.close()
             raise
-        await slot.attach(connection, descriptor)
-        log.info("Plugin registered", plugin=descriptor.name, endpoint=address)
+        await slot.attach(connection, served)
+        log.info("Plugin registered", plugin=served.name, endpoint=address)
         return _state_of(slot)
 
     async def withdraw(self, name: str) -> Mapping[str, Any]:

@@ -83,6 +83,15 @@ def read_descriptor(body: bytes, where: str) -> Descriptor:
     return descriptor
 
 
+def differing(one: Descriptor, other: Descriptor) -> list[str]:
+    """Return the fields in which two descriptors differ, as JSON spells them."""
+    return [
+        field.encode_name
+        for field in msgspec.structs.fields(Descriptor)
+        if getattr(one, field.name) != getattr(other, field.name)
+    ]
+
+
 def vacant(name: str) -> Descriptor:
     """Return the descriptor of a slot that no process has taken: it takes part in nothing."""
     return Descriptor(protocol=PROTOCOL, name=name, points=(), failure_mode="ignore")

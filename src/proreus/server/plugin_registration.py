@@ -21,8 +21,11 @@ PATH = "/plugins/v1/register"
 class Registrar(Protocol):
     """Who keeps the slots; raises ``ConfigError``, and ``NoSuchSlot`` for a name without one."""
 
-    async def register(self, address: str) -> Mapping[str, Any]:
-        """Let the process at an address take the slot of its plugin's name; return its state."""
+    async def register(self, address: str, posted: bytes) -> Mapping[str, Any]:
+        """Let the process at an address take the slot of its plugin's name; return its state.
+
+        ``posted``: the JSON in which it says who it is; may be empty.
+        """
         ...
 
     async def withdraw(self, name: str) -> Mapping[str, Any]:
@@ -38,6 +41,7 @@ class Registration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The body of a POST."""
 
     endpoint: str
+    descriptor: msgspec.Raw = msgspec.Raw()  # empty: not posted
 
 
 class Withdrawal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,7 +60,8 @@ async def registration_page(registrar: Registrar, request: web.BaseRequest) -> w
     try:
         if request.method == "POST":
             wanted = msgspec.json.decode(body, type=Registration)
-            return json_body(await registrar.register(wanted.endpoint))
+            posted = bytes(wanted.descriptor)
+            return json_body(await registrar.register(wanted.endpoint, posted))
         named = msgspec.json.decode(body, type=Withdrawal)
         return json_body(await registrar.withdraw(named.name))
     except NoSuchSlot as error:

@@ -148,6 +148,22 @@ async def test_who_may_not_register(slot, start):
         await served.withdraw("Near")
 
 
+async def test_a_posted_descriptor_is_what_the_process_serves(slot, start):
+    served, _ = slot
+    far = await start("filter")
+    descriptor = {"protocol": "v1", **far.descriptor}
+    posted = json.dumps(descriptor).encode()
+    assert (await served.register(far.address, posted))["points"] == ("filter",)
+    await served.withdraw("Far")
+    other = json.dumps(descriptor | {"points": ["score"], "timeoutSeconds": 2}).encode()
+    with pytest.raises(ConfigError, match=r"another descriptor .* points, timeoutSeconds$"):
+        await served.register(far.address, other)
+    faulty = json.dumps(descriptor | {"points": ["sore"]}).encode()
+    with pytest.raises(ConfigError, match=r'posted: descriptor: points\[0\]: "sore" is unknown'):
+        await served.register(far.address, faulty)
+    assert not served.slots()[0]["answers"]
+
+
 async def test_slots_have_names_of_plugins():
     with pytest.raises(ConfigError, match=r'^--plugin-slot: "a b" must begin with a letter'):
         async with meet_plugins((), ("a b",), SchedulerMetrics()):
@@ -267,7 +283,7 @@ async def test_on_the_embedded_cluster(run, start, tmp_path):
         assert await place("a") == "node-1"
 
         near.answers["filter"] = None
-        body = {"endpoint": far.address}
+        body = {"endpoint": far.address, "descriptor": {"protocol": "v1", **far.descriptor}}
         assert (await port.ask("POST", path, "", body))[0] == 403
         assert (await port.ask("POST", path, "wrong", body))[0] == 401
         assert (await port.ask("POST", path, token, {"address": "x"}))[0] == 400
