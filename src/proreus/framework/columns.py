@@ -22,6 +22,9 @@ _RARE_SHARE = 32
 """A resource is rare while no more than one row in so many has it: a cell in a dict takes about
 ten times the room of one in a column."""
 
+_COMMON = frozenset({"cpu", "memory", "ephemeral-storage"})
+"""Never rare, also in an empty cluster: nearly every plugin looks at these."""
+
 H = TypeVar("H", bound=Hashable)
 
 
@@ -169,7 +172,7 @@ class ResourceColumns:
         cells = self._rare.setdefault(resource, {})
         cells[row] = min(amount, MAX_INT64)
         self._rare_at.setdefault(row, set()).add(resource)
-        if len(cells) > self._table.capacity // _RARE_SHARE:
+        if resource in _COMMON or len(cells) > self._table.capacity // _RARE_SHARE:
             self._make_common(resource)
 
     def _drop_rare(self, row: int, resource: str) -> None:

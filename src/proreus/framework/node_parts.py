@@ -211,11 +211,14 @@ class LazyRows(Protocol):
         ...
 
 
+_NOT_LOOKED_AT: Rows = np.empty(0, dtype=np.intp)
+
+
 class FeasiblePart(Part):
     """The nodes that passed; which rows they are is worked out only if somebody looks."""
 
     def __init__(self, parent: NodeTable, found: LazyRows) -> None:
-        super().__init__(parent, np.empty(0, dtype=np.intp))
+        super().__init__(parent, _NOT_LOOKED_AT)
         self._found = found
         self.size = found.count
 

@@ -96,7 +96,8 @@ class Verdicts:
         """Return the numbers of the rows that nobody rejected, ascending."""
         if self.ids is None:
             return np.arange(self.size)
-        return np.flatnonzero(self.ids == PASSED)
+        rows: Rows = (self.ids == PASSED).nonzero()[0]
+        return rows
 
     def counts(self) -> Mapping[Status, int]:
         """Return how many rows each status rejected."""

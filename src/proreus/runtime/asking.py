@@ -199,11 +199,11 @@ def normalize_scores(
 
 def out_of_range(scores: IntArray) -> int | None:
     """Return a score that is outside 0..100, if there is one."""
-    if len(scores):
-        for bound in (int(scores.min()), int(scores.max())):
-            if not MIN_SCORE <= bound <= MAX_SCORE:
-                return bound
-    return None
+    # Read as unsigned, negative scores are huge ones: one look at the maximum finds both.
+    if not len(scores) or scores.view(np.uint64).max() <= MAX_SCORE:
+        return None
+    lowest = int(scores.min())
+    return lowest if lowest < MIN_SCORE else int(scores.max())
 
 
 def check_range(plugin: ScorePlugin, scores: IntArray) -> None:

@@ -73,8 +73,10 @@ def rank(
         together = {} if face is None else face.scores(state, pod, where, fewer=fewer)
         for name, added in (together | own).items():
             scores[name] = np.full(found.count, added, dtype=np.int64)
-    totals = np.broadcast_to(sum(own.values(), total), found.count)
-    return PassingTotals(profile.table.size, found.rows, totals)
+    total = sum(own.values(), total)
+    if isinstance(total, int):
+        total = np.full(found.count, total, dtype=np.int64)
+    return PassingTotals(profile.table.size, found.rows, total)
 
 
 def _rank_shared(

@@ -54,7 +54,7 @@ class PassingTotals:
 
     def draw(self, rng: random.Random) -> int:
         """Return one of the best rows, each as likely as any other."""
-        best = np.flatnonzero(self._totals == self._totals.max())
+        best = (self._totals == self._totals.max()).nonzero()[0]
         return int(self._rows[best[int(rng.random() * len(best))]])
 
 

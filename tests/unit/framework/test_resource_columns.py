@@ -82,3 +82,10 @@ def test_parts_and_forks_have_it_too() -> None:
     assert fork.requested[own(9)].tolist() == [4, 0, 0]
     assert fork.requested[own(600)].tolist() == [0, 0, 3]
     assert table.requested[own(2)][2] == 3
+
+
+def test_what_every_plugin_looks_at_is_a_column_from_the_first_pod_on() -> None:
+    table = make_table([make_node(f"n{number}") for number in range(NODES)])
+    table.add_pod(3, make_pod("first", cpu="1", memory="1Gi"))
+    assert np.shares_memory(table.requested["memory"], table.requested["memory"])
+    assert np.shares_memory(table.requested["cpu"], table.requested["cpu"])
