@@ -53,13 +53,15 @@ class Refusal:
 
     ``source``: how it was given. ``place``: file and line, "" where there is no file. ``why``: what
     is wrong and what was expected. ``names``: the plugins that are missing because of it, as far as
-    that can be told of a file that cannot be read to its end.
+    that can be told of a file that cannot be read to its end. ``contested``: a name that another
+    plugin has already; who writes it down may mean either.
     """
 
     source: str
     place: str
     why: str
     names: frozenset[str] = frozenset()
+    contested: str | None = None
 
     def __str__(self) -> str:
         return f"{self.place}: {self.why} ({self.source})" if self.place else self.where_and_why
@@ -101,11 +103,12 @@ class Catalogue:
 
     def problems_with(self, names: Iterable[str]) -> list[str]:
         """Return a sentence for each refusal that keeps one of the named plugins away."""
-        missing = frozenset(names) - self.found.keys()
+        named = frozenset(names)
+        missing = named - self.found.keys()
         return [
             f"plugin {', '.join(sorted(concerned))} cannot be used: {refusal}"
             for refusal in self.refusals
-            if (concerned := refusal.names & missing)
+            if (concerned := (refusal.names & missing) | (named & {refusal.contested}))
         ]
 
     def unused(self, config: SchedulerConfiguration) -> list[str]:

@@ -139,8 +139,7 @@ class _Loading:
             return
         source = origin if origin.startswith("--") else f"--plugin-endpoint {origin}"
         why = f'there is a plugin "{plugin.name}" already ({known.origin}); it needs another name'
-        names = frozenset({plugin.name})
-        self.refusals.append(Refusal(source, "", why, names))
+        self.refusals.append(Refusal(source, "", why, contested=plugin.name))
 
     def _add(
         self,
@@ -167,7 +166,8 @@ class _Loading:
                 f'class {plugin.__name__}: the name "{plugin.name}" is that of another plugin '
                 f"({', '.join(whose)}); set name to one of its own"
             )
-            self.refusals.append(Refusal(source, f"{file}:{line}", why))
+            place = f"{file}:{line}"
+            self.refusals.append(Refusal(source, place, why, contested=plugin.name))
             return
         self.found[plugin.name] = Found(plugin, origin)
 

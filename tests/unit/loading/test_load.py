@@ -217,6 +217,12 @@ def test_a_name_that_is_taken_is_refused_whoever_has_it(tmp_path):
     assert twice_place == f"{tmp_path}/b.py:3"
     assert f"another plugin ({tmp_path}/a.py:3);" in twice
     assert taken.startswith('class Mine: the name "NodeName" is that of another plugin (in-tree, ')
+    problems = catalogue.problems_with({"NodeName", "Twice", "NodePorts"})
+    assert [problem.partition(":")[0] for problem in problems] == [
+        "plugin Twice cannot be used",
+        "plugin NodeName cannot be used",
+    ]
+    assert catalogue.problems_with({"NodePorts"}) == []
 
 
 # ---- modules -----------------------------------------------------------------------------------
