@@ -72,15 +72,12 @@ class _Entry:
         "written",
     )
 
-    def __init__(
-        self, key: _Key, text: EventText, note: str, name: str, at: float, core: bool
-    ) -> None:
+    def __init__(self, key: _Key, note: str, name: str, at: float) -> None:
         self.key = key
-        self.text = text
+        self.text, self.core, _ = key
         self.note = note
         self.name = name
         self.at = at
-        self.core = core
         self.count = 1
         self.last = at
         self.written = 0  # the count that the apiserver knows; 0: it was not created yet
@@ -174,7 +171,7 @@ class EventRecorder:
             if known.count == 2:
                 self._enqueue(known)
             return
-        entry = _Entry(key, text, note, f"{regarding.name}.{self._nanoseconds(now):x}", now, core)
+        entry = _Entry(key, note, f"{regarding.name}.{self._nanoseconds(now):x}", now)
         if self._enqueue(entry):
             self._remember(entry)
 

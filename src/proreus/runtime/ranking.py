@@ -67,13 +67,18 @@ def rank(
             face.check_range()
             return shared
     where = slice(None) if found.everywhere else found.rows
-    total = 0 if face is None else face.total(state, pod, where, fewer=fewer)
-    own = {plugin.name: _score(profile, plugin, state, pod, found) for plugin in apart}
+    total: IntArray | int = 0
+    each: dict[str, IntArray | int] = {}
+    if face is not None and scores is None:
+        total = face.total(state, pod, where, fewer=fewer)
+    elif face is not None:
+        each = face.scores(state, pod, where, fewer=fewer)
+    for plugin in apart:
+        each[plugin.name] = _score(profile, plugin, state, pod, found)
     if scores is not None:
-        together = {} if face is None else face.scores(state, pod, where, fewer=fewer)
-        for name, added in (together | own).items():
+        for name, added in each.items():
             scores[name] = np.full(found.count, added, dtype=np.int64)
-    total = sum(own.values(), total)
+    total = sum(each.values(), total)
     if isinstance(total, int):
         total = np.full(found.count, total, dtype=np.int64)
     return PassingTotals(profile.table.size, found.rows, total)

@@ -27,6 +27,7 @@ from proreus.metrics import SchedulerMetrics
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.runtime.search import Found
+from proreus.runtime.totals import PassingTotals
 from proreus.scheduler.extender import Extender
 
 log = logger(__name__)
@@ -111,7 +112,7 @@ class ExtenderChain:
 
     async def prioritize(
         self, asked: Sequence[Extender], pod: Pod, rows: Rows, ranking: IntArray
-    ) -> IntArray:
+    ) -> PassingTotals:
         """Add what extenders think of feasible nodes to a ranking; errors are passed over.
 
         Equals that an extender has scored are told apart at random. The numbers of the ranking that
@@ -133,7 +134,7 @@ class ExtenderChain:
                         totals[index] = _as_int64(int(totals[index]) + score)
                         scored[index] = True
         chance = np.where(scored, 1.0 - self._chance.random(len(rows)), 0.0)
-        return _ranked(len(ranking), rows, _in_order(totals, chance))
+        return PassingTotals(len(ranking), rows, _in_order(totals, chance))
 
     async def _prioritize(
         self, extender: Extender, pod: Pod, nodes: Sequence[Node]
@@ -199,16 +200,11 @@ class ExtenderChain:
         return [node for node in nodes if node is not None]
 
 
-def _ranked(size: int, rows: Rows, scores: IntArray) -> IntArray:
-    """Return a ranking by row: the feasible rows in the order of their scores, from 0 on."""
-    ranking = np.full(size, -1, dtype=np.int64)
-    # Extenders' scores may be negative, which in a ranking means that a node cannot take the pod.
-    ranking[rows] = np.unique(scores, return_inverse=True)[1]
-    return ranking
-
-
 def _in_order(totals: IntArray, chance: FloatArray) -> IntArray:
-    """Return numbers in the order of the totals, and among equal ones in that of chance."""
+    """Return numbers in the order of the totals, and among equal ones in that of chance.
+
+    They begin with 0: totals may be negative, which in a ranking means that a node is not feasible.
+    """
     order = np.lexsort((chance, totals))
     same = (np.diff(totals[order]) == 0) & (np.diff(chance[order]) == 0)
     numbers = np.empty(len(totals), dtype=np.int64)

@@ -44,7 +44,7 @@ from proreus.runtime.scheduling_points import (
     run_unreserve,
 )
 from proreus.runtime.search import Found, NodeSearch
-from proreus.runtime.totals import Ranking, Totals
+from proreus.runtime.totals import Ranking
 from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.attempt import Attempt, Decision, Failure, Witness, error_failure
 from proreus.scheduler.extender_chain import EXTENDER, ExtenderChain
@@ -225,7 +225,7 @@ class SchedulingCycle:
         assert self.extenders is not None
         pod = attempt.pod.pod
         asked, scores = attempt.extenders, ranking.scores
-        return Totals(await self.extenders.prioritize(asked, pod, found.rows, scores))
+        return await self.extenders.prioritize(asked, pod, found.rows, scores)
 
     def search(
         self, profile: Profile, state: CycleState, pod: PodInfo, names: frozenset[str] | None

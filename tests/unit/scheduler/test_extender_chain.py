@@ -39,7 +39,7 @@ def prioritize():
     async def run(ranking, *scores, rows=ALL, seed=0):
         chain = ExtenderChain((), TABLE, SchedulerMetrics(), random.Random(seed))
         asked = [Fixed(one) for one in scores]
-        return await chain.prioritize(asked, POD.pod, rows, np.array(ranking))
+        return (await chain.prioritize(asked, POD.pod, rows, np.array(ranking))).scores
 
     return run
 

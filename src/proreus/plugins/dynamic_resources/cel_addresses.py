@@ -35,15 +35,6 @@ def ip(text: str) -> bytes:
     return str(_parsed_address(text)).encode()
 
 
-def is_ip(text: str) -> bool:
-    """Tell whether ``ip`` would take the text."""
-    try:
-        _parsed_address(text)
-    except ValueError:
-        return False
-    return True
-
-
 def is_canonical(text: str) -> bool:
     """Tell whether the text is how the address is written; raises ``ValueError``."""
     return str(_parsed_address(text)) == text
@@ -118,15 +109,6 @@ def cidr(text: str) -> bytes:
     """Parse ``address/bits``; bits of the host may be set. Raises ``ValueError``."""
     address, bits = _parsed_prefix(text)
     return f"{address}/{bits}".encode()
-
-
-def is_cidr(text: str) -> bool:
-    """Tell whether ``cidr`` would take the text."""
-    try:
-        _parsed_prefix(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _parsed_prefix(text: str) -> tuple[Address, int]:

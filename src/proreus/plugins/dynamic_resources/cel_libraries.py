@@ -52,6 +52,17 @@ class Function(NamedTuple):
     impl: Callable[..., Any]
 
 
+def _accepted_by(parse: Callable[[str], object]) -> Callable[[str], bool]:
+    def is_accepted(text: str) -> bool:
+        try:
+            parse(text)
+        except ValueError:
+            return False
+        return True
+
+    return is_accepted
+
+
 _OF_QUANTITIES = (
     Function("quantity", False, (STRING,), Q, values.quantity),
     Function("isQuantity", False, (STRING,), BOOL, values.is_quantity),
@@ -84,7 +95,7 @@ _OF_BOTH = tuple(
 )
 _OF_ADDRESSES = (
     Function("ip", False, (STRING,), IP, addresses.ip),
-    Function("isIP", False, (STRING,), BOOL, addresses.is_ip),
+    Function("isIP", False, (STRING,), BOOL, _accepted_by(addresses.ip)),
     Function("ip.isCanonical", False, (STRING,), BOOL, addresses.is_canonical),
     Function("family", True, (IP,), INT, addresses.family),
     Function("isUnspecified", True, (IP,), BOOL, addresses.is_unspecified),
@@ -93,7 +104,7 @@ _OF_ADDRESSES = (
     Function("isLinkLocalUnicast", True, (IP,), BOOL, addresses.is_link_local_unicast),
     Function("isGlobalUnicast", True, (IP,), BOOL, addresses.is_global_unicast),
     Function("cidr", False, (STRING,), CIDR, addresses.cidr),
-    Function("isCIDR", False, (STRING,), BOOL, addresses.is_cidr),
+    Function("isCIDR", False, (STRING,), BOOL, _accepted_by(addresses.cidr)),
     Function("containsIP", True, (CIDR, IP), BOOL, addresses.contains_ip),
     Function("containsIP", True, (CIDR, STRING), BOOL, addresses.contains_ip_text),
     Function("containsCIDR", True, (CIDR, CIDR), BOOL, addresses.contains_cidr),
@@ -104,7 +115,7 @@ _OF_ADDRESSES = (
 )
 _OF_URLS = (
     Function("url", False, (STRING,), URL, urls.url),
-    Function("isURL", False, (STRING,), BOOL, urls.is_url),
+    Function("isURL", False, (STRING,), BOOL, _accepted_by(urls.request_url)),
     Function("getScheme", True, (URL,), STRING, urls.scheme),
     Function("getHost", True, (URL,), STRING, urls.host),
     Function("getHostname", True, (URL,), STRING, urls.hostname),

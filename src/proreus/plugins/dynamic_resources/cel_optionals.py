@@ -8,16 +8,14 @@ call are taken apart here, and the rest is copied as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
+
+from proreus.objects.protobuf import BYTES, Field, fields, written
 
 ANSWER_OPTIONALS = frozenset({"validate", "named"})
 """Names of the functions, as they stand in calls: behind the dot of ``format.named``."""
 
 _WRAPPER = b"optional.ofNonZeroValue"
-
-_LENGTH_DELIMITED = 2
-_FIXED_SIZES = {1: 8, 5: 4}
 
 _HOLDERS: Mapping[str, Mapping[int, str]] = {
     "any": {2: "checked"},
@@ -32,15 +30,7 @@ _HOLDERS: Mapping[str, Mapping[int, str]] = {
 }
 """The fields of each message that can hold a call, by number, and what message they are."""
 
-_CALL, _FUNCTION = 6, 2
-
-
-class _Field(NamedTuple):
-    """``content``: of a length-delimited field, else None. ``whole``: tag and all."""
-
-    number: int
-    content: bytes | None
-    whole: bytes
+_CALL, _FUNCTION, _ARGUMENTS = 6, 2, 3
 
 
 def with_optionals(expression: bytes) -> bytes:
@@ -52,69 +42,22 @@ def with_optionals(expression: bytes) -> bytes:
 
 def _rewritten(message: bytes, kind: str) -> bytes:
     holders = _HOLDERS[kind]
-    parts = []
+    parts: list[Field] = []
     wrapped = False
-    for number, content, whole in _fields(message):
+    for number, wire_type, content in fields(message):
         holder = holders.get(number)
-        if content is None or holder is None:
-            parts.append(whole)
-            continue
-        wrapped = wrapped or (holder == "call" and _answers_optional(content))
-        parts.append(_field(number, _rewritten(content, holder)))
-    rewritten = b"".join(parts)
+        if holder is not None:
+            wrapped = wrapped or (holder == "call" and _answers_optional(content))
+            content = _rewritten(content, holder)
+        parts.append((number, wire_type, content))
+    rewritten = written(parts)
     if not wrapped:
         return rewritten
-    call = _field(_FUNCTION, _WRAPPER) + _field(3, rewritten)
-    return _field(_CALL, call)
+    call = written([(_FUNCTION, BYTES, _WRAPPER), (_ARGUMENTS, BYTES, rewritten)])
+    return written([(_CALL, BYTES, call)])
 
 
 def _answers_optional(call: bytes) -> bool:
-    names = (content for number, content, _ in _fields(call) if number == _FUNCTION)
-    name = next(names, None) or b""
+    names = (content for number, _, content in fields(call) if number == _FUNCTION)
+    name = next(names, b"")
     return name.decode().rpartition(".")[2] in ANSWER_OPTIONALS
-
-
-# ---- protobuf's wire format ----------------------------------------------------------------------
-
-
-def _fields(message: bytes) -> Iterator[_Field]:
-    at = 0
-    while at < len(message):
-        begin = at
-        tag, at = _varint(message, at)
-        wire_type = tag & 7
-        content = None
-        if wire_type == _LENGTH_DELIMITED:
-            size, at = _varint(message, at)
-            content = message[at : at + size]
-            at += size
-        elif wire_type in _FIXED_SIZES:
-            at += _FIXED_SIZES[wire_type]
-        else:
-            _, at = _varint(message, at)
-        yield _Field(tag >> 3, content, message[begin:at])
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """Return a number and where it ends."""
-    number, shift = 0, 0
-    while True:
-        byte = message[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, at
-        shift += 7
-
-
-def _field(number: int, content: bytes) -> bytes:
-    return _encoded(number << 3 | _LENGTH_DELIMITED) + _encoded(len(content)) + content
-
-
-def _encoded(number: int) -> bytes:
-    parts = bytearray()
-    while number >= 0x80:
-        parts.append(number & 0x7F | 0x80)
-        number >>= 7
-    parts.append(number)
-    return bytes(parts)

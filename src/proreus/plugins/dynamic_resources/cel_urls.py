@@ -58,15 +58,6 @@ def url(text: str) -> bytes:
         raise ValueError(f"URL parse error during conversion from string: {error}") from None
 
 
-def is_url(text: str) -> bool:
-    """Tell whether it is an absolute URI or path."""
-    try:
-        request_url(text)
-    except ValueError:
-        return False
-    return True
-
-
 def scheme(value: bytes) -> str:
     """Return ``https`` of ``https://…``."""
     return _as_text(_url(value).scheme)

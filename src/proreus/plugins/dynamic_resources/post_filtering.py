@@ -6,7 +6,7 @@ import numpy as np
 
 from proreus.framework.handle import Handle
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.verdicts import Verdicts
+from proreus.framework.verdicts import BoolArray, Verdicts
 from proreus.plugins.dynamic_resources.binding import Binding
 from proreus.plugins.dynamic_resources.filtering import LEFT_OVER, NOT_AVAILABLE, Judgement
 from proreus.plugins.dynamic_resources.notes import Notes
@@ -24,24 +24,12 @@ async def take_back(
 
     Return what was done; nothing if there was nothing to do. Raises ``ClaimWriteError``.
     """
-    rejected = {
-        reason: np.array(
-            [
-                s is not None and s.plugin == "DynamicResources" and reason in s.reasons
-                for s in known
-            ]
-        )[verdicts.ids]
-        for known in (verdicts.statuses,)
-        for reason in (NOT_AVAILABLE, LEFT_OVER)
-        if verdicts.ids is not None
-    }
-    if not rejected:
-        return ""
+    not_available = _rejected_for(NOT_AVAILABLE, verdicts)
     masks = judgement.unavailable(handle.nodes)
     places = [
         place
         for place, mask in masks.items()
-        if place not in notes.shared and (mask & rejected[NOT_AVAILABLE]).any()
+        if place not in notes.shared and (mask & not_available).any()
     ]
     handle.rng.shuffle(places)
     for place in places:
@@ -50,7 +38,18 @@ async def take_back(
         if not users or (len(users) == 1 and users[0].uid == pod.uid):
             binding.known(await binding.writer.deallocate(claim))
             return "deallocation of ResourceClaim completed"
-    if notes.extended is not None and rejected[LEFT_OVER].any():
+    if notes.extended is not None and _rejected_for(LEFT_OVER, verdicts).any():
         await binding.writer.delete(notes.extended)
         return "deletion of ResourceClaim completed"
     return ""
+
+
+def _rejected_for(reason: str, verdicts: Verdicts) -> BoolArray:
+    """Return the mask of rows that were rejected here for a reason."""
+    if verdicts.ids is None:
+        return np.zeros(verdicts.size, dtype=np.bool_)
+    said = [
+        status is not None and status.plugin == "DynamicResources" and reason in status.reasons
+        for status in verdicts.statuses
+    ]
+    return np.array(said, dtype=np.bool_)[verdicts.ids]
