@@ -28,7 +28,7 @@ from proreus.plugins import IN_TREE
 from proreus.runtime.registry import Registry
 
 WARM = 50
-_CONFIGURATION = {
+CONFIGURATION = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
     "kind": "KubeSchedulerConfiguration",
     "profiles": [PROFILE],
@@ -75,7 +75,7 @@ def mean_ms(*histograms: Histogram) -> float:
 async def measure(family: Family, nodes: int, placed: int, pods: int) -> tuple[float, ...]:
     """Return the milliseconds: of a cycle, of PostFilter, of everything."""
     gates, registry = FeatureGates(), Registry(IN_TREE)
-    cluster = OfflineCluster(load(_CONFIGURATION, registry, gates), registry, gates)
+    cluster = OfflineCluster(load(CONFIGURATION, registry, gates), registry, gates)
     fill(cluster, family, nodes, placed)
     await place(cluster, family, (f"warm-{number}" for number in range(WARM)))
     metrics = cluster.metrics

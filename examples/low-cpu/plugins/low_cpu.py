@@ -140,7 +140,7 @@ class LowCpu(FilterPlugin, ScorePlugin, BackgroundPlugin):
     def sign(self, pod: PodInfo) -> Hashable:
         return ()  # all pods are alike to this plugin
 
-    def outlook(self, nodes: NodeTable) -> Hashable:
+    def invalidation_key(self, nodes: NodeTable) -> Hashable:
         return self._version
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:

@@ -22,7 +22,7 @@ from proreus.framework.plugin import Plugin
 from proreus.metrics import SchedulerMetrics
 from proreus.runtime import calls
 from proreus.runtime.guard import POINT_OF_METHOD, brought_along
-from proreus.runtime.ranking import run_pre_score
+from proreus.runtime.prioritize_nodes import run_pre_score
 from proreus.runtime.scheduling_points import run_pre_filter
 
 log = logs.logger(__name__)
@@ -32,10 +32,10 @@ _LOG_AGAIN_SECONDS = 60.0
 _ASKING = frozenset(
     function.__code__
     for function in (
-        calls.ask,
-        calls.ask_each,
-        calls.ask_nodes,
-        calls.ask_and_wait,
+        calls.call_plugin,
+        calls.call_plugin_for_pods,
+        calls.call_plugin_for_nodes,
+        calls.await_plugin,
         run_pre_filter,
         run_pre_score,
     )

@@ -164,12 +164,12 @@ class Reflector(Generic[T]):
                 self._backoff.reset()
             await asyncio.sleep(self._backoff.next())
 
-    def _complain(self, error: ApiError, outlook: str) -> None:
+    def _complain(self, error: ApiError, invalidation_key: str) -> None:
         """Tell of an error: the callback each time, the log when it is news."""
         if error.message != self._last_complaint:
             self._last_complaint = error.message
             level = logging.ERROR if isinstance(error, Forbidden) else logging.WARNING
-            logger.log(level, "%s: %s (%s)", self._path, error.message, outlook)
+            logger.log(level, "%s: %s (%s)", self._path, error.message, invalidation_key)
         if self._on_error is not None:
             self._on_error(self._resource, error)
 

@@ -52,7 +52,7 @@ class RequestHeaders:
         return headers
 
     def lines(self, authorization: str, content_type: str) -> bytes:
-        """Return the header lines, but for the length; raises ``ValueError`` for unfit ones."""
+        """Return the header lines, but for the length; raises ``ValueError`` for invalid ones."""
         known = self._lines.get((authorization, content_type))
         if known is not None:
             return known

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-Reason = Literal["raised", "error", "unfit", "slow"]
+Reason = Literal["raised", "error", "invalid_answer", "slow"]
 """An exception; an Error status; an answer that the point does not allow; the budget exceeded."""
 
 

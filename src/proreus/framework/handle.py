@@ -15,10 +15,10 @@ from proreus.objects.meta import ApiObject, Resource
 
 if TYPE_CHECKING:
     from proreus.feature_gates import FeatureGates
-    from proreus.framework.beside import Beside
     from proreus.framework.cycle_state import CycleState
     from proreus.framework.events import ClusterEvent
     from proreus.framework.node_table import NodeTable
+    from proreus.framework.nominated_pods import NominatedPodsByRow
     from proreus.framework.nominating import NominatingInfo
     from proreus.framework.pod_group import PodGroupStates
     from proreus.framework.pod_info import PodInfo
@@ -181,7 +181,7 @@ class TrialGrounds:
     signature: Hashable
     """The same for pods that all filters take for alike."""
 
-    beside: Beside
+    nominated_by_row: NominatedPodsByRow
     """The nominated pods that the pod has to respect."""
 
 
@@ -294,7 +294,7 @@ class Handle(Protocol):
         """Run this profile's Filter plugins over a table, without nominated pods."""
         ...
 
-    def run_filters_with_nominated(
+    def run_filters_with_nominated_pods(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable
     ) -> Verdicts:
         """Run this profile's Filter plugins over a table, nominated pods taken into account."""

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from proreus.framework.affinity_terms import ExistingTerm
 from proreus.framework.change_log import ChangeLog
 from proreus.framework.columns import (
     MAX_INT64,
@@ -24,7 +25,6 @@ from proreus.framework.columns import (
     compacted,
     grown,
 )
-from proreus.framework.existing_terms import ExistingTerm
 from proreus.framework.interning import Interner
 from proreus.framework.label_columns import LabelColumns, matching
 from proreus.framework.node_info import NodeInfo

@@ -106,7 +106,7 @@ class Plugin:
         """
         return None
 
-    def outlook(self, nodes: NodeTable) -> Hashable:
+    def invalidation_key(self, nodes: NodeTable) -> Hashable:
         """Return what else the answers of a ``row_local`` plugin depend on, beside row and pod.
 
         Shared answers are dropped when it changes. Called once a cycle; must be very cheap.

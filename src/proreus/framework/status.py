@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
 from numbers import Real
 
 
@@ -86,10 +87,11 @@ class Status:
         """Rejected while something is under way; its end wakes the pod without back-off."""
         return cls(Code.PENDING, reasons)
 
-    @classmethod
-    def skip(cls) -> Status:
+    @staticmethod
+    @cache  # one for all: most plugins skip most pods
+    def skip() -> Status:
         """This plugin has nothing to say about this pod."""
-        return _SKIP
+        return Status(Code.SKIP)
 
     @classmethod
     def wait(cls, timeout_seconds: float, *reasons: str) -> Status:
@@ -116,10 +118,6 @@ class Status:
         if self.plugin == plugin:
             return self
         return Status(self.code, self.reasons, plugin, self.timeout_seconds)
-
-
-_SKIP = Status(Code.SKIP)
-"""One for all: most plugins skip most pods."""
 
 
 def code_of(status: Status | None) -> Code:

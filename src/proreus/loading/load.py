@@ -18,7 +18,7 @@ from proreus.loading.folder import PluginFolder
 from proreus.loading.sources import PluginSources
 from proreus.places import names_in, place_of_class, place_of_error
 from proreus.plugins import IN_TREE
-from proreus.runtime.calls import is_an_order
+from proreus.runtime.calls import is_cancellation
 
 ENTRY_POINTS = "proreus.plugins"
 """The group of entry points by which a package offers plugins."""
@@ -69,7 +69,7 @@ class _Loading:
         try:
             plugin = entry_point.load()
         except BaseException as error:
-            if is_an_order(error):
+            if is_cancellation(error):
                 raise
             self._refuse_import(source, error, entry_point.value, names)
             return
@@ -88,7 +88,7 @@ class _Loading:
         try:
             module = _import_anew(module_name)
         except BaseException as error:
-            if is_an_order(error):
+            if is_cancellation(error):
                 raise
             self._refuse_import(source, error, module_name, names)
             self.asked_for.append(class_name)
@@ -120,7 +120,7 @@ class _Loading:
             try:
                 module = folder.module(name)
             except BaseException as error:
-                if is_an_order(error):
+                if is_cancellation(error):
                     raise
                 place = place_of_error(error, folder.owns) or file
                 names = names_in(folder.sources[name])

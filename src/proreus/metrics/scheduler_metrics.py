@@ -313,8 +313,8 @@ class SchedulerMetrics(ProcessMetrics):
         self.plugin_failures_total = self.counter(
             "proreus_plugin_failures_total",
             "ALPHA",
-            "Failures of plugins: raised (an exception), error (an Error status), unfit (an answer "
-            "that the point does not allow), slow (over the time budget).",
+            "Failures of plugins: raised (an exception), error (an Error status), "
+            "invalid_answer (one that the point does not allow), slow (over the time budget).",
             "plugin",
             "extension_point",
             "reason",

@@ -15,9 +15,9 @@ from proreus.metrics import SchedulerMetrics
 from proreus.offline.api import InMemoryApi, JsonObject, SilentRecorder
 from proreus.runtime.conduct import USUAL, Rules, Supervision, Tell, nobody_told
 from proreus.runtime.registry import Registry
+from proreus.runtime.select_host import SelectHost
 from proreus.scheduler.assembly import Assembly
 from proreus.scheduler.profile_handle import Surroundings
-from proreus.scheduler.select_host import SelectHost
 
 _START = 1_700_000_000.0
 _ROUNDS_TO_REST = 50

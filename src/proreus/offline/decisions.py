@@ -16,10 +16,10 @@ from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod
 from proreus.offline.api import JsonObject
 from proreus.offline.cluster import OfflineCluster
+from proreus.runtime.find_nodes import FeasibleNodes
+from proreus.runtime.prioritize_nodes import prioritize_nodes, run_pre_score
 from proreus.runtime.profile import Profile
-from proreus.runtime.ranking import rank, run_pre_score
 from proreus.runtime.scheduling_points import run_post_filter, run_pre_filter
-from proreus.runtime.search import Found
 
 
 async def decide(cluster: OfflineCluster, pod: JsonObject) -> JsonObject:
@@ -48,7 +48,7 @@ async def _decide(cluster: OfflineCluster, profile: Profile, pod: PodInfo) -> Js
     answer["preFilter"] = _verdict(outcome.status)
     if outcome.names is not None and outcome.status is None:
         answer["nodeNames"] = sorted(outcome.names)
-    found: Found | None = None
+    found: FeasibleNodes | None = None
     if outcome.status is None:
         found = cluster.scheduler.scheduling_cycle.search(profile, state, pod, outcome.names)
         judged = range(table.size) if found.evaluated is None else found.evaluated.tolist()
@@ -65,12 +65,12 @@ async def _decide(cluster: OfflineCluster, profile: Profile, pod: PodInfo) -> Js
 
 
 def _scores(
-    cluster: OfflineCluster, profile: Profile, state: CycleState, pod: PodInfo, found: Found
+    cluster: OfflineCluster, profile: Profile, state: CycleState, pod: PodInfo, found: FeasibleNodes
 ) -> JsonObject:
     table, rows = cluster.scheduler.cache.table, found.rows.tolist()
     run_pre_score(profile, state, pod, found)
     scores: dict[str, IntArray] = {}
-    totals = rank(profile, state, pod, found, scores).scores
+    totals = prioritize_nodes(profile, state, pod, found, scores).scores
     return {
         "skipScore": sorted(state.skip_score),
         "scores": {

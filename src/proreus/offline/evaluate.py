@@ -24,7 +24,7 @@ from proreus.offline.cluster import OfflineCluster
 from proreus.offline.decisions import decide
 from proreus.offline.scripts import play
 from proreus.runtime.registry import Registry
-from proreus.scheduler.select_host import top_of_heap
+from proreus.runtime.select_host import top_of_heap
 
 _OFFLINE_GATES = ("SchedulerAsyncPreemption=false", "SchedulerAsyncAPICalls=false")
 """Recorded answers were made with everything inline, so that a step has an end."""

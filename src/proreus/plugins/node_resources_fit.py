@@ -110,7 +110,7 @@ class NodeResourcesFit(
             return requests.key
         return requests.key, tuple(sorted(requests.scoring.items()))
 
-    def outlook(self, nodes: NodeTable) -> Hashable:
+    def invalidation_key(self, nodes: NodeTable) -> Hashable:
         """Return which version of the device classes answers belong to."""
         return self._device_classes.version
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from proreus.framework.plugin import BackgroundPlugin, Plugin
 from proreus.logs import logger
-from proreus.runtime.calls import is_an_order
+from proreus.runtime.calls import is_cancellation
 
 log = logger(__name__)
 
@@ -54,7 +54,7 @@ async def _again_and_again(plugin: BackgroundPlugin) -> None:
             await plugin.run_in_background()
             return
         except BaseException as error:
-            if is_an_order(error):
+            if is_cancellation(error):
                 raise
             log.error("Background work failed", err=error, trace=True, plugin=plugin.name)
         if time() - started > _LONGEST_PAUSE_SECONDS:

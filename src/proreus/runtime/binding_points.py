@@ -14,7 +14,13 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.plugin import PreBindPlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import ERROR, SKIP, SUCCESS, Status
-from proreus.runtime.calls import as_status, ask, ask_and_wait, refuse, worded
+from proreus.runtime.calls import (
+    as_status,
+    await_plugin,
+    call_plugin,
+    raise_status,
+    with_plugin_context,
+)
 from proreus.runtime.profile import Profile
 
 
@@ -25,14 +31,14 @@ def run_pre_bind_pre_flight(
     busy = []
     for plugin in profile.pre_bind:
         method = plugin.pre_bind_pre_flight
-        answer = ask(plugin, "PreBindPreFlight", state, method, state, pod, node_name)
+        answer = call_plugin(plugin, "PreBindPreFlight", state, method, state, pod, node_name)
         status = as_status(plugin, "PreBindPreFlight", answer)
         if status is None:
             busy.append(plugin.name)
         elif status.code == ERROR:
-            refuse(plugin, "PreBindPreFlight", status)
+            raise_status(plugin, "PreBindPreFlight", status)
         elif status.code != SKIP:
-            plugin.conduct.note("PreBindPreFlight", "unfit")
+            plugin.conduct.note("PreBindPreFlight", "invalid_answer")
             raise PluginError(
                 plugin.name,
                 "PreBindPreFlight",
@@ -122,7 +128,7 @@ def _worded_cancellation(
         if not cancellation.cause:
             raise
         plugin = next((p for p in plugins if p.name == getattr(error, "plugin", "")), plugins[0])
-        text = worded(plugin, "PreBind", cancellation.cause)
+        text = with_plugin_context(plugin, "PreBind", cancellation.cause)
         raise PluginError(plugin.name, "PreBind", text) from error
 
 
@@ -145,10 +151,10 @@ async def _pre_bind_together(
 async def _pre_bind(
     plugin: PreBindPlugin, state: CycleState, pod: PodInfo, node_name: str
 ) -> Status | None:
-    answer = await ask_and_wait(plugin, "PreBind", state, plugin.pre_bind, state, pod, node_name)
+    answer = await await_plugin(plugin, "PreBind", state, plugin.pre_bind, state, pod, node_name)
     status = as_status(plugin, "PreBind", answer)
     if status is not None and not status.rejected:
-        refuse(plugin, "PreBind", status)
+        raise_status(plugin, "PreBind", status)
     return status and status.of(plugin.name)
 
 
@@ -160,14 +166,14 @@ async def run_bind(
     Skip when all of them skipped: the caller takes that for a failure.
     """
     for plugin in profile.bind:
-        answer = await ask_and_wait(plugin, "Bind", state, plugin.bind, state, pod, node_name)
+        answer = await await_plugin(plugin, "Bind", state, plugin.bind, state, pod, node_name)
         status = as_status(plugin, "Bind", answer)
         if status is None:
             return None
         if status.rejected:
             return status.of(plugin.name)
         if status.code != SKIP:
-            refuse(plugin, "Bind", status)
+            raise_status(plugin, "Bind", status)
     return Status(SKIP, ("no Bind plugin took the pod",))
 
 
@@ -176,5 +182,5 @@ def run_post_bind(profile: Profile, state: CycleState, pod: PodInfo, node_name: 
     started = perf_counter()
     for plugin in profile.post_bind:
         with suppress(PluginError):
-            ask(plugin, "PostBind", state, plugin.post_bind, state, pod, node_name)
+            call_plugin(plugin, "PostBind", state, plugin.post_bind, state, pod, node_name)
     profile.observe_point("PostBind", SUCCESS, perf_counter() - started)

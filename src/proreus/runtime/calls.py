@@ -60,7 +60,7 @@ class PluginTimer:
         self._seconds.labels(plugin.name, point, code.label).observe(perf_counter() - started)
 
 
-def ask(
+def call_plugin(
     plugin: Plugin,
     point: str,
     state: CycleState,
@@ -76,12 +76,12 @@ def ask(
         started = perf_counter()
         answer = method(*args)
     except BaseException as error:
-        raise failed(plugin, point, error) from error
+        raise plugin_error(plugin, point, error) from error
     timer.observe(plugin, point, answer, started)
     return answer
 
 
-def ask_each(
+def call_plugin_for_pods(
     plugin: Plugin,
     point: str,
     state: CycleState,
@@ -92,14 +92,16 @@ def ask_each(
 ) -> list[R]:
     """Call a method about many pods of a node, one by one; raises ``PluginError``."""
     if state.timer is not None:
-        return [ask(plugin, point, state, method, state, pod, other, node) for other in others]
+        return [
+            call_plugin(plugin, point, state, method, state, pod, other, node) for other in others
+        ]
     try:
         return [method(state, pod, other, node) for other in others]
     except BaseException as error:
-        raise failed(plugin, point, error) from error
+        raise plugin_error(plugin, point, error) from error
 
 
-def ask_nodes(
+def call_plugin_for_nodes(
     plugin: Plugin,
     point: str,
     state: CycleState,
@@ -109,14 +111,14 @@ def ask_nodes(
 ) -> list[R]:
     """Call a method about many nodes, one by one; raises ``PluginError``."""
     if state.timer is not None:
-        return [ask(plugin, point, state, method, state, pod, node) for node in nodes]
+        return [call_plugin(plugin, point, state, method, state, pod, node) for node in nodes]
     try:
         return [method(state, pod, node) for node in nodes]
     except BaseException as error:
-        raise failed(plugin, point, error) from error
+        raise plugin_error(plugin, point, error) from error
 
 
-async def ask_and_wait(
+async def await_plugin(
     plugin: Plugin,
     point: str,
     state: CycleState,
@@ -129,7 +131,7 @@ async def ask_and_wait(
     try:
         answer = await method(*args)
     except BaseException as error:
-        raise failed(plugin, point, error) from error
+        raise plugin_error(plugin, point, error) from error
     if timer is not None:
         timer.observe(plugin, point, answer, started)
     return answer
@@ -146,18 +148,20 @@ def as_status(
         return None
     if isinstance(answer, Status):
         return None if answer.code == SUCCESS else answer
-    raise unfit(plugin, point, wanted, answer)
+    raise invalid_answer_error(plugin, point, wanted, answer)
 
 
-def unfit(plugin: Plugin, point: str, wanted: str, answer: object) -> PluginError:
+def invalid_answer_error(plugin: Plugin, point: str, wanted: str, answer: object) -> PluginError:
     """Return the error for an answer of the wrong kind."""
-    return misbehaved(plugin, point, "unfit", f"{point} must return {wanted}, not {_short(answer)}")
+    return recorded_error(
+        plugin, point, "invalid_answer", f"{point} must return {wanted}, not {_short(answer)}"
+    )
 
 
-def misbehaved(plugin: Plugin, point: str, reason: Reason, text: str) -> PluginError:
+def recorded_error(plugin: Plugin, point: str, reason: Reason, text: str) -> PluginError:
     """Return the error for an answer that counts as a failure of the plugin."""
     plugin.conduct.note(point, reason)
-    return PluginError(plugin.name, point, worded(plugin, point, text))
+    return PluginError(plugin.name, point, with_plugin_context(plugin, point, text))
 
 
 def _short(answer: object) -> str:
@@ -165,30 +169,30 @@ def _short(answer: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def refuse(plugin: Plugin, point: str, status: Status) -> NoReturn:
+def raise_status(plugin: Plugin, point: str, status: Status) -> NoReturn:
     """Raise ``PluginError`` for an Error status, or one that the point does not allow."""
     text = status.message
     if status.code == ERROR:
-        raise misbehaved(plugin, point, "error", text)
+        raise recorded_error(plugin, point, "error", text)
     text = f"{point} does not allow the status {status.code.label}" + (text and f": {text}")
-    raise misbehaved(plugin, point, "unfit", text)
+    raise recorded_error(plugin, point, "invalid_answer", text)
 
 
-def worded(plugin: Plugin, point: str, text: str) -> str:
+def with_plugin_context(plugin: Plugin, point: str, text: str) -> str:
     """Put kube-scheduler's words around an error text."""
     return _WORDING.get(point, "{error}").format(name=plugin.name, error=text)
 
 
-def failed(plugin: Plugin, point: str, error: BaseException) -> PluginError:
-    """Return the error for what a plugin raised; raises what ``is_an_order``."""
-    if is_an_order(error):
+def plugin_error(plugin: Plugin, point: str, error: BaseException) -> PluginError:
+    """Return the error for what a plugin raised; raises what ``is_cancellation``."""
+    if is_cancellation(error):
         raise error
     plugin.conduct.note(point, "raised", error)
-    message = worded(plugin, point, error_text(error))
+    message = with_plugin_context(plugin, point, error_text(error))
     return PluginError(plugin.name, point, message)
 
 
-def is_an_order(error: BaseException) -> bool:
+def is_cancellation(error: BaseException) -> bool:
     """Tell whether an exception came from outside: whoever was called has not failed, but must end.
 
     ``sys.exit()`` in a plugin, or a future of its own that was cancelled under it, must not end the

@@ -205,7 +205,7 @@ class PluginConduct(Conduct):
         words = {
             "raised": "raised an exception",
             "error": "answered with an error",
-            "unfit": "gave an answer that the point does not allow",
+            "invalid_answer": "gave an answer that the point does not allow",
             "slow": f"took longer than {self.budget_seconds * 1000:g}ms",
         }
         told = f"{words[reason]} at {meter.point} {meter.streak} times in a row"

@@ -14,7 +14,7 @@ from proreus.framework.plugin import FetchingPlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Rows
-from proreus.runtime.calls import ask_and_wait, refuse
+from proreus.runtime.calls import await_plugin, raise_status
 from proreus.runtime.profile import Profile
 
 Fetch = Callable[[FetchingPlugin], Coroutine[Any, Any, Status | None]]
@@ -67,6 +67,6 @@ async def _fetch(profile: Profile, point: str, state: CycleState, fetch: Fetch) 
 
 
 async def _fetch_one(plugin: FetchingPlugin, point: str, state: CycleState, fetch: Fetch) -> None:
-    status = await ask_and_wait(plugin, point, state, fetch, plugin)
+    status = await await_plugin(plugin, point, state, fetch, plugin)
     if status is not None:
-        refuse(plugin, point, status)
+        raise_status(plugin, point, status)

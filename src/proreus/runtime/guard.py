@@ -26,7 +26,7 @@ from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.status import Code, Status
 from proreus.logs import logger
 from proreus.places import place_of_class, place_of_error
-from proreus.runtime.calls import failed, is_an_order
+from proreus.runtime.calls import is_cancellation, plugin_error
 from proreus.runtime.conduct import Meter, PluginConduct
 
 log = logger(__name__)
@@ -57,7 +57,7 @@ def blamed_on(plugin: type[Plugin]) -> Iterator[None]:
     except ProreusError:
         raise
     except BaseException as error:
-        if is_an_order(error) or not brought_along(plugin):
+        if is_cancellation(error) or not brought_along(plugin):
             raise
         file, line = place_of_class(plugin)
         place = place_of_error(error, file.__eq__)
@@ -74,7 +74,7 @@ def surviving(function: Callable[[Any, Any], None]) -> Callable[[Any, Any], None
         try:
             function(old, new)
         except BaseException as error:
-            if is_an_order(error):
+            if is_cancellation(error):
                 raise
             name = getattr(function, "__qualname__", repr(function))
             log.error("A plugin's on_change handler raised", err=error, trace=True, handler=name)
@@ -92,7 +92,7 @@ def surviving_work(work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]
         try:
             await work
         except BaseException as error:
-            if is_an_order(error):
+            if is_cancellation(error):
                 raise
             name = getattr(work, "__qualname__", repr(work))
             log.error("A plugin's background work raised", err=error, trace=True, work=name)
@@ -204,14 +204,14 @@ def _pre_enqueue(plugin: Plugin, method: Method, meter: Meter, conduct: PluginCo
         try:
             status = method(pod)
         except BaseException as error:
-            return Status.error(str(failed(plugin, meter.point, error)))
+            return Status.error(str(plugin_error(plugin, meter.point, error)))
         if _sound(status):
             conduct.succeeded(meter)
             return status
         if isinstance(status, Status):
             conduct.note(meter.point, "error")
             return status
-        conduct.note(meter.point, "unfit")
+        conduct.note(meter.point, "invalid_answer")
         return Status.error(f"PreEnqueue must return a Status or None, not {status!r:.60}")
 
     return call
@@ -248,7 +248,7 @@ def _sort_key(plugin: Plugin, method: Method, meter: Meter, conduct: PluginCondu
         try:
             own = method(queued)
         except BaseException as error:
-            failed(plugin, meter.point, error)
+            plugin_error(plugin, meter.point, error)
             return SortKey(None, queued)
         conduct.succeeded(meter)
         return SortKey(own, queued)
@@ -269,7 +269,7 @@ def with_guarded_hint(event: ClusterEvent, plugin: Plugin) -> ClusterEvent:
         try:
             helps = bool(hint(pod, old, new))
         except BaseException as error:
-            failed(plugin, meter.point, error)
+            plugin_error(plugin, meter.point, error)
             return True
         conduct.succeeded(meter)
         return helps
@@ -291,7 +291,9 @@ def _sign(plugin: Plugin, method: Method, meter: Meter, conduct: PluginConduct) 
     return call
 
 
-def _outlook(plugin: Plugin, method: Method, meter: Meter, conduct: PluginConduct) -> Method:
+def _invalidation_key(
+    plugin: Plugin, method: Method, meter: Meter, conduct: PluginConduct
+) -> Method:
     def call(nodes: Any) -> Any:
         if conduct.skipping:
             return None
@@ -299,7 +301,7 @@ def _outlook(plugin: Plugin, method: Method, meter: Meter, conduct: PluginConduc
             answer = method(nodes)
             hash(answer)
         except BaseException as error:
-            raise failed(plugin, meter.point, error) from error
+            raise plugin_error(plugin, meter.point, error) from error
         conduct.succeeded(meter)
         return answer
 
@@ -331,7 +333,7 @@ POINT_OF_METHOD = {
     "score_placement": "PlacementScore",
     "normalize_placements": "PlacementScoreExtensionNormalize",
     "sign": "Sign",
-    "outlook": "Outlook",
+    "invalidation_key": "Outlook",
 }
 """The methods that are watched, and the points that they are called at."""
 
@@ -351,7 +353,7 @@ _ALONE: dict[str, Callable[[Plugin, Method, Meter, PluginConduct], Method]] = {
     "pre_enqueue": _pre_enqueue,
     "sort_key": _sort_key,
     "sign": _sign,
-    "outlook": _outlook,
+    "invalidation_key": _invalidation_key,
 }
 """Methods with a way of their own; a success or a failure of theirs is one of a call."""
 

@@ -15,14 +15,14 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from proreus.framework.beside import Beside, BesideByPriority
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Nominator
 from proreus.framework.node_table import NodeTable
+from proreus.framework.nominated_pods import NominatedPodsByPriority, NominatedPodsByRow
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
-from proreus.runtime.judging import judge_node, judge_table
+from proreus.runtime.node_points import run_filter_plugins, run_filter_plugins_on_node
 from proreus.runtime.profile import Profile
 
 _FEW_NOMINATED = 4
@@ -31,7 +31,7 @@ _MOST_KINDS = 16
 """Of so many kinds of pods the verdicts are remembered."""
 
 
-def likeness(
+def equivalence_key(
     filters: Sequence[FilterPlugin], state: CycleState, pod: PodInfo, table: NodeTable
 ) -> Hashable | None:
     """Return what is the same for pods that all filters of a cycle take for alike.
@@ -45,11 +45,11 @@ def likeness(
         signature = plugin.sign(pod) if plugin.row_local else None
         if signature is None:
             return None
-        signatures.append((plugin.name, signature, plugin.outlook(table)))
+        signatures.append((plugin.name, signature, plugin.invalidation_key(table)))
     return tuple(signatures)
 
 
-class _Judged:
+class _NominatedVerdicts:
     """What rows came to for one kind of pods beside the pods nominated to them.
 
     ``unknown``: rows that have to be judged (again). ``rejected``: the others that will not do.
@@ -60,29 +60,33 @@ class _Judged:
         self.rejected: dict[Status, set[int]] = {}
         self._status_of: dict[int, Status] = {}
         self._position = -1
-        self._beside: Beside | None = None
-        self._beside_position = -1
+        self._nominated: NominatedPodsByRow | None = None
+        self._nominated_position = -1
         self._size = -1
 
-    def refresh(self, table: NodeTable, beside: Beside) -> None:
+    def refresh(self, table: NodeTable, nominated: NominatedPodsByRow) -> None:
         """Forget rows that changed, and those with other pods nominated to them than before."""
         rows = others = None
-        if beside is self._beside and self._size == table.size:
+        if nominated is self._nominated and self._size == table.size:
             rows = table.changes_since(self._position)
-            others = beside.changes.since(self._beside_position, table.size)
+            others = nominated.changes.since(self._nominated_position, table.size)
         if rows is None or others is None:
             self.rejected.clear()
             self._status_of.clear()
-            self.unknown = set(beside.by_row)
+            self.unknown = set(nominated.by_row)
         else:
             for row in (*rows, *others):
                 self._forget(row)
-                if row in beside.by_row:
+                if row in nominated.by_row:
                     self.unknown.add(row)
                 else:
                     self.unknown.discard(row)
-        self._position, self._size, self._beside = table.position, table.size, beside
-        self._beside_position = beside.changes.position
+        self._position, self._size, self._nominated = (
+            table.position,
+            table.size,
+            nominated,
+        )
+        self._nominated_position = nominated.changes.position
 
     def _forget(self, row: int) -> None:
         status = self._status_of.pop(row, None)
@@ -105,8 +109,8 @@ class NominatedPods:
 
     def __init__(self, nominator: Nominator) -> None:
         self._nominator = nominator
-        self._beside = BesideByPriority(nominator)
-        self._judged: WeakKeyDictionary[Profile, OrderedDict[Hashable, _Judged]] = (
+        self._by_priority = NominatedPodsByPriority(nominator)
+        self._evaluated: WeakKeyDictionary[Profile, OrderedDict[Hashable, _NominatedVerdicts]] = (
             WeakKeyDictionary()
         )
 
@@ -119,9 +123,9 @@ class NominatedPods:
         names = self._nominator.nominated_nodes()
         return {row for name in names if (row := table.rows.get(name)) is not None}
 
-    def beside(self, pod: PodInfo, table: NodeTable) -> Beside:
+    def by_row(self, pod: PodInfo, table: NodeTable) -> NominatedPodsByRow:
         """Return the pods nominated to the cluster's nodes that this pod has to respect."""
-        return self._beside.of(pod, table)
+        return self._by_priority.of(pod, table)
 
     def before(self, pod: PodInfo, node_name: str) -> list[PodInfo]:
         """Return the pods nominated to a node that this pod has to respect."""
@@ -131,7 +135,7 @@ class NominatedPods:
             if other.priority >= pod.priority and other.uid != pod.uid
         ]
 
-    def judge_row(
+    def run_filters_on_row(
         self, profile: Profile, state: CycleState, pod: PodInfo, row: int, nodes: NodeTable
     ) -> Status | None:
         """Judge a row with the pods that are nominated to it; None where there are none."""
@@ -144,13 +148,13 @@ class NominatedPods:
             if other.uid in fork[0].pods:
                 continue
             profile.add_pod(trial, pod, other, fork, 0)
-        return judge_node(profile, trial, pod, fork, 0)
+        return run_filter_plugins_on_node(profile.filter, trial, pod, fork, 0)
 
     def rejected(
         self, profile: Profile, state: CycleState, pod: PodInfo, rows: list[int], nodes: NodeTable
     ) -> list[tuple[int, Status]]:
         """Judge rows one by one, each with the pods nominated to it; return those rejected."""
-        judged = ((row, self.judge_row(profile, state, pod, row, nodes)) for row in rows)
+        judged = ((row, self.run_filters_on_row(profile, state, pod, row, nodes)) for row in rows)
         return [(row, status) for row, status in judged if status is not None]
 
     def rejections(
@@ -160,48 +164,62 @@ class NominatedPods:
 
         ``among``: rows to leave it at; None: all of them.
         """
+        if not self._nominator.nominated_nodes():
+            return {}
         table = profile.table
-        beside = self.beside(pod, table)
-        rows = beside.by_row if among is None else beside.by_row.keys() & among
+        nominated = self.by_row(pod, table)
+        rows = nominated.by_row if among is None else nominated.by_row.keys() & among
         if not rows:
             return {}
         if among is None and len(rows) > _FEW_NOMINATED and _adding_is_row_local(profile, state):
-            return self._judge_at_once(profile, state, pod, beside)
+            return self._run_filters_at_once(profile, state, pod, nominated)
         rejected: dict[Status, list[int]] = {}
         for row, status in self.rejected(profile, state, pod, sorted(rows), table):
             rejected.setdefault(status, []).append(row)
         return rejected
 
-    def _judge_at_once(
-        self, profile: Profile, state: CycleState, pod: PodInfo, beside: Beside
+    def _run_filters_at_once(
+        self,
+        profile: Profile,
+        state: CycleState,
+        pod: PodInfo,
+        nominated: NominatedPodsByRow,
     ) -> Mapping[Status, Collection[int]]:
         """Judge many rows in one go: only where adding a pod to one concerns no other."""
         table = profile.table
-        judged = self._judged_for(profile, state, pod, beside)
-        judged.refresh(table, beside)
+        judged = self._verdicts_for(profile, state, pod, nominated)
+        judged.refresh(table, nominated)
         if judged.unknown:
             anew = sorted(judged.unknown)
             fork = table.fork(np.array(anew, dtype=np.intp))
             for index, row in enumerate(anew):
-                for other in beside.by_row[row]:
+                for other in nominated.by_row[row]:
                     if other.uid not in fork[index].pods:
                         fork.add_pod(index, other)
-            verdicts = judge_table(profile, state, pod, fork)
+            verdicts = run_filter_plugins(profile.filter, state, pod, fork)
             for index, row in enumerate(anew):
                 judged.note(row, verdicts.status(index))
         return judged.rejected
 
-    def _judged_for(
-        self, profile: Profile, state: CycleState, pod: PodInfo, beside: Beside
-    ) -> _Judged:
+    def _verdicts_for(
+        self,
+        profile: Profile,
+        state: CycleState,
+        pod: PodInfo,
+        nominated: NominatedPodsByRow,
+    ) -> _NominatedVerdicts:
         """Return what is known for pods like this one, if there can be any."""
-        kind = likeness(profile.filter, state, pod, profile.table) if beside.remembered else None
+        kind = (
+            equivalence_key(profile.filter, state, pod, profile.table)
+            if nominated.remembered
+            else None
+        )
         if kind is None:
-            return _Judged()
-        by_kind = self._judged.setdefault(profile, OrderedDict())
+            return _NominatedVerdicts()
+        by_kind = self._evaluated.setdefault(profile, OrderedDict())
         judged = by_kind.get((kind, pod.priority))
         if judged is None:
-            judged = by_kind[kind, pod.priority] = _Judged()
+            judged = by_kind[kind, pod.priority] = _NominatedVerdicts()
             if len(by_kind) > _MOST_KINDS:
                 by_kind.popitem(last=False)
         by_kind.move_to_end((kind, pod.priority))

@@ -17,8 +17,8 @@ from proreus.framework.plugin import MAX_SCORE, MIN_SCORE, PlacementScorePlugin
 from proreus.framework.pod_group import Placement, PodGroupAssignments, PodGroupInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import IntArray
-from proreus.runtime.asking import as_scores
-from proreus.runtime.calls import ask, refuse
+from proreus.runtime.calls import call_plugin, raise_status
+from proreus.runtime.node_points import as_scores
 from proreus.runtime.profile import Profile
 
 NO_PLACEMENTS = Status.unschedulable("no feasible placements found")
@@ -37,12 +37,12 @@ def run_placement_generate(
     point, code = "PlacementGenerate", Code.ERROR
     try:
         for plugin in profile.placement_generate:
-            answer = ask(
+            answer = call_plugin(
                 plugin, point, state, plugin.generate_placements, state, group, profile.table
             )
             if isinstance(answer, Status):
                 if not answer.rejected:
-                    refuse(plugin, point, answer)
+                    raise_status(plugin, point, answer)
                 code = answer.code
                 return answer.of(plugin.name)
             placements = answer
@@ -82,19 +82,19 @@ def _score(
     point = "PlacementScore"
     raw: list[Any] = []
     for candidate in candidates:
-        answer = ask(plugin, point, state, plugin.score_placement, state, group, candidate)
+        answer = call_plugin(plugin, point, state, plugin.score_placement, state, group, candidate)
         if isinstance(answer, Status):
-            refuse(plugin, point, answer)
+            raise_status(plugin, point, answer)
         raw.append(answer)
     scores = as_scores(plugin, point, raw, len(raw), "placement")
     point = "PlacementScoreExtensionNormalize"
-    normal = ask(plugin, point, state, plugin.normalize_placements, state, group, scores)
+    normal = call_plugin(plugin, point, state, plugin.normalize_placements, state, group, scores)
     if isinstance(normal, Status):
-        refuse(plugin, point, normal)
+        raise_status(plugin, point, normal)
     scores = as_scores(plugin, point, normal, len(raw), "placement")
     for score in scores.tolist():
         if not MIN_SCORE <= score <= MAX_SCORE:
-            plugin.conduct.note(point, "unfit")
+            plugin.conduct.note(point, "invalid_answer")
             raise PluginError(
                 plugin.name,
                 point,

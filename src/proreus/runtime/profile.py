@@ -5,7 +5,7 @@ Immutable once built; a changed configuration makes new profiles.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import TypeVar
 
 from proreus.framework.cycle_state import CycleState
@@ -32,30 +32,12 @@ from proreus.framework.plugin import (
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code
 from proreus.metrics import Counter, Histogram, SchedulerMetrics
-from proreus.runtime.calls import ask, failed
+from proreus.runtime.calls import call_plugin
 from proreus.runtime.conduct import PluginConduct, Supervision
+from proreus.runtime.equivalence_cache import EquivalenceCache
 from proreus.runtime.guard import brought_along, guard
-from proreus.runtime.shared_answers import SharedAnswers
 
 P = TypeVar("P", bound=Plugin)
-
-
-class Signatures(dict[Plugin, Hashable]):
-    """What each plugin reads of one pod, None where it shares nothing; asked when looked up."""
-
-    def __init__(self, pod: PodInfo) -> None:
-        self._pod = pod
-
-    def __missing__(self, plugin: Plugin) -> Hashable:
-        signature = None
-        if plugin.row_local:
-            try:
-                signature = plugin.sign(self._pod)
-                hash(signature)
-            except BaseException as error:
-                raise failed(plugin, "Sign", error) from error
-        self[plugin] = signature
-        return signature
 
 
 class Profile:
@@ -96,7 +78,7 @@ class Profile:
         self.post_bind = _typed(plugins, "postBind", PostBindPlugin)
         self.placement_generate = _typed(plugins, "placementGenerate", PlacementGeneratePlugin)
         self.placement_score = _typed(plugins, "placementScore", PlacementScorePlugin)
-        self.shared = SharedAnswers(table)
+        self.equivalence_cache = EquivalenceCache(table)
         self.order_of_filter = {plugin.name: i for i, plugin in enumerate(self.filter)}
         self.fetching = self._fetching()
         """Plugins whose answers are to be fetched first, by point; empty in most profiles."""
@@ -184,7 +166,7 @@ class Profile:
         for plugin in self.pre_filter:
             if plugin.name not in state.skip_filter:
                 point = "PreFilterExtensionAddPod"
-                ask(plugin, point, state, plugin.add_pod, state, pod, added, nodes[row])
+                call_plugin(plugin, point, state, plugin.add_pod, state, pod, added, nodes[row])
 
     def remove_pod(
         self, state: CycleState, pod: PodInfo, removed: PodInfo, nodes: NodeTable, row: int
@@ -194,7 +176,9 @@ class Profile:
         for plugin in self.pre_filter:
             if plugin.name not in state.skip_filter:
                 point = "PreFilterExtensionRemovePod"
-                ask(plugin, point, state, plugin.remove_pod, state, pod, removed, nodes[row])
+                call_plugin(
+                    plugin, point, state, plugin.remove_pod, state, pod, removed, nodes[row]
+                )
 
 
 def _typed(plugins: Mapping[str, tuple[Plugin, ...]], point: str, base: type[P]) -> tuple[P, ...]:

@@ -19,7 +19,14 @@ from proreus.framework.plugin import MAX_PERMIT_WAIT_SECONDS
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import SKIP, SUCCESS, Code, Status, code_of
 from proreus.framework.verdicts import Verdicts
-from proreus.runtime.calls import as_status, ask, ask_and_wait, failed, refuse, unfit
+from proreus.runtime.calls import (
+    as_status,
+    await_plugin,
+    call_plugin,
+    invalid_answer_error,
+    plugin_error,
+    raise_status,
+)
 from proreus.runtime.profile import Profile
 
 
@@ -52,12 +59,12 @@ def run_pre_filter(
     point, timed = "PreFilter", state.timer is not None
     for plugin in profile.pre_filter:
         if timed:
-            answer = ask(plugin, point, state, plugin.pre_filter, state, pod, nodes)
-        else:  # ``ask`` would cost more than most of these plugins do, and there are a dozen
+            answer = call_plugin(plugin, point, state, plugin.pre_filter, state, pod, nodes)
+        else:  # inlined ``call_plugin``: it would cost more than most of these dozen plugins do
             try:
                 answer = plugin.pre_filter(state, pod, nodes)
             except BaseException as error:
-                raise failed(plugin, point, error) from error
+                raise plugin_error(plugin, point, error) from error
         if isinstance(answer, Status) and answer.code == SKIP:
             skipped.append(plugin.name)
             continue
@@ -74,7 +81,7 @@ def run_pre_filter(
                 remembered, narrowing = status.of(plugin.name), []
                 break
             else:
-                refuse(plugin, point, status)
+                raise_status(plugin, point, status)
             continue
         narrowing.append(plugin.name)
         names = frozenset(answer)
@@ -111,11 +118,11 @@ async def run_post_filter(
     nominating: NominatingInfo | None = None
     for plugin in profile.post_filter:
         try:
-            result = await ask_and_wait(
+            result = await await_plugin(
                 plugin, "PostFilter", state, plugin.post_filter, state, pod, verdicts
             )
             if not isinstance(result, PostFilterResult):
-                raise unfit(plugin, "PostFilter", "a PostFilterResult", result)
+                raise invalid_answer_error(plugin, "PostFilter", "a PostFilterResult", result)
             status = as_status(plugin, "PostFilter", result.status)
         except PluginError as error:
             return PostFilterOutcome(Code.ERROR, str(error))
@@ -124,7 +131,9 @@ async def run_post_filter(
         if status.code == Code.UNRESOLVABLE:
             return PostFilterOutcome(status.code, status.message, result.nominating)
         if not status.rejected:
-            plugin.conduct.note("PostFilter", "error" if status.code == Code.ERROR else "unfit")
+            plugin.conduct.note(
+                "PostFilter", "error" if status.code == Code.ERROR else "invalid_answer"
+            )
             text = status.message or f"PostFilter does not allow {status.code.label}"
             return PostFilterOutcome(Code.ERROR, text)
         reasons.extend(status.reasons)
@@ -135,12 +144,12 @@ async def run_post_filter(
 def run_reserve(profile: Profile, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
     """Ask Reserve plugins in order; the first rejection is returned."""
     for plugin in profile.reserve:
-        answer = ask(plugin, "Reserve", state, plugin.reserve, state, pod, node_name)
+        answer = call_plugin(plugin, "Reserve", state, plugin.reserve, state, pod, node_name)
         if (status := as_status(plugin, "Reserve", answer)) is None:
             continue
         if status.rejected:
             return status.of(plugin.name)
-        refuse(plugin, "Reserve", status)
+        raise_status(plugin, "Reserve", status)
     return None
 
 
@@ -149,7 +158,7 @@ def run_unreserve(profile: Profile, state: CycleState, pod: PodInfo, node_name: 
     started = perf_counter()
     for plugin in reversed(profile.reserve):
         with suppress(PluginError):
-            ask(plugin, "Unreserve", state, plugin.unreserve, state, pod, node_name)
+            call_plugin(plugin, "Unreserve", state, plugin.unreserve, state, pod, node_name)
     profile.observe_point("Unreserve", SUCCESS, perf_counter() - started)
 
 
@@ -173,7 +182,7 @@ def run_permit(profile: Profile, state: CycleState, pod: PodInfo, node_name: str
     """Ask Permit plugins in order; the first rejection ends it, holds are collected."""
     outcome = PermitOutcome()
     for plugin in profile.permit:
-        answer = ask(plugin, "Permit", state, plugin.permit, state, pod, node_name)
+        answer = call_plugin(plugin, "Permit", state, plugin.permit, state, pod, node_name)
         if (status := as_status(plugin, "Permit", answer)) is None:
             continue
         if status.rejected:
@@ -184,5 +193,5 @@ def run_permit(profile: Profile, state: CycleState, pod: PodInfo, node_name: str
             outcome.timeouts[plugin.name] = seconds
             outcome.reasons += status.reasons
         else:
-            refuse(plugin, "Permit", status)
+            raise_status(plugin, "Permit", status)
     return outcome

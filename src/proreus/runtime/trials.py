@@ -23,10 +23,13 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.trial_table import TrialTable
 from proreus.framework.verdicts import BoolArray, Rows, Verdicts
-from proreus.runtime.asking import filter_node, filter_table
-from proreus.runtime.calls import ask_each
-from proreus.runtime.judging import overrule
-from proreus.runtime.nominated import NominatedPods, likeness
+from proreus.runtime.calls import call_plugin_for_pods
+from proreus.runtime.node_points import (
+    override_verdict,
+    run_filter_plugin,
+    run_filter_plugin_on_node,
+)
+from proreus.runtime.nominated import NominatedPods, equivalence_key
 
 
 def trial_grounds(
@@ -41,11 +44,11 @@ def trial_grounds(
     None where a filter that takes part looks across nodes or does not sign the pod, and where
     others of its kind have to respect a nomination of its own.
     """
-    signature = likeness(filters, state, pod, table)
+    signature = equivalence_key(filters, state, pod, table)
     if signature is None:
         return None
-    beside = nominated.beside(pod, table)
-    return TrialGrounds(signature, beside) if beside.remembered else None
+    by_row = nominated.by_row(pod, table)
+    return TrialGrounds(signature, by_row) if by_row.remembered else None
 
 
 class NodeTrials:
@@ -89,9 +92,9 @@ class NodeTrials:
         self._noted: dict[str, set[int]] = {p.name: set() for p in self._followers}
         """By follower: the numbers of the pods that make a difference to its notes."""
         self._failed: dict[int, Status] = {}
-        beside = nominated.beside(pod, table).by_row
+        by_row = nominated.by_row(pod, table).by_row
         self._nominated = {
-            index: beside[row] for index, row in enumerate(rows.tolist()) if row in beside
+            index: by_row[row] for index, row in enumerate(rows.tolist()) if row in by_row
         }
 
     # ---- the trial -----------------------------------------------------------------------------
@@ -150,7 +153,9 @@ class NodeTrials:
         method = plugin.add_pod if verb == "Add" else plugin.remove_pod
         point, node = f"PreFilterExtension{verb}Pod", self._table[row]
         try:
-            return ask_each(plugin, point, self._states[row], method, self._pod, moved, node)
+            return call_plugin_for_pods(
+                plugin, point, self._states[row], method, self._pod, moved, node
+            )
         except PluginError as error:
             self._fail(row, plugin, error)
             return ()
@@ -170,14 +175,14 @@ class NodeTrials:
                 if row in self._nominated and (news is None or verdicts.status(row) is None)
             ]
             for row, status in self._rejected_with_nominated(again, news):
-                overrule(verdicts, row, status)
+                override_verdict(verdicts, row, status)
         if any(s is not None and s.code == Code.ERROR for s in verdicts.statuses):
             for row in rows.tolist():
                 found = verdicts.status(row)
                 if found is not None and found.code == Code.ERROR:
                     self._failed.setdefault(row, found)
         for row, failure in self._failed.items():
-            overrule(verdicts, row, failure)
+            override_verdict(verdicts, row, failure)
         return verdicts
 
     def _rejected_with_nominated(
@@ -190,13 +195,15 @@ class NodeTrials:
         shared = self._state.clone()
         states = [self._states[row].clone() if self._own_notes else shared for row in rows]
         for index, row in enumerate(rows):
-            beside = [pod for pod in self._nominated[row] if pod.uid not in fork[index].pods]
-            for other in beside:
+            added = [pod for pod in self._nominated[row] if pod.uid not in fork[index].pods]
+            for other in added:
                 fork.add_pod(index, other)
             for plugin in self._followers:
                 point, method, state = "PreFilterExtensionAddPod", plugin.add_pod, states[index]
                 try:
-                    ask_each(plugin, point, state, method, self._pod, beside, fork[index])
+                    call_plugin_for_pods(
+                        plugin, point, state, method, self._pod, added, fork[index]
+                    )
                 except PluginError as error:
                     self._fail(row, plugin, error)
         again = None if news is None else {i: news[row] for i, row in enumerate(rows)}
@@ -232,7 +239,7 @@ class NodeTrials:
                             own.reject_row(row, status)
             else:
                 try:
-                    filter_table(
+                    run_filter_plugin(
                         plugin,
                         shared,
                         self._pod,
@@ -243,8 +250,8 @@ class NodeTrials:
                         columns=True,
                     )
                 except PluginError as error:
-                    everywhere = np.ones(len(nodes), dtype=np.bool_)
-                    own.reject_with(everywhere, Status.error(str(error)))
+                    all_nodes_feasible = np.ones(len(nodes), dtype=np.bool_)
+                    own.reject_with(all_nodes_feasible, Status.error(str(error)))
             verdicts.merge(own)
         return verdicts
 
@@ -252,6 +259,6 @@ class NodeTrials:
         self, plugin: FilterPlugin, state: CycleState, nodes: NodeTable, row: int
     ) -> Status | None:
         try:
-            return filter_node(plugin, state, self._pod, nodes, row)
+            return run_filter_plugin_on_node(plugin, state, self._pod, nodes, row)
         except PluginError as error:
             return Status.error(str(error)).of(plugin.name)

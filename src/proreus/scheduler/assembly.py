@@ -11,8 +11,9 @@ from proreus.framework.pod_info import Counting
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.scheduling import POD_GROUPS
 from proreus.queue.scheduling_queue import SchedulingQueue
+from proreus.runtime.find_nodes import NodeSearch
 from proreus.runtime.registry import Registry
-from proreus.runtime.search import NodeSearch
+from proreus.runtime.select_host import SelectHost, at_random
 from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.binding_cycle import BindingCycle
 from proreus.scheduler.event_handlers import NodeHandlers, OtherHandlers, PodHandlers
@@ -23,7 +24,6 @@ from proreus.scheduler.profile_handle import Core, Surroundings
 from proreus.scheduler.profile_set import ProfileSet, build_profiles
 from proreus.scheduler.scheduler import Scheduler
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
-from proreus.scheduler.select_host import SelectHost, at_random
 
 
 class Assembly:
@@ -150,7 +150,7 @@ class Assembly:
             configuration.pod_initial_backoff_seconds, configuration.pod_max_backoff_seconds
         )
         search.percentage_of_nodes_to_score = configuration.percentage_of_nodes_to_score
-        search.one_is_enough = extenders is None or not extenders.narrow_or_score
+        search.stop_at_first_feasible = extenders is None or not extenders.narrow_or_score
         for name, resource in made.kinds.items():
             if name not in self._told:
                 self._told.add(name)

@@ -1,9 +1,10 @@
-"""One attempt to schedule one pod, and how it can end before binding."""
+"""One attempt to schedule one pod: its state, how it can end before binding, and its trace."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Protocol
 
 from proreus.errors import ProreusError
@@ -14,9 +15,15 @@ from proreus.framework.nominating import CLEAR_NOMINATION, NominatingInfo
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import IntArray, Rows
+from proreus.logs import logger
 from proreus.runtime.profile import Profile
 from proreus.runtime.waiting_pods import WaitingPod
 from proreus.scheduler.extender import Extender
+
+log = logger(__name__)
+
+LONG_SECONDS = 0.1
+"""From here on an attempt is logged, as in kube-scheduler's utiltrace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +39,17 @@ class Attempt:
     """A popped pod on its way. ``started``: ``perf_counter`` seconds at the pop.
 
     ``extenders``: those that want to be asked about it. ``limits``: None = all nodes may do.
-    ``may_make_room``: whether PostFilter is asked when no node does.
+    ``may_preempt``: whether PostFilter runs when no node does.
     """
 
     queued: QueuedPodInfo
+    pod: PodInfo
     profile: Profile
     state: CycleState
     started: float
     extenders: tuple[Extender, ...] = ()
     limits: Limits | None = None
-    may_make_room: bool = True
-
-    @property
-    def pod(self) -> PodInfo:
-        """The pod."""
-        return self.queued.info
+    may_preempt: bool = True
 
 
 @dataclass(slots=True)
@@ -97,3 +100,36 @@ class Witness(Protocol):
     def failed(self, attempt: Attempt, failure: Failure) -> None:
         """The attempt has ended without a bound pod; to be called before the pod is requeued."""
         ...
+
+
+class Trace:
+    """The times of one operation's steps. Made for each pod: it must cost next to nothing."""
+
+    __slots__ = ("_began", "_steps")
+
+    def __init__(self) -> None:
+        self._began = perf_counter()
+        self._steps: list[tuple[str, float]] = []
+
+    def step(self, name: str) -> None:
+        """Note that a step is done."""
+        self._steps.append((name, perf_counter()))
+
+    def log_if_long(self, name: str, pod: str) -> None:
+        """Tell of the operation if it took long, with -v 2 or more."""
+        seconds = perf_counter() - self._began
+        if seconds < LONG_SECONDS or not log.v(2):
+            return
+        share = LONG_SECONDS / (len(self._steps) + 1)
+        slow, last = [], self._began
+        for step, at in self._steps:
+            if at - last >= share or log.v(4):
+                slow.append(f"{step}: {_milliseconds(at - last)}")
+            last = at
+        log.v(2).info(
+            "Trace", name=name, pod=pod, totalTime=_milliseconds(seconds), steps=", ".join(slow)
+        )
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{int(seconds * 1000)}ms"

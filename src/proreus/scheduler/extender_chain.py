@@ -26,8 +26,8 @@ from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
-from proreus.runtime.search import Found
-from proreus.runtime.totals import PassingTotals
+from proreus.runtime.find_nodes import FeasibleNodes
+from proreus.runtime.select_host import AttemptTotals
 from proreus.scheduler.extender import Extender
 
 log = logger(__name__)
@@ -74,7 +74,9 @@ class ExtenderChain:
 
     # ---- filter --------------------------------------------------------------------------------
 
-    async def filter(self, asked: Sequence[Extender], pod: Pod, found: Found) -> Found:
+    async def filter(
+        self, asked: Sequence[Extender], pod: Pod, found: FeasibleNodes
+    ) -> FeasibleNodes:
         """Let extenders narrow down what a search found; raises ``ExtenderError``.
 
         What comes back shares nothing with other pods: the world went on while it was made.
@@ -84,7 +86,7 @@ class ExtenderChain:
             return found
         rows = {self._table[row].name: row for row in found.rows.tolist()}
         statuses: dict[str, Status] = {}
-        left, emptied = rows, False
+        left, without_pods = rows, False
         for extender in filters:
             if not left:
                 break
@@ -100,19 +102,19 @@ class ExtenderChain:
             for name, message in answer.unresolvable.items():
                 statuses[name] = Status.unresolvable(message)
             left = {name: rows[name] for name in answer.names}
-            emptied = emptied or answer.as_objects
+            without_pods = without_pods or answer.as_objects
         by_row = {
             row: status
             for name, status in statuses.items()
             if name not in left and (row := self._table.rows.get(name)) is not None
         }
-        return found.narrowed(sorted(left.values()), by_row, emptied)
+        return found.after_extenders(sorted(left.values()), by_row, without_pods)
 
     # ---- prioritize ----------------------------------------------------------------------------
 
     async def prioritize(
         self, asked: Sequence[Extender], pod: Pod, rows: Rows, ranking: IntArray
-    ) -> PassingTotals:
+    ) -> AttemptTotals:
         """Add what extenders think of feasible nodes to a ranking; errors are passed over.
 
         Equals that an extender has scored are told apart at random. The numbers of the ranking that
@@ -134,7 +136,7 @@ class ExtenderChain:
                         totals[index] = _as_int64(int(totals[index]) + score)
                         scored[index] = True
         chance = np.where(scored, 1.0 - self._chance.random(len(rows)), 0.0)
-        return PassingTotals(len(ranking), rows, _in_order(totals, chance))
+        return AttemptTotals(len(ranking), rows, _in_order(totals, chance))
 
     async def _prioritize(
         self, extender: Extender, pod: Pod, nodes: Sequence[Node]

@@ -154,9 +154,9 @@ class PodGroupCycle:
         result = await self._find(profile, group, pods)
         seconds = perf_counter() - started
         self._metrics.podgroup_scheduling_algorithm_duration_seconds.observe(seconds)
-        unfit = result.status is not None and result.status.code == Code.UNSCHEDULABLE
-        if self._groups is not None and unfit:
-            await self._make_room(profile, group, pods, result)
+        unschedulable = result.status is not None and result.status.code == Code.UNSCHEDULABLE
+        if self._groups is not None and unschedulable:
+            await self._run_post_filter(profile, group, pods, result)
         placed = await self._submit(profile, pods, result)
         self._report(profile, group, result, started)
         return placed
@@ -237,7 +237,7 @@ class PodGroupCycle:
 
     # ---- preempt -------------------------------------------------------------------------------
 
-    async def _make_room(
+    async def _run_post_filter(
         self,
         profile: Profile,
         group: PodGroupInfo,

@@ -10,7 +10,7 @@ from proreus.framework.plugin import PodGroupPostFilterPlugin
 from proreus.framework.pod_group import PodGroupInfo
 from proreus.framework.status import Status
 from proreus.objects.scheduling import PodGroup
-from proreus.runtime.calls import as_status, ask_and_wait
+from proreus.runtime.calls import as_status, await_plugin
 from proreus.runtime.profile import Profile
 
 
@@ -40,7 +40,7 @@ async def preempt_for_group(
     plugin, point, state = plugins[0], "PodGroupPostFilter", CycleState()
     method = plugin.pod_group_post_filter
     try:
-        answer = await ask_and_wait(plugin, point, state, method, found, group.pods, fits)
+        answer = await await_plugin(plugin, point, state, method, found, group.pods, fits)
         return as_status(plugin, point, answer)
     except PluginError as error:
         return Status.error(str(error))

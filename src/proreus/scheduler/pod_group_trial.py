@@ -87,7 +87,7 @@ class Trial:
         self._cycle = cycle
         self._nominator = nominator
         self._begin = begin
-        self._make_room = make_room
+        self._run_post_filter = make_room
 
     async def run(self, pods: Sequence[QueuedPodInfo], limits: Limits | None = None) -> GroupResult:
         """Try the pods, on some nodes or on all; nothing is left of it but the answer."""
@@ -123,7 +123,7 @@ class Trial:
     async def _try(self, queued: QueuedPodInfo, limits: Limits | None) -> Member:
         """Find a node for a pod and assume it there, also where room has yet to be made."""
         attempt = self._begin(queued)
-        attempt.limits, attempt.may_make_room = limits, self._make_room
+        attempt.limits, attempt.may_preempt = limits, self._run_post_filter
         member = Member(attempt, nominated_before=self._nominator.nominated_node_of(queued.uid))
         chosen = await self._cycle.choose(attempt)
         if isinstance(chosen, Failure):

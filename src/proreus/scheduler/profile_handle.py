@@ -28,10 +28,10 @@ from proreus.objects.meta import ApiObject, Resource
 from proreus.objects.pod import Pod
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.runtime.conduct import Supervision
+from proreus.runtime.find_nodes import NodeSearch
 from proreus.runtime.guard import surviving, surviving_work
-from proreus.runtime.judging import judge_table
+from proreus.runtime.node_points import run_filter_plugins
 from proreus.runtime.profile import Profile
-from proreus.runtime.search import NodeSearch
 from proreus.runtime.trials import NodeTrials, trial_grounds
 from proreus.runtime.waiting_pods import WaitingPod, WaitingPods
 from proreus.scheduler.binding_cycle import BindingCycle
@@ -106,6 +106,8 @@ class ProfileHandle:
         """Set once the profile is built."""
         self._around = around
         self._core = core
+        self.nodes: NodeTable = core.cache.table
+        """All nodes."""
         self._subscriptions: list[Callable[[], None]] = []
 
     def close(self) -> None:
@@ -120,11 +122,6 @@ class ProfileHandle:
         if self._core.shared_handle is None:
             self._core.shared_handle = ProfileHandle("", self._around, self._core)
         return self._core.shared_handle
-
-    @property
-    def nodes(self) -> NodeTable:
-        """All nodes."""
-        return self._core.cache.table
 
     @property
     def clock(self) -> Clock:
@@ -185,14 +182,14 @@ class ProfileHandle:
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
         """Run the profile's Filter plugins over a table, without nominated pods."""
-        verdicts.merge(judge_table(self._profile, state, pod, nodes))
+        verdicts.merge(run_filter_plugins(self._profile.filter, state, pod, nodes))
 
-    def run_filters_with_nominated(
+    def run_filters_with_nominated_pods(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable
     ) -> Verdicts:
         """Run the profile's Filter plugins over a table, nominated pods taken into account."""
         assert self._core.search is not None
-        return self._core.search.judge_trial(self._profile, state, pod, nodes)
+        return self._core.search.run_filters_with_nominated_pods(self._profile, state, pod, nodes)
 
     def filters_are_row_local(self, state: CycleState) -> bool:
         """Tell whether no Filter plugin that takes part in this cycle looks across nodes."""

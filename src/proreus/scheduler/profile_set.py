@@ -141,7 +141,7 @@ class ProfileSet:
         for handle in self.handles:
             handle.close()
         for profile in self.profiles.values():
-            profile.shared.clear()
+            profile.equivalence_cache.clear()
 
 
 def build_profiles(

@@ -198,7 +198,7 @@ class Scheduler:
         state = CycleState()
         if self._rng.random() < _TIMED_CYCLES:
             state.timer = self._timer
-        return Attempt(queued, profile, state, perf_counter())
+        return Attempt(queued, queued.info, profile, state, perf_counter())
 
     def start_binding(self, decision: Decision) -> None:
         """Begin to bind a decided pod, beside the loop."""

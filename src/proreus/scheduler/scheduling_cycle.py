@@ -24,7 +24,6 @@ from proreus.framework.status import ERROR, SUCCESS, Code, Status, code_of
 from proreus.framework.verdicts import IntArray, Verdicts
 from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
-from proreus.runtime.asking import raise_error
 from proreus.runtime.fetching import (
     fetch_filter,
     fetch_permit,
@@ -32,8 +31,10 @@ from proreus.runtime.fetching import (
     fetch_reserve,
     fetch_score,
 )
+from proreus.runtime.find_nodes import FeasibleNodes, NodeSearch
+from proreus.runtime.node_points import raise_filter_error
+from proreus.runtime.prioritize_nodes import prioritize_nodes, run_pre_score
 from proreus.runtime.profile import Profile
-from proreus.runtime.ranking import rank, run_pre_score
 from proreus.runtime.scheduling_points import (
     PermitOutcome,
     PreFilterOutcome,
@@ -43,13 +44,17 @@ from proreus.runtime.scheduling_points import (
     run_reserve,
     run_unreserve,
 )
-from proreus.runtime.search import Found, NodeSearch
-from proreus.runtime.totals import Ranking
+from proreus.runtime.select_host import NodeScores, SelectHost
 from proreus.runtime.waiting_pods import WaitingPods
-from proreus.scheduler.attempt import Attempt, Decision, Failure, Witness, error_failure
+from proreus.scheduler.attempt import (
+    Attempt,
+    Decision,
+    Failure,
+    Trace,
+    Witness,
+    error_failure,
+)
 from proreus.scheduler.extender_chain import EXTENDER, ExtenderChain
-from proreus.scheduler.select_host import SelectHost
-from proreus.scheduler.trace import Trace
 
 log = logger(__name__)
 
@@ -156,7 +161,7 @@ class SchedulingCycle:
             return error_failure(str(error), error)
         finally:
             trace.log_if_long("Scheduling", attempt.pod.key)
-        return await self._make_room(attempt, self.diagnose(outcome, found))
+        return await self._run_post_filter(attempt, self.diagnose(outcome, found))
 
     async def _pre_filter(self, attempt: Attempt) -> PreFilterOutcome:
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
@@ -168,7 +173,7 @@ class SchedulingCycle:
             timed.code = code_of(outcome.status)
         return outcome
 
-    async def _find(self, attempt: Attempt, outcome: PreFilterOutcome) -> Found:
+    async def _find(self, attempt: Attempt, outcome: PreFilterOutcome) -> FeasibleNodes:
         """Look for nodes: on the nominated one first, then on all that PreFilter left."""
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
         row = self._cache.table.rows.get(pod.pod.status.nominated_node_name)
@@ -177,7 +182,7 @@ class SchedulingCycle:
             names = limits.names if names is None else names & limits.names
             row = row if pod.pod.status.nominated_node_name in limits.names else None
         nominated = None if row is None else await self._check_nominated(attempt, row)
-        if isinstance(nominated, Found):
+        if isinstance(nominated, FeasibleNodes):
             nominated = await self._confirm_nominated(attempt, nominated)
             if nominated is not None:
                 return nominated
@@ -186,13 +191,13 @@ class SchedulingCycle:
                 rows = None if names is None else self._cache.table.rows_of(names)
                 await fetch_filter(profile, state, pod, rows)
             found = self.search(profile, state, pod, names)
-            if not found.all_shared:
-                raise_error(found.judged)
+            if not found.all_from_cache:
+                raise_filter_error(found.evaluated_verdicts)
         if row is not None and nominated is not None and not found.count:
             found.add_rejection(row, nominated)
         return await self._filter_by_extenders(attempt, found)
 
-    async def _check_nominated(self, attempt: Attempt, row: int) -> Found | Status | None:
+    async def _check_nominated(self, attempt: Attempt, row: int) -> FeasibleNodes | Status | None:
         """Judge the nominated node alone; an error there is only logged: the search goes on."""
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
         try:
@@ -205,9 +210,11 @@ class SchedulingCycle:
             return None
         if status is not None:
             return status
-        return Found(Verdicts(self._cache.table.size), np.array([row], dtype=np.intp), None, {})
+        return FeasibleNodes.single(self._cache.table, row, pod)
 
-    async def _confirm_nominated(self, attempt: Attempt, found: Found) -> Found | None:
+    async def _confirm_nominated(
+        self, attempt: Attempt, found: FeasibleNodes
+    ) -> FeasibleNodes | None:
         """Ask extenders about the nominated node; None when the search has to go on."""
         try:
             found = await self._filter_by_extenders(attempt, found)
@@ -216,12 +223,14 @@ class SchedulingCycle:
             return None
         return found if found.count else None
 
-    async def _filter_by_extenders(self, attempt: Attempt, found: Found) -> Found:
+    async def _filter_by_extenders(self, attempt: Attempt, found: FeasibleNodes) -> FeasibleNodes:
         if self.extenders is None or not attempt.extenders:
             return found
         return await self.extenders.filter(attempt.extenders, attempt.pod.pod, found)
 
-    async def _prioritize(self, attempt: Attempt, found: Found, ranking: Ranking) -> Ranking:
+    async def _prioritize(
+        self, attempt: Attempt, found: FeasibleNodes, ranking: NodeScores
+    ) -> NodeScores:
         assert self.extenders is not None
         pod = attempt.pod.pod
         asked, scores = attempt.extenders, ranking.scores
@@ -229,11 +238,11 @@ class SchedulingCycle:
 
     def search(
         self, profile: Profile, state: CycleState, pod: PodInfo, names: frozenset[str] | None
-    ) -> Found:
+    ) -> FeasibleNodes:
         """Judge all nodes, or the named ones."""
         return self._search.find(profile, state, pod, names)
 
-    async def _rank(self, attempt: Attempt, found: Found) -> Ranking:
+    async def _rank(self, attempt: Attempt, found: FeasibleNodes) -> NodeScores:
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
         with _timed(profile, "PreScore"):
             run_pre_score(profile, state, pod, found)
@@ -241,18 +250,18 @@ class SchedulingCycle:
         with _timed(profile, "Score"):
             if profile.fetching:
                 await fetch_score(profile, state, pod, found.rows)
-            ranking = rank(profile, state, pod, found, scores)
+            ranking = prioritize_nodes(profile, state, pod, found, scores)
         if self.witness is not None and scores is not None:
             self.witness.scored(attempt, found.rows, scores)
         return ranking
 
-    def _select_host(self, ranking: Ranking) -> str:
+    def _select_host(self, ranking: NodeScores) -> str:
         """Return the best node."""
         return self._cache.table[self._select(ranking, self._search.order)].name
 
     # ---- no node -------------------------------------------------------------------------------
 
-    def diagnose(self, outcome: PreFilterOutcome, found: Found | None) -> Diagnosis:
+    def diagnose(self, outcome: PreFilterOutcome, found: FeasibleNodes | None) -> Diagnosis:
         """Collect who rejected the pod, and where."""
         size = self._cache.table.size
         if found is None:
@@ -273,7 +282,7 @@ class SchedulingCycle:
         diagnosis.unschedulable_plugins.update(outcome.narrowing)
         return diagnosis
 
-    async def _make_room(self, attempt: Attempt, diagnosis: Diagnosis) -> Failure:
+    async def _run_post_filter(self, attempt: Attempt, diagnosis: Diagnosis) -> Failure:
         """Ask PostFilter, and tell why no node can take the pod."""
         told = NoFit(self._cache.table.size, diagnosis)
         if attempt.limits is not None:
@@ -281,7 +290,7 @@ class SchedulingCycle:
             told = NoFit(len(rows), diagnosis.of_rows(rows))
         failure = Failure(Status(Code.UNSCHEDULABLE), told)
         profile = attempt.profile
-        if not profile.post_filter or not attempt.may_make_room:
+        if not profile.post_filter or not attempt.may_preempt:
             return failure
         started = perf_counter()
         outcome = await run_post_filter(profile, attempt.state, attempt.pod, diagnosis.complete())

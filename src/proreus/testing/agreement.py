@@ -34,8 +34,8 @@ from proreus.framework.plugin import (
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import IntArray, Rows, Verdicts
-from proreus.runtime.answers import Answers
-from proreus.runtime.asking import filter_table, score_table
+from proreus.runtime.node_points import run_filter_plugin, run_score_plugin
+from proreus.runtime.plugin_results import PluginResults
 from proreus.testing.builders import make_plugin
 from proreus.testing.clusters import Change, Cluster, clusters
 from proreus.testing.fake_handle import FakeHandle
@@ -144,7 +144,7 @@ def _compare_score(
         assert columnar == single, f"{node.name}: columns say {columnar}, the node {single}"
 
 
-# ---- shared answers ------------------------------------------------------------------------------
+# ---- cached results ---------------------------------------------------------------------------
 
 
 def assert_sharing(
@@ -158,29 +158,29 @@ def assert_sharing(
     if not plugin.row_local:
         return
     pods = list(pods)
-    kept: dict[Hashable, Answers] = {}
+    kept: dict[Hashable, PluginResults] = {}
     for change in (None, *changes):
         if change is not None:
             change(handle)
         for pod in pods:
             signature = plugin.sign(pod)
             if signature is not None:
-                answers = kept.setdefault(signature, Answers(plugin))
-                _compare_shared(plugin, answers, pod, handle.nodes)
+                results = kept.setdefault(signature, PluginResults(plugin))
+                _compare_shared(plugin, results, pod, handle.nodes)
 
 
-def _compare_shared(plugin: Plugin, answers: Answers, pod: PodInfo, nodes: NodeTable) -> None:
+def _compare_shared(plugin: Plugin, results: PluginResults, pod: PodInfo, nodes: NodeTable) -> None:
     state = CycleState()
     if isinstance(plugin, FilterPlugin) and not _skips_filter(plugin, state, pod, nodes):
-        answers.refresh_filter(state, pod, nodes)
+        results.refresh_filter(state, pod, nodes)
         fresh = Verdicts(len(nodes), plugin.name)
-        filter_table(plugin, state, pod, nodes, fresh)
+        run_filter_plugin(plugin, state, pod, nodes, fresh)
         for row, node in enumerate(nodes):
-            kept, now = answers.verdicts.status(row), fresh.status(row)
+            kept, now = results.verdicts.status(row), fresh.status(row)
             assert kept == now, f"{node.name}: shared is {kept}, asked anew {now}"
     if isinstance(plugin, ScorePlugin) and not _skips_score(plugin, state, pod, nodes):
-        answers.refresh_score(state, pod, nodes)
-        raw, scores = answers.raw, score_table(plugin, state, pod, nodes)
+        results.refresh_score(state, pod, nodes)
+        raw, scores = results.raw, run_score_plugin(plugin, state, pod, nodes)
         for row, node in enumerate(nodes):
             shared, anew = _score_at(raw, row), _score_at(scores, row)
             assert shared == anew, f"{node.name}: shared is {shared}, asked anew {anew}"

@@ -163,7 +163,7 @@ class FakeHandle:
                 plugin.filter_all(state, pod, nodes, own)
                 verdicts.merge(own)
 
-    def run_filters_with_nominated(
+    def run_filters_with_nominated_pods(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable
     ) -> Verdicts:
         """Run ``filters`` over a table; nominations are not looked at."""

@@ -17,7 +17,7 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.plugin import PermitPlugin, Plugin, PreBindPlugin
 from proreus.loading import PluginSources, load
 from proreus.metrics import SchedulerMetrics
-from proreus.runtime.calls import ask, ask_and_wait
+from proreus.runtime.calls import ask, await_plugin
 
 SOURCE = """\
 from proreus.framework.plugin import PermitPlugin, PreBindPlugin
@@ -65,7 +65,7 @@ def test_who_is_asked_is_blamed_and_the_line_is_the_plugins_own(plugin, tmp_path
 
 
 async def test_what_may_wait_is_blamed_as_well(plugin, tmp_path):
-    culprit = await ask_and_wait(
+    culprit = await await_plugin(
         plugin, "PreBind", CycleState(), plugin.pre_bind, CycleState(), here, "node"
     )
     assert culprit == Culprit("Blocks", "PreBind", f"{tmp_path}/words.py:3")
@@ -171,7 +171,7 @@ async def test_a_plugin_is_caught_in_the_act_and_the_thread_ends(monkeypatch):
     task = asyncio.create_task(watchdog.run())
     await asyncio.sleep(0)
     plugin: Plugin = Blocking(found_out)
-    await ask_and_wait(plugin, "PreBind", CycleState(), plugin.pre_bind, None, None, "")
+    await await_plugin(plugin, "PreBind", CycleState(), plugin.pre_bind, None, None, "")
     watchdog.beat()
     assert metrics.loop_blocked_total.labels("Blocking").value == 1
     task.cancel()

@@ -350,10 +350,10 @@ def test_what_devices_stand_for_is_left_to_them_where_the_node_has_none(gate: bo
     ]
     handle = FakeHandle(nodes, gates=[f"DRAExtendedResource={gate}"])
     plugin = fit(handle)
-    before = plugin.outlook(handle.nodes)
+    before = plugin.invalidation_key(handle.nodes)
     cls = {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/gpu"}}
     handle.add({"kind": "DeviceClass", **cls})
-    assert (plugin.outlook(handle.nodes) != before) is gate
+    assert (plugin.invalidation_key(handle.nodes) != before) is gate
     pod = make_pod(cpu=2, resources={"example.com/gpu": 2})
     verdicts = Verdicts(3, plugin.name)
     plugin.filter_all(CycleState(), pod, handle.nodes, verdicts)

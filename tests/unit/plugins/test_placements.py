@@ -136,7 +136,7 @@ def test_fit_leaves_out_what_no_pod_asks_for() -> None:
     handle = FakeHandle([make_node("a", resources={"vendor/gpu": 4})])
     plugin = make_plugin(NodeResourcesFit, handle, args)
     asking = make_pod("p", "1", resources={"vendor/gpu": 4})
-    everywhere = PodGroupAssignments(Placement("all", None), (PlacedPod(asking, "a"),))
+    all_nodes_feasible = PodGroupAssignments(Placement("all", None), (PlacedPod(asking, "a"),))
 
     assert plugin.score_placement(STATE, GROUP, assigned("p")) == 25
-    assert plugin.score_placement(STATE, GROUP, everywhere) == (25 + 100) // 2
+    assert plugin.score_placement(STATE, GROUP, all_nodes_feasible) == (25 + 100) // 2

@@ -7,19 +7,19 @@ from proreus.queue.keyed_heap import KeyedHeap
 
 
 class Item:
-    def __init__(self, rank: int) -> None:
-        self.rank = rank
+    def __init__(self, prioritize_nodes: int) -> None:
+        self.prioritize_nodes = prioritize_nodes
 
 
 def heap_of(*ranks: tuple[str, int]) -> KeyedHeap[Item]:
-    heap: KeyedHeap[Item] = KeyedHeap(lambda item: item.rank)
-    for key, rank in ranks:
-        heap.put(key, Item(rank))
+    heap: KeyedHeap[Item] = KeyedHeap(lambda item: item.prioritize_nodes)
+    for key, prioritize_nodes in ranks:
+        heap.put(key, Item(prioritize_nodes))
     return heap
 
 
 def drain(heap: KeyedHeap[Item]) -> list[int]:
-    return [item.rank for item in iter(heap.pop, None)]
+    return [item.prioritize_nodes for item in iter(heap.pop, None)]
 
 
 def test_smallest_comes_first_and_ties_in_order_of_arrival():
@@ -45,7 +45,7 @@ def test_item_that_changed_is_sorted_anew_when_put_again():
     heap = heap_of(("a", 1), ("b", 2), ("c", 3))
     item = heap.get("c")
     assert item is not None
-    item.rank = 0
+    item.prioritize_nodes = 0
     heap.put("c", item)
     heap.validate()
     assert drain(heap) == [0, 1, 2]
@@ -62,7 +62,7 @@ def test_item_of_the_same_key_is_replaced():
 def test_resort():
     heap = heap_of(("a", 1), ("b", 2), ("c", 3))
     heap.discard("b")
-    heap.resort(lambda item: -item.rank)
+    heap.resort(lambda item: -item.prioritize_nodes)
     heap.validate()
     assert drain(heap) == [3, 1]
 
@@ -71,10 +71,10 @@ def test_memory_stays_bounded_when_items_are_put_again_and_again():
     heap = heap_of(("a", 0), ("b", 0))
     item = heap.get("a")
     assert item is not None
-    for rank in range(10_000):
-        item.rank = rank
+    for prioritize_nodes in range(10_000):
+        item.prioritize_nodes = prioritize_nodes
         heap.put("a", item)
-        heap.put("c", Item(rank))
+        heap.put("c", Item(prioritize_nodes))
         heap.discard("c")
     heap.validate()
     assert len(heap._heap) < 200
@@ -90,17 +90,17 @@ def test_memory_stays_bounded_when_items_are_put_again_and_again():
     )
 )
 def test_agrees_with_a_sorted_list(steps: list[tuple[str, str, int]]):
-    heap: KeyedHeap[Item] = KeyedHeap(lambda item: item.rank)
+    heap: KeyedHeap[Item] = KeyedHeap(lambda item: item.prioritize_nodes)
     model: dict[str, Item] = {}
-    for step, key, rank in steps:
+    for step, key, prioritize_nodes in steps:
         if step == "put":
             model.pop(key, None)
-            model[key] = Item(rank)
+            model[key] = Item(prioritize_nodes)
             heap.put(key, model[key])
         elif step == "discard":
             assert heap.discard(key) is model.pop(key, None)
         else:
-            expected = min(model, key=lambda k: model[k].rank, default=None)
+            expected = min(model, key=lambda k: model[k].prioritize_nodes, default=None)
             assert heap.pop() is (None if expected is None else model.pop(expected))
         heap.validate()
-    assert heap.items() == sorted(model.values(), key=lambda item: item.rank)
+    assert heap.items() == sorted(model.values(), key=lambda item: item.prioritize_nodes)

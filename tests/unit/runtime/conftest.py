@@ -26,8 +26,8 @@ from proreus.metrics import SchedulerMetrics
 from proreus.objects.codec import decoder_for
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
+from proreus.runtime.find_nodes import FeasibleNodes, NodeSearch
 from proreus.runtime.profile import Profile
-from proreus.runtime.search import Found, NodeSearch
 
 from ..made_plugins import plugin
 
@@ -200,10 +200,10 @@ class Bench:
         for name in names:
             self.cache.add_node(make_node(name, cpu))
 
-    def find(self, pod: PodInfo, names: frozenset[str] | None = None) -> Found:
+    def find(self, pod: PodInfo, names: frozenset[str] | None = None) -> FeasibleNodes:
         return self.search.find(self.profile, CycleState(), pod, names)
 
-    def names(self, found: Found) -> list[str]:
+    def names(self, found: FeasibleNodes) -> list[str]:
         return sorted(self.nodes[row].name for row in found.rows.tolist())
 
 

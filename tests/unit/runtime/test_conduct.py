@@ -41,7 +41,7 @@ from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import NODES, PODS
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE
-from proreus.runtime.calls import ask_and_wait
+from proreus.runtime.calls import await_plugin
 from proreus.runtime.conduct import PluginConduct, Rules, Supervision, Tracebacks
 from proreus.runtime.guard import SortKey, brought_along, guard
 from proreus.runtime.registry import Registry
@@ -199,7 +199,7 @@ async def test_a_success_in_between_ends_a_streak():
 @pytest.mark.parametrize(
     ("base", "methods", "point", "reason"),
     [
-        (FilterPlugin, {"filter": lambda *_: True}, "Filter", "unfit"),
+        (FilterPlugin, {"filter": lambda *_: True}, "Filter", "invalid_answer"),
         (FilterPlugin, {"filter": lambda *_: Status.error("x")}, "Filter", "error"),
         (
             FilterPlugin,
@@ -207,10 +207,10 @@ async def test_a_success_in_between_ends_a_streak():
             "Filter",
             "error",
         ),
-        (ScorePlugin, {"score": lambda *_: "much"}, "Score", "unfit"),
-        (ScorePlugin, {"score": lambda *_: 101}, "Score", "unfit"),
+        (ScorePlugin, {"score": lambda *_: "much"}, "Score", "invalid_answer"),
+        (ScorePlugin, {"score": lambda *_: 101}, "Score", "invalid_answer"),
         (PermitPlugin, {"permit": lambda *_: Status.error("x")}, "Permit", "error"),
-        (ReservePlugin, {"reserve": lambda *_: 3}, "Reserve", "unfit"),
+        (ReservePlugin, {"reserve": lambda *_: 3}, "Reserve", "invalid_answer"),
     ],
 )
 async def test_wrong_answers_count_as_failures(base, methods, point, reason):
@@ -375,7 +375,7 @@ async def async_fail(*_: Any) -> Any:
                 "filter": lambda *_: None,
                 "row_local": True,
                 "sign": lambda *_: 1,
-                "outlook": lambda *_: [],
+                "invalidation_key": lambda *_: [],
             },
         ),
         (PreScorePlugin, {"pre_score": fail}),
@@ -517,7 +517,7 @@ async def is_cut_off(*_: Any) -> Any:
                 "filter": lambda *_: None,
                 "row_local": True,
                 "sign": lambda *_: 1,
-                "outlook": exits,
+                "invalidation_key": exits,
             },
         ),
         (PreScorePlugin, {"pre_score": exits}),
@@ -593,8 +593,8 @@ async def test_what_comes_from_outside_goes_through():
 
     plugin = make("Busy", PreBindPlugin, pre_bind=async_fail)(None, None)
     with pytest.raises(KeyboardInterrupt):
-        await ask_and_wait(plugin, "PreBind", CycleState(), interrupted)
-    task = asyncio.create_task(ask_and_wait(plugin, "PreBind", CycleState(), asyncio.Event().wait))
+        await await_plugin(plugin, "PreBind", CycleState(), interrupted)
+    task = asyncio.create_task(await_plugin(plugin, "PreBind", CycleState(), asyncio.Event().wait))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

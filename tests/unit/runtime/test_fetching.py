@@ -16,9 +16,9 @@ from proreus.framework.status import Status
 from proreus.framework.verdicts import Rows, Verdicts
 from proreus.metrics import SchedulerMetrics
 from proreus.plugins.priority_sort import PrioritySort
-from proreus.runtime.asking import filter_table
 from proreus.runtime.calls import PluginTimer
 from proreus.runtime.fetching import fetch_filter, fetch_reserve
+from proreus.runtime.node_points import run_filter_plugin
 from proreus.runtime.profile import Profile
 from proreus.testing.builders import make_pod
 from proreus.testing.fake_handle import FakeHandle
@@ -125,6 +125,6 @@ async def test_the_fetch_is_what_is_timed() -> None:
     state = CycleState()
     state.timer = PluginTimer(metrics)
     await fetch_filter(profile_of(far), state, POD, None)
-    filter_table(far, state, POD, NodeTable(), Verdicts(0))
+    run_filter_plugin(far, state, POD, NodeTable(), Verdicts(0))
     timed = metrics.plugin_execution_duration_seconds.labels("Far", "Filter", "Success")
     assert timed.count == 1

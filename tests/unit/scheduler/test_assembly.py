@@ -16,7 +16,6 @@ from proreus.objects.kinds import NODES, PODS
 from proreus.objects.workloads import SERVICES
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE
-from proreus.runtime.profile import Signatures
 from proreus.runtime.registry import Registry
 from proreus.testing.builders import make_node, make_pod
 
@@ -166,15 +165,15 @@ async def test_the_answers_of_an_old_configuration_do_not_wait_for_the_collector
     world.create("p")
     await world.schedule_next()
     fit = next(plugin for plugin in profile.filter if plugin.name == "NodeResourcesFit")
-    signature = Signatures(make_pod("p", cpu="100m"))[fit]
-    kept = profile.shared.answers(fit, signature)
+    signature = fit.sign(make_pod("p", cpu="100m"))
+    kept = profile.equivalence_cache.results(fit, signature)
 
     await world.go_over_to()
-    assert profile.shared.answers(fit, signature) is kept, "a pod is still in its hands"
+    assert profile.equivalence_cache.results(fit, signature) is kept, "a pod is still in its hands"
     (waiting,) = world.scheduler.waiting_pods
     waiting.reject("Holding", "enough")
     await world.settle()
-    assert profile.shared.answers(fit, signature) is not kept
+    assert profile.equivalence_cache.results(fit, signature) is not kept
     await world.scheduler.close()
 
 

@@ -9,7 +9,7 @@ import pytest
 from proreus.framework.nominating import PostFilterResult
 from proreus.framework.plugin import FilterPlugin, PostFilterPlugin, ScorePlugin
 from proreus.framework.status import Status
-from proreus.scheduler import trace
+from proreus.scheduler import attempt as trace
 
 
 class Stopwatch:

@@ -52,7 +52,7 @@ def test_filters_run_in_order_over_forks() -> None:
     handle.filters = (make_plugin(NodePorts, handle), make_plugin(NodeResourcesFit, handle))
     state, pod = CycleState(), make_pod("pending", "1", host_ports=[80])
 
-    verdicts = handle.run_filters_with_nominated(state, pod, handle.nodes)
+    verdicts = handle.run_filters_with_nominated_pods(state, pod, handle.nodes)
     status = verdicts.status(0)
     assert status is not None
     assert status.plugin == "NodePorts"
@@ -61,12 +61,12 @@ def test_filters_run_in_order_over_forks() -> None:
 
     fork = handle.nodes.fork(np.array([0]))
     handle.run_remove_pod(state, pod, there, fork, 0)
-    assert handle.run_filters_with_nominated(state, pod, fork).ids is None
+    assert handle.run_filters_with_nominated_pods(state, pod, fork).ids is None
     handle.run_add_pod(state, pod, there, fork, 0)
-    assert handle.run_filters_with_nominated(state, pod, fork).status(0) == status
+    assert handle.run_filters_with_nominated_pods(state, pod, fork).status(0) == status
 
     state.skip_filter = frozenset({"NodePorts", "NodeResourcesFit"})
-    assert handle.run_filters_with_nominated(state, pod, fork).ids is None
+    assert handle.run_filters_with_nominated_pods(state, pod, fork).ids is None
 
 
 def test_nominations() -> None:

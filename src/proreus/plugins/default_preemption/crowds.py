@@ -82,8 +82,8 @@ def most_important_first(pods: list[PodInfo]) -> list[PodInfo]:
     """
     ranked = []
     for place, pod in enumerate(pods):
-        rank, start = pod.importance
-        ranked.append((rank, start, -place if start == NEVER else place, pod))
+        prioritize_nodes, start = pod.importance
+        ranked.append((prioritize_nodes, start, -place if start == NEVER else place, pod))
     ranked.sort()
     return [pod for *_, pod in ranked]
 

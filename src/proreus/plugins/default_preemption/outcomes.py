@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from proreus.framework.beside import Beside
 from proreus.framework.handle import TrialGrounds
 from proreus.framework.node_table import NodeTable
+from proreus.framework.nominated_pods import NominatedPodsByRow
 from proreus.framework.pod_info import NEVER, PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Rows, Verdicts
@@ -75,8 +75,8 @@ class Outcomes:
         self.lasting = lasting
         self._nodes = nodes
         self._priority = priority
-        self._beside: Beside | None = None
-        self._beside_position = -1
+        self._nominated: NominatedPodsByRow | None = None
+        self._nominated_position = -1
         self._forget_all()
 
     def _forget_all(self) -> None:
@@ -88,20 +88,20 @@ class Outcomes:
         self._candidates: dict[int, Candidate] = {}
         self._staying: dict[int, Staying] = {}
 
-    def refresh(self, beside: Beside) -> None:
+    def refresh(self, nominated: NominatedPodsByRow) -> None:
         """Forget rows that changed, and those with other pods nominated to them than before."""
         nodes = self._nodes
         rows = nodes.changes_since(self._position)
         others = None
-        if beside is self._beside:
-            others = beside.changes.since(self._beside_position, len(nodes))
+        if nominated is self._nominated:
+            others = nominated.changes.since(self._nominated_position, len(nodes))
         if rows is None or others is None or len(self._numbers) != len(nodes):
             self._forget_all()
         else:
             self._position = nodes.position
             self._forget([row for row in rows if self._staying.get(row) != self._stays(row)])
             self._forget(others)
-        self._beside, self._beside_position = beside, beside.changes.position
+        self._nominated, self._nominated_position = nominated, nominated.changes.position
 
     def _forget(self, rows: list[int]) -> None:
         self._numbers[rows] = _UNKNOWN
@@ -171,5 +171,5 @@ class OutcomesByKind:
             while len(self._by_kind) > _MOST_KINDS:
                 self._by_kind.popitem(last=False)
         self._by_kind.move_to_end(kind)
-        outcomes.refresh(grounds.beside)
+        outcomes.refresh(grounds.nominated_by_row)
         return outcomes

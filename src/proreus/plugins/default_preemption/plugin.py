@@ -201,8 +201,8 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
     def _why_not(self, dry_run: DryRun) -> str:
         """Return the message when no node can be made to fit."""
         verdicts = dry_run.verdicts
-        everywhere = np.ones(verdicts.size, dtype=np.bool_)
-        verdicts.reject_with(everywhere, Status.unresolvable(NOT_HELPFUL))
+        all_nodes_feasible = np.ones(verdicts.size, dtype=np.bool_)
+        verdicts.reject_with(all_nodes_feasible, Status.unresolvable(NOT_HELPFUL))
         return NoFit(verdicts.size, Diagnosis(verdicts)).message
 
     async def _preempt(self, best: Candidate, pod: PodInfo) -> PostFilterResult:

@@ -106,19 +106,19 @@ class Judgement:
     def _allocate(
         self, nodes: NodeTable, variant: Variant, rows: Rows | None, verdicts: Verdicts
     ) -> None:
-        outlook = variant.outlook
-        if outlook is None:
+        invalidation_key = variant.invalidation_key
+        if invalidation_key is None:
             if self._manager.features.node_allocatable and self._notes.shared:
-                everywhere = np.arange(len(nodes)) if rows is None else rows
-                self._look_for_room(nodes, variant, None, everywhere, verdicts)
+                all_nodes_feasible = np.arange(len(nodes)) if rows is None else rows
+                self._look_for_room(nodes, variant, None, all_nodes_feasible, verdicts)
             return
         numbers = self._manager.situations.column(self._nodes, nodes)
         if rows is not None:
             numbers = numbers[rows]
         try:
-            outcome = self._manager.consider(outlook, numbers, self._deadline())
+            outcome = self._manager.consider(invalidation_key, numbers, self._deadline())
         except TimedOut:
-            outcome = self._one_by_one(nodes, outlook, numbers, rows, verdicts)
+            outcome = self._one_by_one(nodes, invalidation_key, numbers, rows, verdicts)
         if self._manager.features.node_allocatable:
             for number in np.unique(numbers[outcome == FITS]).tolist():
                 fitting = np.flatnonzero((outcome == FITS) & (numbers == number))
@@ -132,7 +132,7 @@ class Judgement:
         ):
             verdicts.reject_with(_picked(outcome == code, rows), status)
         for index in np.flatnonzero(outcome == FAULT).tolist():
-            fault = outlook.answers[int(numbers[index])]
+            fault = invalidation_key.answers[int(numbers[index])]
             assert isinstance(fault, AllocationFault)
             row = index if rows is None else int(rows[index])
             verdicts.reject_row(row, Status.error(self._words(fault, variant, nodes, row)))
@@ -140,7 +140,7 @@ class Judgement:
     def _one_by_one(
         self,
         nodes: NodeTable,
-        outlook: Outlook,
+        invalidation_key: Outlook,
         numbers: IntArray,
         rows: Rows | None,
         verdicts: Verdicts,
@@ -149,7 +149,7 @@ class Judgement:
         late: set[int] = set()
         for number in np.unique(numbers).tolist():
             try:
-                self._manager.consider(outlook, np.array([number]), self._deadline())
+                self._manager.consider(invalidation_key, np.array([number]), self._deadline())
             except TimedOut:
                 late.add(number)
                 break  # one error is enough to end the attempt
@@ -158,7 +158,7 @@ class Judgement:
                 row = index if rows is None else int(rows[index])
                 text = f"node {nodes[row].name}: timed out trying to allocate devices"
                 verdicts.reject_row(row, Status.error(text))
-        outcome: IntArray = np.maximum(outlook.outcome[numbers], FITS)
+        outcome: IntArray = np.maximum(invalidation_key.outcome[numbers], FITS)
         return outcome
 
     def _words(self, fault: AllocationFault, variant: Variant, nodes: NodeTable, row: int) -> str:
@@ -201,8 +201,8 @@ class Judgement:
     ) -> Iterator[tuple[ResourceClaim, Sequence[GivenDevice]]]:
         """Yield the devices that the pod's claims would have in a situation, claim by claim."""
         if number is not None:
-            assert variant.outlook is not None
-            answer = variant.outlook.answers[number]
+            assert variant.invalidation_key is not None
+            answer = variant.invalidation_key.answers[number]
             views = self._manager.situations.all[number].views
             assert isinstance(answer, Solution)
             for claim, placements in zip(variant.claims, answer.placements, strict=True):
@@ -217,7 +217,7 @@ class Judgement:
         """Return what the pod takes of a node with its devices; None: what it asks for."""
         variant = self.variant_at(name)
         number = None
-        if variant.outlook is not None:
+        if variant.invalidation_key is not None:
             situation = self._manager.situations.of_node(self._nodes, name)
             assert situation is not None
             number = situation.number
@@ -258,9 +258,9 @@ class Judgement:
         if resources:
             requests, mappings = requests_for(self._pod.pod, resources, self._manager.extended.get)
             claims = (*claims, self._extended_claim(requests))
-        outlook = self._manager.outlook(claims) if claims else None
+        invalidation_key = self._manager.invalidation_key(claims) if claims else None
         variant = notes.variants[resources] = Variant(
-            resources, claims, requests, mappings, outlook
+            resources, claims, requests, mappings, invalidation_key
         )
         return variant
 
@@ -281,11 +281,11 @@ class Judgement:
     def answer_at(self, name: str) -> tuple[Variant, Answer | None]:
         """Return what the search finds on a node; no answer where nothing is to be allocated."""
         variant = self.variant_at(name)
-        if variant.outlook is None:
+        if variant.invalidation_key is None:
             return variant, None
         situation = self._manager.situations.of_node(self._nodes, name)
         assert isinstance(situation, Situation)
-        return variant, self._manager.answer(variant.outlook, situation, self._deadline())
+        return variant, self._manager.answer(variant.invalidation_key, situation, self._deadline())
 
     def scores(self, nodes: NodeTable) -> IntArray | int:
         """Return for each node how high its devices stand in lists of alternatives."""
@@ -293,13 +293,13 @@ class Judgement:
         scores = np.full(len(nodes), notes.score, dtype=np.int64)
         ignored = Verdicts(len(nodes))
         for variant, rows in self._variants(nodes, ignored):
-            if variant.outlook is None or not _has_alternatives(variant):
+            if variant.invalidation_key is None or not _has_alternatives(variant):
                 continue
             numbers = self._manager.situations.column(self._nodes, nodes)
             if rows is not None:
                 numbers = numbers[rows]
-            self._manager.consider(variant.outlook, numbers, self._deadline())
-            found = variant.outlook.score[numbers]
+            self._manager.consider(variant.invalidation_key, numbers, self._deadline())
+            found = variant.invalidation_key.score[numbers]
             if rows is None:
                 scores += found
             else:
@@ -313,8 +313,8 @@ def _given_device(placement: Placement, views: Sequence[PoolView]) -> GivenDevic
 
 
 def _has_alternatives(variant: Variant) -> bool:
-    assert variant.outlook is not None
-    return any(any(claim.prioritized) for claim in variant.outlook.plan.claims)
+    assert variant.invalidation_key is not None
+    return any(any(claim.prioritized) for claim in variant.invalidation_key.plan.claims)
 
 
 def _picked(mask: BoolArray, rows: Rows | None) -> BoolArray | Rows:

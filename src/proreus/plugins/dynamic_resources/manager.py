@@ -197,7 +197,7 @@ class DeviceManager:
 
     # ---- answers -------------------------------------------------------------------------------
 
-    def outlook(self, claims: Sequence[ResourceClaim]) -> Outlook:
+    def invalidation_key(self, claims: Sequence[ResourceClaim]) -> Outlook:
         """Return what is known of the chances of claims, shared by all that ask for the same."""
         if self._epoch != self.situations.epoch:
             # Plans remember answers about kinds of devices, most of which may be gone by now.
@@ -215,36 +215,36 @@ class DeviceManager:
         return known
 
     def consider(
-        self, outlook: Outlook, numbers: IntArray, out_of_time: Callable[[], bool]
+        self, invalidation_key: Outlook, numbers: IntArray, out_of_time: Callable[[], bool]
     ) -> IntArray:
         """Return the outcome for each of some situations, working out those that are new.
 
         Raises ``TimedOut``.
         """
-        self._bring_up_to_date(outlook)
-        outcome: IntArray = outlook.outcome[numbers]
+        self._bring_up_to_date(invalidation_key)
+        outcome: IntArray = invalidation_key.outcome[numbers]
         new = numbers[outcome == UNKNOWN]
         if len(new):
             for number in np.unique(new).tolist():
-                self.answer(outlook, self.situations.all[number], out_of_time)
-            outcome = outlook.outcome[numbers]
+                self.answer(invalidation_key, self.situations.all[number], out_of_time)
+            outcome = invalidation_key.outcome[numbers]
         return outcome
 
     def answer(
-        self, outlook: Outlook, situation: Situation, out_of_time: Callable[[], bool]
+        self, invalidation_key: Outlook, situation: Situation, out_of_time: Callable[[], bool]
     ) -> Answer:
         """Return what the search finds in one situation; raises ``TimedOut``."""
-        self._bring_up_to_date(outlook)
-        answer = outlook.answers.get(situation.number)
+        self._bring_up_to_date(invalidation_key)
+        answer = invalidation_key.answers.get(situation.number)
         if answer is None:
-            answer = allocate(outlook.plan, situation, self.features, out_of_time)
-            outlook.put(situation.number, answer)
+            answer = allocate(invalidation_key.plan, situation, self.features, out_of_time)
+            invalidation_key.put(situation.number, answer)
         return answer
 
-    def _bring_up_to_date(self, outlook: Outlook) -> None:
-        if outlook.epoch != self.situations.epoch:
-            outlook.begin(self.situations.epoch)
-        outlook.make_room(len(self.situations.all))
+    def _bring_up_to_date(self, invalidation_key: Outlook) -> None:
+        if invalidation_key.epoch != self.situations.epoch:
+            invalidation_key.begin(self.situations.epoch)
+        invalidation_key.make_room(len(self.situations.all))
 
 
 _managers: WeakKeyDictionary[NodeTable, DeviceManager] = WeakKeyDictionary()

@@ -25,7 +25,7 @@ class Variant:
     claims: tuple[ResourceClaim, ...]
     requests: tuple[DeviceRequest, ...]
     mappings: tuple[PodExtendedResourceRequest, ...]
-    outlook: Outlook | None
+    invalidation_key: Outlook | None
 
 
 @dataclass(slots=True)

@@ -261,7 +261,7 @@ class DynamicResources(
             if claim.metadata.uid in in_flight
         ]
         if variant.claims:
-            if not isinstance(answer, Solution) or variant.outlook is None:
+            if not isinstance(answer, Solution) or variant.invalidation_key is None:
                 return Status.error(_NOT_FOUND)
             reserved += self._given(variant, answer, node_name)
         notes.reserved = tuple(reserved)
@@ -278,9 +278,9 @@ class DynamicResources(
         self, variant: Variant, answer: Solution, node_name: str
     ) -> list[tuple[ResourceClaim, AllocationResult]]:
         """Return the claims that are allocated now, and what the search found for them."""
-        assert variant.outlook is not None
+        assert variant.invalidation_key is not None
         given = allocations(
-            variant.outlook.plan,
+            variant.invalidation_key.plan,
             answer,
             variant.claims,
             self.manager.situations.views_of(self.handle.nodes, node_name),

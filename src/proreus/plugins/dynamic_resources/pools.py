@@ -216,10 +216,10 @@ class Pools:
         wanted = slices[0].spec.pool.resource_slice_count
         current = slices
         if len(slices) != wanted:
-            everywhere = pool.slices.values()
-            if any(one.spec.pool.generation > generation for one in everywhere):
+            all_nodes_feasible = pool.slices.values()
+            if any(one.spec.pool.generation > generation for one in all_nodes_feasible):
                 return None
-            current = [one for one in everywhere if one.spec.pool.generation == generation]
+            current = [one for one in all_nodes_feasible if one.spec.pool.generation == generation]
         counters, doubled = _counters(slices)
         consumers = self._consumers(pool, current)
         devices = self._devices(pool, slices, node, labels)

@@ -16,6 +16,7 @@ from proreus.framework.pod_groups import PodMatch, PodQuery
 from proreus.objects.node import LABEL_HOSTNAME, LABEL_ZONE
 from proreus.objects.pod import Pod, TopologySpreadConstraint
 from proreus.objects.selectors import (
+    EVERYTHING,
     Requirement,
     Selector,
     SelectorError,
@@ -96,7 +97,7 @@ class Constraints:
         if self._selectors is None:
             return _NONE
         selector = self._selectors.of(pod)
-        if selector.empty:
+        if selector == EVERYTHING:
             return _NONE
         return self._keep((meta.namespace, selector), pod)
 

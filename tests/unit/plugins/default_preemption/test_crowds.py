@@ -36,12 +36,12 @@ def test_what_is_remembered_is_what_is_there(
 ) -> None:
     nodes = FakeHandle([make_node(f"n{number}") for number in range(_NODES)], []).nodes
     crowds = Crowds(nodes)
-    for number, (what, where, rank) in enumerate(steps):
+    for number, (what, where, prioritize_nodes) in enumerate(steps):
         row = nodes.rows.get(f"n{where}")
         if row is None:
             continue
         if what == "add":
-            nodes.add_pod(row, make_pod(f"p{number}", priority=rank))
+            nodes.add_pod(row, make_pod(f"p{number}", priority=prioritize_nodes))
         elif what == "remove" and nodes[row].pods:
             nodes.remove_pod(row, next(iter(nodes[row].pods)))
         elif what == "remove node" and len(nodes) > 1:

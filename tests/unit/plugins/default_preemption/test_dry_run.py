@@ -125,14 +125,14 @@ def _reference(
         return Status.unresolvable("No preemption victims found for incoming pod")
     for victim in potential:
         handle.run_remove_pod(trial, pod, victim, fork, 0)
-    status = handle.run_filters_with_nominated(trial, pod, fork).status(0)
+    status = handle.run_filters_with_nominated_pods(trial, pod, fork).status(0)
     if status is not None:
         return status
     violating, others = budgets.split(most_important_first(potential))
     victims, violations = [], 0
     for back in violating + others:
         handle.run_add_pod(trial, pod, back, fork, 0)
-        if handle.run_filters_with_nominated(trial, pod, fork).status(0) is not None:
+        if handle.run_filters_with_nominated_pods(trial, pod, fork).status(0) is not None:
             handle.run_remove_pod(trial, pod, back, fork, 0)
             victims.append(back)
             violations += back in violating

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from proreus.config.load import default_configuration
 from proreus.feature_gates import FeatureGates
-from proreus.framework.beside import Beside, BesideByPriority
+from proreus.framework.nominated_pods import NominatedPodsByPriority, NominatedPodsByRow
 from proreus.framework.nominating import NominatingInfo
 from proreus.framework.pod_info import PodInfo
 from proreus.objects.kinds import NODES, PODS
@@ -69,7 +69,7 @@ class World:
                     self.queue.add_unschedulable(queued)
 
 
-def _named(beside: Beside) -> dict[int, tuple[Pod, ...]]:
+def _named(beside: NominatedPodsByRow) -> dict[int, tuple[Pod, ...]]:
     return {row: tuple(info.pod for info in pods) for row, pods in beside.by_row.items()}
 
 
@@ -78,7 +78,7 @@ def _named(beside: Beside) -> dict[int, tuple[Pod, ...]]:
 def test_it_is_what_it_would_be_made_anew(rounds: list[list[tuple[object, ...]]]) -> None:
     world = World()
     nominator, table = world.queue.nominator, world.table
-    kept = BesideByPriority(nominator)
+    kept = NominatedPodsByPriority(nominator)
     before = {priority: kept.of(make_pod("x", priority=priority), table) for priority in (0, 10)}
     seen = {priority: (_named(b), b.changes.position) for priority, b in before.items()}
     for steps in rounds:
@@ -87,7 +87,7 @@ def test_it_is_what_it_would_be_made_anew(rounds: list[list[tuple[object, ...]]]
         for priority in (0, 10):
             beside = kept.of(make_pod("x", priority=priority), table)
             assert beside is before[priority]
-            assert _named(beside) == _named(Beside(nominator, table, priority))
+            assert _named(beside) == _named(NominatedPodsByRow(nominator, table, priority))
             was, position = seen[priority]
             changed = beside.changes.since(position, 1000)
             assert changed is not None
@@ -101,7 +101,7 @@ def test_a_pod_does_not_stand_in_its_own_way_nor_in_that_of_its_like() -> None:
     world = World()
     world.do(("node", 0))
     world.do(("nominated", 1, 0))
-    kept = BesideByPriority(world.queue.nominator)
+    kept = NominatedPodsByPriority(world.queue.nominator)
     own = kept.of(world.pod(1), world.table)
     assert (own.by_row, own.remembered) == ({}, False)
     others = kept.of(world.pod(3), world.table)
@@ -123,7 +123,7 @@ def test_asking_again_looks_up_only_what_changed(monkeypatch) -> None:
         return look_up(name)
 
     monkeypatch.setattr(nominator, "nominated_pods", nominated_pods)
-    kept = BesideByPriority(nominator)
+    kept = NominatedPodsByPriority(nominator)
     kept.of(make_pod("x"), world.table)
     assert sorted(asked) == ["n0", "n1", "n2", "n3"]
     asked.clear()

@@ -20,7 +20,7 @@ from proreus.framework.pod_groups import PodQuery
 from proreus.framework.verdicts import CodeArray, IntArray, Rows
 
 
-class EmptiedPart(Part):
+class NodesWithoutPods(Part):
     """Some rows of a table, without their pods, ports and images; cluster-wide counts stay."""
 
     def __init__(self, parent: NodeTable, rows: Rows) -> None:
@@ -70,4 +70,4 @@ class EmptiedPart(Part):
 
     def take(self, rows: Rows) -> NodeTable:
         """Return some of these rows."""
-        return EmptiedPart(self._parent, self.picked[rows])
+        return NodesWithoutPods(self._parent, self.picked[rows])

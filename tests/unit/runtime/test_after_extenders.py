@@ -5,7 +5,7 @@ import numpy as np
 from proreus.framework.diagnosis import Diagnosis, NoFit
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Verdicts
-from proreus.runtime.search import Found
+from proreus.runtime.find_nodes import FeasibleNodes
 
 FULL = Status(Code.UNSCHEDULABLE, ("full",), "Fit")
 BUSY = Status.unschedulable("busy")
@@ -15,7 +15,7 @@ def found(evaluated=None):
     """Six rows, of which row 0 is full."""
     verdicts = Verdicts(6)
     verdicts.reject_row(0, FULL)
-    return Found(verdicts, evaluated, None, {})
+    return FeasibleNodes(verdicts, evaluated, None, {})
 
 
 def message(left):
@@ -23,23 +23,23 @@ def message(left):
 
 
 def test_nothing_is_left_out():
-    left = found().narrowed([1, 2, 3, 4, 5], {}, emptied=False)
+    left = found().after_extenders([1, 2, 3, 4, 5], {}, without_pods=False)
     assert left.rows.tolist() == [1, 2, 3, 4, 5]
     assert (left.count, left.evaluated, left.rejected_by_extender) == (5, None, False)
 
 
 def test_reasons_are_told_and_silence_is_not():
     before = found()
-    left = before.narrowed([5], {1: BUSY, 2: BUSY}, emptied=True)
-    assert (left.rows.tolist(), left.rejected_by_extender, left.emptied) == ([5], True, True)
+    left = before.after_extenders([5], {1: BUSY, 2: BUSY}, without_pods=True)
+    assert (left.rows.tolist(), left.rejected_by_extender, left.without_pods) == ([5], True, True)
     assert left.evaluated.tolist() == [0, 1, 2, 5]
     assert message(left) == "0/6 nodes are available: 1 full, 2 busy."
-    assert left.judged.rows_with(Code.UNSCHEDULABLE).tolist() == [0, 1, 2]
+    assert left.evaluated_verdicts.rows_with(Code.UNSCHEDULABLE).tolist() == [0, 1, 2]
     assert before.verdicts.counts() == {FULL: 1}, "that may belong to other pods too"
 
 
 def test_an_extender_may_speak_of_nodes_that_it_was_not_asked_about():
-    left = found(np.array([0, 1, 2])).narrowed([], {0: BUSY, 4: BUSY}, emptied=False)
+    left = found(np.array([0, 1, 2])).after_extenders([], {0: BUSY, 4: BUSY}, without_pods=False)
     assert left.evaluated.tolist() == [0, 4]
     assert message(left) == "0/6 nodes are available: 2 busy."
     assert left.count == 0

@@ -8,7 +8,7 @@ a second time, with those pods on them (``nominated``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,50 +20,65 @@ from proreus.framework.plugin import FilterPlugin, Plugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Rows, Verdicts
-from proreus.runtime.asking import filter_table, node_filter
-from proreus.runtime.face import Face
-from proreus.runtime.judging import judge_node, judge_table, overrule, overrule_all
+from proreus.runtime.equivalence_cache import EquivalenceClass
+from proreus.runtime.node_points import (
+    filter_function,
+    override_verdict,
+    override_verdicts,
+    run_filter_plugin,
+    run_filter_plugins,
+    run_filter_plugins_on_node,
+)
 from proreus.runtime.nominated import NominatedPods
-from proreus.runtime.profile import Profile, Signatures
+from proreus.runtime.plugin_results import PodSignatures
+from proreus.runtime.profile import Profile
 
 _MIN_FEASIBLE_NODES_TO_FIND = 100
 _MIN_FEASIBLE_PERCENTAGE = 5
 
 
 @dataclass(slots=True)
-class Found:
-    """What a search found.
+class FeasibleNodes:
+    """The nodes that passed the filters, and the verdicts of the others.
 
-    ``verdicts``: by row of the whole table. ``evaluated``: the rows that were judged; None = all.
-    ``face``: what those plugins said of every node that share their answers, by ``signatures``;
-    None where nobody shared.
-    ``rejected_by_extender``: HTTP extenders left nodes out. ``emptied``: they sent the others back
-    as objects, which kube-scheduler takes for nodes without pods.
+    ``verdicts``: by row of the whole table. ``evaluated``: the rows that were looked at; None =
+    all. ``equivalence_class``: merged results of the plugins that share theirs, by ``signatures``;
+    None where they were not used. ``rejected_by_extender``: HTTP extenders rejected nodes.
+    ``without_pods``: they sent the others back as objects, which kube-scheduler takes for nodes
+    without pods.
     """
 
     verdicts: Verdicts
     evaluated: Rows | None
-    face: Face | None
-    signatures: Mapping[Plugin, Hashable]
+    equivalence_class: EquivalenceClass | None
+    signatures: PodSignatures
     _rows: Rows | None = None
     rejected_by_extender: bool = False
-    emptied: bool = False
+    without_pods: bool = False
+
+    @classmethod
+    def single(cls, table: NodeTable, row: int, pod: PodInfo) -> FeasibleNodes:
+        """Return the result of a search that looked at one node only, which can take the pod."""
+        rows = np.array([row], dtype=np.intp)
+        return cls(Verdicts(table.size), rows, None, PodSignatures(pod))
 
     @property
-    def all_shared(self) -> bool:
-        """Whether the face says it all: nobody beside it rejected a node, or left one out."""
-        return self.face is not None and self.verdicts is self.face.verdicts
+    def all_from_cache(self) -> bool:
+        """Whether the equivalence class has every verdict: no other plugin rejected a node."""
+        shared = self.equivalence_class
+        return shared is not None and self.verdicts is shared.verdicts
 
     @property
-    def everywhere(self) -> bool:
+    def all_nodes_feasible(self) -> bool:
         """Whether all nodes can take the pod, and ``rows`` are simply those of the table."""
-        return self.all_shared and self.count == self.verdicts.size
+        return self.all_from_cache and self.count == self.verdicts.size
 
     @property
     def count(self) -> int:
         """How many nodes can take the pod."""
-        if self.face is not None and self.verdicts is self.face.verdicts:
-            return self.face.feasible_count
+        shared = self.equivalence_class
+        if shared is not None and self.verdicts is shared.verdicts:
+            return shared.feasible_count
         return len(self.rows)
 
     @property
@@ -73,11 +88,11 @@ class Found:
             if self.evaluated is None:
                 self._rows = self.verdicts.passed_rows()
             else:
-                self._rows = self.evaluated[self.judged.passed()]
+                self._rows = self.evaluated[self.evaluated_verdicts.passed()]
         return self._rows
 
     @property
-    def judged(self) -> Verdicts:
+    def evaluated_verdicts(self) -> Verdicts:
         """The verdicts of the rows that were judged."""
         return self.verdicts if self.evaluated is None else self.verdicts.take(self.evaluated)
 
@@ -88,14 +103,16 @@ class Found:
             self.evaluated = np.append(self.evaluated, row)
             self._rows = None
 
-    def narrowed(self, rows: list[int], rejected: Mapping[int, Status], emptied: bool) -> Found:
+    def after_extenders(
+        self, rows: list[int], rejected: Mapping[int, Status], without_pods: bool
+    ) -> FeasibleNodes:
         """Return what is left once extenders had their say: some rows, reasons for some others.
 
         A row that is left out without a reason is one that nobody looked at.
         """
         verdicts, evaluated = self.verdicts.copy(), self.evaluated
         for row, status in rejected.items():
-            overrule(verdicts, row, status)
+            override_verdict(verdicts, row, status)
         gone = set(self.rows.tolist()).difference(rows)
         if silent := gone - rejected.keys():
             everything = np.arange(verdicts.size) if evaluated is None else evaluated
@@ -103,8 +120,10 @@ class Found:
         if evaluated is not None and rejected:
             evaluated = np.union1d(evaluated, list(rejected))
         kept = np.array(rows, dtype=np.intp)
-        face = None if emptied else self.face
-        return Found(verdicts, evaluated, face, self.signatures, kept, bool(gone), emptied)
+        equivalence_class = None if without_pods else self.equivalence_class
+        return FeasibleNodes(
+            verdicts, evaluated, equivalence_class, self.signatures, kept, bool(gone), without_pods
+        )
 
 
 class NodeSearch:
@@ -120,7 +139,7 @@ class NodeSearch:
         self.nominated = NominatedPods(nominator)
         self._order = order
         self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
-        self.one_is_enough = True
+        self.stop_at_first_feasible = True
         """Whether a walk may stop at the first node where no plugin scores; not with extenders."""
         self.next_start = 0
         self.started_at = 0
@@ -131,10 +150,10 @@ class NodeSearch:
 
     def find(
         self, profile: Profile, state: CycleState, pod: PodInfo, names: frozenset[str] | None
-    ) -> Found:
+    ) -> FeasibleNodes:
         """Judge all nodes, or those that PreFilter named; raises ``PluginError``.
 
-        A columnar plugin's Error about a row is that row's verdict: see ``raise_error``.
+        A columnar plugin's Error about a row is that row's verdict: see ``raise_filter_error``.
         """
         self.started_at = self.next_start
         if names is not None:
@@ -146,52 +165,51 @@ class NodeSearch:
     ) -> Status | None:
         """Judge one node, nominated pods taken into account."""
         table = profile.table
-        with_nominated = self.nominated.judge_row(profile, state, pod, row, table)
-        return with_nominated or judge_node(profile, state, pod, table, row)
+        with_nominated = self.nominated.run_filters_on_row(profile, state, pod, row, table)
+        return with_nominated or run_filter_plugins_on_node(profile.filter, state, pod, table, row)
 
-    def judge_trial(
+    def run_filters_with_nominated_pods(
         self, profile: Profile, state: CycleState, pod: PodInfo, nodes: NodeTable
     ) -> Verdicts:
         """Judge every row of a fork, nominated pods taken into account."""
-        verdicts = judge_table(profile, state, pod, nodes)
+        verdicts = run_filter_plugins(profile.filter, state, pod, nodes)
         names = self.nominated.node_names()
         rows = [row for row, node in enumerate(nodes) if node.name in names] if names else []
         for row, status in self.nominated.rejected(profile, state, pod, rows, nodes):
-            overrule(verdicts, row, status)
+            override_verdict(verdicts, row, status)
         return verdicts
 
     # ---- whole table ---------------------------------------------------------------------------
 
-    def _find_anywhere(self, profile: Profile, state: CycleState, pod: PodInfo) -> Found:
-        table, signatures = profile.table, Signatures(pod)
+    def _find_anywhere(self, profile: Profile, state: CycleState, pod: PodInfo) -> FeasibleNodes:
+        table, signatures = profile.table, PodSignatures(pod)
         active = [p for p in profile.filter if p.name not in state.skip_filter]
-        sharing: dict[FilterPlugin, Hashable] = {}
-        others: list[FilterPlugin] = []
-        for plugin in active:
-            signature = signatures[plugin]
-            if signature is None:
-                others.append(plugin)
-            else:
-                sharing[plugin] = signature
-        face = profile.shared.face(sharing)
-        face.refresh_filter(state, pod, table)
+        signatures.sign(active)
+        sharing = {p: signatures[p] for p in active if signatures[p] is not None}
+        equivalence_class = profile.equivalence_cache.equivalence_class(sharing)
+        equivalence_class.refresh_filter(state, pod, table)
+        others = [p for p in active if p not in sharing]
         rejecting: dict[Plugin, Verdicts] = {}
         one_by_one: list[FilterPlugin] = []
         for plugin in others:
             if plugin.columnar_filter:
                 verdicts = Verdicts(table.size, plugin.name)
-                filter_table(plugin, state, pod, table, verdicts, keep_errors=True)
+                run_filter_plugin(plugin, state, pod, table, verdicts, keep_errors=True)
                 if verdicts.ids is not None:
                     rejecting[plugin] = verdicts
             else:
                 one_by_one.append(plugin)
-        verdicts = face.merged_with(rejecting, active) if rejecting else face.verdicts
+        verdicts = (
+            equivalence_class.merged_with(rejecting, active)
+            if rejecting
+            else equivalence_class.verdicts
+        )
         if not one_by_one:
-            found = Found(verdicts, None, face, signatures)
+            found = FeasibleNodes(verdicts, None, equivalence_class, signatures)
             return self._with_nominated(profile, state, pod, found)
         verdicts = verdicts.copy()
         visited = self._walk(profile, state, pod, verdicts, one_by_one)
-        return Found(verdicts, visited, face, signatures)
+        return FeasibleNodes(verdicts, visited, equivalence_class, signatures)
 
     def _walk(
         self,
@@ -208,7 +226,7 @@ class NodeSearch:
         does not count: what is rejected on the way to it does.
         """
         table, wanted, order = profile.table, self._wanted(profile), profile.order_of_filter
-        judges = [(order[p.name], node_filter(p, state, pod, table)) for p in plugins]
+        judges = [(order[p.name], filter_function(p, state, pod, table)) for p in plugins]
         nominated = self.nominated.rows(table)
         # A row is visited once: what was said of it before the walk is what counts.
         before = None if verdicts.ids is None else verdicts.ids.tolist()
@@ -219,11 +237,11 @@ class NodeSearch:
             limit = len(order) if rejected is None else order[rejected.plugin]
             status = None
             if row in nominated:
-                status = self.nominated.judge_row(profile, state, pod, row, table)
+                status = self.nominated.run_filters_on_row(profile, state, pod, row, table)
             if status is None:
                 status = _first_rejection(judges, row, limit)
             if status is not None:
-                overrule(verdicts, row, status)
+                override_verdict(verdicts, row, status)
             elif rejected is None:
                 if found == wanted:
                     break
@@ -234,7 +252,7 @@ class NodeSearch:
 
     def _wanted(self, profile: Profile) -> int:
         """Return how many feasible nodes a walk looks for."""
-        if not profile.score and self.one_is_enough:
+        if not profile.score and self.stop_at_first_feasible:
             return 1
         return num_feasible_nodes_to_find(
             profile.table.size,
@@ -249,22 +267,22 @@ class NodeSearch:
 
     def _find_among(
         self, profile: Profile, state: CycleState, pod: PodInfo, names: frozenset[str]
-    ) -> Found:
+    ) -> FeasibleNodes:
         table = profile.table
         rows = table.rows_of(names)
         verdicts = Verdicts(table.size)
-        part = judge_table(profile, state, pod, table.take(rows), keep_errors=True)
+        part = run_filter_plugins(profile.filter, state, pod, table.take(rows), keep_errors=True)
         for index, row in enumerate(rows.tolist()):
             status = part.status(index)
             if status is not None:
                 verdicts.reject_row(row, status)
         self._advance(len(rows), table)
-        found = Found(verdicts, rows, None, {})
+        found = FeasibleNodes(verdicts, rows, None, PodSignatures(pod))
         return self._with_nominated(profile, state, pod, found)
 
     def _with_nominated(
-        self, profile: Profile, state: CycleState, pod: PodInfo, found: Found
-    ) -> Found:
+        self, profile: Profile, state: CycleState, pod: PodInfo, found: FeasibleNodes
+    ) -> FeasibleNodes:
         """Judge nodes with nominated pods again, with those pods on them."""
         among = None if found.evaluated is None else set(found.evaluated.tolist())
         rejections = self.nominated.rejections(profile, state, pod, among)
@@ -272,8 +290,8 @@ class NodeSearch:
             return found
         verdicts = found.verdicts.copy()
         for status, rows in rejections.items():
-            overrule_all(verdicts, np.fromiter(rows, dtype=np.intp, count=len(rows)), status)
-        return Found(verdicts, found.evaluated, found.face, found.signatures)
+            override_verdicts(verdicts, np.fromiter(rows, dtype=np.intp, count=len(rows)), status)
+        return FeasibleNodes(verdicts, found.evaluated, found.equivalence_class, found.signatures)
 
 
 def num_feasible_nodes_to_find(

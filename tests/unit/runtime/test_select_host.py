@@ -8,8 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from proreus.runtime.totals import Totals
-from proreus.scheduler.select_host import at_random, top_of_heap
+from proreus.runtime.select_host import CachedTotals, at_random, top_of_heap
 
 
 def in_order(size: int):
@@ -29,22 +28,22 @@ def in_order(size: int):
     ],
 )
 def test_top_of_heap(totals, chosen) -> None:
-    assert top_of_heap(Totals(np.array(totals)), in_order(len(totals))) == chosen
+    assert top_of_heap(CachedTotals(np.array(totals)), in_order(len(totals))) == chosen
 
 
 def test_top_of_heap_looks_in_the_order_of_the_search() -> None:
-    assert top_of_heap(Totals(np.array([5, 5, 5])), lambda: np.array([2, 0, 1])) == 2
+    assert top_of_heap(CachedTotals(np.array([5, 5, 5])), lambda: np.array([2, 0, 1])) == 2
 
 
 def test_at_random_takes_every_best_node_and_no_other() -> None:
     select = at_random(random.Random(1))
-    totals = Totals(np.array([7, -1, 9, 9, 3, 9]))
+    totals = CachedTotals(np.array([7, -1, 9, 9, 3, 9]))
     chosen = Counter(select(totals, in_order(6)) for _ in range(600))
     assert set(chosen) == {2, 3, 5}
     assert min(chosen.values()) > 150
 
 
 def test_at_random_can_be_repeated() -> None:
-    totals = Totals(np.zeros(100, dtype=np.int64))
+    totals = CachedTotals(np.zeros(100, dtype=np.int64))
     draws = [at_random(random.Random(seed))(totals, in_order(100)) for seed in (1, 1, 2)]
     assert draws[0] == draws[1] != draws[2]

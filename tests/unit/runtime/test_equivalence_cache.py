@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.verdicts import Verdicts
-from proreus.runtime.judging import judge_table
-from proreus.runtime.ranking import rank, run_pre_score
+from proreus.runtime.node_points import run_filter_plugins
+from proreus.runtime.prioritize_nodes import prioritize_nodes, run_pre_score
 
 STEPS = st.lists(
     st.tuples(
@@ -34,7 +34,7 @@ class World:
         self.kit = kit
         shared = (kit.Room, kit.Cordon, kit.Fewest, kit.Flat)
         self.bench = kit.Bench(*first, *shared, *last, weights={"Fewest": 3, "Even": 2})
-        self.all_shared = not (first or last)
+        self.all_from_cache = not (first or last)
         self.cache = self.bench.cache
         self.count = 0
         self.rng = random.Random(0)
@@ -66,23 +66,25 @@ class World:
     def check(self, cpu: int) -> None:
         profile, state = self.bench.profile, CycleState()
         pod = self.kit.make_pod("asked", cpu)
-        fresh = judge_table(profile, state, pod, self.cache.table)
+        fresh = run_filter_plugins(profile.filter, state, pod, self.cache.table)
         found = self.bench.search.find(profile, state, pod, None)
-        assert found.face is not None
-        assert found.all_shared or not self.all_shared
+        assert found.equivalence_class is not None
+        assert found.all_from_cache or not self.all_from_cache
         assert statuses(found.verdicts) == statuses(fresh)
         assert found.count == len(found.rows) == int(fresh.passed().sum())
         if not found.count:
             return
         run_pre_score(profile, state, pod, found)
-        totals = rank(profile, state, pod, found)
+        totals = prioritize_nodes(profile, state, pod, found)
         expected = np.full(self.cache.table.size, -1)
         each = self.scores(pod, found.rows)
         expected[found.rows] = sum(each.values())
         assert totals.scores.tolist() == expected.tolist()
         assert totals.draw(self.rng) in np.flatnonzero(expected == expected.max())
         told: dict[str, np.ndarray] = {}
-        assert rank(profile, state, pod, found, told).scores.tolist() == expected.tolist()
+        assert (
+            prioritize_nodes(profile, state, pod, found, told).scores.tolist() == expected.tolist()
+        )
         assert {name: added.tolist() for name, added in told.items()} == {
             name: added.tolist() for name, added in each.items()
         }

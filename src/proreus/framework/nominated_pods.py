@@ -20,7 +20,7 @@ _MOST_PRIORITIES = 16
 """For pods of so many priorities it is remembered."""
 
 
-class Beside:
+class NominatedPodsByRow:
     """The pods nominated to the nodes of a table that count for pods of one priority.
 
     ``by_row``: only rows with such pods. ``changes``: the rows of which that changed. ``but``: the
@@ -76,29 +76,31 @@ class Beside:
         )
 
 
-class BesideByPriority:
-    """``Beside`` for every priority that was asked about lately, for one table."""
+class NominatedPodsByPriority:
+    """``NominatedPodsByRow`` for every priority that was asked about lately, for one table."""
 
     def __init__(self, nominator: Nominator) -> None:
         self._nominator = nominator
         self._table: NodeTable | None = None
-        self._by_priority: OrderedDict[int, Beside] = OrderedDict()
+        self._by_priority: OrderedDict[int, NominatedPodsByRow] = OrderedDict()
 
-    def of(self, pod: PodInfo, table: NodeTable) -> Beside:
+    def of(self, pod: PodInfo, table: NodeTable) -> NominatedPodsByRow:
         """Return what a pod has to respect; it does not stand in its own way."""
         if table is not self._table:
             self._table = table
             self._by_priority.clear()
-        beside = self._by_priority.get(pod.priority)
-        if beside is None:
-            beside = self._by_priority[pod.priority] = Beside(self._nominator, table, pod.priority)
+        nominated = self._by_priority.get(pod.priority)
+        if nominated is None:
+            nominated = self._by_priority[pod.priority] = NominatedPodsByRow(
+                self._nominator, table, pod.priority
+            )
             if len(self._by_priority) > _MOST_PRIORITIES:
                 self._by_priority.popitem(last=False)
         else:
-            beside.refresh()
+            nominated.refresh()
         self._by_priority.move_to_end(pod.priority)
         node_name = self._nominator.nominated_node_of(pod.uid)
         row = None if node_name is None else table.rows.get(node_name)
-        if row is not None and any(other.uid == pod.uid for other in beside.by_row.get(row, ())):
-            return Beside(self._nominator, table, pod.priority, but=pod.uid)
-        return beside
+        if row is not None and any(other.uid == pod.uid for other in nominated.by_row.get(row, ())):
+            return NominatedPodsByRow(self._nominator, table, pod.priority, but=pod.uid)
+        return nominated

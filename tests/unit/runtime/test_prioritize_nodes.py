@@ -9,7 +9,7 @@ from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.plugin import FilterPlugin, PreScorePlugin, ScorePlugin
 from proreus.framework.status import Status
-from proreus.runtime.ranking import rank, run_pre_score
+from proreus.runtime.prioritize_nodes import prioritize_nodes, run_pre_score
 
 SHARED = {"row_local": True, "sign": ()}
 
@@ -27,7 +27,7 @@ class Scoring:
         bench, pod = self.bench, self.kit.make_pod("p")
         found = bench.search.find(bench.profile, self.state, pod, names)
         run_pre_score(bench.profile, self.state, pod, found)
-        return rank(bench.profile, self.state, pod, found).scores.tolist()
+        return prioritize_nodes(bench.profile, self.state, pod, found).scores.tolist()
 
 
 def test_without_score_plugins_all_nodes_are_equal(kit) -> None:

@@ -1,12 +1,12 @@
-"""What one plugin said of every row, kept for pods that look alike to it.
+"""The cached results of one plugin for pods that it signs alike: a verdict and raw score a row.
 
-Invariant: an ``Answers`` whose position equals the table's says of every row what its plugin would
-say if it were asked now. What all plugins together said is a ``Face``.
+Invariant: an ``PluginResults`` whose position equals the table's says of every row what its plugin
+would say if it were asked now. What all plugins together said is a ``EquivalenceClass``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
 import numpy as np
 
@@ -16,23 +16,50 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import FilterPlugin, Plugin, ScorePlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.verdicts import PASSED, IntArray, Verdicts
-from proreus.runtime.asking import filter_some, filter_table, score_some, score_table
+from proreus.runtime.calls import plugin_error
+from proreus.runtime.node_points import (
+    run_filter_plugin,
+    run_filter_plugin_on_rows,
+    run_score_plugin,
+    run_score_plugin_on_rows,
+)
 
 _FEW_ROWS = 64
-"""Up to so many changed rows are mended one by one; more are evaluated as a whole."""
+"""Up to so many changed rows are evaluated one by one; where it is more, all rows are."""
 
 
-class Answers:
+class PodSignatures(dict[Plugin, Hashable]):
+    """The signature of one pod a plugin: the part that the plugin reads; None: not to be shared."""
+
+    def __init__(self, pod: PodInfo) -> None:
+        self._pod = pod
+
+    def sign(self, plugins: Iterable[Plugin]) -> None:
+        """Let plugins sign that have not signed the pod yet; raises ``PluginError``."""
+        for plugin in plugins:
+            if plugin in self:
+                continue
+            signature = None
+            if plugin.row_local:
+                try:
+                    signature = plugin.sign(self._pod)
+                    hash(signature)
+                except BaseException as error:
+                    raise plugin_error(plugin, "Sign", error) from error
+            self[plugin] = signature
+
+
+class PluginResults:
     """What one plugin said of every row, for one signature."""
 
     __slots__ = (
         "_filter_at",
-        "_has_outlook",
+        "_has_invalidation_key",
+        "_invalidation_key",
         "_looks_at_pods",
-        "_outlook",
         "_score_at",
-        "about_nodes",
-        "judged_whole",
+        "depends_on_nodes_only",
+        "full_evaluations",
         "plugin",
         "raw",
         "raw_version",
@@ -42,7 +69,7 @@ class Answers:
     def __init__(self, plugin: Plugin) -> None:
         self.plugin = plugin
         self.verdicts = Verdicts(0)
-        self.judged_whole = 0
+        self.full_evaluations = 0
         """How often all verdicts were made anew."""
         self.raw: IntArray | int = 0
         self.raw_version = 0
@@ -50,17 +77,17 @@ class Answers:
         self._filter_at = -1
         self._score_at = -1
         self._looks_at_pods = plugin.looks_at_pods
-        self._has_outlook = type(plugin).outlook is not Plugin.outlook
-        self._outlook: Hashable = None
-        self.about_nodes = not (plugin.looks_at_pods or self._has_outlook)
+        self._has_invalidation_key = type(plugin).invalidation_key is not Plugin.invalidation_key
+        self._invalidation_key: Hashable = None
+        self.depends_on_nodes_only = not (plugin.looks_at_pods or self._has_invalidation_key)
         """Whether the answers hold until a node comes, goes or changes itself."""
 
     def refresh_filter(self, state: CycleState, pod: PodInfo, table: NodeTable) -> None:
         """Bring the verdicts up to date."""
         changes = table.changes if self._looks_at_pods else table.node_changes
         size = self.verdicts.size
-        if self._has_outlook:
-            self._look_out(table)
+        if self._has_invalidation_key:
+            self._check_invalidation_key(table)
         if self._filter_at == changes.position and size == table.size:
             return
         plugin = self.plugin
@@ -70,11 +97,11 @@ class Answers:
             # Should the plugin fail half-way, what it said so far must not pass for an answer.
             self._filter_at = -1
             self.verdicts = Verdicts(table.size, plugin.name)
-            filter_table(plugin, state, pod, table, self.verdicts)
-            self.judged_whole += 1
+            run_filter_plugin(plugin, state, pod, table, self.verdicts)
+            self.full_evaluations += 1
         else:
             ids = self.verdicts.ids
-            for row, status in filter_some(plugin, state, pod, table, rows):
+            for row, status in run_filter_plugin_on_rows(plugin, state, pod, table, rows):
                 if status is not None:
                     if ids is None:
                         ids = self.verdicts.ids = np.zeros(table.size, dtype=np.int32)
@@ -87,18 +114,18 @@ class Answers:
         """Bring the raw scores up to date."""
         changes = table.changes if self._looks_at_pods else table.node_changes
         size = table.size if isinstance(self.raw, int) else len(self.raw)
-        if self._has_outlook:
-            self._look_out(table)
+        if self._has_invalidation_key:
+            self._check_invalidation_key(table)
         if self._score_at == changes.position and size == table.size:
             return
         plugin = self.plugin
         assert isinstance(plugin, ScorePlugin)
         rows = few_rows(changes, self._score_at, size, table.size)
         if rows is None:
-            self.raw = score_table(plugin, state, pod, table)
+            self.raw = run_score_plugin(plugin, state, pod, table)
             self.raw_version += 1
         else:
-            for row, score in score_some(plugin, state, pod, table, rows):
+            for row, score in run_score_plugin_on_rows(plugin, state, pod, table, rows):
                 raw = self.raw
                 if score == (raw if isinstance(raw, int) else raw[row]):
                     continue
@@ -108,11 +135,11 @@ class Answers:
                 self.raw_version += 1
         self._score_at = changes.position
 
-    def _look_out(self, table: NodeTable) -> None:
+    def _check_invalidation_key(self, table: NodeTable) -> None:
         """Forget all answers if what they depend on beside row and pod has changed."""
-        outlook = self.plugin.outlook(table)
-        if outlook != self._outlook:
-            self._outlook = outlook
+        invalidation_key = self.plugin.invalidation_key(table)
+        if invalidation_key != self._invalidation_key:
+            self._invalidation_key = invalidation_key
             self._filter_at = self._score_at = -1
 
 

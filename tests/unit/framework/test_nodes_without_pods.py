@@ -3,7 +3,7 @@
 import numpy as np
 
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.emptied_part import EmptiedPart
+from proreus.framework.nodes_without_pods import NodesWithoutPods
 from proreus.framework.pod_groups import PodMatch, PodQuery
 from proreus.objects.selectors import EVERYTHING
 from proreus.plugins.image_locality import ImageLocality
@@ -20,7 +20,7 @@ TABLE = make_table(NODES, PODS)
 
 
 def test_columns():
-    part = EmptiedPart(TABLE, np.array([2, 0]))
+    part = NodesWithoutPods(TABLE, np.array([2, 0]))
     assert len(part) == 2
     assert [node.name for node in part] == ["c", "a"]
     for column in (part.requested["cpu"], part.nonzero_requested["memory"], part.pod_count):
@@ -34,7 +34,7 @@ def test_columns():
 
 
 def test_nodes():
-    c, a = EmptiedPart(TABLE, np.array([2, 0]))
+    c, a = NodesWithoutPods(TABLE, np.array([2, 0]))
     assert (c.pods, c.requested, c.used_ports) == ({}, {}, set())
     assert (a.node.status.images, a.labels["disk"], len(a.taints)) == ((), "ssd", 1)
     assert (c.allocatable["cpu"], c.row) == (4000, 2)
@@ -44,14 +44,14 @@ def test_nodes():
 def test_pods_are_not_counted():
     query = PodQuery((PodMatch(frozenset({"default"}), EVERYTHING),))
     assert TABLE.count_pods(query).tolist() == [0, 0, 1]
-    assert EmptiedPart(TABLE, np.array([2, 0])).count_pods(query).tolist() == [0, 0]
+    assert NodesWithoutPods(TABLE, np.array([2, 0])).count_pods(query).tolist() == [0, 0]
 
 
 def test_images_that_a_node_would_have_are_not_scored():
     handle = FakeHandle(NODES)
     plugin = make_plugin(ImageLocality, handle=handle)
     pod = make_pod(image="nginx:1")
-    state, part = CycleState(), EmptiedPart(handle.nodes, np.array([0, 1]))
+    state, part = CycleState(), NodesWithoutPods(handle.nodes, np.array([0, 1]))
     assert plugin.score(state, pod, handle.nodes[0]) > 0
     assert [plugin.score(state, pod, node) for node in part] == [0, 0]
     assert plugin.score_all(state, pod, part).tolist() == [0, 0]

@@ -8,8 +8,8 @@ from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin, ScorePlugin
 from proreus.framework.status import Code, Status
-from proreus.runtime.asking import raise_error
-from proreus.runtime.search import num_feasible_nodes_to_find
+from proreus.runtime.find_nodes import num_feasible_nodes_to_find
+from proreus.runtime.node_points import raise_filter_error
 
 NO = Status.unschedulable("no")
 
@@ -381,12 +381,12 @@ def test_an_error_about_a_node_that_was_rejected_before_goes_unnoticed(kit, name
     error = columnar(kit, "Error", "n000", status=Status.error("boom"))
     bench = bench_of(kit, columnar(kit, "First", "n000"), error, nodes=2)
     found = bench.find(kit.make_pod("p"), names)
-    raise_error(found.verdicts)
+    raise_filter_error(found.verdicts)
     assert bench.names(found) == ["n001"]
     other_way = bench_of(kit, error, columnar(kit, "First", "n000"), nodes=2)
     found = other_way.find(kit.make_pod("p"), names)
     with pytest.raises(PluginError, match=r'^running "Error" filter plugin: boom$'):
-        raise_error(found.verdicts)
+        raise_filter_error(found.verdicts)
 
 
 def test_a_plugin_that_failed_half_way_is_asked_about_every_row_again(kit) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proreus.runtime.totals import Totals
+from proreus.runtime.select_host import CachedTotals
 
 SCORES = st.integers(-1, 4)
 
@@ -21,7 +21,7 @@ SCORES = st.integers(-1, 4)
 )
 def test_always_one_of_the_best(first, changes, seed) -> None:
     rng = random.Random(seed)
-    expected, totals = list(first), Totals(np.array(first))
+    expected, totals = list(first), CachedTotals(np.array(first))
     for place, score, draws in changes:
         row = place % len(first)
         expected[row] = score
@@ -32,7 +32,7 @@ def test_always_one_of_the_best(first, changes, seed) -> None:
 
 
 def test_each_of_the_best_is_as_likely_as_the_others() -> None:
-    rng, totals = random.Random(7), Totals(np.full(5, 9))
+    rng, totals = random.Random(7), CachedTotals(np.full(5, 9))
     totals.draw(rng)
     for row, score in ((1, 3), (4, 0), (1, 9), (2, 8)):
         totals.put(row, score)
@@ -43,7 +43,7 @@ def test_each_of_the_best_is_as_likely_as_the_others() -> None:
 
 
 def test_each_of_those_that_rose_above_the_others_is_as_likely() -> None:
-    rng, totals = random.Random(7), Totals(np.full(5, 3))
+    rng, totals = random.Random(7), CachedTotals(np.full(5, 3))
     totals.draw(rng)
     for row, score in ((1, 9), (4, 9), (2, 8), (1, 3), (1, 9), (4, 7), (3, 9)):
         totals.put(row, score)
@@ -53,7 +53,7 @@ def test_each_of_those_that_rose_above_the_others_is_as_likely() -> None:
 
 
 def test_a_whole_cluster_that_rises_is_found() -> None:
-    rng, totals = random.Random(7), Totals(np.full(500, 3))
+    rng, totals = random.Random(7), CachedTotals(np.full(500, 3))
     totals.draw(rng)
     for row in range(300):
         totals.put(row, 5)
@@ -62,10 +62,12 @@ def test_a_whole_cluster_that_rises_is_found() -> None:
 
 def test_a_node_that_a_pod_makes_better_costs_no_search(monkeypatch) -> None:
     """It takes the next pod, and falls back behind the others."""
-    rng, totals = random.Random(7), Totals(np.full(1000, 3))
+    rng, totals = random.Random(7), CachedTotals(np.full(1000, 3))
     searches = []
-    find = Totals._find
-    monkeypatch.setattr(Totals, "_find", lambda self: (searches.append(1), find(self)))
+    find = CachedTotals._collect_tied
+    monkeypatch.setattr(
+        CachedTotals, "_collect_tied", lambda self: (searches.append(1), find(self))
+    )
     for _ in range(400):
         row = totals.draw(rng)
         totals.put(row, 4 if totals.scores[row] == 3 else 2)

@@ -1,0 +1,131 @@
+"""How good each feasible node is: PreScore, Score, NormalizeScore, weights.
+
+Where all scores are shared the ranking comes ready from the pod's face; otherwise plugins that
+share nothing score the feasible nodes, and their scores are added to what the face has.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.node_parts import FeasiblePart
+from proreus.framework.node_table import NodeTable
+from proreus.framework.nodes_without_pods import NodesWithoutPods
+from proreus.framework.plugin import ScorePlugin
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import SKIP, Status
+from proreus.framework.verdicts import IntArray
+from proreus.runtime.calls import as_status, call_plugin, plugin_error, raise_status
+from proreus.runtime.equivalence_cache import EquivalenceClass, Scorer
+from proreus.runtime.find_nodes import FeasibleNodes
+from proreus.runtime.node_points import check_range, run_normalize_score, run_score_plugin
+from proreus.runtime.profile import Profile
+from proreus.runtime.select_host import AttemptTotals, CachedTotals, NodeScores
+
+
+def run_pre_score(profile: Profile, state: CycleState, pod: PodInfo, found: FeasibleNodes) -> None:
+    """Let plugins prepare; notes in ``state`` who has nothing to score. Raises ``PluginError``."""
+    nodes = _feasible(profile, found)
+    skipped = []
+    point, timed = "PreScore", state.timer is not None
+    for plugin in profile.pre_score:
+        if timed:
+            answer = call_plugin(plugin, point, state, plugin.pre_score, state, pod, nodes)
+        else:  # see ``run_pre_filter``
+            try:
+                answer = plugin.pre_score(state, pod, nodes)
+            except BaseException as error:
+                raise plugin_error(plugin, point, error) from error
+        if isinstance(answer, Status) and answer.code is SKIP:
+            skipped.append(plugin.name)
+            continue
+        if answer is not None and (status := as_status(plugin, point, answer)) is not None:
+            raise_status(plugin, point, status)
+        plugin.evaluations.pre_score.value += 1
+    state.skip_score = frozenset(skipped)
+
+
+def prioritize_nodes(
+    profile: Profile,
+    state: CycleState,
+    pod: PodInfo,
+    found: FeasibleNodes,
+    scores: dict[str, IntArray] | None = None,
+) -> NodeScores:
+    """Return the total score of each feasible node.
+
+    PreScore has been run. ``scores``, where given, is filled with what each plugin added, as
+    ``found.rows`` go. Raises ``PluginError``.
+    """
+    equivalence_class, subset = found.equivalence_class, not found.all_from_cache
+    unshared = [plugin for plugin in profile.score if plugin.name not in state.skip_score]
+    if equivalence_class is not None:
+        shared = _shared_totals(profile, state, pod, found, equivalence_class)
+        unshared = [plugin for plugin in unshared if found.signatures[plugin] is None]
+        if not (unshared or subset or scores is not None):
+            equivalence_class.check_range()
+            return shared
+    where = slice(None) if found.all_nodes_feasible else found.rows
+    total: IntArray | int = 0
+    each: dict[str, IntArray | int] = {}
+    if equivalence_class is not None and scores is None:
+        total = equivalence_class.total(state, pod, where, subset=subset)
+    elif equivalence_class is not None:
+        each = equivalence_class.scores(state, pod, where, subset=subset)
+    for plugin in unshared:
+        each[plugin.name] = _score(profile, plugin, state, pod, found)
+    if scores is not None:
+        for name, added in each.items():
+            scores[name] = np.full(found.count, added, dtype=np.int64)
+    total = sum(each.values(), total)
+    if isinstance(total, int):
+        total = np.full(found.count, total, dtype=np.int64)
+    return AttemptTotals(profile.table.size, found.rows, total)
+
+
+def _shared_totals(
+    profile: Profile,
+    state: CycleState,
+    pod: PodInfo,
+    found: FeasibleNodes,
+    equivalence_class: EquivalenceClass,
+) -> CachedTotals:
+    """Return what the plugins that share add up to, by row of the table."""
+    cache, skipped, signatures = profile.equivalence_cache, state.skip_score, found.signatures
+    signatures.sign([plugin for plugin in profile.score if plugin.name not in skipped])
+    scorer_signatures = [None if p.name in skipped else signatures[p] for p in profile.score]
+    if scorer_signatures != equivalence_class.scorer_signatures:
+        scorers = [
+            Scorer(
+                plugin,
+                profile.weights[plugin.name],
+                cache.results(plugin, signature),
+            )
+            for plugin, signature in zip(profile.score, scorer_signatures, strict=True)
+            if signature is not None
+        ]
+        equivalence_class.set_scorers(scorers, scorer_signatures)
+    return equivalence_class.refresh_totals(state, pod, profile.table)
+
+
+def _feasible(profile: Profile, found: FeasibleNodes) -> NodeTable:
+    """Return the feasible nodes as score plugins are to see them."""
+    if found.without_pods:
+        return NodesWithoutPods(profile.table, found.rows)
+    if found.all_nodes_feasible:
+        return profile.table
+    return FeasiblePart(profile.table, found)
+
+
+def _score(
+    profile: Profile, plugin: ScorePlugin, state: CycleState, pod: PodInfo, found: FeasibleNodes
+) -> IntArray | int:
+    """Return one plugin's scores of the feasible nodes: normalised, checked and weighted."""
+    raw = run_score_plugin(plugin, state, pod, _feasible(profile, found))
+    scores = np.array([raw], dtype=np.int64) if isinstance(raw, int) else raw
+    if plugin.normalizes:
+        scores = run_normalize_score(plugin, state, pod, scores)
+    check_range(plugin, scores)
+    weight = profile.weights[plugin.name]
+    return int(scores[0]) * weight if isinstance(raw, int) else scores * weight

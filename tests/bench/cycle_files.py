@@ -1,0 +1,96 @@
+"""Through which files a warm plain pod runs between pop and assume.
+
+    PYTHONPATH=tests python -m bench.cycle_files [--nodes N]
+
+Prints every source file that the pod passes, in the order of the first call into it, with the
+number of calls, and how often one call leads from a file to another: what a reader has to open to
+have read the scheduling cycle. The first pods of a process, which fill the caches, do not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import proreus
+from bench.engine import CONFIGURATION, fill, place, put
+from bench.shapes import FAMILIES
+from proreus.cache.cache import Cache
+from proreus.config.load import load
+from proreus.feature_gates import FeatureGates
+from proreus.offline.cluster import OfflineCluster
+from proreus.plugins import IN_TREE
+from proreus.runtime.registry import Registry
+from proreus.scheduler.scheduler import Scheduler
+
+SOURCES = str(Path(proreus.__file__).parent)
+WARM = 50
+FIRST, LAST = Scheduler.schedule_one.__code__, Cache.assume.__code__
+
+
+class FileTrace:
+    """Notes the file of every call between the end of ``pop`` and the beginning of ``assume``.
+
+    ``calls``: by path relative to the package; ``moves``: how often the next call is in another
+    file than the one before.
+    """
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+        self.moves = 0
+        self._file = ""
+        self._running = False
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        """Be told of an event by ``sys.setprofile``."""
+        code = frame.f_code
+        if event != "call":
+            return
+        if code is FIRST:
+            self._running = True
+        elif code is LAST:
+            self._running = False
+        if self._running and code.co_filename.startswith(SOURCES):
+            file = code.co_filename[len(SOURCES) + 1 :]
+            self.calls[file] += 1
+            self.moves += file != self._file
+            self._file = file
+
+
+async def trace_one_pod(nodes: int) -> FileTrace:
+    """Return the trace of one pod that is placed after others like it."""
+    gates, registry = FeatureGates(), Registry(IN_TREE)
+    cluster = OfflineCluster(load(CONFIGURATION, registry, gates), registry, gates)
+    family = FAMILIES["plain"]
+    fill(cluster, family, nodes, placed=2 * nodes)
+    await place(cluster, family, (f"warm-{number}" for number in range(WARM)))
+    put(cluster, [family.pending("traced")])
+    # One attempt in ten is timed, which takes other paths: the trace is of the other nine.
+    cluster.scheduler._rng.seed(1)
+    trace = FileTrace()
+    sys.setprofile(trace)
+    try:
+        await cluster.schedule_next()
+    finally:
+        sys.setprofile(None)
+    return trace
+
+
+def main() -> None:
+    """Print the files and the moves."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", type=int, default=100)
+    trace = asyncio.run(trace_one_pod(parser.parse_args().nodes))
+    for file, calls in trace.calls.items():
+        print(f"{calls:>6}  {file}")
+    outside = [file for file in trace.calls if not file.startswith("plugins/")]
+    print(f"{len(outside)} files outside plugins, {len(trace.calls)} in all, {trace.moves} moves")
+
+
+if __name__ == "__main__":
+    main()
