@@ -19,8 +19,8 @@ from proreus.cache.node_tree import NodeTree
 from proreus.cache.pod_group_states import PodGroupStates
 from proreus.clock import Clock
 from proreus.errors import CacheCorrupted
+from proreus.framework.cluster_table import ClusterTable
 from proreus.framework.node_info import NodeInfo
-from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.verdicts import Rows
 from proreus.objects.node import Node
@@ -51,7 +51,7 @@ class Cache:
     def __init__(
         self, clock: Clock, assumed_ttl_seconds: float | None = None, pod_groups: bool = False
     ) -> None:
-        self.table = NodeTable()
+        self.table = ClusterTable()
         self.pod_group_states = PodGroupStates()
         self._groups = self.pod_group_states if pod_groups else None
         self._clock = clock

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from proreus.framework.cycle_state import CycleState
     from proreus.framework.events import ClusterEvent
     from proreus.framework.node_table import NodeTable
-    from proreus.framework.nominated_pods import NominatedPodsByRow
-    from proreus.framework.nominating import NominatingInfo
+    from proreus.framework.nominated_pods import NominatedPodsByRow, Nominator
     from proreus.framework.pod_group import PodGroupStates
     from proreus.framework.pod_info import PodInfo
     from proreus.framework.status import Status
@@ -51,39 +50,6 @@ class WaitingPod(Protocol):
 
     def preempt(self, plugin: str, message: str) -> bool:
         """Fail the pod with an error; tell whether this was the first signal."""
-        ...
-
-
-class Nominator(Protocol):
-    """Which pods are to be kept room for, and where."""
-
-    def nominated_pods(self, node_name: str) -> list[PodInfo]:
-        """Return the pods nominated to a node."""
-        ...
-
-    def nominated_nodes(self) -> Iterable[str]:
-        """Return the names of nodes that pods are nominated to."""
-        ...
-
-    def nominated_node_of(self, uid: str) -> str | None:
-        """Return the name of the node that a pod is nominated to; None if it is not."""
-        ...
-
-    @property
-    def position(self) -> int:
-        """Where the record of changes ends now; to be handed to ``changes_since`` later."""
-        ...
-
-    def changes_since(self, position: int) -> Iterable[str] | None:
-        """Return the names of nodes whose nominated pods may have changed; None: not known."""
-        ...
-
-    def add_nominated_pod(self, pod: PodInfo, nominating: NominatingInfo | None) -> None:
-        """Register a nomination (None: the one that the pod's status has)."""
-        ...
-
-    def delete_nominated_pod(self, uid: str) -> None:
-        """Forget a nomination."""
         ...
 
 

@@ -185,6 +185,14 @@ class Fork(NodeTable):
         self.changes = ChangeLog()
         self.node_changes = ChangeLog()
 
+    def take(self, rows: Rows) -> NodeTable:
+        """Return some of these rows."""
+        return Part(self, rows)
+
+    def fork(self, rows: Rows) -> NodeTable:
+        """Return a copy of some of these rows."""
+        return Fork(self, rows)
+
     def _copied(self, parent: NodeTable, rows: Rows) -> list[NodeInfo]:
         return [parent[row].clone() for row in rows.tolist()]
 

@@ -17,13 +17,11 @@ import numpy as np
 from proreus.framework.affinity_terms import ExistingTerm
 from proreus.framework.change_log import ChangeLog
 from proreus.framework.columns import (
-    MAX_INT64,
     NO_IMAGES,
     Images,
     ImageSet,
     ResourceColumns,
     compacted,
-    grown,
 )
 from proreus.framework.interning import Interner
 from proreus.framework.label_columns import LabelColumns, matching
@@ -153,15 +151,11 @@ class NodeTable:
 
     def take(self, rows: Rows) -> NodeTable:
         """Return some rows as a table: a read-only picture of the present."""
-        from proreus.framework.node_parts import Part
-
-        return Part(self, rows)
+        raise NotImplementedError
 
     def fork(self, rows: Rows) -> NodeTable:
         """Return a copy of some rows to add pods to and remove pods from."""
-        from proreus.framework.node_parts import Fork
-
-        return Fork(self, rows)
+        raise NotImplementedError
 
     # ---- changes -------------------------------------------------------------------------------
 
@@ -173,47 +167,6 @@ class NodeTable:
     def changes_since(self, position: int) -> list[int] | None:
         """Return the rows that changed since, each once; None when that is no longer known."""
         return self.changes.since(position, self.size)
-
-    def add_node(self, info: NodeInfo) -> int:
-        """Give a node a row and return it."""
-        if self.size == self.capacity:
-            self._grow(2 * self.capacity)
-        row = self.size
-        self.size += 1
-        info.row = row
-        self.infos.append(info)
-        self.rows[info.name] = row
-        self._put_node(row)
-        self._put_pods(row)
-        if self._pod_index is not None:
-            self._pod_index.add_row(info)
-        return row
-
-    def update_node(self, info: NodeInfo) -> None:
-        """Bring the columns in step after ``info.set_node``."""
-        self._put_node(info.row)
-
-    def remove_node(self, info: NodeInfo) -> None:
-        """Take a node's row away; the last row moves into its place."""
-        row, last = info.row, self.size - 1
-        if self._pod_index is not None:
-            self._pod_index.remove_row(info)
-        old = self.image_sets.values[self._image_set[row]]
-        self.images.replace(old, None)
-        if row != last:
-            self._move(last, row)
-        # What stands in the image column is what ``images`` counts for a row: free the old place.
-        self._image_set[last] = 0
-        for columns in (self.allocatable, self.requested, self.nonzero_requested):
-            columns.forget(last)
-        self.infos.pop()
-        self.size = last
-        del self.rows[info.name]
-        info.row = -1
-        self.structure += 1
-        if row != last:
-            self.changes.note(row)
-            self.node_changes.note(row)
 
     def add_pod(self, row: int, pod: PodInfo) -> None:
         """Count a pod in, in object and columns."""
@@ -249,22 +202,6 @@ class NodeTable:
         self._port_set[row] = self.port_sets.code(frozenset(info.used_ports))
         self.changes.note(row)
 
-    def _put_node(self, row: int) -> None:
-        info = self.infos[row]
-        assert info.node is not None
-        self.allocatable.put(row, info.allocatable)
-        self._allowed_pods[row] = min(info.allowed_pod_number, MAX_INT64)
-        self._unschedulable[row] = info.unschedulable
-        self._taint_set[row] = self.taint_sets.code(info.taints)
-        old = self.image_sets.values[self._image_set[row]]
-        self._image_set[row] = self.image_sets.code(self.images.replace(old, info.node))
-        if len(self.image_sets) > self._most_sets:
-            self.image_sets = compacted(self.image_set, self.image_sets)
-        self._labels.put(row, info.labels, self.size, self._most_sets)
-        self.structure += 1
-        self.changes.note(row)
-        self.node_changes.note(row)
-
     @property
     def _most_sets(self) -> int:
         """How many sets or label values may be known before those that are gone are dropped.
@@ -272,43 +209,6 @@ class NodeTable:
         Nodes come and go, and so do images and pods with ports, for months.
         """
         return _SPARE_SETS + 2 * self.size
-
-    _PLAIN = (
-        "_pod_count",
-        "_allowed_pods",
-        "_unschedulable",
-        "_taint_set",
-        "_port_set",
-        "_image_set",
-    )
-
-    def _grow(self, capacity: int) -> None:
-        self.capacity = capacity
-        self.changes.make_room(capacity)
-        self.node_changes.make_room(capacity)
-        for columns in (self.allocatable, self.requested, self.nonzero_requested):
-            columns.grow(capacity)
-        for name in self._PLAIN:
-            setattr(self, name, grown(getattr(self, name), capacity))
-        self._labels.grow(capacity)
-        if self._pod_index is not None:
-            self._pod_index.grow(capacity)
-
-    def _move(self, source: int, target: int) -> None:
-        for columns in (self.allocatable, self.requested, self.nonzero_requested):
-            columns.move(source, target)
-        for name in self._PLAIN:
-            array = getattr(self, name)
-            array[target] = array[source]
-        self._labels.move(source, target)
-        info = self.infos[source]
-        if self._pod_index is not None:
-            self._pod_index.remove_row(info)
-        info.row = target
-        self.infos[target] = info
-        self.rows[info.name] = target
-        if self._pod_index is not None:
-            self._pod_index.add_row(info)
 
     def validate(self) -> None:
         """Derive every column anew and raise ``AssertionError`` where one is out of step."""

@@ -7,17 +7,49 @@ has to know them all; what one more attempt costs must be what has changed since
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Protocol
 
 from proreus.framework.change_log import ChangeLog
 from proreus.framework.node_table import NodeTable
+from proreus.framework.nominating import NominatingInfo
 from proreus.framework.pod_info import PodInfo
-
-if TYPE_CHECKING:
-    from proreus.framework.handle import Nominator
 
 _MOST_PRIORITIES = 16
 """For pods of so many priorities it is remembered."""
+
+
+class Nominator(Protocol):
+    """Which pods are to be kept room for, and where."""
+
+    def nominated_pods(self, node_name: str) -> list[PodInfo]:
+        """Return the pods nominated to a node."""
+        ...
+
+    def nominated_nodes(self) -> Iterable[str]:
+        """Return the names of nodes that pods are nominated to."""
+        ...
+
+    def nominated_node_of(self, uid: str) -> str | None:
+        """Return the name of the node that a pod is nominated to; None if it is not."""
+        ...
+
+    @property
+    def position(self) -> int:
+        """Where the record of changes ends now; to be handed to ``changes_since`` later."""
+        ...
+
+    def changes_since(self, position: int) -> Iterable[str] | None:
+        """Return the names of nodes whose nominated pods may have changed; None: not known."""
+        ...
+
+    def add_nominated_pod(self, pod: PodInfo, nominating: NominatingInfo | None) -> None:
+        """Register a nomination (None: the one that the pod's status has)."""
+        ...
+
+    def delete_nominated_pod(self, uid: str) -> None:
+        """Forget a nomination."""
+        ...
 
 
 class NominatedPodsByRow:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.handle import Nominator
 from proreus.framework.node_table import NodeTable
+from proreus.framework.nominated_pods import Nominator
 from proreus.framework.plugin import FilterPlugin, Plugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status

@@ -16,9 +16,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.handle import Nominator
 from proreus.framework.node_table import NodeTable
-from proreus.framework.nominated_pods import NominatedPodsByPriority, NominatedPodsByRow
+from proreus.framework.nominated_pods import NominatedPodsByPriority, NominatedPodsByRow, Nominator
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status

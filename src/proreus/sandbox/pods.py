@@ -4,7 +4,7 @@ Defaults are those that a scheduler or a person sees; the many others of a real 
 each of 50,000 pods longer.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from proreus.errors import ProreusError
 from proreus.objects.codec import decoder_for
@@ -19,10 +19,7 @@ from proreus.sandbox.refusals import (
     too_many_requests,
 )
 from proreus.sandbox.resources import Served
-from proreus.sandbox.strategy import Strategy
-
-if TYPE_CHECKING:
-    from proreus.sandbox.store import Store
+from proreus.sandbox.store import Store, Strategy
 
 JsonObject = dict[str, Any]
 
@@ -39,7 +36,7 @@ _MUTABLE_WHILE_GATED = frozenset({"nodeSelector", "affinity"})
 class PodStrategy(Strategy):
     """Defaulting, immutability and graceful deletion."""
 
-    def prepare_create(self, store: "Store", served: Served, obj: JsonObject) -> None:
+    def prepare_create(self, store: Store, served: Served, obj: JsonObject) -> None:
         """Default the spec, resolve the priority, begin the status."""
         name = obj["metadata"]["name"]
         spec = obj.get("spec")
@@ -68,7 +65,7 @@ class PodStrategy(Strategy):
             status.setdefault("conditions", [_gated_condition(store.time.now())])
 
     def prepare_update(
-        self, store: "Store", served: Served, new: JsonObject, old: JsonObject, subresource: str
+        self, store: Store, served: Served, new: JsonObject, old: JsonObject, subresource: str
     ) -> None:
         """Refuse changes of the spec beyond those that a pod survives."""
         if subresource or new.get("spec") == old["spec"]:
@@ -105,7 +102,7 @@ class PodStrategy(Strategy):
         return max(int(grace), 0)
 
 
-def bind(store: "Store", pods: Served, name: str, namespace: str, binding: Any) -> None:
+def bind(store: Store, pods: Served, name: str, namespace: str, binding: Any) -> None:
     """Assign a pod to a node; raises ``Refusal`` 404 or 409 with the real apiserver's texts."""
     if not isinstance(binding, dict):
         raise bad_request("the body of the request is not a Binding")
@@ -137,7 +134,7 @@ def bind(store: "Store", pods: Served, name: str, namespace: str, binding: Any) 
     store.write(pods, pod)
 
 
-def _topology_of(store: "Store", node: str) -> dict[str, str]:
+def _topology_of(store: Store, node: str) -> dict[str, str]:
     """Return the labels of the node that a bound pod gets (KEP-4742)."""
     version = store.collection("nodes").get(node)
     if version is None:
@@ -163,7 +160,7 @@ def set_condition(status: JsonObject, type_: str, value: str, now: str, **more: 
     conditions.append(fresh)
 
 
-def evict(store: "Store", pods: Served, name: str, namespace: str, eviction: Any) -> None:
+def evict(store: Store, pods: Served, name: str, namespace: str, eviction: Any) -> None:
     """Delete a pod if its disruption budgets allow it; raises ``Refusal`` 429 if not."""
     if not isinstance(eviction, dict) or eviction.get("kind", "Eviction") != "Eviction":
         raise bad_request("the body of the request is not an Eviction")
@@ -191,7 +188,7 @@ def evict(store: "Store", pods: Served, name: str, namespace: str, eviction: Any
     )
 
 
-def _budgets_of(store: "Store", namespace: str, pod: Version) -> list[JsonObject]:
+def _budgets_of(store: Store, namespace: str, pod: Version) -> list[JsonObject]:
     found = []
     for version in store.list("poddisruptionbudgets.policy", namespace):
         budget = version.object()
@@ -204,7 +201,7 @@ def _budgets_of(store: "Store", namespace: str, pod: Version) -> list[JsonObject
     return found
 
 
-def _spend(store: "Store", budget: JsonObject, pod_name: str) -> None:
+def _spend(store: Store, budget: JsonObject, pod_name: str) -> None:
     status = budget.setdefault("status", {})
     name = budget["metadata"]["name"]
     allowed = status.get("disruptionsAllowed", 0)
@@ -259,7 +256,7 @@ def _default_port(port: JsonObject, host_network: bool) -> JsonObject:
     return port
 
 
-def _resolve_priority(store: "Store", pod_name: str, spec: JsonObject) -> None:
+def _resolve_priority(store: Store, pod_name: str, spec: JsonObject) -> None:
     classes = store.collection("priorityclasses.scheduling.k8s.io")
     class_name = spec.get("priorityClassName")
     found: JsonObject = {}

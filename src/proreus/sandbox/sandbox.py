@@ -19,6 +19,7 @@ from proreus.sandbox.kubelet import KubeletOptions, Kubelets
 from proreus.sandbox.reviews import Users
 from proreus.sandbox.server import ApiServer
 from proreus.sandbox.store import DEFAULT_HISTORY_BYTES, Store
+from proreus.sandbox.strategies import STRATEGIES
 from proreus.sandbox.usage import DEFAULT_SHARE, Usage
 
 JsonObject = dict[str, Any]
@@ -57,7 +58,7 @@ class Sandbox:
         usage_share: float = DEFAULT_SHARE,
     ) -> None:
         self.token = token or secrets.token_urlsafe(24)
-        self.store = Store(clock, history_bytes)
+        self.store = Store(STRATEGIES, clock, history_bytes)
         usage = Usage(self.store, usage_share)
         self.api = ApiServer(self.store, Users({self.token: ADMINISTRATOR}), usage)
         self.url = ""

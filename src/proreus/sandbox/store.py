@@ -2,8 +2,10 @@
 
 Everything is sync and happens at once, so there are no locks and no retries inside; optimistic
 concurrency is for those who read and write in two requests. What is special about a kind stands in
-its ``Strategy`` (``strategies``, ``pods``).
+its ``Strategy`` (``strategies``, ``pods``), which whoever makes the store passes in.
 """
+
+from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
@@ -25,8 +27,6 @@ from proreus.sandbox.patch import MERGE_PATCH, apply_patch
 from proreus.sandbox.refusals import already_exists, bad_request, not_found
 from proreus.sandbox.resources import NamedResource, Resources, Served, StorageKey
 from proreus.sandbox.selectors import ALL, Selector
-from proreus.sandbox.strategies import STRATEGIES
-from proreus.sandbox.strategy import Strategy
 
 JsonObject = dict[str, Any]
 AnyResource = Served | NamedResource | str
@@ -39,6 +39,37 @@ EVENT_SECONDS = 3600.0
 SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
+class Strategy:
+    """The hooks by which a kind differs from the others; nothing special here.
+
+    They may alter ``obj`` (``new``) in place and raise ``Refusal``.
+    """
+
+    keeps_status_at_create = False
+
+    def prepare_create(self, store: Store, served: Served, obj: JsonObject) -> None:
+        """Default and check a new object; its metadata is ready."""
+
+    def prepare_update(
+        self, store: Store, served: Served, new: JsonObject, old: JsonObject, subresource: str
+    ) -> None:
+        """Check an update, and undo what it may not change."""
+
+    def grace_seconds(self, obj: JsonObject, wanted: int | None) -> int:
+        """Return how long an object that is deleted stays; 0: not at all."""
+        return 0
+
+    def after_write(self, store: Store, served: Served, obj: JsonObject) -> None:
+        """React to an object that was created or updated."""
+
+    def after_remove(self, store: Store, served: Served, obj: JsonObject) -> None:
+        """React to an object that is gone."""
+
+
+Strategies = Mapping[tuple[str, str], Strategy]
+"""By group and plural; ``("", "")`` is for all other kinds."""
+
+
 class Store:
     """All objects of the sandbox. Methods raise ``Refusal`` where the apiserver would.
 
@@ -48,9 +79,13 @@ class Store:
     """
 
     def __init__(
-        self, clock: Clock | None = None, history_bytes: int = DEFAULT_HISTORY_BYTES
+        self,
+        strategies: Strategies,
+        clock: Clock | None = None,
+        history_bytes: int = DEFAULT_HISTORY_BYTES,
     ) -> None:
         self.resources = Resources()
+        self._strategies = strategies
         self.time = Timestamps(clock or RealClock())
         self.revision = 0
         """The resourceVersion of the last change of all."""
@@ -137,7 +172,7 @@ class Store:
             if not generated:
                 raise already_exists(served.name, metadata["name"])
             metadata["name"] = generate_name(metadata["generateName"])
-        strategy = _strategy_of(served)
+        strategy = self._strategy_of(served)
         if served.status and not keep_status and not strategy.keeps_status_at_create:
             obj.pop("status", None)
         strategy.prepare_create(self, served, obj)
@@ -212,7 +247,7 @@ class Store:
             if "status" in old:
                 new["status"] = old["status"]
         new["metadata"] = metadata
-        strategy = _strategy_of(served)
+        strategy = self._strategy_of(served)
         strategy.prepare_update(self, served, new, old, subresource)
         if new == old:
             return current
@@ -250,7 +285,7 @@ class Store:
         metadata = obj["metadata"]
         if preconditions:
             check_preconditions(served, dict(preconditions), metadata)
-        grace = _strategy_of(served).grace_seconds(obj, grace_seconds)
+        grace = self._strategy_of(served).grace_seconds(obj, grace_seconds)
         if grace == 0 and not metadata.get("finalizers"):
             if dry_run:
                 return current, True
@@ -267,7 +302,7 @@ class Store:
         served = self.resources.find(resource)
         self.revision += 1
         version = self.collection(served).remove(obj, self.revision)
-        _strategy_of(served).after_remove(self, served, obj)
+        self._strategy_of(served).after_remove(self, served, obj)
         return version
 
     def _write(self, collection: Collection, obj: JsonObject, dry_run: bool) -> Version:
@@ -275,6 +310,9 @@ class Store:
             return collection.draft(obj, self.revision)
         self.revision += 1
         return collection.write(obj, self.revision)
+
+    def _strategy_of(self, served: Served) -> Strategy:
+        return self._strategies.get((served.group, served.plural), self._strategies["", ""])
 
     def _namespace_of(
         self, served: Served, obj: JsonObject, namespace: str, must_exist: bool = True
@@ -291,10 +329,6 @@ class Store:
         if must_exist and self.collection("namespaces").get(namespace) is None:
             raise not_found("namespaces", namespace)
         return namespace
-
-
-def _strategy_of(served: Served) -> Strategy:
-    return STRATEGIES.get((served.group, served.plural), STRATEGIES["", ""])
 
 
 def _is_done_with(metadata: JsonObject) -> bool:

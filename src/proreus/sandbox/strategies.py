@@ -5,15 +5,12 @@ plain ``Strategy``. Pods have a module of their own.
 """
 
 import random
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from proreus.sandbox.pods import PodStrategy
 from proreus.sandbox.refusals import Refusal, invalid
 from proreus.sandbox.resources import Served
-from proreus.sandbox.strategy import Strategy
-
-if TYPE_CHECKING:
-    from proreus.sandbox.store import Store
+from proreus.sandbox.store import Store, Strategy
 
 JsonObject = dict[str, Any]
 
@@ -41,7 +38,7 @@ class NodeStrategy(Strategy):
 
     keeps_status_at_create = True
 
-    def prepare_create(self, store: "Store", served: Served, obj: JsonObject) -> None:
+    def prepare_create(self, store: Store, served: Served, obj: JsonObject) -> None:
         """Fill in what a kubelet may leave out."""
         obj.setdefault("spec", {})
         status = obj.setdefault("status", {})
@@ -50,7 +47,7 @@ class NodeStrategy(Strategy):
         status["nodeInfo"] = _NO_INFO | status.get("nodeInfo", {})
 
     def prepare_update(
-        self, store: "Store", served: Served, new: JsonObject, old: JsonObject, subresource: str
+        self, store: Store, served: Served, new: JsonObject, old: JsonObject, subresource: str
     ) -> None:
         """Keep what may only be set once."""
         provider, before = (o.get("spec", {}).get("providerID") for o in (new, old))
@@ -63,14 +60,14 @@ class NodeStrategy(Strategy):
 class NamespaceStrategy(Strategy):
     """A namespace takes its content with it when it goes."""
 
-    def prepare_create(self, store: "Store", served: Served, obj: JsonObject) -> None:
+    def prepare_create(self, store: Store, served: Served, obj: JsonObject) -> None:
         """Add the label that selectors rely on."""
         metadata = obj["metadata"]
         labels = dict(metadata.get("labels") or {})
         metadata["labels"] = labels | {"kubernetes.io/metadata.name": metadata["name"]}
         obj["status"] = {"phase": "Active"}
 
-    def after_remove(self, store: "Store", served: Served, obj: JsonObject) -> None:
+    def after_remove(self, store: Store, served: Served, obj: JsonObject) -> None:
         """Remove what was in it, finalizers or not."""
         namespace = obj["metadata"]["name"]
         for resource in list(store.resources):
@@ -82,7 +79,7 @@ class NamespaceStrategy(Strategy):
 class ServiceStrategy(Strategy):
     """Services get an address."""
 
-    def prepare_create(self, store: "Store", served: Served, obj: JsonObject) -> None:
+    def prepare_create(self, store: Store, served: Served, obj: JsonObject) -> None:
         """Default the type and draw a cluster IP."""
         spec = obj.setdefault("spec", {})
         spec.setdefault("type", "ClusterIP")
@@ -102,7 +99,7 @@ class PhaseStrategy(Strategy):
     def __init__(self, phase: str) -> None:
         self._phase = phase
 
-    def prepare_create(self, store: "Store", served: Served, obj: JsonObject) -> None:
+    def prepare_create(self, store: Store, served: Served, obj: JsonObject) -> None:
         """Start in the first phase, unless a status was kept."""
         status = obj.setdefault("status", {})
         status.setdefault("phase", self._phase)
@@ -114,7 +111,7 @@ class PhaseStrategy(Strategy):
 class StorageClassStrategy(Strategy):
     """Storage classes: two defaults that the volume plugins read."""
 
-    def prepare_create(self, store: "Store", served: Served, obj: JsonObject) -> None:
+    def prepare_create(self, store: Store, served: Served, obj: JsonObject) -> None:
         """Default reclaim policy and binding mode."""
         obj.setdefault("reclaimPolicy", "Delete")
         obj.setdefault("volumeBindingMode", "Immediate")
@@ -125,7 +122,7 @@ class PriorityClassStrategy(Strategy):
 
     _highest: ClassVar = 1_000_000_000
 
-    def prepare_create(self, store: "Store", served: Served, obj: JsonObject) -> None:
+    def prepare_create(self, store: Store, served: Served, obj: JsonObject) -> None:
         """Default the preemption policy and check the value."""
         obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
         obj.setdefault("value", 0)
@@ -139,7 +136,7 @@ class PriorityClassStrategy(Strategy):
 class DefinitionStrategy(Strategy):
     """CustomResourceDefinitions: what they name is served from then on."""
 
-    def prepare_create(self, store: "Store", served: Served, obj: JsonObject) -> None:
+    def prepare_create(self, store: Store, served: Served, obj: JsonObject) -> None:
         """Check the name and accept it."""
         spec, name = obj.get("spec") or {}, obj["metadata"]["name"]
         for field in ("group", "names", "versions"):
@@ -168,11 +165,11 @@ class DefinitionStrategy(Strategy):
             ],
         }
 
-    def after_write(self, store: "Store", served: Served, obj: JsonObject) -> None:
+    def after_write(self, store: Store, served: Served, obj: JsonObject) -> None:
         """Serve it."""
         store.resources.define(obj)
 
-    def after_remove(self, store: "Store", served: Served, obj: JsonObject) -> None:
+    def after_remove(self, store: Store, served: Served, obj: JsonObject) -> None:
         """Serve it no longer; its objects go too."""
         name = f"{obj['spec']['names']['plural']}.{obj['spec']['group']}"
         try:
@@ -187,7 +184,7 @@ class DefinitionStrategy(Strategy):
 class DisruptionBudgetStrategy(Strategy):
     """Disruption budgets: nothing to fill in, but a selector is a must for being useful."""
 
-    def prepare_create(self, store: "Store", served: Served, obj: JsonObject) -> None:
+    def prepare_create(self, store: Store, served: Served, obj: JsonObject) -> None:
         """Refuse a budget that says both how many must stay and how many may go."""
         spec = obj.get("spec") or {}
         if "minAvailable" in spec and "maxUnavailable" in spec:

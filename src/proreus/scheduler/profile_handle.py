@@ -18,8 +18,9 @@ from proreus.clock import Clock
 from proreus.feature_gates import FeatureGates
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
-from proreus.framework.handle import ApiWriter, EventRecorder, Nominator, TrialGrounds
+from proreus.framework.handle import ApiWriter, EventRecorder, TrialGrounds
 from proreus.framework.node_table import NodeTable
+from proreus.framework.nominated_pods import Nominator
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.verdicts import Rows, Verdicts
 from proreus.framework.victims import Victims

@@ -18,7 +18,7 @@ from proreus.cache.cache import Cache, CacheError
 from proreus.errors import ExtenderError, PluginError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.diagnosis import Diagnosis, NoFit
-from proreus.framework.handle import Nominator
+from proreus.framework.nominated_pods import Nominator
 from proreus.framework.pod_info import ASSUMED_AS, PodInfo
 from proreus.framework.status import ERROR, SUCCESS, Code, Status, code_of
 from proreus.framework.verdicts import IntArray, Verdicts

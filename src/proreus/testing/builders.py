@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from proreus.config.types import PluginArgs
 from proreus.errors import ConfigError
+from proreus.framework.cluster_table import ClusterTable
 from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
-from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import Plugin
 from proreus.framework.pod_info import PodInfo
 from proreus.objects.codec import decoder_for
@@ -119,9 +119,9 @@ def make_pod(
     return PodInfo(decoder_for(Pod).convert(raw))
 
 
-def make_table(nodes: Iterable[Node] = (), pods: Iterable[PodInfo] = ()) -> NodeTable:
+def make_table(nodes: Iterable[Node] = (), pods: Iterable[PodInfo] = ()) -> ClusterTable:
     """Return a table of nodes, with pods on the nodes that they name."""
-    table = NodeTable()
+    table = ClusterTable()
     for node in nodes:
         info = NodeInfo(node.metadata.name)
         info.set_node(node)

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from proreus.cache.pod_group_states import PodGroupStates
 from proreus.clock import FakeClock
 from proreus.feature_gates import FeatureGates
+from proreus.framework.cluster_table import ClusterTable
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
 from proreus.framework.handle import TrialGrounds, WaitingPod
@@ -99,7 +100,7 @@ class FakeHandle:
     ) -> None:
         nodes, pods = list(nodes), list(pods)
         self.profile_name = "default-scheduler"
-        self.nodes: NodeTable = make_table(nodes, (p for p in pods if p.pod.spec.node_name))
+        self.nodes: ClusterTable = make_table(nodes, (p for p in pods if p.pod.spec.node_name))
         self.clock = FakeClock(_START)
         self.rng = random.Random(seed)
         self.feature_gates = FeatureGates.from_list(gates)

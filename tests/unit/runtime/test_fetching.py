@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from proreus.errors import PluginError
+from proreus.framework.cluster_table import ClusterTable
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import FetchingPlugin, FilterPlugin, ReservePlugin
@@ -55,7 +56,7 @@ class Farther(Far):
 
 def profile_of(*plugins: Any, **points: Any) -> Profile:
     by_point = {"queueSort": (PrioritySort(None, FakeHandle()),), "filter": plugins, **points}
-    table, metrics = NodeTable(), SchedulerMetrics()
+    table, metrics = ClusterTable(), SchedulerMetrics()
     return Profile("p", by_point, {}, table=table, metrics=metrics)
 
 
@@ -125,6 +126,6 @@ async def test_the_fetch_is_what_is_timed() -> None:
     state = CycleState()
     state.timer = PluginTimer(metrics)
     await fetch_filter(profile_of(far), state, POD, None)
-    run_filter_plugin(far, state, POD, NodeTable(), Verdicts(0))
+    run_filter_plugin(far, state, POD, ClusterTable(), Verdicts(0))
     timed = metrics.plugin_execution_duration_seconds.labels("Far", "Filter", "Success")
     assert timed.count == 1

@@ -2,6 +2,7 @@ import pytest
 
 from proreus.clock import FakeClock
 from proreus.sandbox.store import Store
+from proreus.sandbox.strategies import STRATEGIES
 
 
 @pytest.fixture
@@ -11,4 +12,4 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def store(clock: FakeClock) -> Store:
-    return Store(clock)
+    return Store(STRATEGIES, clock)

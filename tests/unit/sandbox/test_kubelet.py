@@ -8,6 +8,7 @@ from proreus.sandbox.kubelet import RUN_SECONDS, KubeletOptions, Kubelets
 from proreus.sandbox.pods import bind
 from proreus.sandbox.refusals import Refusal
 from proreus.sandbox.store import Store
+from proreus.sandbox.strategies import STRATEGIES
 
 OPTIONS = KubeletOptions(start_seconds=1.0, start_jitter=0.0, stop_seconds=2.0)
 
@@ -17,7 +18,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.clock = FakeClock(1_000_000.0)
-        self.store = Store(self.clock)
+        self.store = Store(STRATEGIES, self.clock)
         self.kubelets = Kubelets(self.store, OPTIONS)
 
     def settle(self, seconds: float = 0.0) -> None:

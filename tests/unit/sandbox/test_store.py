@@ -8,6 +8,7 @@ from proreus.sandbox.cluster import make_node
 from proreus.sandbox.patch import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH
 from proreus.sandbox.refusals import Refusal
 from proreus.sandbox.store import Store
+from proreus.sandbox.strategies import STRATEGIES
 
 Json = dict[str, Any]
 
@@ -207,7 +208,7 @@ def test_custom_resources_are_served_while_they_are_defined(store: Store) -> Non
 
 
 def test_history_is_bounded_by_its_bytes() -> None:
-    store = Store(FakeClock(), history_bytes=20_000)
+    store = Store(STRATEGIES, FakeClock(), history_bytes=20_000)
     for number in range(200):
         store.create("configmaps", {"metadata": {"name": f"m{number:03d}"}})
     collection = store.collection("configmaps")
