@@ -33,8 +33,8 @@ from proreus.objects.pod import Pod
 from proreus.runtime.conduct import Supervision
 from proreus.runtime.registry import Registry
 from proreus.scheduler.assembly import Assembly
+from proreus.scheduler.environment import Environment
 from proreus.scheduler.extender import whole_types
-from proreus.scheduler.profile_handle import Surroundings
 from proreus.scheduler.profile_set import ProfileSet
 from proreus.server.health import Check
 from proreus.server.plugin_registration import PATH, registration_page
@@ -95,7 +95,7 @@ class Process:
         self._assembly = Assembly(
             config,
             registry,
-            Surroundings(
+            Environment(
                 api=self._dispatcher,
                 event_recorder=self._events,
                 stores=self._stores,

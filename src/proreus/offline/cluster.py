@@ -17,7 +17,7 @@ from proreus.runtime.conduct import USUAL, Rules, Supervision, Tell, nobody_told
 from proreus.runtime.registry import Registry
 from proreus.runtime.select_host import SelectHost
 from proreus.scheduler.assembly import Assembly
-from proreus.scheduler.profile_handle import Surroundings
+from proreus.scheduler.environment import Environment
 
 _START = 1_700_000_000.0
 _ROUNDS_TO_REST = 50
@@ -58,7 +58,7 @@ class OfflineCluster:
         self.assembly = Assembly(
             configuration,
             registry,
-            Surroundings(
+            Environment(
                 api=self.api,
                 event_recorder=self.events,
                 stores=self.api,

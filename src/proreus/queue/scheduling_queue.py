@@ -14,6 +14,7 @@ PriorityQueue; ``placement`` has the moves themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from proreus import logs
@@ -47,11 +48,19 @@ LEFT_OVER_FLUSH_SECONDS = 30
 PROFILES_CHANGED = ClusterEvent(ANY, ALL, label="ProfilesChanged")
 
 
+NO_PROFILES: Mapping[str, QueueProfile] = MappingProxyType({})
+
+
+def _by_arrival(queued: QueuedPodInfo) -> float:
+    return queued.timestamp
+
+
 class SchedulingQueue:
     """All pods that are ours and have no node yet, but for those that are assumed.
 
-    ``sort_key``: of the queueSort plugin. ``profiles``: by schedulerName. ``pod_lister``: what the
-    watch says of a pod, by ``namespace/name``. ``on_ready`` is called after changes that leave
+    ``sort_key``: of the queueSort plugin. ``profiles``: by schedulerName; both can also be named
+    by ``use_profiles``. ``pod_lister``: what the watch says of a pod, by ``namespace/name``.
+    ``on_ready`` is called after changes that leave
     something to pop; set it to what wakes the caller of ``pop``.
     """
 
@@ -59,9 +68,9 @@ class SchedulingQueue:
         self,
         *,
         clock: Clock,
-        sort_key: Callable[[QueuedPodInfo], Any],
-        profiles: Mapping[str, QueueProfile],
         pod_lister: Callable[[str], Pod | None],
+        sort_key: Callable[[QueuedPodInfo], Any] = _by_arrival,
+        profiles: Mapping[str, QueueProfile] = NO_PROFILES,
         initial_backoff_seconds: float = 1,
         max_backoff_seconds: float = 10,
         unschedulable_timeout_seconds: float = 300,

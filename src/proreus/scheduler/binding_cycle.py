@@ -7,17 +7,13 @@ everything is undone in reverse and the pod goes back to the queue.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from time import perf_counter
 
 from proreus.cache.cache import Cache, CacheError
-from proreus.clock import Clock
 from proreus.errors import ApiError, ExtenderError, PluginError
 from proreus.framework.events import ASSIGNED_POD_DELETE
-from proreus.framework.handle import ApiWriter, EventRecorder
 from proreus.framework.status import SKIP, SUCCESS, Code, Status, code_of
 from proreus.logs import logger
-from proreus.metrics import SchedulerMetrics
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.runtime.binding_points import (
     Cancellation,
@@ -30,6 +26,7 @@ from proreus.runtime.scheduling_points import run_unreserve
 from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.attempt import Decision, Failure, error_failure
 from proreus.scheduler.changes import as_assigned
+from proreus.scheduler.environment import Environment
 from proreus.scheduler.extender_chain import ExtenderChain
 from proreus.scheduler.failure import FailureHandler
 from proreus.scheduler.scheduling_cycle import rejected_on_node
@@ -47,24 +44,20 @@ class BindingCycle:
         queue: SchedulingQueue,
         waiting_pods: WaitingPods,
         failures: FailureHandler,
-        api: ApiWriter,
-        event_recorder: EventRecorder,
-        metrics: SchedulerMetrics,
-        clock: Clock,
-        nominate_expected_node: Callable[[], bool],
+        environment: Environment,
     ) -> None:
         self.extenders: ExtenderChain | None = None
         self._cache = cache
         self._queue = queue
         self._waiting_pods = waiting_pods
         self._failures = failures
-        self._api = api
-        self._events = event_recorder
-        self._metrics = metrics
-        self._clock = clock
-        self._nominate_expected_node = nominate_expected_node
+        self._api = environment.api
+        self._events = environment.event_recorder
+        self._metrics = environment.metrics
+        self._clock = environment.clock
+        self._gates = environment.feature_gates
         self._in_pre_bind: dict[str, Cancellation] = {}
-        self._running = metrics.goroutines.labels("binding")
+        self._running = environment.metrics.goroutines.labels("binding")
 
     async def run(self, decision: Decision) -> None:
         """Bind the pod; whatever fails ends in the queue, never in an exception."""
@@ -90,7 +83,9 @@ class BindingCycle:
         profile, state, node_name = attempt.profile, attempt.state, decision.node_name
         try:
             busy = self._pre_flight(decision)
-            if (busy or decision.waiting) and self._nominate_expected_node():
+            if (busy or decision.waiting) and self._gates.enabled(
+                "NominatedNodeNameForExpectation"
+            ):
                 await self._nominate(decision)
             rejected = await self._wait_on_permit(decision)
             if rejected is not None:

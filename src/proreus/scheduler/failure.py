@@ -6,22 +6,20 @@ rejected it, its nomination is brought up to date, people are told by an Event a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
 
 from proreus.client.event_bodies import cut, printf_without_arguments
-from proreus.clock import Clock
 from proreus.errors import ApiError
-from proreus.framework.handle import ApiWriter, EventRecorder
 from proreus.framework.nominating import NominatingInfo
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.logs import logger
-from proreus.metrics import SchedulerMetrics
+from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod, PodCondition, condition_of
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.scheduler.attempt import Attempt, Failure, Witness
+from proreus.scheduler.environment import Environment
 
 log = logger(__name__)
 
@@ -33,24 +31,14 @@ POD_SCHEDULED = "PodScheduled"
 class FailureHandler:
     """Puts failed pods back and tells why."""
 
-    def __init__(
-        self,
-        *,
-        queue: SchedulingQueue,
-        pods: Mapping[str, Pod],
-        api: ApiWriter,
-        event_recorder: EventRecorder,
-        metrics: SchedulerMetrics,
-        clock: Clock,
-        spawn: Callable[[Coroutine[Any, Any, None]], object],
-    ) -> None:
+    def __init__(self, queue: SchedulingQueue, environment: Environment) -> None:
         self._queue = queue
-        self._pods = pods
-        self._api = api
-        self._events = event_recorder
-        self._metrics = metrics
-        self._clock = clock
-        self._spawn = spawn
+        self._pods = environment.stores.store(PODS)
+        self._api = environment.api
+        self._events = environment.event_recorder
+        self._metrics = environment.metrics
+        self._clock = environment.clock
+        self._spawn = environment.spawn
         self.witness: Witness | None = None
 
     def handle(self, attempt: Attempt, failure: Failure) -> None:

@@ -7,9 +7,7 @@ bound, or all go back to the queue. kube-scheduler's ``scheduleOnePodGroup``.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Protocol
@@ -27,12 +25,12 @@ from proreus.framework.pod_group import (
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.status import Code, Status
 from proreus.logs import logger
-from proreus.metrics import SchedulerMetrics
-from proreus.objects.scheduling import PodGroup, pod_group_key
+from proreus.objects.scheduling import POD_GROUPS, pod_group_key
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.runtime.placement_points import run_placement_generate, run_placement_score
 from proreus.runtime.profile import Profile
 from proreus.scheduler.attempt import Attempt, Decision, Failure, Limits, error_failure
+from proreus.scheduler.environment import Environment
 from proreus.scheduler.failure import FailureHandler
 from proreus.scheduler.pod_group_preemption import preempt_for_group
 from proreus.scheduler.pod_group_status import PodGroupStatusWriter
@@ -64,12 +62,7 @@ class PodScheduling(Protocol):
 
 
 class PodGroupCycle:
-    """Schedules groups. ``topology_aware``: gate TopologyAwareWorkloadScheduling.
-
-    ``groups``: the PodGroups for which to preempt as a whole; None while gate
-    WorkloadAwarePreemption is off. ``paused``: makes the world stand still while a trial may wait
-    for somebody.
-    """
+    """Schedules groups."""
 
     def __init__(
         self,
@@ -79,25 +72,24 @@ class PodGroupCycle:
         queue: SchedulingQueue,
         cycle: SchedulingCycle,
         failures: FailureHandler,
-        status_writer: PodGroupStatusWriter,
-        metrics: SchedulerMetrics,
-        rng: random.Random,
-        paused: Callable[[], AbstractContextManager[None]],
-        topology_aware: bool,
-        groups: Mapping[str, PodGroup] | None,
+        environment: Environment,
     ) -> None:
+        groups, gates = environment.stores.store(POD_GROUPS), environment.feature_gates
         self._pods = pods
         self._cache = cache
         self._queue = queue
         self._cycle = cycle
         self._failures = failures
-        self._status_writer = status_writer
-        self._rng = rng
-        self._paused = paused
-        self._topology_aware = topology_aware
-        self._groups = groups
-        self._metrics = metrics
-        metrics.describe_pod_groups()
+        self._status_writer = PodGroupStatusWriter(
+            groups, environment.api, environment.clock, environment.spawn
+        )
+        self._rng = environment.rng
+        self._paused = environment.paused
+        self._topology_aware = gates.enabled("TopologyAwareWorkloadScheduling")
+        self._groups = groups if gates.enabled("WorkloadAwarePreemption") else None
+        """The PodGroups for which to preempt as a whole; None: it is done pod by pod."""
+        self._metrics = environment.metrics
+        self._metrics.describe_pod_groups()
 
     async def run(self, popped: QueuedPodInfo) -> str:
         """Schedule the group of a popped pod; return that pod's node, "" if it has none."""

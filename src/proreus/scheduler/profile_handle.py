@@ -1,16 +1,15 @@
 """The handle that plugins of one profile are given: their way to the scheduler around them.
 
-It is made before the rest of the scheduler is, since plugins are built with it; what it leads to
-(``Surroundings``) is completed by ``assembly``.
+It leads to the parts of a scheduler that outlive a profile (``Core``) and to what the scheduler was
+given from outside (``Environment``).
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from proreus.cache.cache import Cache
 from proreus.cache.pod_group_states import PodGroupStates
@@ -36,77 +35,45 @@ from proreus.runtime.profile import Profile
 from proreus.runtime.trials import NodeTrials, trial_grounds
 from proreus.runtime.waiting_pods import WaitingPod, WaitingPods
 from proreus.scheduler.binding_cycle import BindingCycle
-from proreus.scheduler.extender_chain import ExtenderChain, Pausable
+from proreus.scheduler.environment import Environment
+from proreus.scheduler.extender_chain import ExtenderChain
 
 T = TypeVar("T", bound=ApiObject)
 
 
-class Stores(Protocol):
-    """Watched objects: informers in a process, plain dicts offline."""
-
-    def store(self, resource: Resource[T]) -> Mapping[str, T]:
-        """Return the objects of a resource by key; the first call begins to watch it."""
-        ...
-
-    def on_change(
-        self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
-    ) -> Callable[[], None]:
-        """Call ``handler(old, new)`` on each change of a resource; returns what ends that."""
-        ...
-
-    def add_handler(self, resource: Resource[Any], handler: Any) -> None:
-        """Tell an informer handler (``on_add``, ``on_update``, ``on_delete``) of each change."""
-        ...
-
-
 @dataclass(frozen=True)
-class Surroundings:
-    """What a scheduler stands on: the outside world, real or pretended.
-
-    ``world``: what is to stand still while a scheduling cycle waits for somebody; None where
-    nothing moves by itself. ``ask_extenders``: whether those that are configured are asked at all.
-    ``supervision``: who keeps watch over plugins; None: the usual rules, and nobody is told.
-    """
-
-    api: ApiWriter
-    event_recorder: EventRecorder
-    stores: Stores
-    clock: Clock
-    rng: random.Random
-    metrics: SchedulerMetrics
-    feature_gates: FeatureGates
-    spawn: Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
-    world: Pausable | None = None
-    ask_extenders: bool = True
-    supervision: Supervision | None = None
-
-    def paused(self) -> AbstractContextManager[None]:
-        """Let nothing change for the length of a ``with`` block."""
-        return nullcontext() if self.world is None else self.world.paused()
-
-
-@dataclass
 class Core:
-    """The parts of a scheduler that handles lead to; filled in while it is assembled."""
+    """The parts of a scheduler that outlive its profiles; handles lead to them."""
 
     cache: Cache
+    queue: SchedulingQueue
     waiting_pods: WaitingPods
-    queue: SchedulingQueue | None = None
-    search: NodeSearch | None = None
-    binding_cycle: BindingCycle | None = None
-    extenders: ExtenderChain | None = None
-    shared_handle: ProfileHandle | None = None
+    search: NodeSearch
+    binding_cycle: BindingCycle
 
 
 class ProfileHandle:
-    """Implements ``framework.handle.Handle`` for one profile."""
+    """Implements ``framework.handle.Handle`` for one profile.
 
-    def __init__(self, profile_name: str, around: Surroundings, core: Core) -> None:
+    ``extenders``: those of the profile's configuration. ``shared``: the handle of what profiles
+    have in common; None: this is it.
+    """
+
+    def __init__(
+        self,
+        profile_name: str,
+        environment: Environment,
+        core: Core,
+        extenders: ExtenderChain | None = None,
+        shared: ProfileHandle | None = None,
+    ) -> None:
         self.profile_name = profile_name
         self.profile: Profile | None = None
         """Set once the profile is built."""
-        self._around = around
+        self._environment = environment
         self._core = core
+        self._extenders = extenders
+        self.shared: ProfileHandle = shared or self
         self.nodes: NodeTable = core.cache.table
         """All nodes."""
         self._subscriptions: list[Callable[[], None]] = []
@@ -118,26 +85,19 @@ class ProfileHandle:
         self._subscriptions.clear()
 
     @property
-    def shared(self) -> ProfileHandle:
-        """The handle of what profiles have in common."""
-        if self._core.shared_handle is None:
-            self._core.shared_handle = ProfileHandle("", self._around, self._core)
-        return self._core.shared_handle
-
-    @property
     def clock(self) -> Clock:
         """The time."""
-        return self._around.clock
+        return self._environment.clock
 
     @property
     def rng(self) -> random.Random:
         """The source of chance."""
-        return self._around.rng
+        return self._environment.rng
 
     @property
     def feature_gates(self) -> FeatureGates:
         """Feature gates of this process."""
-        return self._around.feature_gates
+        return self._environment.feature_gates
 
     @property
     def pod_group_states(self) -> PodGroupStates:
@@ -147,37 +107,39 @@ class ProfileHandle:
     @property
     def metrics(self) -> SchedulerMetrics:
         """Where to count."""
-        return self._around.metrics
+        return self._environment.metrics
 
     @property
     def nominator(self) -> Nominator:
         """Nominated pods."""
-        return self._queue.nominator
+        return self._core.queue.nominator
 
     @property
     def api(self) -> ApiWriter:
         """Writes to the apiserver."""
-        return self._around.api
+        return self._environment.api
 
     @property
     def supervision(self) -> Supervision:
         """Who keeps watch over the plugins."""
-        return self._around.supervision or Supervision(self._around.clock, self._around.metrics)
+        return self._environment.supervision or Supervision(
+            self._environment.clock, self._environment.metrics
+        )
 
     @property
     def event_recorder(self) -> EventRecorder:
         """Events."""
-        return self._around.event_recorder
+        return self._environment.event_recorder
 
     def store(self, resource: Resource[T]) -> Mapping[str, T]:
         """Return the watched objects of a resource by key."""
-        return self._around.stores.store(resource)
+        return self._environment.stores.store(resource)
 
     def on_change(
         self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
     ) -> None:
         """Call ``handler(old, new)`` on each change of a watched resource."""
-        self._subscriptions.append(self._around.stores.on_change(resource, surviving(handler)))
+        self._subscriptions.append(self._environment.stores.on_change(resource, surviving(handler)))
 
     def run_filters(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
@@ -189,7 +151,6 @@ class ProfileHandle:
         self, state: CycleState, pod: PodInfo, nodes: NodeTable
     ) -> Verdicts:
         """Run the profile's Filter plugins over a table, nominated pods taken into account."""
-        assert self._core.search is not None
         return self._core.search.run_filters_with_nominated_pods(self._profile, state, pod, nodes)
 
     def filters_are_row_local(self, state: CycleState) -> bool:
@@ -212,7 +173,6 @@ class ProfileHandle:
         self, state: CycleState, pod: PodInfo, rows: Rows, movable: Sequence[Sequence[PodInfo]]
     ) -> NodeTrials:
         """Try rows of ``nodes``, each without pods that may go."""
-        assert self._core.search is not None
         profile, nominated = self._profile, self._core.search.nominated
         return NodeTrials(
             profile.filter,
@@ -227,7 +187,6 @@ class ProfileHandle:
 
     def trial_grounds(self, state: CycleState, pod: PodInfo) -> TrialGrounds | None:
         """Return what else trials rest on; None where filters read more than they sign."""
-        assert self._core.search is not None
         nominated = self._core.search.nominated
         return trial_grounds(self._profile.filter, nominated, self.nodes, state, pod)
 
@@ -235,16 +194,16 @@ class ProfileHandle:
         self, pod: Pod, victims: Mapping[str, Victims]
     ) -> Mapping[str, Victims]:
         """Let extenders take nodes and victims from what preemption would do."""
-        extenders = self._core.extenders
+        extenders = self._extenders
         return victims if extenders is None else await extenders.preempt(pod, victims)
 
     def activate(self, pod_keys: Iterable[str]) -> None:
         """Move pods to the active queue."""
-        self._queue.activate(pod_keys)
+        self._core.queue.activate(pod_keys)
 
     def announce(self, event: ClusterEvent, old: Any = None, new: Any = None) -> None:
         """Tell the queue of an event that no watch tells of."""
-        self._queue.move_all_to_active_or_backoff(event, old, new)
+        self._core.queue.move_all_to_active_or_backoff(event, old, new)
 
     def get_waiting_pod(self, uid: str) -> WaitingPod | None:
         """Return the pod if Permit holds it."""
@@ -261,17 +220,11 @@ class ProfileHandle:
 
     def cancel_binding(self, uid: str, message: str) -> bool:
         """Cancel a pod's binding while it is in PreBind."""
-        assert self._core.binding_cycle is not None
         return self._core.binding_cycle.cancel(uid, message)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
         """Run something in the background."""
-        return self._around.spawn(surviving_work(work))
-
-    @property
-    def _queue(self) -> SchedulingQueue:
-        assert self._core.queue is not None, "not before the scheduler is assembled"
-        return self._core.queue
+        return self._environment.spawn(surviving_work(work))
 
     @property
     def _profile(self) -> Profile:

@@ -30,9 +30,10 @@ from proreus.runtime.expansion import ExpandedProfile, expand_all
 from proreus.runtime.guard import blamed_on, with_guarded_hint
 from proreus.runtime.profile import Profile
 from proreus.runtime.registry import Registry
+from proreus.scheduler.environment import Environment
 from proreus.scheduler.extender import build_extenders
 from proreus.scheduler.extender_chain import EXTENDER, ExtenderChain
-from proreus.scheduler.profile_handle import Core, ProfileHandle, Surroundings
+from proreus.scheduler.profile_handle import Core, ProfileHandle
 
 log = logger(__name__)
 
@@ -145,21 +146,27 @@ class ProfileSet:
 
 
 def build_profiles(
-    configuration: SchedulerConfiguration, registry: Registry, around: Surroundings, core: Core
+    configuration: SchedulerConfiguration,
+    registry: Registry,
+    environment: Environment,
+    core: Core,
+    shared_handle: ProfileHandle,
 ) -> ProfileSet:
     """Make every plugin that a configuration asks for; raises ``ConfigError`` and leaves nothing.
 
     Kinds that only these plugins want to know of are watched from now on.
     """
-    gates = around.feature_gates
+    gates = environment.feature_gates
     expanded = expand_all(configuration, registry, gates)
-    handles = tuple(ProfileHandle(name, around, core) for name in expanded)
+    extenders = _extenders(configuration, environment, core)
+    handles = tuple(
+        ProfileHandle(name, environment, core, extenders, shared_handle) for name in expanded
+    )
     try:
         profiles = {
             handle.profile_name: _build_profile(expanded[handle.profile_name], registry, handle)
             for handle in handles
         }
-        extenders = _extenders(configuration, around, core)
         everything = events.everything(gates.enabled("GenericWorkload"))
         views = {
             name: ProfileForQueue(profile, extenders is not None, everything)
@@ -173,12 +180,12 @@ def build_profiles(
 
 
 def _extenders(
-    configuration: SchedulerConfiguration, around: Surroundings, core: Core
+    configuration: SchedulerConfiguration, environment: Environment, core: Core
 ) -> ExtenderChain | None:
-    extenders = build_extenders(configuration.extenders, around.clock)
-    if not extenders or not around.ask_extenders:
+    extenders = build_extenders(configuration.extenders, environment.clock)
+    if not extenders or not environment.ask_extenders:
         return None
-    return ExtenderChain(extenders, core.cache.table, around.metrics, around.rng)
+    return ExtenderChain(extenders, core.cache.table, environment.metrics, environment.rng)
 
 
 def _build_profile(expanded: ExpandedProfile, registry: Registry, handle: ProfileHandle) -> Profile:

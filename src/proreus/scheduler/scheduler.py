@@ -8,20 +8,15 @@ go on while many pods are decided in a row.
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
 from time import perf_counter
-from typing import Any
 
 from proreus.cache.cache import Cache
-from proreus.clock import Clock
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ASSIGNED_POD_DELETE
-from proreus.framework.handle import EventRecorder
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.logs import logger
-from proreus.metrics import SchedulerMetrics
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.runtime.background import BackgroundWork
 from proreus.runtime.calls import PluginTimer
@@ -30,6 +25,7 @@ from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.attempt import Attempt, Decision, Failure, Witness
 from proreus.scheduler.binding_cycle import BindingCycle
 from proreus.scheduler.changes import as_assigned
+from proreus.scheduler.environment import Environment
 from proreus.scheduler.failure import FailureHandler
 from proreus.scheduler.pod_group_cycle import PodGroupCycle
 from proreus.scheduler.profile_set import ProfileSet
@@ -57,26 +53,21 @@ class Scheduler:
         scheduling_cycle: SchedulingCycle,
         binding_cycle: BindingCycle,
         failures: FailureHandler,
-        event_recorder: EventRecorder,
-        metrics: SchedulerMetrics,
-        clock: Clock,
-        rng: random.Random,
-        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        environment: Environment,
     ) -> None:
         self.cache = cache
         self.queue = queue
         self.waiting_pods = waiting_pods
-        self.metrics = metrics
+        self.metrics = environment.metrics
         self.scheduling_cycle = scheduling_cycle
         self.pod_group_cycle: PodGroupCycle | None = None
         """For pods of PodGroups; None while gate GenericWorkload is off."""
         self._binding_cycle = binding_cycle
         self._failures = failures
-        self._events = event_recorder
-        self._clock = clock
-        self._rng = rng
-        self._spawn = spawn
-        self._timer = PluginTimer(metrics)
+        self._events = environment.event_recorder
+        self._rng = environment.rng
+        self._spawn = environment.spawn
+        self._timer = PluginTimer(environment.metrics)
         self._background = BackgroundWork()
         self._at_work = False
         self._ready = asyncio.Event()

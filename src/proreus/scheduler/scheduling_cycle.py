@@ -8,8 +8,6 @@ order of steps and every status's consequence are kube-scheduler's ``schedulingC
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
 
 import numpy as np
@@ -23,7 +21,6 @@ from proreus.framework.pod_info import ASSUMED_AS, PodInfo
 from proreus.framework.status import ERROR, SUCCESS, Code, Status, code_of
 from proreus.framework.verdicts import IntArray, Verdicts
 from proreus.logs import logger
-from proreus.metrics import SchedulerMetrics
 from proreus.runtime.fetching import (
     fetch_filter,
     fetch_permit,
@@ -54,6 +51,7 @@ from proreus.scheduler.attempt import (
     Witness,
     error_failure,
 )
+from proreus.scheduler.environment import Environment
 from proreus.scheduler.extender_chain import EXTENDER, ExtenderChain
 
 log = logger(__name__)
@@ -86,10 +84,7 @@ class _timed:
 
 
 class SchedulingCycle:
-    """Chooses a node for a pod and assumes it there.
-
-    ``paused``: makes the world stand still while somebody is waited for.
-    """
+    """Chooses a node for a pod and assumes it there."""
 
     def __init__(
         self,
@@ -99,17 +94,16 @@ class SchedulingCycle:
         search: NodeSearch,
         waiting_pods: WaitingPods,
         select_host: SelectHost,
-        metrics: SchedulerMetrics,
-        paused: Callable[[], AbstractContextManager[None]] = nullcontext,
+        environment: Environment,
     ) -> None:
         self.extenders: ExtenderChain | None = None
-        self._paused = paused
+        self._paused = environment.paused
         self._cache = cache
         self._nominator = nominator
         self._search = search
         self._waiting_pods = waiting_pods
         self._select = select_host
-        self._metrics = metrics
+        self._metrics = environment.metrics
         self.witness: Witness | None = None
 
     def note_extenders(self, attempt: Attempt) -> None:

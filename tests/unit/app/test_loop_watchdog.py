@@ -17,7 +17,7 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.plugin import PermitPlugin, Plugin, PreBindPlugin
 from proreus.loading import PluginSources, load
 from proreus.metrics import SchedulerMetrics
-from proreus.runtime.calls import ask, await_plugin
+from proreus.runtime.calls import call_plugin, await_plugin
 
 SOURCE = """\
 from proreus.framework.plugin import PermitPlugin, PreBindPlugin
@@ -60,7 +60,7 @@ def here() -> Culprit:
 
 
 def test_who_is_asked_is_blamed_and_the_line_is_the_plugins_own(plugin, tmp_path):
-    culprit = ask(plugin, "Permit", CycleState(), plugin.permit, CycleState(), here, "node")
+    culprit = call_plugin(plugin, "Permit", CycleState(), plugin.permit, CycleState(), here, "node")
     assert culprit == Culprit("Blocks", "Permit", f"{tmp_path}/words.py:3")
 
 
@@ -73,7 +73,7 @@ async def test_what_may_wait_is_blamed_as_well(plugin, tmp_path):
 
 def test_a_plugin_that_was_not_asked_is_blamed_by_its_method(plugin, tmp_path):
     assert plugin.handler(None, here) == Culprit("Blocks", "handler", f"{tmp_path}/words.py:3")
-    # As in a loop over nodes, which asks without going by way of ``ask``.
+    # As in a loop over nodes, which asks without going by way of ``call_plugin``.
     culprit = plugin.permit(CycleState(), here, "node")
     assert culprit == Culprit("Blocks", "Permit", f"{tmp_path}/words.py:3")
 
@@ -87,11 +87,11 @@ def test_without_a_plugin_there_is_a_line():
 def test_of_two_plugins_the_inner_one_is_blamed(plugin):
     class Outer(PermitPlugin):
         def permit(self, state: Any, pod: Any, node_name: str) -> Any:
-            return ask(plugin, "Permit", state, plugin.permit, state, pod, node_name)
+            return call_plugin(plugin, "Permit", state, plugin.permit, state, pod, node_name)
 
     outer = Outer(None, None)  # type: ignore[arg-type]
     state = CycleState()
-    culprit: Any = ask(outer, "Permit", state, outer.permit, state, here, "node")
+    culprit: Any = call_plugin(outer, "Permit", state, outer.permit, state, here, "node")
     assert culprit.plugin == "Blocks"
 
 
@@ -132,13 +132,13 @@ def test_the_same_is_logged_once_a_minute_and_counted_always(caplog, plugin):
 
     state = CycleState()
     for _ in range(3):
-        ask(plugin, "Permit", state, plugin.permit, state, block, "node")
+        call_plugin(plugin, "Permit", state, plugin.permit, state, block, "node")
     assert metrics.loop_blocked_total.labels("Blocks").value == 3
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
     assert (record.pairs["plugin"], record.pairs["point"]) == ("Blocks", "Permit")
     now.seconds += 60
-    ask(plugin, "Permit", state, plugin.permit, state, block, "node")
+    call_plugin(plugin, "Permit", state, plugin.permit, state, block, "node")
     assert len(caplog.records) == 2
 
 
