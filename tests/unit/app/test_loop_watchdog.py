@@ -17,7 +17,7 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.plugin import PermitPlugin, Plugin, PreBindPlugin
 from proreus.loading import PluginSources, load
 from proreus.metrics import SchedulerMetrics
-from proreus.runtime.calls import call_plugin, await_plugin
+from proreus.runtime.calls import await_plugin, call_plugin
 
 SOURCE = """\
 from proreus.framework.plugin import PermitPlugin, PreBindPlugin
