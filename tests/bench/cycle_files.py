@@ -24,7 +24,7 @@ from proreus.cache.cache import Cache
 from proreus.config.load import load
 from proreus.feature_gates import FeatureGates
 from proreus.offline.cluster import OfflineCluster
-from proreus.plugins import IN_TREE
+from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 from proreus.scheduler.scheduler import Scheduler
 
@@ -64,7 +64,7 @@ class FileTrace:
 
 async def trace_one_pod(nodes: int) -> FileTrace:
     """Return the trace of one pod that is placed after others like it."""
-    gates, registry = FeatureGates(), Registry(IN_TREE)
+    gates, registry = FeatureGates(), Registry(IN_TREE_PLUGINS)
     cluster = OfflineCluster(load(CONFIGURATION, registry, gates), registry, gates)
     family = FAMILIES["plain"]
     fill(cluster, family, nodes, placed=2 * nodes)

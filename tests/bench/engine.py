@@ -24,7 +24,7 @@ from proreus.feature_gates import FeatureGates
 from proreus.metrics.families import Histogram
 from proreus.objects.kinds import BY_KIND
 from proreus.offline.cluster import OfflineCluster
-from proreus.plugins import IN_TREE
+from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 
 WARM = 50
@@ -74,7 +74,7 @@ def mean_ms(*histograms: Histogram) -> float:
 
 async def measure(family: Family, nodes: int, placed: int, pods: int) -> tuple[float, ...]:
     """Return the milliseconds: of a cycle, of PostFilter, of everything."""
-    gates, registry = FeatureGates(), Registry(IN_TREE)
+    gates, registry = FeatureGates(), Registry(IN_TREE_PLUGINS)
     cluster = OfflineCluster(load(CONFIGURATION, registry, gates), registry, gates)
     fill(cluster, family, nodes, placed)
     await place(cluster, family, (f"warm-{number}" for number in range(WARM)))

@@ -28,7 +28,7 @@ from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Verdicts
 from proreus.objects.kinds import NODES, PODS
 from proreus.offline.cluster import OfflineCluster
-from proreus.plugins import IN_TREE
+from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 from proreus.testing import make_node, make_pod
 from proreus.testing.profiles import profile_with
@@ -98,7 +98,7 @@ class Run:
 
     def __init__(self, plugin: type[Plugin] | None, nodes: int, pods: int) -> None:
         plugins = [] if plugin is None else [plugin]
-        gates, registry = FeatureGates(), Registry((*IN_TREE, *plugins))
+        gates, registry = FeatureGates(), Registry((*IN_TREE_PLUGINS, *plugins))
         config = load(profile_with(plugins, {}, {}, alone=False), registry, gates)
         self.cluster = OfflineCluster(config, registry, gates)
         self.seconds: list[float] = []

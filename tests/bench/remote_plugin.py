@@ -28,9 +28,9 @@ from proreus.feature_gates import FeatureGates
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import NODES, PODS
 from proreus.offline.cluster import OfflineCluster
-from proreus.plugins import IN_TREE
+from proreus.plugins import IN_TREE_PLUGINS
 from proreus.remote.classes import plugin_class
-from proreus.remote.meeting import meet
+from proreus.remote.handshake import connect
 from proreus.runtime.registry import Registry
 from proreus.testing.builders import make_node, make_pod
 
@@ -44,7 +44,7 @@ WARM_UP = 20
 
 
 def cluster_with(plugins: list[type[Any]], nodes: int) -> OfflineCluster:
-    registry, gates = Registry((*IN_TREE, *plugins)), FeatureGates()
+    registry, gates = Registry((*IN_TREE_PLUGINS, *plugins)), FeatureGates()
     enabled = [{"name": plugin.name} for plugin in plugins]
     raw = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -119,7 +119,7 @@ async def measure(nodes: int, pods: int) -> None:
             try:
                 assert process.stdout is not None
                 address = process.stdout.readline().split()[-1]
-                endpoint = await meet(address, SchedulerMetrics())
+                endpoint = await connect(address, SchedulerMetrics())
                 cluster = cluster_with([plugin_class(endpoint)], nodes)
                 for alike, pods_are in KINDS.items():
                     cost = await cost_of(cluster, pods, alike, process.pid)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from proreus.offline.evaluate import evaluate, read_cases
-from proreus.plugins import IN_TREE
+from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 
 HERE = Path(__file__).parent
@@ -31,7 +31,7 @@ def test_every_case_is_answered_as_recorded(family: str) -> None:
     path = HERE / "cases" / f"{family}.jsonl.gz"
     cases = list(read_cases(path))
     assert cases
-    answers = {a["id"]: a["expect"] for a in evaluate(cases, Registry(IN_TREE))}
+    answers = {a["id"]: a["expect"] for a in evaluate(cases, Registry(IN_TREE_PLUGINS))}
     different = {
         case["id"]: found
         for case in cases

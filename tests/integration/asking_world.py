@@ -17,7 +17,7 @@ from proreus.feature_gates import FeatureGates
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import condition_of
 from proreus.offline.cluster import OfflineCluster
-from proreus.plugins import IN_TREE
+from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 from proreus.testing.builders import make_node, make_pod
 
@@ -37,7 +37,7 @@ class AskingWorld(OfflineCluster):
         ask_extenders: bool = False,
     ) -> None:
         gates = FeatureGates.from_list(["SchedulerAsyncPreemption=false", *features])
-        registry = Registry((*IN_TREE, *plugins))
+        registry = Registry((*IN_TREE_PLUGINS, *plugins))
         if isinstance(config, dict):
             kind = "KubeSchedulerConfiguration"
             config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": kind, **config}

@@ -23,7 +23,7 @@ from proreus.cli.run_flags import FLAGS
 from proreus.config import load
 from proreus.loading import PluginSources
 from proreus.metrics.scheduler_metrics import SchedulerMetrics
-from proreus.plugins import IN_TREE
+from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 
 Json = dict[str, Any]
@@ -129,7 +129,7 @@ def test_kustomizations_name_every_file_there(folder: str) -> None:
 
 @pytest.fixture
 def configuration() -> Any:
-    return load.load((SECOND / "scheduler.yaml").read_bytes(), Registry(IN_TREE))
+    return load.load((SECOND / "scheduler.yaml").read_bytes(), Registry(IN_TREE_PLUGINS))
 
 
 @pytest.fixture
@@ -303,13 +303,13 @@ def test_the_overlay_mounts_the_folder_that_it_names(pod_spec: Json) -> None:
 
 
 def test_the_overlays_plugin_is_one_and_its_profile_enables_it() -> None:
-    catalogue = loading.load(PluginSources(folders=(str(WITH_PLUGINS),), packages=False))
-    assert catalogue.refusals == ()
+    loaded_plugins = loading.load(PluginSources(folders=(str(WITH_PLUGINS),), packages=False))
+    assert loaded_plugins.refusals == ()
     written = (WITH_PLUGINS / "scheduler.yaml").read_bytes()
-    config = load.load(written, catalogue.registry)
-    assert catalogue.problems(config) == []
-    assert catalogue.unused(config) == []
-    base = load.load((SECOND / "scheduler.yaml").read_bytes(), catalogue.registry)
+    config = load.load(written, loaded_plugins.registry)
+    assert loaded_plugins.problems(config) == []
+    assert loaded_plugins.unused(config) == []
+    base = load.load((SECOND / "scheduler.yaml").read_bytes(), loaded_plugins.registry)
     assert config.leader_election == base.leader_election
 
 

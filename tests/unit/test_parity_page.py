@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proreus.plugins import IN_TREE
+from proreus.plugins import IN_TREE_PLUGINS
 
 TESTS = Path(__file__).resolve().parent.parent
 DOCS = TESTS.parent / "docs"
@@ -19,7 +19,7 @@ def page_of(plugin: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "-", plugin).lower() + ".md"
 
 
-@pytest.mark.parametrize("name", [plugin.name for plugin in IN_TREE])
+@pytest.mark.parametrize("name", [plugin.name for plugin in IN_TREE_PLUGINS])
 def test_every_plugin_has_a_proof_and_a_page(name: str) -> None:
     assert re.search(rf"^\| .*\b{name}\b", PROOFS, re.MULTILINE)
     assert (DOCS / "plugins" / page_of(name)).exists()

@@ -12,7 +12,7 @@ from proreus.app.options import RunOptions
 from proreus.config.load import default_configuration, load_file
 from proreus.config.types import ClientConnection, SchedulerConfiguration
 from proreus.errors import ConfigError
-from proreus.loading import Catalogue
+from proreus.loading import LoadedPlugins
 from proreus.runtime.expansion import in_use
 
 log = logs.logger(__name__)
@@ -23,38 +23,40 @@ DEFAULT_BURST = 10000
 apiserver since is its own priority and fairness."""
 
 
-def configuration(options: RunOptions, catalogue: Catalogue) -> SchedulerConfiguration:
+def configuration(options: RunOptions, loaded_plugins: LoadedPlugins) -> SchedulerConfiguration:
     """Return the completed configuration: the file or the defaults, with flags over it.
 
     Raises ``ConfigError``, also for a plugin that was refused and that the configuration names.
     """
-    registry = catalogue.registry
+    registry = loaded_plugins.registry
 
     def override(config: SchedulerConfiguration) -> SchedulerConfiguration:
         election = config.leader_election.model_copy(update=dict(options.leader_election))
         return config.model_copy(update={"leader_election": election})
 
     gates = options.feature_gates
-    with catalogue.blaming_plugins():
+    with loaded_plugins.attributing_errors_to_plugins():
         if options.config:
             config = load_file(options.config, registry, gates, override)
-            problems = catalogue.problems(config)
+            problems = loaded_plugins.problems(config)
         else:
-            problems = catalogue.problems_with(catalogue.asked_for)
-            config = override(default_configuration(registry, gates, catalogue.default_plugins()))
+            problems = loaded_plugins.problems_with(loaded_plugins.requested_names)
+            config = override(
+                default_configuration(registry, gates, loaded_plugins.default_plugins())
+            )
             config = config.model_copy(update={"client_connection": _connection(options, config)})
     if problems:
         raise ConfigError(*problems)
-    if unused := catalogue.unused(config):
+    if unused := loaded_plugins.unused(config):
         log.warning("Plugins are loaded, but no profile enables them", plugins=unused)
     return in_use(_with_rate(config), registry)
 
 
-def report(catalogue: Catalogue) -> None:
+def report(loaded_plugins: LoadedPlugins) -> None:
     """Log which plugins were brought along, and which were refused."""
-    for refusal in catalogue.refusals:
+    for refusal in loaded_plugins.refusals:
         log.error("Plugin refused", err=refusal.why, source=refusal.source, place=refusal.place)
-    for name, found in catalogue.brought.items():
+    for name, found in loaded_plugins.brought.items():
         log.info("Plugin loaded", plugin=name, origin=str(found.origin))
 
 

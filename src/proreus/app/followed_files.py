@@ -17,7 +17,7 @@ from pathlib import Path
 import watchfiles
 
 from proreus import logs
-from proreus.loading import Catalogue, PluginSources
+from proreus.loading import LoadedPlugins, PluginSources
 
 log = logs.logger(__name__)
 
@@ -47,14 +47,14 @@ class FollowedFiles:
         self._looked_at_nanoseconds = 0
         self.look()
 
-    def add_modules_of(self, catalogue: Catalogue) -> None:
+    def add_modules_of(self, loaded_plugins: LoadedPlugins) -> None:
         """Follow also the files of plugins that were given as modules, as far as they were found.
 
         Those that were found earlier are followed on: what is broken now may be mended.
         """
         given = {
             Path(one.origin.file)
-            for one in catalogue.brought.values()
+            for one in loaded_plugins.brought.values()
             if one.origin.way == "module"
         }
         for file in given.difference(self._modules):

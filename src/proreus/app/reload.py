@@ -76,17 +76,17 @@ class Reloader:
         """Load everything anew; return whether it is in force now."""
         self._count += 1
         # In a thread: plugins may import much, and scheduling goes on meanwhile.
-        catalogue = await asyncio.to_thread(load, self._options.plugins, self._served.classes)
-        report(catalogue)
-        self._files.add_modules_of(catalogue)
+        loaded_plugins = await asyncio.to_thread(load, self._options.plugins, self._served.classes)
+        report(loaded_plugins)
+        self._files.add_modules_of(loaded_plugins)
         try:
-            config = configuration(self._options, catalogue)
+            config = configuration(self._options, loaded_plugins)
             await self._served.check_args(config)
-            await self._process.use(config, catalogue.registry)
+            await self._process.use(config, loaded_plugins.registry)
             self._served.keep_for_slots(config)
         except ProreusError as error:
             told = str(error)
-            also = [str(one) for one in catalogue.refusals if str(one) not in told]
+            also = [str(one) for one in loaded_plugins.refusals if str(one) not in told]
             self._refused("; ".join([told, *also]))
             return False
         except Exception as error:
@@ -94,7 +94,7 @@ class Reloader:
             self._refused(f"{type(error).__name__}: {error}")
             return False
         finally:
-            catalogue.release()
+            loaded_plugins.release()
         self._tell("success", "")
         log.info("Configuration reloaded", file=self._options.config)
         self._process.tell_operators(

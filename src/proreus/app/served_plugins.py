@@ -17,9 +17,9 @@ from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
 from proreus.remote.classes import plugin_class
 from proreus.remote.connection import Connection
-from proreus.remote.descriptor import differing, name_problem, read_descriptor, vacant
+from proreus.remote.descriptor import changed_fields, empty_slot, name_problem, read_descriptor
 from proreus.remote.endpoint import Endpoint, check_args
-from proreus.remote.meeting import PATIENCE_SECONDS, introduce, meet
+from proreus.remote.handshake import CONNECT_TIMEOUT_SECONDS, connect, fetch_descriptor
 from proreus.remote.plugin import RemoteArgs
 
 log = logger(__name__)
@@ -55,9 +55,9 @@ class ServedPlugins:
         expected = read_descriptor(posted, "what was posted") if posted else None
         connection = Connection(address)
         try:
-            served = await introduce(connection)
+            served = await fetch_descriptor(connection)
             if expected is not None and expected != served:
-                fields = ", ".join(differing(expected, served))
+                fields = ", ".join(changed_fields(expected, served))
                 raise ConfigError(f"{address} serves another descriptor than was posted: {fields}")
             slot = self._slot(served.name)
             if slot.address == address and slot.descriptor == served and not slot.is_open:
@@ -104,7 +104,7 @@ class ServedPlugins:
         """Keep the arguments for whoever comes to a slot, once a configuration is in force."""
         for slot in self._slots.values():
             for profile_name, plain in _args_of(slot, config).items():
-                slot.use(profile_name, plain)
+                slot.set_args(profile_name, plain)
 
 
 def _args_of(endpoint: Endpoint, config: SchedulerConfiguration) -> dict[str, dict[str, Any]]:
@@ -133,13 +133,13 @@ async def meet_plugins(
     addresses: Sequence[str],
     slots: Sequence[str],
     metrics: SchedulerMetrics,
-    patience_seconds: float = PATIENCE_SECONDS,
+    connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS,
 ) -> AsyncIterator[ServedPlugins]:
     """Meet the processes at some addresses, together; raises ``ConfigError`` with every problem."""
     async with contextlib.AsyncExitStack() as stack:
         unique = dict.fromkeys(addresses)
         met = await asyncio.gather(
-            *(meet(address, metrics, patience_seconds) for address in unique),
+            *(connect(address, metrics, connect_timeout_seconds) for address in unique),
             return_exceptions=True,
         )
         problems = [f"{_SLOT}: {problem}" for name in slots if (problem := name_problem(name))]
@@ -154,7 +154,7 @@ async def meet_plugins(
                 raise outcome
         if problems:
             raise ConfigError(*problems)
-        places = [Endpoint(None, vacant(name), metrics) for name in dict.fromkeys(slots)]
+        places = [Endpoint(None, empty_slot(name), metrics) for name in dict.fromkeys(slots)]
         for place in places:
             stack.push_async_callback(place.close)
         yield ServedPlugins(endpoints, places)

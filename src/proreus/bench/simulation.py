@@ -29,7 +29,7 @@ from proreus.objects.codec import decoder_for
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.meta import Resource
 from proreus.offline.cluster import OfflineCluster
-from proreus.plugins import IN_TREE
+from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 
 _NAMESPACE = "simulation"
@@ -100,7 +100,7 @@ class _Simulation:
 
     async def run(self) -> Outcome:
         scale = self._scale
-        gates, registry = FeatureGates(), Registry(IN_TREE)
+        gates, registry = FeatureGates(), Registry(IN_TREE_PLUGINS)
         self._cluster = OfflineCluster(default_configuration(registry, gates), registry, gates)
         empty = _resident_bytes()
         seconds = self._take_in(NODES, map(_node, range(scale.nodes)))

@@ -81,8 +81,8 @@ class Template:
             document = read(text)
         except ConfigError as error:
             raise ConfigError(f"{self.path}: {error}") from None
-        if document.complaints:
-            raise ConfigError(*(f"{self.path}: {problem}" for problem in document.complaints))
+        if document.strict_errors:
+            raise ConfigError(*(f"{self.path}: {problem}" for problem in document.strict_errors))
         made = document.data
         if not isinstance(made, dict) or not made.get("kind") or not made.get("apiVersion"):
             raise ConfigError(f"{self.path}: must be an object with apiVersion and kind")

@@ -98,8 +98,8 @@ def load(path: Path) -> list[TestCase]:
         raise ConfigError(f"{path}: {error.strerror}") from error
     except ConfigError as error:
         raise ConfigError(*(f"{path}: {problem}" for problem in error.problems)) from None
-    if document.complaints:
-        raise ConfigError(*(f"{path}: {complaint}" for complaint in document.complaints))
+    if document.strict_errors:
+        raise ConfigError(*(f"{path}: {complaint}" for complaint in document.strict_errors))
     try:
         cases = _TEST_CASES.validate_python(document.data)
     except ValidationError as error:

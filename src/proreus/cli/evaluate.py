@@ -14,7 +14,7 @@ from proreus.cli.plugin_options import load_plugins, plugin_options
 from proreus.errors import ConfigError
 
 if TYPE_CHECKING:
-    from proreus.loading import Catalogue
+    from proreus.loading import LoadedPlugins
     from proreus.offline.api import JsonObject
 
 
@@ -55,25 +55,27 @@ def command(
         for path in cases:
             yield from read_cases(path)
 
-    catalogue = load_plugins(plugin, plugin_dir)
-    fallback = _read(config, catalogue)
-    answers = evaluate(all_cases(), catalogue.registry, fallback, catalogue.default_plugins())
+    loaded_plugins = load_plugins(plugin, plugin_dir)
+    fallback = _read(config, loaded_plugins)
+    answers = evaluate(
+        all_cases(), loaded_plugins.registry, fallback, loaded_plugins.default_plugins()
+    )
     _write(answers, msgspec.json.encode)
 
 
-def _read(config: Path | None, catalogue: Catalogue) -> Any:
+def _read(config: Path | None, loaded_plugins: LoadedPlugins) -> Any:
     """Return the file's content as plain data, if it is a configuration that can be used."""
     if config is None:
-        problems = catalogue.problems_with(catalogue.asked_for)
+        problems = loaded_plugins.problems_with(loaded_plugins.requested_names)
         if problems:
             raise ConfigError(*problems)
         return None
     from proreus.config.load import load_file
     from proreus.config.reading import read
 
-    with catalogue.blaming_plugins():
-        loaded = load_file(str(config), catalogue.registry)
-    if problems := catalogue.problems(loaded):
+    with loaded_plugins.attributing_errors_to_plugins():
+        loaded = load_file(str(config), loaded_plugins.registry)
+    if problems := loaded_plugins.problems(loaded):
         raise ConfigError(*problems)
     return read(config.read_bytes())
 

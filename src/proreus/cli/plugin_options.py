@@ -11,7 +11,7 @@ from proreus.errors import ConfigError
 
 if TYPE_CHECKING:
     from proreus.framework.plugin import Plugin
-    from proreus.loading import Catalogue
+    from proreus.loading import LoadedPlugins
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,14 +32,14 @@ def plugin_options(command: F) -> F:
 
 def load_plugins(
     plugin: tuple[str, ...], plugin_dir: tuple[str, ...], endpoints: tuple[str, ...] = ()
-) -> Catalogue:
+) -> LoadedPlugins:
     """Load all plugins there are; what is refused is said on standard error."""
     from proreus.loading import PluginSources, load
 
-    catalogue = load(PluginSources(plugin, plugin_dir), _served_at(endpoints))
-    for refusal in catalogue.refusals:
+    loaded_plugins = load(PluginSources(plugin, plugin_dir), _served_at(endpoints))
+    for refusal in loaded_plugins.refusals:
         click.echo(f"Refused: {refusal}", err=True)
-    return catalogue
+    return loaded_plugins
 
 
 def _served_at(endpoints: tuple[str, ...]) -> dict[str, type[Plugin]]:

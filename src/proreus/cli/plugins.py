@@ -11,7 +11,7 @@ import click
 from proreus.cli.plugin_options import load_plugins, plugin_options
 
 if TYPE_CHECKING:
-    from proreus.loading import Catalogue, Found
+    from proreus.loading import LoadedPlugin, LoadedPlugins
 
 
 @click.command("plugins", short_help="List all plugins, and what is wrong with one's own.")
@@ -41,25 +41,25 @@ def command(
     A plugin that cannot be used is told on standard error, and the exit code is 1: good for
     checking plugins before they are shipped.
     """
-    catalogue = load_plugins(plugin, plugin_dir, plugin_endpoint)
+    loaded_plugins = load_plugins(plugin, plugin_dir, plugin_endpoint)
     if output == "json":
-        click.echo(json.dumps(_as_data(catalogue), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(_as_data(loaded_plugins), indent=2, ensure_ascii=False))
     else:
-        for name, found in catalogue.found.items():
+        for name, found in loaded_plugins.found.items():
             _print(name, found)
-    return 1 if catalogue.refusals else 0
+    return 1 if loaded_plugins.refusals else 0
 
 
-def _print(name: str, found: Found) -> None:
+def _print(name: str, found: LoadedPlugin) -> None:
     click.echo(f"{name} ({found.origin})")
     click.echo(f"    {', '.join(_points(found))}")
     for argument in _arguments(found):
         click.echo(f"    {argument}")
 
 
-def _as_data(catalogue: Catalogue) -> dict[str, Any]:
+def _as_data(loaded_plugins: LoadedPlugins) -> dict[str, Any]:
     plugins = []
-    for name, found in catalogue.found.items():
+    for name, found in loaded_plugins.found.items():
         origin = found.origin
         plugins.append(
             {
@@ -77,12 +77,13 @@ def _as_data(catalogue: Catalogue) -> dict[str, Any]:
             }
         )
     refused = [
-        {"source": one.source, "place": one.place, "why": one.why} for one in catalogue.refusals
+        {"source": one.source, "place": one.place, "why": one.why}
+        for one in loaded_plugins.refusals
     ]
     return {"plugins": plugins, "refused": refused}
 
 
-def _points(found: Found) -> list[str]:
+def _points(found: LoadedPlugin) -> list[str]:
     """Return the extension points in the order in which a pod meets them."""
     from proreus.framework.plugin import POINTS, points_of
 
@@ -90,7 +91,7 @@ def _points(found: Found) -> list[str]:
     return [point for point in POINTS if point in points]
 
 
-def _arguments(found: Found) -> Any:
+def _arguments(found: LoadedPlugin) -> Any:
     from proreus.config.arg_fields import fields_of
 
     return fields_of(found.plugin.Args) if found.plugin.Args is not None else ()

@@ -10,7 +10,7 @@ Sources: k8s.io/apimachinery (``runtime.Unknown``, ``metav1.ObjectMeta``); field
 
 from __future__ import annotations
 
-from proreus.objects.protobuf import BYTES, MAGIC, Field, fields, written
+from proreus.objects.protobuf import BYTES, MAGIC, Field, encode_message, fields
 
 _RAW_OF_UNKNOWN = 2
 _METADATA_OF_OBJECT = 1
@@ -26,9 +26,9 @@ def add_finalizer(data: bytes, finalizer: str) -> bytes:
     envelope = _envelope(data)
     obj = list(fields(_only(envelope, _RAW_OF_UNKNOWN)))
     meta = _only(obj, _METADATA_OF_OBJECT)
-    meta += written([(_FINALIZERS_OF_METADATA, BYTES, finalizer.encode())])
-    raw = written(_replaced(obj, _METADATA_OF_OBJECT, meta))
-    return MAGIC + written(_replaced(envelope, _RAW_OF_UNKNOWN, raw))
+    meta += encode_message([(_FINALIZERS_OF_METADATA, BYTES, finalizer.encode())])
+    raw = encode_message(_replaced(obj, _METADATA_OF_OBJECT, meta))
+    return MAGIC + encode_message(_replaced(envelope, _RAW_OF_UNKNOWN, raw))
 
 
 def resource_version(data: bytes) -> str:

@@ -16,7 +16,7 @@ from proreus.client.answers import Status, error_of_status
 from proreus.errors import ApiError
 from proreus.objects.codec import decoder_for
 from proreus.objects.meta import ApiObject, ApiStruct, ListMeta, ObjectMeta
-from proreus.objects.whole import is_whole, keep_json
+from proreus.objects.with_json import carries_json, keep_json
 
 T = TypeVar("T", bound=ApiObject)
 
@@ -96,7 +96,7 @@ class EventDecoder(Generic[T]):
         self._decode: Callable[[bytes], WatchEvent[T] | None] = msgspec.json.Decoder(
             WatchEvent[type_]  # type: ignore[valid-type]
         ).decode
-        if is_whole(type_):
+        if carries_json(type_):
             self._decode = lambda _: None  # by way of its frame, which has the object's JSON
 
     def decode(self, lines: list[bytes]) -> Batch[T]:
@@ -185,7 +185,7 @@ class ListDecoder(Generic[T]):
 
     def decode(self, body: bytes) -> ObjectList[T]:
         """Decode a page; objects that do not fit their type are logged and left out."""
-        if not is_whole(self._type):
+        if not carries_json(self._type):
             try:
                 page: ObjectList[T] = self._decode(body)
                 return page

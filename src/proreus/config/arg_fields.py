@@ -45,7 +45,7 @@ def fields_of(model: type[PluginArgs]) -> tuple[ArgField, ...]:
     )
 
 
-def expected(model: type[PluginArgs]) -> str:
+def describe_args(model: type[PluginArgs]) -> str:
     """Return one sentence on what a plugin's arguments are and where they are defined."""
     file, line = place_of_class(model)
     listed = ", ".join(map(str, fields_of(model))) or "none"

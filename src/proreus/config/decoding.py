@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from proreus.config.fields import AS_IS, WRONG_TYPE, ConfigModel, described
+from proreus.config.fields import AS_IS, WRONG_TYPE, ConfigModel, json_type_name
 from proreus.config.plugin_args import IN_TREE_ARGS
 from proreus.config.types import API_VERSION, KIND, PluginArgs, SchedulerConfiguration
 from proreus.errors import ConfigError
@@ -26,12 +26,12 @@ _SCHEME = "pkg/runtime/scheme.go:111"
 _ARGS_KINDS = frozenset(f"{name}Args" for name in IN_TREE_ARGS)
 
 
-class StrictError(ConfigError):
-    """Nothing but unknown fields; ``complaints`` are without the common introduction."""
+class StrictDecodingError(ConfigError):
+    """Nothing but unknown fields; ``strict_errors`` are without the common introduction."""
 
-    def __init__(self, complaints: Sequence[str]) -> None:
-        self.complaints = tuple(complaints)
-        super().__init__("strict decoding error: " + ", ".join(complaints))
+    def __init__(self, strict_errors: Sequence[str]) -> None:
+        self.strict_errors = tuple(strict_errors)
+        super().__init__("strict decoding error: " + ", ".join(strict_errors))
 
 
 def decode_configuration(data: object, body: str) -> tuple[SchedulerConfiguration, tuple[str, ...]]:
@@ -86,7 +86,7 @@ def _fields_of(data: object) -> dict[str, Any]:
         return dict(data)
     raise ConfigError(
         "couldn't get version/kind; json parse error: json: cannot unmarshal "
-        f"{described(data)} into an object with fields apiVersion and kind"
+        f"{json_type_name(data)} into an object with fields apiVersion and kind"
     )
 
 
@@ -98,7 +98,7 @@ def _version_and_kind(fields: dict[str, Any]) -> tuple[str, str]:
         if value is not None and not isinstance(value, str):
             raise ConfigError(
                 "couldn't get version/kind; json parse error: json: cannot unmarshal "
-                f"{described(value)} into Go struct field .{name} of type string"
+                f"{json_type_name(value)} into Go struct field .{name} of type string"
             )
         found.append(value or "")
     return found[0], found[1]
@@ -122,15 +122,15 @@ def _decode(model: type[M], data: dict[str, Any]) -> tuple[M, tuple[str, ...]]:
         raise ConfigError(
             *(_text(model, detail) for detail in details if detail["type"] != "extra_forbidden")
         )
-    complaints = tuple(f'unknown field "{_path(detail["loc"])}"' for detail in unknown)
+    strict_errors = tuple(f'unknown field "{_path(detail["loc"])}"' for detail in unknown)
     known = json.loads(json.dumps(data))
     try:
         for detail in unknown:
             _delete(known, detail["loc"])
-        return _parse(model, known), complaints
+        return _parse(model, known), strict_errors
     except (LookupError, TypeError, ValidationError):
         # a plugin's own model may be of a kind (a union) where a location is no path of the data
-        raise StrictError(complaints) from None
+        raise StrictDecodingError(strict_errors) from None
 
 
 def _parse(model: type[M], data: object) -> M:
@@ -177,7 +177,7 @@ def _text(model: type[ConfigModel], detail: ErrorDetails) -> str:
         case str(kind) if kind == WRONG_TYPE:
             got, wanted = context["got"], context["wanted"]
         case "model_type" | "model_attributes_type" | "tuple_type" | "dict_type":
-            got = described(detail["input"])
+            got = json_type_name(detail["input"])
             wanted = _go_type_at(model, location)
         case _:
             return f"{_path(location)}: {detail['msg']}"

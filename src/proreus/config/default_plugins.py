@@ -37,7 +37,7 @@ _APPENDED_BY_GATE = (
     ("TopologyAwareWorkloadScheduling", PluginRef(name="PodGroupPodsCount", weight=1)),
 )
 
-IN_TREE = frozenset(
+IN_TREE_PLUGINS = frozenset(
     ref.name for ref in (*_ALWAYS, _DYNAMIC_RESOURCES, *(ref for _, ref in _APPENDED_BY_GATE))
 )
 """The names of all plugins of kube-scheduler 1.36."""

@@ -36,7 +36,7 @@ _ELECTION_ZEROS = (
 _CLIENT_ZEROS = ("content_type", "qps", "burst")
 
 
-def complete(
+def set_defaults(
     config: SchedulerConfiguration, catalog: PluginCatalog, gates: FeatureGates
 ) -> SchedulerConfiguration:
     """Return the configuration with everything filled in."""
@@ -64,7 +64,7 @@ def _complete_profile(
     """Merge the plugin sets; complete given arguments in place, append default ones by name."""
     plugins = merge(default_plugins(gates), profile.plugins)
     configs = [
-        config.model_copy(update={"args": config.args.completed(gates)})
+        config.model_copy(update={"args": config.args.with_defaults(gates)})
         if isinstance(config.args, PluginArgs)
         else config
         for config in profile.plugin_config
@@ -73,7 +73,7 @@ def _complete_profile(
         model = args_model(catalog, name)
         if model is not None:
             args, _ = decode_args(name, model, {})
-            configs.append(PluginConfig(name=name, args=args.completed(gates)))
+            configs.append(PluginConfig(name=name, args=args.with_defaults(gates)))
     return profile.model_copy(update={"plugins": plugins, "plugin_config": tuple(configs)})
 
 

@@ -95,7 +95,7 @@ def _is_tuple(annotation: Any) -> bool:
     return get_origin(annotation) is tuple or any(map(_is_tuple, get_args(annotation)))
 
 
-def spelled(name: str, default: Any) -> Any:
+def with_alias(name: str, default: Any) -> Any:
     """Make a field that has another name in the file than its camelCase one.
 
     (pydantic's ``Field`` would do, but type checkers then want that name in Python, too.)
@@ -103,7 +103,7 @@ def spelled(name: str, default: Any) -> Any:
     return Field(default=default, alias=name)
 
 
-def described(value: object) -> str:
+def json_type_name(value: object) -> str:
     """Name the JSON type of a value as ``encoding/json`` does in its errors."""
     match value:
         case bool():
@@ -123,7 +123,7 @@ def _wrong_type(value: object, wanted: str, got: str | None = None) -> PydanticC
     return PydanticCustomError(
         WRONG_TYPE,
         "must be of type {wanted}, not {got}",
-        {"got": got or described(value), "wanted": wanted},
+        {"got": got or json_type_name(value), "wanted": wanted},
     )
 
 

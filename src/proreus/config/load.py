@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from proreus.config import validation
-from proreus.config.arg_fields import expected
+from proreus.config.arg_fields import describe_args
 from proreus.config.catalog import PluginCatalog, args_model
-from proreus.config.decoding import StrictError, decode_args, decode_configuration
-from proreus.config.default_plugins import IN_TREE
-from proreus.config.defaults import complete
+from proreus.config.decoding import StrictDecodingError, decode_args, decode_configuration
+from proreus.config.default_plugins import IN_TREE_PLUGINS
+from proreus.config.defaults import set_defaults
 from proreus.config.plugin_args import IN_TREE_ARGS
 from proreus.config.reading import Document, read
 from proreus.config.types import (
@@ -47,7 +47,7 @@ def load(
     gates = gates or FeatureGates()
     document = Document(source) if isinstance(source, Mapping) else read(source)
     written = parse(document, catalog, source)
-    config = complete(written, catalog, gates)
+    config = set_defaults(written, catalog, gates)
     if override is not None:
         config = override(config)
     problems = tuple(validation.problems(config, gates))
@@ -78,7 +78,7 @@ def default_configuration(
     """Return what applies without a file; ``plugins`` are merged over the default ones."""
     profile = ProfileConfiguration(plugins=plugins or Plugins())
     written = SchedulerConfiguration(profiles=(profile,))
-    return complete(written, catalog, gates or FeatureGates())
+    return set_defaults(written, catalog, gates or FeatureGates())
 
 
 def parse(
@@ -89,14 +89,14 @@ def parse(
     Nothing is filled in yet but constants; ``body`` is what the data was made of, for errors.
     """
     config, unknown = decode_configuration(document.data, _shown(body))
-    complaints = document.complaints + unknown
+    strict_errors = document.strict_errors + unknown
     profiles = []
     for index, profile in enumerate(config.profiles):
         decoded, more = _decode_plugin_config(f".profiles[{index}]", profile, catalog)
         profiles.append(decoded)
-        complaints += more
-    if complaints:
-        raise StrictError(complaints)
+        strict_errors += more
+    if strict_errors:
+        raise StrictDecodingError(strict_errors)
     return config.model_copy(update={"profiles": tuple(profiles)})
 
 
@@ -113,26 +113,26 @@ def _decode_plugin_config(
 ) -> tuple[ProfileConfiguration, tuple[str, ...]]:
     """Decode arguments by their plugin's model; leave those alone that have none."""
     configs: list[PluginConfig] = []
-    complaints: tuple[str, ...] = ()
+    strict_errors: tuple[str, ...] = ()
     for index, config in enumerate(profile.plugin_config):
         model = args_model(catalog, config.name)
         if model is not None:
             where = f"decoding {path}.pluginConfig[{index}]"
-            hint = "" if config.name in IN_TREE_ARGS else f"; {expected(model)}"
+            hint = "" if config.name in IN_TREE_ARGS else f"; {describe_args(model)}"
             try:
                 args, unknown = decode_args(config.name, model, config.args)
             except ConfigError as error:
                 problems = (f"{where}: {problem}{hint}" for problem in error.problems)
                 raise ConfigError(*problems) from None
             if unknown:
-                inner = StrictError(unknown)
-                outer = StrictError([f"decoding args for plugin {config.name}: {inner}"])
-                complaints += (f"{where}: {outer}{hint}",)
+                inner = StrictDecodingError(unknown)
+                outer = StrictDecodingError([f"decoding args for plugin {config.name}: {inner}"])
+                strict_errors += (f"{where}: {outer}{hint}",)
             config = config.model_copy(update={"args": args})
-        elif config.args and config.name in catalog.names() - IN_TREE:
-            complaints += (
+        elif config.args and config.name in catalog.names() - IN_TREE_PLUGINS:
+            strict_errors += (
                 f"decoding {path}.pluginConfig[{index}]: plugin {config.name} takes no args; "
                 "a plugin has those that a class Args in it describes",
             )
         configs.append(config)
-    return profile.model_copy(update={"plugin_config": tuple(configs)}), complaints
+    return profile.model_copy(update={"plugin_config": tuple(configs)}), strict_errors

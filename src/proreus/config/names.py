@@ -31,7 +31,7 @@ _DNS_RULE = (
 _QUOTA_PREFIX = "requests."
 
 
-def problems_of_label_key(key: str) -> Iterator[str]:
+def label_key_errors(key: str) -> Iterator[str]:
     """Yield what is wrong with a label key (also called qualified name)."""
     prefix, slash, name = key.partition("/")
     if "/" in name:
@@ -57,7 +57,7 @@ def problems_of_label_key(key: str) -> Iterator[str]:
         yield f"name part {_KEY_RULE}"
 
 
-def problems_of_label_value(value: str) -> Iterator[str]:
+def label_value_errors(value: str) -> Iterator[str]:
     """Yield what is wrong with a label's value."""
     if len(value.encode()) > 63:
         yield "must be no more than 63 bytes"
@@ -70,4 +70,4 @@ def is_extended_resource(name: str) -> bool:
     native = "/" not in name or "kubernetes.io/" in name
     if native or name.startswith(_QUOTA_PREFIX):
         return False
-    return not any(problems_of_label_key(_QUOTA_PREFIX + name))
+    return not any(label_key_errors(_QUOTA_PREFIX + name))

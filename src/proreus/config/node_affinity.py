@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 from proreus.config.field_errors import child, invalid, item, unsupported
-from proreus.config.fields import ConfigModel, Int32, Text, spelled
-from proreus.config.names import problems_of_label_key, problems_of_label_value
+from proreus.config.fields import ConfigModel, Int32, Text, with_alias
+from proreus.config.names import label_key_errors, label_value_errors
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-class NodeSelectorRequirement(ConfigModel):
+class NodeSelectorRequirementConfig(ConfigModel):
     """One expression over a label or a field of the node."""
 
     go_type = "v1.NodeSelectorRequirement"
@@ -28,17 +28,17 @@ class NodeSelectorRequirement(ConfigModel):
     values: tuple[Text, ...] = ()
 
 
-class NodeSelectorTerm(ConfigModel):
+class NodeSelectorTermConfig(ConfigModel):
     """Expressions that must all hold; a term without any matches no node."""
 
     go_type = "v1.NodeSelectorTerm"
 
-    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
-    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+    match_expressions: tuple[NodeSelectorRequirementConfig, ...] = ()
+    match_fields: tuple[NodeSelectorRequirementConfig, ...] = ()
 
     def problems(self, path: str) -> Iterator[str]:
         """Yield what the API's own parser would refuse."""
-        checks: tuple[tuple[str, tuple[NodeSelectorRequirement, ...], _Check], ...] = (
+        checks: tuple[tuple[str, tuple[NodeSelectorRequirementConfig, ...], _Check], ...] = (
             ("matchExpressions", self.match_expressions, _label_problems),
             ("matchFields", self.match_fields, _field_problems),
         )
@@ -47,30 +47,32 @@ class NodeSelectorTerm(ConfigModel):
                 yield from check(requirement, item(child(path, name), index))
 
 
-class NodeSelector(ConfigModel):
+class NodeSelectorConfig(ConfigModel):
     """Terms of which one must hold."""
 
     go_type = "v1.NodeSelector"
 
-    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+    node_selector_terms: tuple[NodeSelectorTermConfig, ...] = ()
 
 
-class PreferredSchedulingTerm(ConfigModel):
+class PreferredSchedulingTermConfig(ConfigModel):
     """A term that is worth ``weight`` where it holds; weight 0 switches it off."""
 
     go_type = "v1.PreferredSchedulingTerm"
 
     weight: Int32 = 0
-    preference: NodeSelectorTerm = NodeSelectorTerm()
+    preference: NodeSelectorTermConfig = NodeSelectorTermConfig()
 
 
-class NodeAffinity(ConfigModel):
+class NodeAffinityConfig(ConfigModel):
     """Nodes to be on, and nodes that are better than others."""
 
     go_type: ClassVar[str] = "v1.NodeAffinity"
 
-    required: NodeSelector | None = spelled("requiredDuringSchedulingIgnoredDuringExecution", None)
-    preferred: tuple[PreferredSchedulingTerm, ...] = spelled(
+    required: NodeSelectorConfig | None = with_alias(
+        "requiredDuringSchedulingIgnoredDuringExecution", None
+    )
+    preferred: tuple[PreferredSchedulingTermConfig, ...] = with_alias(
         "preferredDuringSchedulingIgnoredDuringExecution", ()
     )
 
@@ -86,18 +88,18 @@ class NodeAffinity(ConfigModel):
                 yield from preferred.preference.problems(item(where, index))
 
 
-_Check = Callable[[NodeSelectorRequirement, str], Iterator[str]]
+_Check = Callable[[NodeSelectorRequirementConfig, str], Iterator[str]]
 
 _LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _FIELD_OPERATORS = ("In", "NotIn")
 
 
-def _label_problems(requirement: NodeSelectorRequirement, path: str) -> Iterator[str]:
+def _label_problems(requirement: NodeSelectorRequirementConfig, path: str) -> Iterator[str]:
     operator, values = requirement.operator, requirement.values
     if operator not in _LABEL_OPERATORS:
         yield unsupported(child(path, "operator"), operator, _LABEL_OPERATORS)
         return
-    faults = "; ".join(problems_of_label_key(requirement.key))
+    faults = "; ".join(label_key_errors(requirement.key))
     if faults:
         yield invalid(child(path, "key"), requirement.key, faults)
     where = child(path, "values")
@@ -117,12 +119,12 @@ def _label_problems(requirement: NodeSelectorRequirement, path: str) -> Iterator
                     detail = "for 'Gt', 'Lt' operators, the value must be an integer"
                     yield invalid(item(where, index), value, detail)
     for index, value in enumerate(values):
-        faults = "; ".join(problems_of_label_value(value))
+        faults = "; ".join(label_value_errors(value))
         if faults:
             yield invalid(f"{item(where, index)}[{requirement.key}]", value, faults)
 
 
-def _field_problems(requirement: NodeSelectorRequirement, path: str) -> Iterator[str]:
+def _field_problems(requirement: NodeSelectorRequirementConfig, path: str) -> Iterator[str]:
     if requirement.operator not in _FIELD_OPERATORS:
         yield unsupported(child(path, "operator"), requirement.operator, _FIELD_OPERATORS)
     elif len(requirement.values) != 1:

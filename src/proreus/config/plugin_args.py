@@ -19,9 +19,9 @@ from proreus.config.field_errors import (
     required,
     unsupported,
 )
-from proreus.config.fields import Boolean, ConfigModel, Int32, Int64, Seconds, Text, spelled
-from proreus.config.names import problems_of_label_key
-from proreus.config.node_affinity import NodeAffinity, NodeSelectorRequirement
+from proreus.config.fields import Boolean, ConfigModel, Int32, Int64, Seconds, Text, with_alias
+from proreus.config.names import label_key_errors
+from proreus.config.node_affinity import NodeAffinityConfig, NodeSelectorRequirementConfig
 from proreus.config.scoring import (
     MAX_CUSTOM_SCORE,
     MAX_UTILIZATION,
@@ -79,7 +79,7 @@ class NodeAffinityArgs(PluginArgs):
 
     go_type = "v1.NodeAffinityArgs"
 
-    added_affinity: NodeAffinity | None = None
+    added_affinity: NodeAffinityConfig | None = None
 
     def problems(self, path: str, gates: FeatureGates) -> Iterable[str]:
         """Check every term, as for the node affinity of a pod."""
@@ -88,7 +88,7 @@ class NodeAffinityArgs(PluginArgs):
         return self.added_affinity.problems(child(path, "addedAffinity"))
 
 
-class RequestedToCapacityRatio(ConfigModel):
+class RequestedToCapacityRatioParam(ConfigModel):
     """The score as a function of utilization, linear between points."""
 
     go_type = "v1.RequestedToCapacityRatioParam"
@@ -103,7 +103,7 @@ class ScoringStrategy(ConfigModel):
 
     type: Text = ""
     resources: tuple[ResourceSpec, ...] = ()
-    requested_to_capacity_ratio: RequestedToCapacityRatio | None = None
+    requested_to_capacity_ratio: RequestedToCapacityRatioParam | None = None
 
 
 class NodeResourcesFitArgs(PluginArgs):
@@ -116,7 +116,7 @@ class NodeResourcesFitArgs(PluginArgs):
     ignored_resource_groups: tuple[Text, ...] = ()
     scoring_strategy: ScoringStrategy = ScoringStrategy(type="LeastAllocated")
 
-    def completed(self, gates: FeatureGates) -> Self:
+    def with_defaults(self, gates: FeatureGates) -> Self:
         """Score cpu and memory where nothing is said; weight 0 means 1."""
         resources = weighted(self.scoring_strategy.resources)
         strategy = self.scoring_strategy.model_copy(update={"resources": resources})
@@ -162,7 +162,7 @@ class NodeResourcesBalancedAllocationArgs(PluginArgs):
 
     resources: tuple[ResourceSpec, ...] = ()
 
-    def completed(self, gates: FeatureGates) -> Self:
+    def with_defaults(self, gates: FeatureGates) -> Self:
         """Take cpu and memory where nothing is said; weight 0 means 1."""
         return self.model_copy(update={"resources": weighted(self.resources)})
 
@@ -178,13 +178,13 @@ class NodeResourcesBalancedAllocationArgs(PluginArgs):
                 yield invalid(child(where, "weight"), resource.weight, "must be 1")
 
 
-class LabelSelector(ConfigModel):
+class LabelSelectorConfig(ConfigModel):
     """The shape of metav1.LabelSelector, of which only the absence is allowed here."""
 
     go_type = "v1.LabelSelector"
 
     match_labels: dict[str, Text] = {}
-    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_expressions: tuple[NodeSelectorRequirementConfig, ...] = ()
 
 
 class DefaultConstraint(ConfigModel):
@@ -199,7 +199,7 @@ class DefaultConstraint(ConfigModel):
     max_skew: Int32 = 0
     topology_key: Text = ""
     when_unsatisfiable: Text = ""
-    label_selector: LabelSelector | None = None
+    label_selector: LabelSelectorConfig | None = None
     min_domains: Int32 | None = None
     node_affinity_policy: Text | None = None
     node_taints_policy: Text | None = None
@@ -214,7 +214,7 @@ class PodTopologySpreadArgs(PluginArgs):
     default_constraints: tuple[DefaultConstraint, ...] = ()
     defaulting_type: Text = ""
 
-    def completed(self, gates: FeatureGates) -> Self:
+    def with_defaults(self, gates: FeatureGates) -> Self:
         """Take the system's constraints where nothing is said."""
         return self.model_copy(update={"defaulting_type": self.defaulting_type or "System"})
 
@@ -243,7 +243,7 @@ class VolumeBindingArgs(PluginArgs):
     bind_timeout_seconds: Int64 = 600
     shape: tuple[UtilizationShapePoint, ...] | None = None
 
-    def completed(self, gates: FeatureGates) -> Self:
+    def with_defaults(self, gates: FeatureGates) -> Self:
         """Prefer the fullest storage that does, where capacity is scored at all."""
         if self.shape or not gates.enabled("StorageCapacityScoring"):
             return self
@@ -279,10 +279,10 @@ class DynamicResourcesArgs(PluginArgs):
 
     go_type = "v1.DynamicResourcesArgs"
 
-    filter_timeout_seconds: Seconds | None = spelled("filterTimeout", None)
-    binding_timeout_seconds: Seconds | None = spelled("bindingTimeout", None)
+    filter_timeout_seconds: Seconds | None = with_alias("filterTimeout", None)
+    binding_timeout_seconds: Seconds | None = with_alias("bindingTimeout", None)
 
-    def completed(self, gates: FeatureGates) -> Self:
+    def with_defaults(self, gates: FeatureGates) -> Self:
         """10 s and 10 min, where the gates are on."""
         update: dict[str, float] = {}
         if self.filter_timeout_seconds is None and gates.enabled("DRASchedulerFilterTimeout"):
@@ -329,7 +329,7 @@ def _waits_for_devices(gates: FeatureGates) -> bool:
 
 
 def _label_key_problems(path: str, name: str) -> Iterator[str]:
-    for problem in problems_of_label_key(name):
+    for problem in label_key_errors(name):
         yield invalid(path, name, problem)
 
 

@@ -20,10 +20,10 @@ from proreus.errors import ConfigError
 
 
 class Document(NamedTuple):
-    """What a text says; ``complaints`` are about keys that stand twice (the last one counts)."""
+    """What a text says; ``strict_errors`` are about keys that stand twice (the last one counts)."""
 
     data: Any
-    complaints: tuple[str, ...] = ()
+    strict_errors: tuple[str, ...] = ()
 
 
 def read(source: str | bytes) -> Document:
@@ -37,13 +37,13 @@ def read(source: str | bytes) -> Document:
 
 def _read_json(text: str) -> Document:
     try:
-        data = json.loads(text, object_pairs_hook=_NotingDict)
+        data = json.loads(text, object_pairs_hook=_DuplicateTrackingDict)
     except json.JSONDecodeError as error:
         raise ConfigError(f"couldn't get version/kind; json parse error: {error}") from None
     return Document(data, tuple(_repeated_fields(data, "")))
 
 
-class _NotingDict(dict[str, Any]):
+class _DuplicateTrackingDict(dict[str, Any]):
     """A dict that remembers which keys were given twice."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
@@ -53,7 +53,7 @@ class _NotingDict(dict[str, Any]):
 
 
 def _repeated_fields(data: Any, path: str) -> Iterator[str]:
-    if isinstance(data, _NotingDict):
+    if isinstance(data, _DuplicateTrackingDict):
         for key in data.repeated:
             yield f'duplicate field "{child(path, key)}"'
         for key, value in data.items():

@@ -20,14 +20,14 @@ from proreus.config.fields import (
     Int64,
     Seconds,
     Text,
-    spelled,
+    with_alias,
 )
 from proreus.feature_gates import FeatureGates
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 KIND = "KubeSchedulerConfiguration"
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
-EVERY = "*"
+ALL_PLUGINS = "*"
 """The name that disables all plugins of a set."""
 
 
@@ -43,7 +43,7 @@ class PluginArgs(ConfigModel):
     """Check when the plugin is made instead of with the file: so kube-scheduler treats
     NodeResourcesFitArgs, which makes faults of plugins that no profile uses go unnoticed."""
 
-    def completed(self, gates: FeatureGates) -> Self:
+    def with_defaults(self, gates: FeatureGates) -> Self:
         """Return the arguments with those defaults that depend on other fields or on gates."""
         return self
 
@@ -74,7 +74,7 @@ class PluginSet(ConfigModel):
 
     def disables(self, name: str) -> bool:
         """Tell whether a plugin is disabled, by its name or with all others."""
-        return any(plugin.name in (name, EVERY) for plugin in self.disabled)
+        return any(plugin.name in (name, ALL_PLUGINS) for plugin in self.disabled)
 
 
 class Plugins(ConfigModel):
@@ -144,9 +144,9 @@ class LeaderElection(ConfigModel):
     go_type = "v1alpha1.LeaderElectionConfiguration"
 
     leader_elect: Boolean = True
-    lease_duration_seconds: Seconds = spelled("leaseDuration", 15.0)
-    renew_deadline_seconds: Seconds = spelled("renewDeadline", 10.0)
-    retry_period_seconds: Seconds = spelled("retryPeriod", 2.0)
+    lease_duration_seconds: Seconds = with_alias("leaseDuration", 15.0)
+    renew_deadline_seconds: Seconds = with_alias("renewDeadline", 10.0)
+    retry_period_seconds: Seconds = with_alias("retryPeriod", 2.0)
     resource_lock: Text = "leases"
     resource_name: Text = "kube-scheduler"
     resource_namespace: Text = "kube-system"
@@ -199,9 +199,9 @@ class Extender(ConfigModel):
     prioritize_verb: Text = ""
     weight: Int64 = 0
     bind_verb: Text = ""
-    enable_https: Boolean = spelled("enableHTTPS", False)
+    enable_https: Boolean = with_alias("enableHTTPS", False)
     tls_config: ExtenderTLSConfig | None = None
-    http_timeout_seconds: Seconds = spelled("httpTimeout", 0.0)
+    http_timeout_seconds: Seconds = with_alias("httpTimeout", 0.0)
     node_cache_capable: Boolean = False
     managed_resources: tuple[ExtenderManagedResource, ...] = ()
     ignorable: Boolean = False

@@ -11,7 +11,7 @@ from typing import Any
 
 from proreus.config.durations import format_duration
 from proreus.config.field_errors import child, duplicate, invalid, item, required
-from proreus.config.names import is_extended_resource, problems_of_label_key
+from proreus.config.names import is_extended_resource, label_key_errors
 from proreus.config.types import (
     API_VERSION,
     ClientConnection,
@@ -182,7 +182,7 @@ def _extenders(extenders: tuple[Extender, ...]) -> Iterator[str]:
 
 
 def _extended_resource(path: str, name: str) -> Iterator[str]:
-    faults = tuple(problems_of_label_key(name))
+    faults = tuple(label_key_errors(name))
     for fault in faults:
         yield invalid(path, name, fault)
     if not faults and not is_extended_resource(name):

@@ -7,16 +7,16 @@ means. What must not be here: how plugins are ordered or called (``runtime``), a
 watches files.
 """
 
-from proreus.loading.catalogue import Catalogue, Found, Origin, Refusal
 from proreus.loading.load import ENTRY_POINTS, load
+from proreus.loading.loaded_plugins import LoadedPlugin, LoadedPlugins, Origin, RejectedPlugin
 from proreus.loading.sources import PluginSources
 
 __all__ = [
     "ENTRY_POINTS",
-    "Catalogue",
-    "Found",
+    "LoadedPlugin",
+    "LoadedPlugins",
     "Origin",
     "PluginSources",
-    "Refusal",
+    "RejectedPlugin",
     "load",
 ]

@@ -24,33 +24,37 @@ _BASES = (
 )
 
 
-class Fault(NamedTuple):
+class ContractViolation(NamedTuple):
     """``place``: file and line."""
 
     place: str
     text: str
 
 
-def faults_of(plugin: Any) -> Iterator[Fault]:
+def contract_violations(plugin: Any) -> Iterator[ContractViolation]:
     """Yield everything that is wrong with what is to be a plugin class."""
     if not isinstance(plugin, type):
-        yield Fault("", f"it must be a class, not {type(plugin).__name__}")
+        yield ContractViolation("", f"it must be a class, not {type(plugin).__name__}")
         return
     place = _place(plugin)
     if not issubclass(plugin, Plugin):
-        yield Fault(
+        yield ContractViolation(
             place, f"class {plugin.__name__} must inherit from an extension point: {_all()}"
         )
         return
     yield from _attribute_faults(plugin)
     if not points_of(plugin):
-        yield Fault(place, f"class {plugin.__name__} inherits no extension point: {_all()}")
+        yield ContractViolation(
+            place, f"class {plugin.__name__} inherits no extension point: {_all()}"
+        )
         return
     if unmade := getattr(plugin, "__abstractmethods__", None):
-        yield Fault(place, f"class {plugin.__name__} must define {', '.join(sorted(unmade))}")
+        yield ContractViolation(
+            place, f"class {plugin.__name__} must define {', '.join(sorted(unmade))}"
+        )
     yield from _constructor_faults(plugin)
     for base in _BASES:
-        faults = _method_faults if issubclass(plugin, base) else _method_that_nobody_calls
+        faults = _method_faults if issubclass(plugin, base) else _uninherited_method_faults
         for name, declared in _methods(base):
             yield from faults(plugin, base, name, declared)
 
@@ -58,13 +62,13 @@ def faults_of(plugin: Any) -> Iterator[Fault]:
 def resembles_plugin(cls: type) -> bool:
     """Tell whether a class that inherits no extension point has a method just like one's."""
     return any(
-        _just_like(vars(cls).get(name), declared)
+        _same_parameters(vars(cls).get(name), declared)
         for base in POINTS.values()
         for name, declared in _methods(base)
     )
 
 
-def _just_like(own: object, declared: Callable[..., Any]) -> bool:
+def _same_parameters(own: object, declared: Callable[..., Any]) -> bool:
     """Tell whether something is a method whose parameters have the very names of another's."""
     return inspect.isfunction(own) and (
         [*inspect.signature(own).parameters] == [*inspect.signature(declared).parameters]
@@ -83,22 +87,22 @@ def _place(plugin: type) -> str:
 # ---- attributes --------------------------------------------------------------------------------
 
 
-def _attribute_faults(plugin: type[Plugin]) -> Iterator[Fault]:
+def _attribute_faults(plugin: type[Plugin]) -> Iterator[ContractViolation]:
     name: Any = plugin.name
     if not isinstance(name, str) or not name or name == "*" or not name.isprintable():
         text = f"name must be a printable text other than * and nothing, not {name!r}"
-        yield Fault(place_of_attribute(plugin, "name"), text)
+        yield ContractViolation(place_of_attribute(plugin, "name"), text)
     args: Any = plugin.Args
     if args is not None and not (isinstance(args, type) and issubclass(args, PluginArgs)):
         text = f"Args must be a class that inherits from PluginArgs, or None, not {args!r}"
-        yield Fault(place_of_attribute(plugin, "Args"), text)
+        yield ContractViolation(place_of_attribute(plugin, "Args"), text)
     for base in _BASES:
         if issubclass(plugin, base):
             for flag, annotation in inspect.get_annotations(base).items():
                 value = getattr(plugin, flag, None)
                 if annotation == "ClassVar[bool]" and not isinstance(value, bool):
                     text = f"{flag} must be True or False, not {value!r}"
-                    yield Fault(place_of_attribute(plugin, flag), text)
+                    yield ContractViolation(place_of_attribute(plugin, flag), text)
 
 
 # ---- methods -----------------------------------------------------------------------------------
@@ -117,55 +121,57 @@ def _must_be_defined(declared: Callable[..., Any]) -> bool:
 
 def _method_faults(
     plugin: type[Plugin], base: type[Plugin], name: str, declared: Callable[..., Any]
-) -> Iterator[Fault]:
+) -> Iterator[ContractViolation]:
     own = getattr(plugin, name)
     if own is declared:
         if _must_be_defined(declared):
             wanted = f"{_def(declared)} {name}{_taken(declared)}"
             text = f"class {plugin.__name__} is a {base.__name__} and must define {wanted}"
-            yield Fault(_place(plugin), text)
+            yield ContractViolation(_place(plugin), text)
         return
     if not callable(own):
         text = f"{name} must be a method, {_def(declared)} {name}{_taken(declared)}, not {own!r}"
-        yield Fault(place_of_attribute(plugin, name), text)
+        yield ContractViolation(place_of_attribute(plugin, name), text)
         return
     place = place_of_function(own)
     waits = inspect.iscoroutinefunction(inspect.unwrap(own))
     if waits and not inspect.iscoroutinefunction(declared):
         text = f"{name} must be def, not async def: nothing may wait at this point"
-        yield Fault(place, text)
+        yield ContractViolation(place, text)
     elif not waits and inspect.iscoroutinefunction(declared):
-        yield Fault(place, f"{name} must be async def, not def")
+        yield ContractViolation(place, f"{name} must be async def, not def")
     if not _takes(plugin, name, own, len(inspect.signature(declared).parameters) - 1):
         text = f"{name} must take {_taken(declared)}, it takes {_taken(own)}"
-        yield Fault(place, text)
+        yield ContractViolation(place, text)
 
 
-def _method_that_nobody_calls(
+def _uninherited_method_faults(
     plugin: type[Plugin], base: type[Plugin], name: str, declared: Callable[..., Any]
-) -> Iterator[Fault]:
+) -> Iterator[ContractViolation]:
     own = getattr(plugin, name, None)
-    if _just_like(own, declared):
+    if _same_parameters(own, declared):
         text = (
             f"{name} is a method of {base.__name__}, which class {plugin.__name__} does not "
             "inherit: it would never be called; inherit it, or rename the method"
         )
-        yield Fault(place_of_function(own), text)
+        yield ContractViolation(place_of_function(own), text)
 
 
-def _constructor_faults(plugin: type[Plugin]) -> Iterator[Fault]:
+def _constructor_faults(plugin: type[Plugin]) -> Iterator[ContractViolation]:
     made = plugin.__init__
     if made is Plugin.__init__:
         return
     place = place_of_function(made)
     if not _takes(plugin, "__init__", made, 2):
         text = f"__init__ must take {_taken(Plugin.__init__)}, it takes {_taken(made)}"
-        yield Fault(place, text)
+        yield ContractViolation(place, text)
         return
     missing = sorted(_read_by(plugin) - _names_in(made))
     if missing and "__init__" not in _names_in(made):
         reads = " and ".join(f"self.{name}" for name in missing)
-        yield Fault(place, f"__init__ must call super().__init__(args, handle), for {reads}")
+        yield ContractViolation(
+            place, f"__init__ must call super().__init__(args, handle), for {reads}"
+        )
 
 
 def _read_by(plugin: type[Plugin]) -> set[str]:

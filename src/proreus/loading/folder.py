@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-_SWAPPED = "..data"
+_CONFIG_MAP_DATA_LINK = "..data"
 """The symbolic link of a mounted ConfigMap that is turned to another version in one step."""
 
 _TRIES = 3
@@ -127,5 +127,5 @@ def _read(folder: Path) -> tuple[dict[str, bytes], dict[str, OSError]]:
 
 
 def _version(folder: Path) -> Path | None:
-    link = folder / _SWAPPED
+    link = folder / _CONFIG_MAP_DATA_LINK
     return link.readlink() if link.is_symlink() else None

@@ -12,12 +12,12 @@ from types import MappingProxyType, ModuleType
 from typing import Any, Literal
 
 from proreus.framework.plugin import Plugin
-from proreus.loading.catalogue import Catalogue, Found, Origin, Refusal
-from proreus.loading.contract import faults_of, resembles_plugin
+from proreus.loading.contract import contract_violations, resembles_plugin
 from proreus.loading.folder import PluginFolder
+from proreus.loading.loaded_plugins import LoadedPlugin, LoadedPlugins, Origin, RejectedPlugin
 from proreus.loading.sources import PluginSources
 from proreus.places import names_in, place_of_class, place_of_error
-from proreus.plugins import IN_TREE
+from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.calls import is_cancellation
 
 ENTRY_POINTS = "proreus.plugins"
@@ -27,18 +27,20 @@ _OURS = "proreus"
 
 
 def load(
-    sources: PluginSources, served: Mapping[str, type[Plugin]] = MappingProxyType({})
-) -> Catalogue:
-    """Load all plugins there are; raises nothing: see ``Catalogue.refusals``.
+    sources: PluginSources, remote_plugins: Mapping[str, type[Plugin]] = MappingProxyType({})
+) -> LoadedPlugins:
+    """Load all plugins there are; raises nothing: see ``LoadedPlugins.refusals``.
 
     Each call imports files of plugin folders and modules of ``--plugin`` anew; installed packages
     stay what they were. A name belongs to the first that has it: in-tree, packages, ``--plugin``,
-    ``--plugin-dir``, ``--plugin-endpoint``, ``--plugin-slot``. ``served``: these last ones, met
-    already, by address or by the flag that keeps the slot.
+    ``--plugin-dir``, ``--plugin-endpoint``, ``--plugin-slot``. ``remote_plugins``: these last ones,
+    met already, by address or by the flag that keeps the slot.
     """
     loading = _Loading()
-    for plugin in IN_TREE:
-        loading.found[plugin.name] = Found(plugin, Origin("in-tree", *place_of_class(plugin)))
+    for plugin in IN_TREE_PLUGINS:
+        loading.found[plugin.name] = LoadedPlugin(
+            plugin, Origin("in-tree", *place_of_class(plugin))
+        )
     if sources.packages:
         for entry_point in entry_points(group=ENTRY_POINTS):
             loading.add_entry_point(entry_point)
@@ -46,18 +48,18 @@ def load(
         loading.add_module(given)
     for folder in dict.fromkeys(sources.folders):
         loading.add_folder(folder)
-    for origin, plugin in served.items():
-        loading.add_served(origin, plugin)
-    return Catalogue(loading.found, loading.refusals, loading.asked_for, loading.modules)
+    for origin, plugin in remote_plugins.items():
+        loading.add_remote(origin, plugin)
+    return LoadedPlugins(loading.found, loading.refusals, loading.requested_names, loading.modules)
 
 
 class _Loading:
     """One load, while it goes on."""
 
     def __init__(self) -> None:
-        self.found: dict[str, Found] = {}
-        self.refusals: list[Refusal] = []
-        self.asked_for: list[str] = []
+        self.found: dict[str, LoadedPlugin] = {}
+        self.refusals: list[RejectedPlugin] = []
+        self.requested_names: list[str] = []
         self.modules: list[str] = []
 
     def add_entry_point(self, entry_point: EntryPoint) -> None:
@@ -82,8 +84,8 @@ class _Loading:
         names = frozenset({class_name})
         if not (module_name and class_name):
             why = f'"{given}" must look like module:Class'
-            self.refusals.append(Refusal(source, "", why, frozenset({given, module_name})))
-            self.asked_for.append(given)
+            self.refusals.append(RejectedPlugin(source, "", why, frozenset({given, module_name})))
+            self.requested_names.append(given)
             return
         try:
             module = _import_anew(module_name)
@@ -91,16 +93,16 @@ class _Loading:
             if is_cancellation(error):
                 raise
             self._refuse_import(source, error, module_name, names)
-            self.asked_for.append(class_name)
+            self.requested_names.append(class_name)
             return
         plugin = getattr(module, class_name, None)
         if plugin is None:
             why = f"module {module_name} has no class {class_name}; {_classes_in(module)}"
-            self.refusals.append(Refusal(source, module.__file__ or "", why, names))
-            self.asked_for.append(class_name)
+            self.refusals.append(RejectedPlugin(source, module.__file__ or "", why, names))
+            self.requested_names.append(class_name)
             return
         name = getattr(plugin, "name", class_name)
-        self.asked_for.append(name if isinstance(name, str) else class_name)
+        self.requested_names.append(name if isinstance(name, str) else class_name)
         self._add(plugin, source, "module", names)
 
     def add_folder(self, path: str) -> None:
@@ -110,11 +112,11 @@ class _Loading:
             folder = PluginFolder(path)
         except OSError as error:
             why = f"cannot be read: {error.strerror or error}; it must be a folder with .py files"
-            self.refusals.append(Refusal(source, path, why))
+            self.refusals.append(RejectedPlugin(source, path, why))
             return
         for name, unread in folder.unreadable.items():
             why = f"cannot be read: {unread.strerror or unread}"
-            self.refusals.append(Refusal(source, folder.file(name), why))
+            self.refusals.append(RejectedPlugin(source, folder.file(name), why))
         for name in folder.plugin_modules:
             file = folder.file(name)
             try:
@@ -124,22 +126,24 @@ class _Loading:
                     raise
                 place = place_of_error(error, folder.owns) or file
                 names = names_in(folder.sources[name])
-                self.refusals.append(Refusal(source, place, _cannot_be_imported(error), names))
+                self.refusals.append(
+                    RejectedPlugin(source, place, _cannot_be_imported(error), names)
+                )
                 continue
             for plugin in _plugins_of(module):
                 self._add(plugin, source, "folder", frozenset({plugin.__name__}))
         self.modules.extend(folder.modules)
 
-    def add_served(self, origin: str, plugin: type[Plugin]) -> None:
+    def add_remote(self, origin: str, plugin: type[Plugin]) -> None:
         """Take a plugin in a process of its own; how it was made is checked where it was made."""
-        self.asked_for.append(plugin.name)
+        self.requested_names.append(plugin.name)
         known = self.found.get(plugin.name)
         if known is None:
-            self.found[plugin.name] = Found(plugin, Origin("endpoint", origin, 0))
+            self.found[plugin.name] = LoadedPlugin(plugin, Origin("endpoint", origin, 0))
             return
         source = origin if origin.startswith("--") else f"--plugin-endpoint {origin}"
         why = f'there is a plugin "{plugin.name}" already ({known.origin}); it needs another name'
-        self.refusals.append(Refusal(source, "", why, contested=plugin.name))
+        self.refusals.append(RejectedPlugin(source, "", why, conflicting_name=plugin.name))
 
     def _add(
         self,
@@ -153,7 +157,10 @@ class _Loading:
         own = getattr(plugin, "name", None)
         if isinstance(own, str):
             names |= {own}
-        faults = [Refusal(source, place, text, names) for place, text in faults_of(plugin)]
+        faults = [
+            RejectedPlugin(source, place, text, names)
+            for place, text in contract_violations(plugin)
+        ]
         if faults:
             self.refusals.extend(faults)
             return
@@ -167,9 +174,9 @@ class _Loading:
                 f"({', '.join(whose)}); set name to one of its own"
             )
             place = f"{file}:{line}"
-            self.refusals.append(Refusal(source, place, why, contested=plugin.name))
+            self.refusals.append(RejectedPlugin(source, place, why, conflicting_name=plugin.name))
             return
-        self.found[plugin.name] = Found(plugin, origin)
+        self.found[plugin.name] = LoadedPlugin(plugin, origin)
 
     def _refuse_import(
         self, source: str, error: BaseException, module: str, names: frozenset[str]
@@ -182,7 +189,7 @@ class _Loading:
         why = _cannot_be_imported(error)
         if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
             why += "; it must be installed, in PYTHONPATH or in the working directory"
-        self.refusals.append(Refusal(source, place, why, names))
+        self.refusals.append(RejectedPlugin(source, place, why, names))
 
 
 def _cannot_be_imported(error: BaseException) -> str:
@@ -224,7 +231,7 @@ def _import_anew(name: str) -> ModuleType:
     Modules that are there already stay with those who use them. Raises what the import raises;
     everything is then as it was before.
     """
-    _look_here_too()
+    _append_working_directory()
     if name.partition(".")[0] in (_OURS, *sys.stdlib_module_names):
         return importlib.import_module(name)
     importlib.invalidate_caches()
@@ -233,7 +240,7 @@ def _import_anew(name: str) -> ModuleType:
         return importlib.import_module(name)
 
 
-def _look_here_too() -> None:
+def _append_working_directory() -> None:
     """Find modules in the working directory, as ``python -m`` does, but last."""
     here = os.getcwd()
     if "" not in sys.path and here not in sys.path:

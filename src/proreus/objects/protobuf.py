@@ -41,13 +41,13 @@ def fields(data: bytes) -> Iterator[Field]:
         yield tag >> 3, tag & 7, data[start:at]
 
 
-def number_in(content: bytes) -> int:
+def decode_int64(content: bytes) -> int:
     """Return the signed 64-bit number that a varint field holds."""
     value, _ = _varint(content, 0)
     return value - (1 << 64) if value >> 63 else value
 
 
-def written(message: Iterable[Field]) -> bytes:
+def encode_message(message: Iterable[Field]) -> bytes:
     """Return the message that has these fields."""
     parts = []
     for number, kind, content in message:

@@ -46,7 +46,7 @@ def uses_claim(pod: Pod, claim: PersistentVolumeClaim) -> bool:
     return any(name == meta.name for name in claim_names_of(pod))
 
 
-def ownership_problem(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
+def ownership_error(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
     """Return why the claim of an ephemeral volume is not the pod's own, None if it is.
 
     A pod must not get at the data of another one by way of its name.
@@ -78,7 +78,7 @@ def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
     return bool(claim.spec.volume_name) and BIND_COMPLETED_ANNOTATION in claim.metadata.annotations
 
 
-def is_kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+def is_volume_bound_to_claim(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     """Tell whether a volume's ``claimRef`` means this claim; one without UID does by name."""
     ref, meta = volume.spec.claim_ref, claim.metadata
     if ref is None or ref.name != meta.name or ref.namespace != meta.namespace:

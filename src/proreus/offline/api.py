@@ -269,7 +269,7 @@ def _key(meta: JsonObject) -> str:
     return f"{namespace}/{meta['name']}" if namespace else str(meta["name"])
 
 
-class SilentRecorder:
+class FakeRecorder:
     """Keeps events in memory, newest last."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from proreus.clock import FakeClock
 from proreus.config.types import SchedulerConfiguration
 from proreus.feature_gates import FeatureGates
 from proreus.metrics import SchedulerMetrics
-from proreus.offline.api import InMemoryApi, JsonObject, SilentRecorder
+from proreus.offline.api import FakeRecorder, InMemoryApi, JsonObject
 from proreus.runtime.conduct import USUAL, Rules, Supervision, Tell, nobody_told
 from proreus.runtime.registry import Registry
 from proreus.runtime.select_host import SelectHost
@@ -51,7 +51,7 @@ class OfflineCluster:
         self.clock = FakeClock(_START)
         self._milliseconds = 0
         self.api = InMemoryApi(hide_finished)
-        self.events = SilentRecorder()
+        self.events = FakeRecorder()
         self.metrics = SchedulerMetrics()
         self._tasks: set[asyncio.Task[None]] = set()
         self._failures: list[BaseException] = []

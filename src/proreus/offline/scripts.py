@@ -39,7 +39,7 @@ async def _play_step(cluster: OfflineCluster, step: JsonObject) -> JsonObject:
     else:
         raise ValueError(f"step {step!r} is none of add, patch, delete, advance and schedule")
     await cluster.settle()
-    return _moment(cluster, popped, cluster.api.deleted[gone_before:])
+    return _trace_entry(cluster, popped, cluster.api.deleted[gone_before:])
 
 
 async def _schedule(cluster: OfflineCluster, times: int) -> list[list[str]]:
@@ -58,7 +58,7 @@ async def _schedule(cluster: OfflineCluster, times: int) -> list[list[str]]:
     return popped
 
 
-def _moment(cluster: OfflineCluster, popped: list[list[str]], gone: list[str]) -> JsonObject:
+def _trace_entry(cluster: OfflineCluster, popped: list[list[str]], gone: list[str]) -> JsonObject:
     queue = cluster.scheduler.queue
     moment: JsonObject = {
         "popped": popped,

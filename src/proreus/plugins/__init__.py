@@ -27,7 +27,7 @@ from proreus.plugins.volume_binding import VolumeBinding
 from proreus.plugins.volume_restrictions import VolumeRestrictions
 from proreus.plugins.volume_zone import VolumeZone
 
-IN_TREE: tuple[type[Plugin], ...] = (
+IN_TREE_PLUGINS: tuple[type[Plugin], ...] = (
     SchedulingGates,
     PrioritySort,
     NodeUnschedulable,

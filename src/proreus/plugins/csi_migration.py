@@ -44,7 +44,7 @@ class InTreePlugin:
     on: bool = True
 
 
-IN_TREE_PLUGINS = (
+MIGRATED_IN_TREE_PLUGINS = (
     InTreePlugin(
         "aws_elastic_block_store",
         "kubernetes.io/aws-ebs",
@@ -75,12 +75,12 @@ IN_TREE_PLUGINS = (
     ),
     InTreePlugin("portworx_volume", "kubernetes.io/portworx-volume", "pxd.portworx.com"),
 )
-BY_NAME: Mapping[str, InTreePlugin] = {plugin.name: plugin for plugin in IN_TREE_PLUGINS}
+BY_NAME: Mapping[str, InTreePlugin] = {plugin.name: plugin for plugin in MIGRATED_IN_TREE_PLUGINS}
 
 
 def in_tree_plugin_of(source: Volume | PersistentVolumeSpec) -> InTreePlugin | None:
     """Return the in-tree plugin of a pod's inline volume, or of a PersistentVolume."""
-    for plugin in IN_TREE_PLUGINS:
+    for plugin in MIGRATED_IN_TREE_PLUGINS:
         if getattr(source, plugin.source) is not None:
             return plugin
     return None

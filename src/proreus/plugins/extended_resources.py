@@ -12,7 +12,7 @@ from proreus.objects.devices import DEVICE_CLASS_RESOURCE_PREFIX, DEVICE_CLASSES
 from proreus.objects.requests import is_extended_resource
 
 
-def may_be_devices(resource: str) -> bool:
+def may_be_dra_backed(resource: str) -> bool:
     """Tell whether a resource has the form of one that devices may stand for."""
     return is_extended_resource(resource) or resource.startswith(DEVICE_CLASS_RESOURCE_PREFIX)
 
@@ -55,7 +55,7 @@ class ExtendedResourceClasses:
         """Return the class that stands for a resource."""
         return self._by_resource.get(resource)
 
-    def backed(self, amounts: Mapping[str, int]) -> tuple[str, ...]:
+    def dra_backed(self, amounts: Mapping[str, int]) -> tuple[str, ...]:
         """Return the resources, of which more than 0 is asked, that devices stand for."""
         if not self._by_resource:
             return ()

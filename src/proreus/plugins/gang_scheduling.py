@@ -42,8 +42,8 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin):
         if not self._enabled:
             return ()
         return (
-            ClusterEvent(POD, ADD, hint=_is_of_same_group),
-            ClusterEvent(POD_GROUP, ADD, hint=_is_own_group),
+            ClusterEvent(POD, ADD, hint=_is_schedulable_after_pod_added),
+            ClusterEvent(POD_GROUP, ADD, hint=_is_schedulable_after_pod_group_added),
         )
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
@@ -97,9 +97,11 @@ def _min_count(group: PodGroup) -> int:
     return 0 if gang is None else gang.min_count
 
 
-def _is_of_same_group(pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
+def _is_schedulable_after_pod_added(pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
     return new is not None and pod_group_key(new) == pod_group_key(pod.pod) != ""
 
 
-def _is_own_group(pod: PodInfo, old: PodGroup | None, new: PodGroup | None) -> bool:
+def _is_schedulable_after_pod_group_added(
+    pod: PodInfo, old: PodGroup | None, new: PodGroup | None
+) -> bool:
     return new is not None and key_of(new) == pod_group_key(pod.pod)

@@ -25,10 +25,10 @@ MEBIBYTE = 1024 * 1024
 MIN_BYTES = 23 * MEBIBYTE
 MAX_BYTES_A_CONTAINER = 1000 * MEBIBYTE
 
-Wish = tuple[int, tuple[tuple[str, float], ...]]
+RequestedImages = tuple[int, tuple[tuple[str, float], ...]]
 """The number of containers, and (image, share of nodes) of those images that some node has."""
 
-_NOTHING: Wish = (0, ())
+_NOTHING: RequestedImages = (0, ())
 
 
 class ImageLocality(ScorePlugin):
@@ -39,31 +39,31 @@ class ImageLocality(ScorePlugin):
 
     def sign(self, pod: PodInfo) -> Hashable:
         """The images that some node has, and how many nodes that is."""
-        return self._wish(pod.pod)
+        return self._requested_images(pod.pod)
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score one node."""
-        wish = self._wish(pod.pod)
-        if wish is _NOTHING:
+        requested_images = self._requested_images(pod.pod)
+        if requested_images is _NOTHING:
             return 0
         table = self.handle.nodes
         row = table.rows.get(node.name)
         if row is not None and table[row] is node:
-            return _score(wish, table.image_sets.values[table.image_set[row]])
-        return _score(wish, Images().replace(NO_IMAGES, node.node))
+            return _score(requested_images, table.image_sets.values[table.image_set[row]])
+        return _score(requested_images, Images().replace(NO_IMAGES, node.node))
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
         """Score all nodes."""
-        wish = self._wish(pod.pod)
-        if wish is _NOTHING:
+        requested_images = self._requested_images(pod.pod)
+        if requested_images is _NOTHING:
             return 0
         codes, values = nodes.image_set, nodes.image_sets.values
         if len(codes) >= len(values):
-            return _scores(wish, values)[codes]
+            return _scores(requested_images, values)[codes]
         present, where = np.unique(codes, return_inverse=True)
-        return _scores(wish, [values[code] for code in present.tolist()])[where]
+        return _scores(requested_images, [values[code] for code in present.tolist()])[where]
 
-    def _wish(self, pod: Pod) -> Wish:
+    def _requested_images(self, pod: Pod) -> RequestedImages:
         table, spec = self.handle.nodes, pod.spec
         known, total = table.images.nodes_with, len(table)
         containers = spec.init_containers + spec.containers
@@ -81,8 +81,8 @@ def normalized_image_name(name: str) -> str:
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
 
 
-def _score(wish: Wish, images: ImageSet) -> int:
-    containers, found = wish
+def _score(requested_images: RequestedImages, images: ImageSet) -> int:
+    containers, found = requested_images
     total = sum(int(images[name] * share) for name, share in found if name in images)
     if total <= MIN_BYTES:
         return 0
@@ -90,9 +90,9 @@ def _score(wish: Wish, images: ImageSet) -> int:
     return MAX_SCORE * (min(total, most) - MIN_BYTES) // (most - MIN_BYTES)
 
 
-def _scores(wish: Wish, values: Sequence[ImageSet]) -> IntArray:
+def _scores(requested_images: RequestedImages, values: Sequence[ImageSet]) -> IntArray:
     """The same for many sets: in a living cluster hardly two nodes have the same images."""
-    containers, found = wish
+    containers, found = requested_images
     total = np.zeros(len(values), dtype=np.int64)
     for name, share in found:
         sizes = np.array([images.get(name, 0) for images in values], dtype=np.int64)

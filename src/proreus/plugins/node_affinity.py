@@ -143,9 +143,11 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """A node that is new, or has other labels, and matches now."""
-        return (ClusterEvent(NODE, ADD | UPDATE_NODE_LABEL, self._node_matches_now),)
+        return (
+            ClusterEvent(NODE, ADD | UPDATE_NODE_LABEL, self._is_schedulable_after_node_change),
+        )
 
-    def _node_matches_now(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
+    def _is_schedulable_after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
         labels, name = new.metadata.labels, new.metadata.name
         if self._added is not None and not self._added.matches(labels, name):
             return False

@@ -67,8 +67,10 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Nodes that declare something else; the pod itself, once it needs something else."""
         return (
-            ClusterEvent(NODE, ADD | UPDATE_NODE_DECLARED_FEATURE, _declares_anew),
-            ClusterEvent(POD, UPDATE, _needs_anew),
+            ClusterEvent(
+                NODE, ADD | UPDATE_NODE_DECLARED_FEATURE, _is_schedulable_after_node_change
+            ),
+            ClusterEvent(POD, UPDATE, _is_schedulable_after_pod_update),
         )
 
 
@@ -91,11 +93,11 @@ def _restarts_all(containers: Iterable[Container]) -> bool:
     return False
 
 
-def _declares_anew(pod: PodInfo, old: Node | None, new: Node) -> bool:
+def _is_schedulable_after_node_change(pod: PodInfo, old: Node | None, new: Node) -> bool:
     return old is None or old.status.declared_features != new.status.declared_features
 
 
-def _needs_anew(pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
+def _is_schedulable_after_pod_update(pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
     if old is None or new is None or new.metadata.uid != pod.uid:
         return False
     return required_features(old) != required_features(new)

@@ -42,7 +42,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Judge one node."""
         used = node.used_ports
-        return _REJECTED if used and clash(pod.host_ports, used) else None
+        return _REJECTED if used and ports_conflict(pod.host_ports, used) else None
 
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
@@ -52,17 +52,20 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
         if not wanted:
             return
         taken = once_per_value(
-            nodes.port_set, nodes.port_sets.values, lambda used: clash(wanted, used)
+            nodes.port_set, nodes.port_sets.values, lambda used: ports_conflict(wanted, used)
         )
         if taken is not None:
             verdicts.reject_with(taken, _REJECTED)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """A pod that gave up such a port; a new node."""
-        return (ClusterEvent(POD, DELETE, _frees_port), ClusterEvent(NODE, ADD))
+        return (
+            ClusterEvent(POD, DELETE, _is_schedulable_after_pod_deleted),
+            ClusterEvent(NODE, ADD),
+        )
 
 
-def clash(wanted: Iterable[HostPort], used: Set[HostPort]) -> bool:
+def ports_conflict(wanted: Iterable[HostPort], used: Set[HostPort]) -> bool:
     """Tell whether a wanted port is in use: on the same address, or where either is on all."""
     for port in wanted:
         if port.ip == ANY_ADDRESS:
@@ -73,7 +76,7 @@ def clash(wanted: Iterable[HostPort], used: Set[HostPort]) -> bool:
     return False
 
 
-def _frees_port(pod: PodInfo, old: Pod, new: Pod | None) -> bool:
+def _is_schedulable_after_pod_deleted(pod: PodInfo, old: Pod, new: Pod | None) -> bool:
     if not old.spec.node_name and not old.status.nominated_node_name:
         return False
-    return clash(pod.host_ports, set(host_ports_of(old)))
+    return ports_conflict(pod.host_ports, set(host_ports_of(old)))

@@ -24,7 +24,13 @@ from proreus.framework.pod_info import PodInfo, PodRequests
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray
 from proreus.plugins.dynamic_resources.scored_devices import ScoredDevices
-from proreus.plugins.resource_scoring import ColumnLoad, Demand, demands_of, loads_of, score_rows
+from proreus.plugins.resource_scoring import (
+    ColumnLoad,
+    ScoredRequest,
+    loads_of,
+    score_rows,
+    scored_requests_of,
+)
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -42,13 +48,15 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             raise ConfigError(*problems)
         self._resources = args.resources
         self._scored_devices = ScoredDevices.of(handle, [r.name for r in self._resources])
-        self._demands_of: PodRequests | None = None
-        self._last_demands: tuple[Demand, ...] = ()
+        self._scored_requests_of: PodRequests | None = None
+        self._last_scored_requests: tuple[ScoredRequest, ...] = ()
 
     def sign(self, pod: PodInfo) -> Hashable | None:
         """Only amounts are read; None where devices count, which change without their node."""
         requests = pod.resized
-        if self._scored_devices is not None and self._scored_devices.concern(requests.amounts):
+        if self._scored_devices is not None and self._scored_devices.affects_score(
+            requests.amounts
+        ):
             return None
         return requests.key
 
@@ -59,11 +67,11 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score one node."""
-        demands = self._demands(pod.resized)
-        if not demands:
+        scored_requests = self._scored_requests(pod.resized)
+        if not scored_requests:
             return 0
         before, after = [], []
-        loads = loads_of(demands, node, self._scored_devices)
+        loads = loads_of(scored_requests, node, self._scored_devices)
         for held, wanted, capacity, _ in loads:
             before.append(held / capacity)
             after.append((held + wanted) / capacity)
@@ -71,16 +79,22 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
         """Score all nodes."""
-        demands = self._demands(pod.resized)
-        return score_rows(demands, nodes, _changes, self._scored_devices) if demands else 0
+        scored_requests = self._scored_requests(pod.resized)
+        return (
+            score_rows(scored_requests, nodes, _changes, self._scored_devices)
+            if scored_requests
+            else 0
+        )
 
-    def _demands(self, requests: PodRequests) -> tuple[Demand, ...]:
+    def _scored_requests(self, requests: PodRequests) -> tuple[ScoredRequest, ...]:
         """Return what the pod wants; nothing if that is nothing, as where PreScore is disabled."""
-        if requests is not self._demands_of:
-            demands = demands_of(self._resources, requests.amounts, defaults=False)
-            self._last_demands = demands if any(d.amount for d in demands) else ()
-            self._demands_of = requests
-        return self._last_demands
+        if requests is not self._scored_requests_of:
+            scored_requests = scored_requests_of(self._resources, requests.amounts, defaults=False)
+            self._last_scored_requests = (
+                scored_requests if any(d.amount for d in scored_requests) else ()
+            )
+            self._scored_requests_of = requests
+        return self._last_scored_requests
 
 
 def _balance(fractions: list[float]) -> int:

@@ -45,17 +45,17 @@ from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.objects.requests import is_extended_resource
 from proreus.plugins.dynamic_resources.scored_devices import ScoredDevices
-from proreus.plugins.extended_resources import ExtendedResourceClasses, may_be_devices
+from proreus.plugins.extended_resources import ExtendedResourceClasses, may_be_dra_backed
 from proreus.plugins.resource_scoring import (
-    Demand,
     LeastAllocated,
     MostAllocated,
     RequestedToCapacityRatio,
-    Strategy,
-    demands_of,
+    ResourceScorer,
+    ScoredRequest,
     loads_of,
     placement_loads,
     score_rows,
+    scored_requests_of,
 )
 
 TOO_MANY_PODS = "Too many pods"
@@ -84,7 +84,7 @@ class NodeResourcesFit(
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._resources = args.scoring_strategy.resources
-        self._strategy = strategy_of(args.scoring_strategy)
+        self._scorer = resource_scorer_of(args.scoring_strategy)
         self._counting = Counting.of(handle.feature_gates)
         # What was derived from the requests of the last pod: as a rule the next one asks the same.
         self._needs_of: PodRequests | None = None
@@ -95,8 +95,8 @@ class NodeResourcesFit(
             else ExtendedResourceClasses()
         )
         self._scored_devices = ScoredDevices.of(handle, [r.name for r in self._resources])
-        self._demands_of: PodRequests | None = None
-        self._last_demands: tuple[Demand, ...] = ()
+        self._scored_requests_of: PodRequests | None = None
+        self._last_scored_requests: tuple[ScoredRequest, ...] = ()
 
     def sign(self, pod: PodInfo) -> Hashable | None:
         """Requests; with pod-level ones also those of the containers, which Score looks at.
@@ -104,7 +104,9 @@ class NodeResourcesFit(
         None where devices count in the score: they change without any change of a node.
         """
         requests = pod.requests
-        if self._scored_devices is not None and self._scored_devices.concern(requests.amounts):
+        if self._scored_devices is not None and self._scored_devices.affects_score(
+            requests.amounts
+        ):
             return None
         if pod.pod.spec.resources is None:
             return requests.key
@@ -127,19 +129,21 @@ class NodeResourcesFit(
         """Judge one node."""
         needs = self._needs(pod.requests)
         allocatable, requested = node.allocatable, node.requested
-        crowded = len(node.pods) >= node.allowed_pod_number
-        if not crowded:
+        too_many_pods = len(node.pods) >= node.allowed_pod_number
+        if not too_many_pods:
             for resource, amount in needs:
                 if amount > allocatable.get(resource, 0) - requested.get(resource, 0):
                     break
             else:
                 return None
-        left_to_devices = self._left_to_devices(pod.requests)
-        if left_to_devices:
+        dra_backed_resources = self._dra_backed_resources(pod.requests)
+        if dra_backed_resources:
             needs = tuple(
-                (r, a) for r, a in needs if allocatable.get(r, 0) > 0 or r not in left_to_devices
+                (r, a)
+                for r, a in needs
+                if allocatable.get(r, 0) > 0 or r not in dra_backed_resources
             )
-        return _rejection(needs, crowded, allocatable, requested)
+        return _rejection(needs, too_many_pods, allocatable, requested)
 
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
@@ -149,13 +153,13 @@ class NodeResourcesFit(
         if len(needs) > _MOST_BITS:
             super().filter_all(state, pod, nodes, verdicts)
             return
-        crowded: BoolArray = nodes.pod_count >= nodes.allowed_pods
-        failing = crowded.copy()
-        left_to_devices = self._left_to_devices(pod.requests)
+        too_many_pods: BoolArray = nodes.pod_count >= nodes.allowed_pods
+        failing = too_many_pods.copy()
+        dra_backed_resources = self._dra_backed_resources(pod.requests)
         short: list[BoolArray] = []
         for resource, amount in needs:
             lacks = nodes.allocatable[resource] - nodes.requested[resource] < amount
-            if resource in left_to_devices:
+            if resource in dra_backed_resources:
                 lacks &= nodes.allocatable[resource] > 0
             short.append(lacks)
             failing |= lacks
@@ -163,7 +167,7 @@ class NodeResourcesFit(
             return
         rows = np.flatnonzero(failing)
         # The lowest bit says that preemption would not help, the next that the node is crowded.
-        masks = crowded[rows].astype(np.int64) << 1
+        masks = too_many_pods[rows].astype(np.int64) << 1
         for bit, ((resource, amount), lacks) in enumerate(zip(needs, short, strict=True), start=2):
             masks |= lacks[rows].astype(np.int64) << bit
             masks |= lacks[rows] & (nodes.allocatable[resource][rows] < amount)
@@ -181,10 +185,10 @@ class NodeResourcesFit(
             self._needs_of = requests
         return self._last_needs
 
-    def _left_to_devices(self, requests: PodRequests) -> tuple[str, ...]:
+    def _dra_backed_resources(self, requests: PodRequests) -> tuple[str, ...]:
         """Return resources that DynamicResources looks after on nodes that have none."""
-        backed = self._device_classes.backed(requests.amounts)
-        return tuple(filter(may_be_devices, backed)) if backed else ()
+        dra_backed = self._device_classes.dra_backed(requests.amounts)
+        return tuple(filter(may_be_dra_backed, dra_backed)) if dra_backed else ()
 
     def _ignores(self, resource: str) -> bool:
         if not self._ignored and not self._ignored_groups:
@@ -197,21 +201,23 @@ class NodeResourcesFit(
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score one node."""
-        return self._strategy.score(
-            loads_of(self._demands(pod.requests), node, self._scored_devices)
+        return self._scorer.score(
+            loads_of(self._scored_requests(pod.requests), node, self._scored_devices)
         )
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
         """Score all nodes."""
         return score_rows(
-            self._demands(pod.requests), nodes, self._strategy.score_all, self._scored_devices
+            self._scored_requests(pod.requests), nodes, self._scorer.score_all, self._scored_devices
         )
 
-    def _demands(self, requests: PodRequests) -> tuple[Demand, ...]:
-        if requests is not self._demands_of:
-            self._last_demands = demands_of(self._resources, requests.scoring, defaults=True)
-            self._demands_of = requests
-        return self._last_demands
+    def _scored_requests(self, requests: PodRequests) -> tuple[ScoredRequest, ...]:
+        if requests is not self._scored_requests_of:
+            self._last_scored_requests = scored_requests_of(
+                self._resources, requests.scoring, defaults=True
+            )
+            self._scored_requests_of = requests
+        return self._last_scored_requests
 
     def score_placement(
         self, state: CycleState, group: PodGroupInfo, assignments: PodGroupAssignments
@@ -227,14 +233,18 @@ class NodeResourcesFit(
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Room that pods gave up; nodes that are new or have more; names for devices."""
         events = [
-            ClusterEvent(POD, DELETE | UPDATE_POD_SCALE_DOWN, self._room_given_up),
-            ClusterEvent(NODE, ADD | UPDATE_NODE_ALLOCATABLE, self._room_added),
+            ClusterEvent(POD, DELETE | UPDATE_POD_SCALE_DOWN, self._is_schedulable_after_pod_event),
+            ClusterEvent(
+                NODE, ADD | UPDATE_NODE_ALLOCATABLE, self._is_schedulable_after_node_change
+            ),
         ]
         if self.handle.feature_gates.enabled("DRAExtendedResource"):
-            events.append(ClusterEvent(DEVICE_CLASS, ADD | UPDATE, _devices_named))
+            events.append(
+                ClusterEvent(DEVICE_CLASS, ADD | UPDATE, _is_schedulable_after_device_class_event)
+            )
         return events
 
-    def _room_given_up(self, pod: PodInfo, old: Pod, new: Pod | None) -> bool:
+    def _is_schedulable_after_pod_event(self, pod: PodInfo, old: Pod, new: Pod | None) -> bool:
         if new is None:
             return bool(old.spec.node_name or old.status.nominated_node_name)
         if new.metadata.uid == pod.uid:
@@ -245,10 +255,10 @@ class NodeResourcesFit(
         after = PodInfo(new, self._counting).held.amounts
         return any(before.get(r, 0) > after.get(r, 0) for r, _ in needs_of(pod.requests.amounts))
 
-    def _room_added(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
+    def _is_schedulable_after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
         needs = needs_of(pod.requests.amounts)
         after = amounts_of(new.status.allocatable)
-        devices = {r for r in self._left_to_devices(pod.requests) if after.get(r, 0) <= 0}
+        devices = {r for r in self._dra_backed_resources(pod.requests) if after.get(r, 0) <= 0}
         if after.get("pods", 0) < 1 or any(
             after.get(r, 0) < amount and r not in devices for r, amount in needs
         ):
@@ -265,7 +275,7 @@ def needs_of(amounts: Mapping[str, int]) -> tuple[Need, ...]:
     return first + tuple((r, a) for r, a in amounts.items() if a and r not in _BASE_RESOURCES)
 
 
-def strategy_of(configured: ScoringStrategy) -> Strategy:
+def resource_scorer_of(configured: ScoringStrategy) -> ResourceScorer:
     """Return the strategy that the arguments ask for."""
     match configured.type:
         case "MostAllocated":
@@ -280,11 +290,11 @@ def strategy_of(configured: ScoringStrategy) -> Strategy:
 
 def _rejection(
     needs: tuple[Need, ...],
-    crowded: bool,
+    too_many_pods: bool,
     allocatable: Mapping[str, int],
     requested: Mapping[str, int],
 ) -> Status | None:
-    reasons = [TOO_MANY_PODS] if crowded else []
+    reasons = [TOO_MANY_PODS] if too_many_pods else []
     unresolvable = False
     for resource, amount in needs:
         capacity = allocatable.get(resource, 0)
@@ -313,7 +323,9 @@ def _distinct(masks: IntArray) -> list[int]:
     return distinct
 
 
-def _devices_named(pod: PodInfo, old: DeviceClass | None, new: DeviceClass) -> bool:
+def _is_schedulable_after_device_class_event(
+    pod: PodInfo, old: DeviceClass | None, new: DeviceClass
+) -> bool:
     """Tell whether a class of devices stands for a resource that the pod asks for now."""
     amounts, name = pod.requests.amounts, new.spec.extended_resource_name
     if old is not None and old.spec.extended_resource_name == name:

@@ -41,8 +41,10 @@ class NodeUnschedulable(FilterPlugin):
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register nodes that open up, and the pod's own tolerations."""
         return (
-            ClusterEvent(NODE, ADD | UPDATE_NODE_TAINT, hint=_opens_up),
-            ClusterEvent(POD, UPDATE_POD_TOLERATION, hint=_tolerates_now),
+            ClusterEvent(NODE, ADD | UPDATE_NODE_TAINT, hint=_is_schedulable_after_node_change),
+            ClusterEvent(
+                POD, UPDATE_POD_TOLERATION, hint=_is_schedulable_after_pod_toleration_change
+            ),
         )
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
@@ -59,13 +61,15 @@ class NodeUnschedulable(FilterPlugin):
             verdicts.reject(nodes.unschedulable, REASON, unresolvable=True)
 
 
-def _opens_up(pod: PodInfo, old: Node | None, new: Node | None) -> bool:
+def _is_schedulable_after_node_change(pod: PodInfo, old: Node | None, new: Node | None) -> bool:
     if new is None or new.spec.unschedulable:
         return False
     return old is None or old.spec.unschedulable
 
 
-def _tolerates_now(pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
+def _is_schedulable_after_pod_toleration_change(
+    pod: PodInfo, old: Pod | None, new: Pod | None
+) -> bool:
     if new is None or new.metadata.uid != pod.uid:
         return False
     return tolerated(new.spec.tolerations, TAINT)

@@ -1,6 +1,6 @@
 """How full nodes are, as scores: what NodeResourcesFit and BalancedAllocation have in common.
 
-A ``Demand`` is what a pod wants of one resource. Of a node it makes a ``Load``, of a table a
+A ``ScoredRequest`` is what a pod wants of one resource. Of a node it makes a ``Load``, of a table a
 ``ColumnLoad``: what is held there, what would come, how much there is. Strategies turn loads into
 scores, per node and over columns, with Go's integer division.
 """
@@ -50,7 +50,7 @@ class Devices(Protocol):
         ...
 
 
-class Demand(NamedTuple):
+class ScoredRequest(NamedTuple):
     """What a pod wants of a resource that is scored."""
 
     resource: str
@@ -73,24 +73,26 @@ class ColumnLoad(NamedTuple):
     weight: int
 
 
-def demands_of(
+def scored_requests_of(
     resources: Iterable[WeightedResource], amounts: Mapping[str, int], defaults: bool
-) -> tuple[Demand, ...]:
+) -> tuple[ScoredRequest, ...]:
     """Return a pod's demands; vendors' resources that it does not ask for are left out."""
     return tuple(
-        Demand(r.name, amounts.get(r.name, 0), r.weight, defaults and r.name in _WITH_DEFAULTS)
+        ScoredRequest(
+            r.name, amounts.get(r.name, 0), r.weight, defaults and r.name in _WITH_DEFAULTS
+        )
         for r in resources
         if amounts.get(r.name) or not is_scalar_resource(r.name)
     )
 
 
 def loads_of(
-    demands: Iterable[Demand], node: NodeInfo, devices: Devices | None = None
+    scored_requests: Iterable[ScoredRequest], node: NodeInfo, devices: Devices | None = None
 ) -> list[Load]:
     """Return what demands meet on a node; resources that it does not have are left out."""
     allocatable, requested, nonzero = node.allocatable, node.requested, node.nonzero_requested
     loads = []
-    for resource, amount, weight, defaults in demands:
+    for resource, amount, weight, defaults in scored_requests:
         capacity = allocatable.get(resource)
         if capacity:
             held = (nonzero if defaults else requested).get(resource, 0)
@@ -119,7 +121,7 @@ def placement_loads(
 
 
 def score_rows(
-    demands: Sequence[Demand],
+    scored_requests: Sequence[ScoredRequest],
     nodes: NodeTable,
     score: Callable[[Sequence[ColumnLoad], int], IntArray],
     devices: Devices | None = None,
@@ -130,17 +132,19 @@ def score_rows(
     """
     loads = [
         ColumnLoad(
-            (nodes.nonzero_requested if demand.defaults else nodes.requested)[demand.resource],
-            demand.amount,
-            nodes.allocatable[demand.resource],
-            demand.weight,
+            (nodes.nonzero_requested if scored_request.defaults else nodes.requested)[
+                scored_request.resource
+            ],
+            scored_request.amount,
+            nodes.allocatable[scored_request.resource],
+            scored_request.weight,
         )
-        for demand in demands
+        for scored_request in scored_requests
     ]
     if devices is not None:
         loads = [
-            _with_devices(load, devices.columns(demand.resource, nodes))
-            for demand, load in zip(demands, loads, strict=True)
+            _with_devices(load, devices.columns(scored_request.resource, nodes))
+            for scored_request, load in zip(scored_requests, loads, strict=True)
         ]
     size = len(nodes)
     if not size or all(load.capacity.min() > 0 for load in loads):
@@ -171,7 +175,7 @@ def _with_devices(load: ColumnLoad, devices: tuple[IntArray, IntArray] | None) -
     )
 
 
-class Strategy(ABC):
+class ResourceScorer(ABC):
     """Turns loads into a score from 0 to 100."""
 
     @abstractmethod
@@ -183,7 +187,7 @@ class Strategy(ABC):
         """Score rows that have every one of the resources."""
 
 
-class LeastAllocated(Strategy):
+class LeastAllocated(ResourceScorer):
     """The emptier, the better: the weighted average of what stays free, in percent."""
 
     def score(self, loads: Iterable[Load]) -> int:
@@ -209,7 +213,7 @@ class LeastAllocated(Strategy):
         return _divided(total, sum(load.weight for load in loads))
 
 
-class MostAllocated(Strategy):
+class MostAllocated(ResourceScorer):
     """The fuller, the better: the weighted average of what is taken, in percent."""
 
     def score(self, loads: Iterable[Load]) -> int:
@@ -228,7 +232,7 @@ class MostAllocated(Strategy):
         return _divided(total, sum(load.weight for load in loads))
 
 
-class RequestedToCapacityRatio(Strategy):
+class RequestedToCapacityRatio(ResourceScorer):
     """A function of utilization, given by points; resources that score 0 do not count at all."""
 
     def __init__(self, shape: Sequence[tuple[int, int]]) -> None:

@@ -24,8 +24,16 @@ class SchedulingGates(PreEnqueuePlugin):
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """The last gate of the pod itself is gone."""
-        return (ClusterEvent(POD, UPDATE_POD_SCHEDULING_GATES_ELIMINATED, _is_this_pod),)
+        return (
+            ClusterEvent(
+                POD,
+                UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
+                _is_schedulable_after_update_pod_scheduling_gates_eliminated,
+            ),
+        )
 
 
-def _is_this_pod(pod: PodInfo, old: Pod, new: Pod) -> bool:
+def _is_schedulable_after_update_pod_scheduling_gates_eliminated(
+    pod: PodInfo, old: Pod, new: Pod
+) -> bool:
     return new.metadata.uid == pod.uid

@@ -55,8 +55,12 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register nodes that become tolerable, and the pod's own tolerations."""
         return (
-            ClusterEvent(NODE, ADD | UPDATE_NODE_TAINT, hint=self._becomes_tolerable),
-            ClusterEvent(POD, UPDATE_POD_TOLERATION, hint=_is_this_pod),
+            ClusterEvent(
+                NODE, ADD | UPDATE_NODE_TAINT, hint=self._is_schedulable_after_node_change
+            ),
+            ClusterEvent(
+                POD, UPDATE_POD_TOLERATION, hint=_is_schedulable_after_pod_toleration_change
+            ),
         )
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
@@ -106,7 +110,9 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
             for taint in taints
         )
 
-    def _becomes_tolerable(self, pod: PodInfo, old: Node | None, new: Node | None) -> bool:
+    def _is_schedulable_after_node_change(
+        self, pod: PodInfo, old: Node | None, new: Node | None
+    ) -> bool:
         if new is None or not self._tolerates_hard(pod, new.spec.taints):
             return False
         return old is None or not self._tolerates_hard(pod, old.spec.taints)
@@ -117,5 +123,7 @@ def _soft_tolerations(pod: PodInfo) -> tuple[Toleration, ...]:
     return tuple(t for t in tolerations if t.effect in ("", PREFER_NO_SCHEDULE))
 
 
-def _is_this_pod(pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
+def _is_schedulable_after_pod_toleration_change(
+    pod: PodInfo, old: Pod | None, new: Pod | None
+) -> bool:
     return new is not None and new.metadata.uid == pod.uid

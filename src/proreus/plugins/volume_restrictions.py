@@ -41,14 +41,14 @@ _IN_USE = Status.unschedulable(REASON_READ_WRITE_ONCE_POD).of(_NAME)
 
 
 @dataclass(slots=True)
-class _Notes:
+class _PreFilterState:
     """``conflicts``: uses, by other pods, of the ReadWriteOncePod claims of this one."""
 
     disks: tuple[Volume, ...]
     claims: frozenset[str]
     conflicts: int
 
-    def clone(self) -> _Notes:
+    def clone(self) -> _PreFilterState:
         return replace(self)
 
     def count(self, other: Pod, step: int) -> None:
@@ -83,7 +83,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         conflicts = sum(any(key in node.pvc_ref_counts for node in nodes) for key in keys)
         if not disks and not conflicts:
             return Status.skip()
-        state.write(self.name, _Notes(disks, names, conflicts))
+        state.write(self.name, _PreFilterState(disks, names, conflicts))
         return None
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
@@ -96,21 +96,21 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Judge one node: disks first, then claims."""
-        notes: _Notes = state.read(self.name)
-        if notes.disks and _any_conflict(notes.disks, node):
+        pre_filter_state: _PreFilterState = state.read(self.name)
+        if pre_filter_state.disks and _any_conflict(pre_filter_state.disks, node):
             return _DISK
-        return _IN_USE if notes.conflicts > 0 else None
+        return _IN_USE if pre_filter_state.conflicts > 0 else None
 
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
         """Judge all nodes; only legacy disks need a look at each."""
-        notes: _Notes = state.read(self.name)
-        if notes.disks:
+        pre_filter_state: _PreFilterState = state.read(self.name)
+        if pre_filter_state.disks:
             for row, node in enumerate(nodes):
-                if _any_conflict(notes.disks, node):
+                if _any_conflict(pre_filter_state.disks, node):
                     verdicts.reject_row(row, _DISK)
-        if notes.conflicts > 0:
+        if pre_filter_state.conflicts > 0:
             verdicts.reject_with(np.ones(len(nodes), dtype=np.bool_), _IN_USE)
 
     # ---- events --------------------------------------------------------------------------------
@@ -118,13 +118,13 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """A user of the same volume that goes, a new node, a claim that appears."""
         return (
-            ClusterEvent(POD, DELETE, _frees_a_volume),
+            ClusterEvent(POD, DELETE, _is_schedulable_after_pod_deleted),
             ClusterEvent(NODE, ADD),
-            ClusterEvent(PERSISTENT_VOLUME_CLAIM, ADD, _is_claimed),
+            ClusterEvent(PERSISTENT_VOLUME_CLAIM, ADD, _is_schedulable_after_pvc_added),
         )
 
 
-def _frees_a_volume(pod: PodInfo, old: Pod, new: Pod | None) -> bool:
+def _is_schedulable_after_pod_deleted(pod: PodInfo, old: Pod, new: Pod | None) -> bool:
     if old.metadata.namespace != pod.namespace:
         return False
     mine, theirs = pod.pod.spec.volumes, old.spec.volumes
@@ -133,7 +133,7 @@ def _frees_a_volume(pod: PodInfo, old: Pod, new: Pod | None) -> bool:
     return not set(_claim_names(pod.pod)).isdisjoint(_claim_names(old))
 
 
-def _is_claimed(pod: PodInfo, old: object, new: PersistentVolumeClaim) -> bool:
+def _is_schedulable_after_pvc_added(pod: PodInfo, old: object, new: PersistentVolumeClaim) -> bool:
     meta = new.metadata
     return meta.namespace == pod.namespace and meta.name in _claim_names(pod.pod)
 

@@ -97,7 +97,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
             found += topologies
         return tuple(found)
 
-    def _noted(self, state: CycleState, pod: PodInfo) -> Status | tuple[Topology, ...]:
+    def _pre_filter_state(self, state: CycleState, pod: PodInfo) -> Status | tuple[Topology, ...]:
         """Return what PreFilter found out; do that now where it is disabled."""
         found: tuple[Topology, ...] | None = state.get(self.name)
         return self._topologies(pod) if found is None else found
@@ -134,7 +134,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Judge one node."""
-        topologies = self._noted(state, pod)
+        topologies = self._pre_filter_state(state, pod)
         if isinstance(topologies, Status):
             return topologies
         labels = node.labels
@@ -146,7 +146,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
         """Judge all nodes."""
-        topologies = self._noted(state, pod)
+        topologies = self._pre_filter_state(state, pod)
         if isinstance(topologies, Status):
             verdicts.reject_with(np.ones(len(nodes), dtype=np.bool_), topologies)
             return
@@ -163,10 +163,10 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """A class that lets claims wait, other nodes, the pod's claims, volumes that move."""
         return (
-            ClusterEvent(STORAGE_CLASS, ADD, _lets_claims_wait),
+            ClusterEvent(STORAGE_CLASS, ADD, _is_schedulable_after_storage_class_added),
             ClusterEvent(NODE, ADD | UPDATE_NODE_LABEL),
-            ClusterEvent(PERSISTENT_VOLUME_CLAIM, ADD | UPDATE, _is_claimed),
-            ClusterEvent(PERSISTENT_VOLUME, ADD | UPDATE, _is_elsewhere),
+            ClusterEvent(PERSISTENT_VOLUME_CLAIM, ADD | UPDATE, _is_schedulable_after_pvc_change),
+            ClusterEvent(PERSISTENT_VOLUME, ADD | UPDATE, _is_schedulable_after_pv_change),
         )
 
 
@@ -202,11 +202,11 @@ def _one_of(key: str, values: frozenset[str]) -> Selector:
     return Selector((Requirement(key, "In", values),))
 
 
-def _lets_claims_wait(pod: PodInfo, old: object, new: StorageClass) -> bool:
+def _is_schedulable_after_storage_class_added(pod: PodInfo, old: object, new: StorageClass) -> bool:
     return new.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
 
 
-def _is_claimed(pod: PodInfo, old: object, new: PersistentVolumeClaim) -> bool:
+def _is_schedulable_after_pvc_change(pod: PodInfo, old: object, new: PersistentVolumeClaim) -> bool:
     if new.metadata.namespace != pod.namespace:
         return False
     return any(
@@ -216,5 +216,7 @@ def _is_claimed(pod: PodInfo, old: object, new: PersistentVolumeClaim) -> bool:
     )
 
 
-def _is_elsewhere(pod: PodInfo, old: PersistentVolume | None, new: PersistentVolume) -> bool:
+def _is_schedulable_after_pv_change(
+    pod: PodInfo, old: PersistentVolume | None, new: PersistentVolume
+) -> bool:
     return old is None or topologies_of(old) != topologies_of(new)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from proreus.errors import ConfigError, ProreusError
-from proreus.remote.wire import BadAnswer, ErrorAnswer, decode
+from proreus.remote.wire import BadResponse, ErrorResponse, decode
 
 ALLOWED = "unix:///path/to/socket or http://127.0.0.1:port"
 
@@ -23,11 +23,11 @@ _MOST_BYTES = 64 * 2**20
 _IDLE_SECONDS = 60.0
 
 
-class NoAnswer(ProreusError):
+class NoResponse(ProreusError):
     """The process was not reached, or did not answer in time."""
 
 
-class NotInStep(ProreusError):
+class OutOfSync(ProreusError):
     """The process does not know what a question builds upon (409): it has to be told anew."""
 
 
@@ -77,7 +77,7 @@ class Connection:
         return await self._ask("GET", path, None, seconds)
 
     async def post(self, path: str, body: bytes, seconds: float) -> bytes:
-        """Return the body of a 200; raises ``NoAnswer``, ``NotInStep``, ``BadAnswer``."""
+        """Return the body of a 200; raises ``NoResponse``, ``OutOfSync``, ``BadResponse``."""
         return await self._ask("POST", path, body, seconds)
 
     async def close(self) -> None:
@@ -97,13 +97,13 @@ class Connection:
                 # An idle connection broke, as when the process was started anew: once more.
                 return await self._send(method, path, body, seconds)
         except TimeoutError:
-            raise NoAnswer(f"{path}: no answer within {seconds:g} s") from None
+            raise NoResponse(f"{path}: no answer within {seconds:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise NoAnswer(f"{path}: {_reason(error)}") from error
+            raise NoResponse(f"{path}: {_reason(error)}") from error
 
     async def _send(self, method: str, path: str, body: bytes | None, seconds: float) -> bytes:
         if self._closed:
-            raise NoAnswer(f"{path}: the connection has been closed")
+            raise NoResponse(f"{path}: the connection has been closed")
         if self._session is None:
             self._session = self._new_session()
         async with self._session.request(
@@ -115,9 +115,9 @@ class Connection:
         ) as response:
             answer = await _body_of(response, path)
         if response.status == 409:
-            raise NotInStep(f"{path}: {_error_in(answer)}")
+            raise OutOfSync(f"{path}: {_error_in(answer)}")
         if response.status != 200:
-            raise BadAnswer(f"{path}: status {response.status}: {_error_in(answer)}")
+            raise BadResponse(f"{path}: status {response.status}: {_error_in(answer)}")
         return answer
 
     def _new_session(self) -> aiohttp.ClientSession:
@@ -132,20 +132,20 @@ class Connection:
 
 
 async def _body_of(response: aiohttp.ClientResponse, path: str) -> bytes:
-    """Return the body; raises ``BadAnswer``, and drops the connection, where it has no end."""
+    """Return the body; raises ``BadResponse``, and drops the connection, where it has no end."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
         if len(body) > _MOST_BYTES:
-            raise BadAnswer(f"{path}: the answer has more than {_MOST_BYTES} bytes")
+            raise BadResponse(f"{path}: the answer has more than {_MOST_BYTES} bytes")
     return bytes(body)
 
 
 def _error_in(answer: bytes) -> str:
     """Return what a refusal says: its ``error``, or the beginning of it."""
     try:
-        told = decode(answer, ErrorAnswer).error
-    except BadAnswer:
+        told = decode(answer, ErrorResponse).error
+    except BadResponse:
         told = ""
     return (told or answer.decode("utf-8", "replace").strip())[:_MOST_TEXT] or "without a reason"
 

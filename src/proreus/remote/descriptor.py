@@ -28,7 +28,7 @@ MOST_PRE_BIND_TIMEOUT_SECONDS = 600.0
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,62}")
 
 
-class EventWanted(
+class EventRegistration(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
     """Events that may make schedulable a pod that the plugin rejected; actions are or-ed."""
@@ -51,7 +51,7 @@ class Descriptor(
     points: tuple[str, ...]
     node_columns: tuple[str, ...] = ()
     pod_fields: tuple[str, ...] = IDENTITY
-    events: tuple[EventWanted, ...] | None = None
+    events: tuple[EventRegistration, ...] | None = None
     timeout_seconds: float = 1.0
     pre_bind_timeout_seconds: float = 30.0
     failure_mode: Literal["fail", "ignore"] = "fail"
@@ -83,7 +83,7 @@ def read_descriptor(body: bytes, where: str) -> Descriptor:
     return descriptor
 
 
-def differing(one: Descriptor, other: Descriptor) -> list[str]:
+def changed_fields(one: Descriptor, other: Descriptor) -> list[str]:
     """Return the fields in which two descriptors differ, as JSON spells them."""
     return [
         field.encode_name
@@ -92,7 +92,7 @@ def differing(one: Descriptor, other: Descriptor) -> list[str]:
     ]
 
 
-def vacant(name: str) -> Descriptor:
+def empty_slot(name: str) -> Descriptor:
     """Return the descriptor of a slot that no process has taken: it takes part in nothing."""
     return Descriptor(protocol=PROTOCOL, name=name, points=(), failure_mode="ignore")
 
@@ -147,7 +147,7 @@ def _unknown_or_twice(
             yield f'{field}[{index}]: "{text}" stands there twice'
 
 
-def _actions_of(event: EventWanted) -> int:
+def _actions_of(event: EventRegistration) -> int:
     bits = 0
     for action in event.actions:
         bits |= _ACTIONS[action]

@@ -20,12 +20,12 @@ from proreus.framework.scores import default_normalize
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import IntArray, Rows, Verdicts
 from proreus.remote import wire
-from proreus.remote.known import Known
-from proreus.remote.plugin import REJECTIONS, Notes, RemotePlugin
+from proreus.remote.plugin import REJECTIONS, RemotePlugin, RemoteStateData
+from proreus.remote.row_results import RowResults
 from proreus.remote.snapshot import Snapshot
-from proreus.remote.wire import BadAnswer
+from proreus.remote.wire import BadResponse
 
-A = TypeVar("A", bound=wire.Answer)
+A = TypeVar("A", bound=wire.Response)
 
 _ROUNDS = 3
 """So often rows are asked about when the plugin's epoch moves with the answer."""
@@ -36,39 +36,39 @@ class RemotePreFilter(RemotePlugin, PreFilterPlugin):
 
     async def fetch_pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
         """Ask, and note the answer."""
-        notes = self.notes(state, pod)
-        return await self.unless_left_out(notes, "preFilter", self._ask_pre_filter(notes))
+        state_data = self.state_data(state, pod)
+        return await self.run_point(state_data, "preFilter", self._call_pre_filter(state_data))
 
-    async def _ask_pre_filter(self, notes: Notes) -> None:
-        answer = await self.endpoint.ask(
+    async def _call_pre_filter(self, state_data: RemoteStateData) -> None:
+        answer = await self.endpoint.call(
             "/v1/pre-filter",
-            lambda: self.question(notes),
-            wire.PreFilterAnswer,
+            lambda: self.request_body(state_data),
+            wire.PreFilterResponse,
             self.handle.nodes,
         )
         assert answer is not None
         allowed = (Code.SUCCESS, Code.SKIP, Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.ERROR)
         status = wire.status_of("status", answer.status, *allowed)
         if status is not None and status.code == Code.ERROR:
-            raise BadAnswer(status.message)
+            raise BadResponse(status.message)
         names = answer.nodes
-        notes.pre_filter = status if status or names is None else frozenset(names)
+        state_data.pre_filter = status if status or names is None else frozenset(names)
 
     def pre_filter(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable
     ) -> Status | frozenset[str] | None:
         """Answer with what was fetched."""
-        notes = self.notes(state, pod)
-        return notes.pre_filter if notes.points else Status.skip()
+        state_data = self.state_data(state, pod)
+        return state_data.pre_filter if state_data.points else Status.skip()
 
 
-class _AsksAboutRows(RemotePlugin):
+class _RowRequests(RemotePlugin):
     """How Filter and Score ask."""
 
-    async def ask_about_rows(
+    async def request_rows(
         self,
         path: str,
-        notes: Notes,
+        state_data: RemoteStateData,
         rows: Rows,
         unknown: Callable[[Snapshot, str, Rows], Rows],
         type_: type[A],
@@ -80,106 +80,110 @@ class _AsksAboutRows(RemotePlugin):
         """
         endpoint, asked = self.endpoint, rows
 
-        def question() -> dict[str, Any] | None:
+        def request_body() -> dict[str, Any] | None:
             nonlocal asked
             asked = unknown(endpoint.snapshot, endpoint.epoch, rows)
             if not len(asked):
                 return None
             whole = len(asked) == endpoint.snapshot.size
             told = None if whole else wire.array(asked, endpoint.descriptor.arrays)
-            return self.question(notes, rows=told)
+            return self.request_body(state_data, rows=told)
 
         for _ in range(_ROUNDS):
             epoch = endpoint.epoch
-            answer = await endpoint.ask(path, question, type_, self.handle.nodes)
+            answer = await endpoint.call(path, request_body, type_, self.handle.nodes)
             if answer is not None:
                 take(asked, answer)
             if endpoint.epoch == epoch:
                 return
 
 
-class RemoteFilter(_AsksAboutRows, FilterPlugin):
+class RemoteFilter(_RowRequests, FilterPlugin):
     """``POST /v1/filter``."""
 
     async def fetch_filter(
         self, state: CycleState, pod: PodInfo, rows: Rows | None
     ) -> Status | None:
         """Ask, and note the answer."""
-        notes = self.notes(state, pod)
-        return await self.unless_left_out(notes, "filter", self._ask_filter(notes, rows))
+        state_data = self.state_data(state, pod)
+        return await self.run_point(state_data, "filter", self._call_filter(state_data, rows))
 
-    async def _ask_filter(self, notes: Notes, rows: Rows | None) -> None:
-        known = notes.known
-        await self.ask_about_rows(
+    async def _call_filter(self, state_data: RemoteStateData, rows: Rows | None) -> None:
+        row_results = state_data.row_results
+        await self.request_rows(
             "/v1/filter",
-            notes,
+            state_data,
             np.arange(len(self.handle.nodes)) if rows is None else rows,
-            known.to_judge,
-            wire.FilterAnswer,
-            lambda asked, answer: self._take_verdicts(known, asked, answer),
+            row_results.rows_without_verdict,
+            wire.FilterResponse,
+            lambda asked, answer: self._take_verdicts(row_results, asked, answer),
         )
 
-    def _take_verdicts(self, known: Known, asked: Rows, answer: wire.FilterAnswer) -> None:
+    def _take_verdicts(
+        self, row_results: RowResults, asked: Rows, answer: wire.FilterResponse
+    ) -> None:
         rejected = wire.int_array("rejected", answer.rejected)
         if answer.status is None:
             which = np.zeros(len(rejected), dtype=np.int64)
         else:
             which = wire.int_array("status", answer.status)
         if len(which) != len(rejected):
-            raise BadAnswer(f"status: {len(which)} entries for {len(rejected)} rejected rows")
+            raise BadResponse(f"status: {len(which)} entries for {len(rejected)} rejected rows")
         strange = rejected[~np.isin(rejected, asked)]
         if len(strange):
             first = strange[:3].tolist()
-            raise BadAnswer(f"rejected: {first} are not among the rows of the question")
+            raise BadResponse(f"rejected: {first} are not among the rows of the question")
         statuses = []
         for index, told in enumerate(answer.statuses):
             status = wire.status_of(f"statuses[{index}]", told, *REJECTIONS, Code.ERROR)
             assert status is not None
             statuses.append(status)
         if len(which) and not 0 <= which.min() <= which.max() < len(statuses):
-            raise BadAnswer(f"status: must be indices of the {len(statuses)} statuses")
-        known.judge(asked, rejected, statuses, which, self.endpoint.snapshot.version)
+            raise BadResponse(f"status: must be indices of the {len(statuses)} statuses")
+        row_results.set_verdicts(asked, rejected, statuses, which, self.endpoint.snapshot.version)
 
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
         """Answer with what was fetched, for any table made of the cluster's nodes."""
-        notes = self.notes(state, pod)
-        if "filter" in notes.points:
-            verdicts.merge(notes.known.verdicts(_rows_in(self.handle.nodes, nodes)))
+        state_data = self.state_data(state, pod)
+        if "filter" in state_data.points:
+            verdicts.merge(state_data.row_results.verdicts(_rows_in(self.handle.nodes, nodes)))
 
 
-class RemoteScore(_AsksAboutRows, ScorePlugin):
+class RemoteScore(_RowRequests, ScorePlugin):
     """``POST /v1/score``: 0 to 100 a row, or any numbers, brought to that here."""
 
     async def fetch_score(self, state: CycleState, pod: PodInfo, rows: Rows) -> Status | None:
         """Ask, and note the answer."""
-        notes = self.notes(state, pod)
-        return await self.unless_left_out(notes, "score", self._ask_score(notes, rows))
+        state_data = self.state_data(state, pod)
+        return await self.run_point(state_data, "score", self._call_score(state_data, rows))
 
-    async def _ask_score(self, notes: Notes, rows: Rows) -> None:
-        known = notes.known
-        await self.ask_about_rows(
+    async def _call_score(self, state_data: RemoteStateData, rows: Rows) -> None:
+        row_results = state_data.row_results
+        await self.request_rows(
             "/v1/score",
-            notes,
+            state_data,
             rows,
-            known.to_score,
-            wire.ScoreAnswer,
-            lambda asked, answer: self._take_scores(known, asked, answer),
+            row_results.rows_without_score,
+            wire.ScoreResponse,
+            lambda asked, answer: self._take_scores(row_results, asked, answer),
         )
 
-    def _take_scores(self, known: Known, asked: Rows, answer: wire.ScoreAnswer) -> None:
+    def _take_scores(
+        self, row_results: RowResults, asked: Rows, answer: wire.ScoreResponse
+    ) -> None:
         scores = wire.int_array("scores", answer.scores)
         if len(scores) != len(asked):
-            raise BadAnswer(f"scores: {len(scores)} entries for {len(asked)} rows")
-        known.score(asked, scores, self.endpoint.snapshot.version)
+            raise BadResponse(f"scores: {len(scores)} entries for {len(asked)} rows")
+        row_results.set_scores(asked, scores, self.endpoint.snapshot.version)
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
         """Answer with what was fetched; the same everywhere where nothing was."""
-        notes = self.notes(state, pod)
-        if "score" not in notes.points:
+        state_data = self.state_data(state, pod)
+        if "score" not in state_data.points:
             return 0
-        return notes.known.scores(_rows_in(self.handle.nodes, nodes))
+        return state_data.row_results.scores(_rows_in(self.handle.nodes, nodes))
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
         """Stretch to 100, as the descriptor says: the highest is the best, or the lowest."""

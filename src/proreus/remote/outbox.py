@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 
 from proreus.errors import ProreusError
 from proreus.logs import logger
-from proreus.remote.connection import NoAnswer, NotInStep
-from proreus.remote.wire import BadAnswer
+from proreus.remote.connection import NoResponse, OutOfSync
+from proreus.remote.wire import BadResponse
 
 log = logger(__name__)
 
@@ -46,13 +46,13 @@ class Outbox:
         self._messages.clear()
         self._empty.set()
 
-    async def emptied(self, seconds: float) -> None:
-        """Wait until every message has arrived; raises ``NoAnswer`` if that takes too long."""
+    async def flush(self, seconds: float) -> None:
+        """Wait until every message has arrived; raises ``NoResponse`` if that takes too long."""
         try:
             async with asyncio.timeout(seconds):
                 await self._empty.wait()
         except TimeoutError:
-            raise NoAnswer(f"{len(self._messages)} earlier messages have not arrived") from None
+            raise NoResponse(f"{len(self._messages)} earlier messages have not arrived") from None
 
     async def run(self, post: Post) -> None:
         """Deliver until cancelled. ``post`` raises what the connection does."""
@@ -64,7 +64,7 @@ class Outbox:
             path, body = message = self._messages[0]
             try:
                 await post(path, body)
-            except (BadAnswer, NotInStep) as error:
+            except (BadResponse, OutOfSync) as error:
                 log.error("Plugin refused a message", err=error, plugin=self._plugin)
             except ProreusError:
                 await asyncio.sleep(_PAUSE_SECONDS)

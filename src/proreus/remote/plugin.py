@@ -1,6 +1,7 @@
 """A plugin in a process of its own as a profile sees it: what all its extension points share.
 
-Answers are fetched before the cycle asks for them (``FetchingPlugin``) and kept by row (``known``).
+Answers are fetched before the cycle asks for them (``FetchingPlugin``) and kept by row
+(``row_results``).
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.logs import logger
 from proreus.remote.endpoint import Endpoint
-from proreus.remote.known import Known, Memory
 from proreus.remote.pod_fields import IDENTITY, pod_json
+from proreus.remote.row_results import RowResults, RowResultsCache
 
 log = logger(__name__)
 
@@ -39,15 +40,15 @@ class RemoteArgs(PluginArgs):
         return dict(self.model_extra or {})
 
 
-class Notes:
+class RemoteStateData:
     """What is known of the plugin in one attempt.
 
     ``points``: those at which it takes part; none any more once it is left out.
     """
 
-    def __init__(self, pod: msgspec.Raw, known: Known, points: Collection[str]) -> None:
+    def __init__(self, pod: msgspec.Raw, row_results: RowResults, points: Collection[str]) -> None:
         self.pod = pod
-        self.known = known
+        self.row_results = row_results
         self.points = points
         self.reserved = False
         self.pre_filter: Status | frozenset[str] | None = None
@@ -65,12 +66,12 @@ class RemotePlugin(FetchingPlugin, BackgroundPlugin):
 
     row_local = True
     looks_at_pods = False
-    """What is asked in trials is answered from ``Known``, by row, whatever pods are there."""
+    """What is asked in trials is answered from ``RowResults``, by row, whatever pods are there."""
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._plain_args = args.plain() if isinstance(args, RemoteArgs) else {}
-        self._memory = Memory()
+        self._row_results_cache = RowResultsCache()
         self._event = plugin_event(f"{self.name}Changed")
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
@@ -90,34 +91,34 @@ class RemotePlugin(FetchingPlugin, BackgroundPlugin):
             await endpoint.watch()
         finally:
             endpoint.on_change.discard(self._announce)
-            self._memory.clear()
+            self._row_results_cache.clear()
 
     def _announce(self) -> None:
         self.handle.announce(self._event)
 
     # ---- one attempt ---------------------------------------------------------------------------
 
-    def notes(self, state: CycleState, pod: PodInfo) -> Notes:
+    def state_data(self, state: CycleState, pod: PodInfo) -> RemoteStateData:
         """Return the notes of this attempt, new ones at its first point."""
-        notes = state.get(self.name)
-        if isinstance(notes, Notes):
-            return notes
+        state_data = state.get(self.name)
+        if isinstance(state_data, RemoteStateData):
+            return state_data
         endpoint, descriptor = self.endpoint, self.endpoint.descriptor
-        endpoint.use(self.handle.profile_name, self._plain_args)
+        endpoint.set_args(self.handle.profile_name, self._plain_args)
         text = pod_json(pod, descriptor.pod_fields)
         if descriptor.row_local:
-            known = self._memory.of(text, self.name, len(self.handle.nodes))
+            row_results = self._row_results_cache.of(text, self.name, len(self.handle.nodes))
         else:
-            known = Known(self.name)
-        notes = Notes(msgspec.Raw(text), known, descriptor.points)
-        state.write(self.name, notes)
-        return notes
+            row_results = RowResults(self.name)
+        state_data = RemoteStateData(msgspec.Raw(text), row_results, descriptor.points)
+        state.write(self.name, state_data)
+        return state_data
 
-    async def unless_left_out(
-        self, notes: Notes, point: str, work: Coroutine[Any, Any, Status | None]
+    async def run_point(
+        self, state_data: RemoteStateData, point: str, work: Coroutine[Any, Any, Status | None]
     ) -> Status | None:
         """Do a point's work; an Error where it fails, unless pods go on without the plugin."""
-        if point not in notes.points:
+        if point not in state_data.points:
             work.close()
             return None
         try:
@@ -125,15 +126,17 @@ class RemotePlugin(FetchingPlugin, BackgroundPlugin):
         except ProreusError as error:
             if not self.endpoint.descriptor.ignorable:
                 return Status.error(str(error))
-            notes.points = ()
+            state_data.points = ()
             log.v(2).info("Going on without a plugin", plugin=self.name, err=error)
             return None
 
-    def question(self, notes: Notes, **more: Any) -> dict[str, Any]:
+    def request_body(self, state_data: RemoteStateData, **more: Any) -> dict[str, Any]:
         """Return what every question about a pod says."""
-        return {"profile": self.handle.profile_name, "pod": notes.pod, **more}
+        return {"profile": self.handle.profile_name, "pod": state_data.pod, **more}
 
-    def about(self, notes: Notes, pod: PodInfo, node_name: str) -> dict[str, Any]:
+    def pod_on_node_body(
+        self, state_data: RemoteStateData, pod: PodInfo, node_name: str
+    ) -> dict[str, Any]:
         """Return a question about a pod on a node; whose pod it is, is always told."""
         identity = msgspec.Raw(pod_json(pod, IDENTITY))
-        return self.question(notes, identity=identity, node=node_name)
+        return self.request_body(state_data, identity=identity, node=node_name)

@@ -13,13 +13,13 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.logs import logger
 from proreus.remote import wire
-from proreus.remote.plugin import REJECTIONS, Notes, RemotePlugin
+from proreus.remote.plugin import REJECTIONS, RemotePlugin, RemoteStateData
 from proreus.remote.pod_fields import IDENTITY, pod_json
-from proreus.remote.wire import BadAnswer
+from proreus.remote.wire import BadResponse
 
 log = logger(__name__)
 
-WAITING_SECONDS = 0.25
+WAITING_POLL_SECONDS = 0.25
 """How often a plugin is asked about the pods that it holds in Permit."""
 
 
@@ -28,36 +28,38 @@ class RemoteReserve(RemotePlugin, ReservePlugin):
 
     async def fetch_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Ask, and note the answer."""
-        notes = self.notes(state, pod)
+        state_data = self.state_data(state, pod)
         # Even where no answer comes it may have happened.
-        notes.reserved = "reserve" in notes.points
-        return await self.unless_left_out(
-            notes, "reserve", self._ask_reserve(notes, pod, node_name)
+        state_data.reserved = "reserve" in state_data.points
+        return await self.run_point(
+            state_data, "reserve", self._call_reserve(state_data, pod, node_name)
         )
 
-    async def _ask_reserve(self, notes: Notes, pod: PodInfo, node_name: str) -> None:
+    async def _call_reserve(
+        self, state_data: RemoteStateData, pod: PodInfo, node_name: str
+    ) -> None:
         endpoint = self.endpoint
         # What was undone for an earlier attempt must not undo this one.
-        await endpoint.everything_told()
-        answer = await endpoint.ask(
+        await endpoint.flush()
+        answer = await endpoint.call(
             "/v1/reserve",
-            lambda: self.about(notes, pod, node_name),
-            wire.VerdictAnswer,
+            lambda: self.pod_on_node_body(state_data, pod, node_name),
+            wire.VerdictResponse,
             self.handle.nodes,
         )
         assert answer is not None
-        notes.reserve = _verdict(answer, Code.SUCCESS, *REJECTIONS, Code.ERROR)
+        state_data.reserve = _verdict(answer, Code.SUCCESS, *REJECTIONS, Code.ERROR)
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Answer with what was fetched."""
-        return self.notes(state, pod).reserve
+        return self.state_data(state, pod).reserve
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Tell, where it may have reserved."""
-        notes = self.notes(state, pod)
-        if notes.reserved:
-            notes.reserved, notes.reserve = False, None
-            self.endpoint.tell("/v1/unreserve", self.about(notes, pod, node_name))
+        state_data = self.state_data(state, pod)
+        if state_data.reserved:
+            state_data.reserved, state_data.reserve = False, None
+            self.endpoint.notify("/v1/unreserve", self.pod_on_node_body(state_data, pod, node_name))
 
 
 class RemotePermit(RemotePlugin, PermitPlugin):
@@ -65,34 +67,36 @@ class RemotePermit(RemotePlugin, PermitPlugin):
 
     async def fetch_permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Ask, and note the answer."""
-        notes = self.notes(state, pod)
-        return await self.unless_left_out(notes, "permit", self._ask_permit(notes, pod, node_name))
+        state_data = self.state_data(state, pod)
+        return await self.run_point(
+            state_data, "permit", self._call_permit(state_data, pod, node_name)
+        )
 
-    async def _ask_permit(self, notes: Notes, pod: PodInfo, node_name: str) -> None:
-        answer = await self.endpoint.ask(
+    async def _call_permit(self, state_data: RemoteStateData, pod: PodInfo, node_name: str) -> None:
+        answer = await self.endpoint.call(
             "/v1/permit",
-            lambda: self.about(notes, pod, node_name),
-            wire.VerdictAnswer,
+            lambda: self.pod_on_node_body(state_data, pod, node_name),
+            wire.VerdictResponse,
             self.handle.nodes,
         )
         assert answer is not None
-        notes.permit = _verdict(answer, Code.SUCCESS, Code.WAIT, *REJECTIONS, Code.ERROR)
+        state_data.permit = _verdict(answer, Code.SUCCESS, Code.WAIT, *REJECTIONS, Code.ERROR)
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Answer with what was fetched."""
-        notes = self.notes(state, pod)
-        status, notes.permit = notes.permit, None
+        state_data = self.state_data(state, pod)
+        status, state_data.permit = state_data.permit, None
         return status
 
     async def run_in_background(self) -> None:
         """Beside the rest, ask what becomes of the pods that the plugin holds."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(super().run_in_background())
-            tasks.create_task(self._ask_about_waiting())
+            tasks.create_task(self._call_waiting())
 
-    async def _ask_about_waiting(self) -> None:
+    async def _call_waiting(self) -> None:
         while True:
-            await asyncio.sleep(WAITING_SECONDS)
+            await asyncio.sleep(WAITING_POLL_SECONDS)
             held = {
                 waiting.pod.uid: waiting
                 for waiting in self.handle.waiting_pods()
@@ -102,11 +106,11 @@ class RemotePermit(RemotePlugin, PermitPlugin):
             if not held or self.endpoint.is_open:
                 continue
             pods = [msgspec.Raw(pod_json(waiting.pod, IDENTITY)) for waiting in held.values()]
-            question = {"profile": self.handle.profile_name, "pods": pods}
+            request_body = {"profile": self.handle.profile_name, "pods": pods}
             seconds = self.endpoint.descriptor.timeout_seconds
             try:
-                answer = await self.endpoint.ask_beside(
-                    "/v1/waiting", question, wire.WaitingAnswer, seconds
+                answer = await self.endpoint.call_unsynced(
+                    "/v1/waiting", request_body, wire.WaitingResponse, seconds
                 )
             except ProreusError as error:
                 log.v(2).info("Not told of waiting pods", plugin=self.name, err=error)
@@ -124,19 +128,24 @@ class RemotePreBind(RemotePlugin, PreBindPlugin):
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Tell whether the plugin takes part."""
-        return None if "preBind" in self.notes(state, pod).points else Status.skip()
+        return None if "preBind" in self.state_data(state, pod).points else Status.skip()
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Ask and wait."""
-        notes = self.notes(state, pod)
-        return await self.unless_left_out(
-            notes, "preBind", self._ask_pre_bind(notes, pod, node_name)
+        state_data = self.state_data(state, pod)
+        return await self.run_point(
+            state_data, "preBind", self._call_pre_bind(state_data, pod, node_name)
         )
 
-    async def _ask_pre_bind(self, notes: Notes, pod: PodInfo, node_name: str) -> Status | None:
+    async def _call_pre_bind(
+        self, state_data: RemoteStateData, pod: PodInfo, node_name: str
+    ) -> Status | None:
         seconds = self.endpoint.descriptor.pre_bind_timeout_seconds
-        answer = await self.endpoint.ask_beside(
-            "/v1/pre-bind", self.about(notes, pod, node_name), wire.VerdictAnswer, seconds
+        answer = await self.endpoint.call_unsynced(
+            "/v1/pre-bind",
+            self.pod_on_node_body(state_data, pod, node_name),
+            wire.VerdictResponse,
+            seconds,
         )
         return _verdict(answer, Code.SUCCESS, *REJECTIONS, Code.ERROR)
 
@@ -146,14 +155,14 @@ class RemotePostBind(RemotePlugin, PostBindPlugin):
 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Tell."""
-        notes = self.notes(state, pod)
-        if "postBind" in notes.points:
-            self.endpoint.tell("/v1/post-bind", self.about(notes, pod, node_name))
+        state_data = self.state_data(state, pod)
+        if "postBind" in state_data.points:
+            self.endpoint.notify("/v1/post-bind", self.pod_on_node_body(state_data, pod, node_name))
 
 
-def _verdict(answer: wire.VerdictAnswer, *allowed: Code) -> Status | None:
-    """Return the status of an answer; raises ``BadAnswer``, also for an Error."""
+def _verdict(answer: wire.VerdictResponse, *allowed: Code) -> Status | None:
+    """Return the status of an answer; raises ``BadResponse``, also for an Error."""
     status = wire.status_of("status", answer.status, *allowed)
     if status is not None and status.code == Code.ERROR:
-        raise BadAnswer(status.message)
+        raise BadResponse(status.message)
     return status

@@ -22,7 +22,7 @@ class Snapshot:
     """The mirror of one process. ``id`` and ``version`` name what it was told last.
 
     ``changed_at``: by row, the version with which it last changed. Invariant: once everything that
-    ``news`` returned has arrived, the columns here are those over there.
+    ``next_update`` returned has arrived, the columns here are those over there.
     """
 
     def __init__(self, columns: tuple[str, ...], arrays: wire.Arrays) -> None:
@@ -38,7 +38,7 @@ class Snapshot:
         self.size = 0
         self.changed_at: IntArray = np.zeros(0, dtype=np.int64)
 
-    def news(self, table: NodeTable) -> dict[str, Any] | None:
+    def next_update(self, table: NodeTable) -> dict[str, Any] | None:
         """Return what to post next, None where all is known. It counts as told from now on."""
         if table is not self._table:
             return self._whole(table)

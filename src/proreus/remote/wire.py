@@ -24,17 +24,17 @@ Wire = list[int] | str
 T = TypeVar("T")
 
 
-class BadAnswer(ProreusError):
+class BadResponse(ProreusError):
     """An answer that is an error, or none that the protocol knows."""
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Response(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What every answer may tell: ``epoch`` moves when earlier answers do not hold any more."""
 
     epoch: str | None = None
 
 
-class StatusAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class StatusBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A status; ``code`` is one of kube-scheduler's labels."""
 
     code: str = "Success"
@@ -42,19 +42,19 @@ class StatusAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     timeout_seconds: float = 0.0
 
 
-class VerdictAnswer(Answer, frozen=True):
+class VerdictResponse(Response, frozen=True):
     """Of Reserve, Permit and PreBind."""
 
-    status: StatusAnswer = StatusAnswer()
+    status: StatusBody = StatusBody()
 
 
-class PreFilterAnswer(VerdictAnswer, frozen=True):
+class PreFilterResponse(VerdictResponse, frozen=True):
     """``nodes``: the names of those that are left; None = all."""
 
     nodes: tuple[str, ...] | None = None
 
 
-class FilterAnswer(Answer, frozen=True):
+class FilterResponse(Response, frozen=True):
     """``rejected``: rows; ``status``: for each the index of its entry in ``statuses``.
 
     Without ``status`` the first entry is meant for all of them.
@@ -62,10 +62,10 @@ class FilterAnswer(Answer, frozen=True):
 
     rejected: Wire = []
     status: Wire | None = None
-    statuses: tuple[StatusAnswer, ...] = ()
+    statuses: tuple[StatusBody, ...] = ()
 
 
-class ScoreAnswer(Answer, frozen=True):
+class ScoreResponse(Response, frozen=True):
     """One score a row that was asked about, in that order."""
 
     scores: Wire
@@ -78,30 +78,30 @@ class Rejected(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class WaitingAnswer(Answer, frozen=True):
+class WaitingResponse(Response, frozen=True):
     """Which of the pods that the plugin holds may go, or may not."""
 
     allowed: tuple[str, ...] = ()
     rejected: tuple[Rejected, ...] = ()
 
 
-class ErrorAnswer(msgspec.Struct, frozen=True):
+class ErrorResponse(msgspec.Struct, frozen=True):
     """What a refusal may say."""
 
     error: str = ""
 
 
-def encode(question: dict[str, Any]) -> bytes:
+def encode(request_body: dict[str, Any]) -> bytes:
     """Return a question's body."""
-    return msgspec.json.encode(question)
+    return msgspec.json.encode(request_body)
 
 
 def decode(body: bytes, type_: type[T]) -> T:
-    """Return an answer; raises ``BadAnswer``."""
+    """Return an answer; raises ``BadResponse``."""
     try:
         return msgspec.json.decode(body or b"{}", type=type_)
     except msgspec.DecodeError as error:
-        raise BadAnswer(f"the answer cannot be read: {error}") from None
+        raise BadResponse(f"the answer cannot be read: {error}") from None
 
 
 def array(numbers: IntArray, arrays: Arrays) -> Wire:
@@ -113,7 +113,7 @@ def array(numbers: IntArray, arrays: Arrays) -> Wire:
 
 
 def int_array(field: str, wire: Wire) -> IntArray:
-    """Return what stands in an answer as an array; raises ``BadAnswer``."""
+    """Return what stands in an answer as an array; raises ``BadResponse``."""
     try:
         if isinstance(wire, str):
             return np.frombuffer(base64.b64decode(wire, validate=True), dtype="<i8").astype(
@@ -121,15 +121,17 @@ def int_array(field: str, wire: Wire) -> IntArray:
             )
         return np.array(wire, dtype=np.int64)
     except (binascii.Error, ValueError, OverflowError) as error:
-        raise BadAnswer(f"{field}: not an array of int64: {error}") from None
+        raise BadResponse(f"{field}: not an array of int64: {error}") from None
 
 
-def status_of(field: str, answer: StatusAnswer, *allowed: Code) -> Status | None:
-    """Return the status that is meant, None for Success; raises ``BadAnswer``."""
+def status_of(field: str, answer: StatusBody, *allowed: Code) -> Status | None:
+    """Return the status that is meant, None for Success; raises ``BadResponse``."""
     code = _CODES.get(answer.code)
     if code is None or code not in allowed:
         labels = ", ".join(one.label for one in allowed)
-        raise BadAnswer(f'{field}.code: "{answer.code}" is not allowed here, allowed are {labels}')
+        raise BadResponse(
+            f'{field}.code: "{answer.code}" is not allowed here, allowed are {labels}'
+        )
     if code == Code.SUCCESS:
         return None
     return Status(code, answer.reasons, timeout_seconds=answer.timeout_seconds)

@@ -16,7 +16,7 @@ from proreus import logs
 from proreus.config.catalog import PluginCatalog
 from proreus.config.durations import quote
 from proreus.config.types import (
-    EVERY,
+    ALL_PLUGINS,
     Extender,
     PluginArgs,
     PluginRef,
@@ -194,7 +194,7 @@ def _expand_point(
     """Order a point: named at the point and in multiPoint; only there; only at the point."""
     explicit = [ref.name for ref in set_.enabled]
     disabled = {ref.name for ref in set_.disabled}
-    if EVERY in disabled:
+    if ALL_PLUGINS in disabled:
         return tuple(explicit)
     overridden: set[str] = set()
     spread: list[str] = []

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from proreus.objects.protobuf import BYTES, MAGIC, VARINT, fields, number_in
+from proreus.objects.protobuf import BYTES, MAGIC, VARINT, decode_int64, fields
 from proreus.sandbox.refusals import bad_request, unsupported_media_type
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
@@ -156,6 +156,6 @@ def _value(value: Any, kind: Schema | Callable[[Any], Any]) -> Any:
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
     for number, kind, content in fields(data):
         if kind == VARINT:
-            yield number, number_in(content)
+            yield number, decode_int64(content)
         elif kind == BYTES:
             yield number, content

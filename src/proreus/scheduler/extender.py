@@ -17,7 +17,7 @@ from proreus.logs import logger
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.node import Node
 from proreus.objects.pod import Container, Pod
-from proreus.objects.whole import WholeNode, WholePendingPod, WholePod
+from proreus.objects.with_json import NodeWithJson, PendingPodWithJson, PodWithJson
 from proreus.scheduler import extender_wire as wire
 from proreus.scheduler.extender_circuit import Circuits
 from proreus.scheduler.extender_transport import NoAnswer, Transport
@@ -161,11 +161,11 @@ def whole_types(configs: Iterable[ExtenderConfiguration]) -> dict[str, type]:
     for config in configs:
         about_nodes = bool(config.filter_verb or config.prioritize_verb)
         if about_nodes or config.preempt_verb:
-            types.setdefault(PODS.kind, WholePendingPod)
+            types.setdefault(PODS.kind, PendingPodWithJson)
         if config.preempt_verb and not config.node_cache_capable:
-            types[PODS.kind] = WholePod
+            types[PODS.kind] = PodWithJson
         if about_nodes and not config.node_cache_capable:
-            types[NODES.kind] = WholeNode
+            types[NODES.kind] = NodeWithJson
     return types
 
 

@@ -17,7 +17,7 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.victims import Victims
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
-from proreus.objects.whole import json_of, json_of_pod_on
+from proreus.objects.with_json import json_of, json_of_pod_on
 
 T = TypeVar("T")
 

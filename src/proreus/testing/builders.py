@@ -143,7 +143,7 @@ def make_plugin(
         return plugin(args, handle)
     if not isinstance(args, PluginArgs):
         args = model.model_validate_json(json.dumps(dict(args or {})))
-    args = args.completed(gates)
+    args = args.with_defaults(gates)
     problems = tuple(args.problems("", gates))
     if problems:
         raise ConfigError(*problems)

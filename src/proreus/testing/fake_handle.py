@@ -30,7 +30,7 @@ from proreus.objects.kinds import BY_KIND, NODES, PODS
 from proreus.objects.meta import Resource
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
-from proreus.offline.api import InMemoryApi, JsonObject, SilentRecorder
+from proreus.offline.api import FakeRecorder, InMemoryApi, JsonObject
 from proreus.runtime.nominated import NominatedPods
 from proreus.runtime.trials import NodeTrials, trial_grounds
 from proreus.testing.builders import make_table
@@ -108,7 +108,7 @@ class FakeHandle:
         self._nominated = NominatedPods(self.nominator)
         self.pod_group_states = PodGroupStates()
         self.api = InMemoryApi(hide_finished=False)
-        self.event_recorder = SilentRecorder()
+        self.event_recorder = FakeRecorder()
         self.filters: tuple[FilterPlugin, ...] = ()
         self.activated: list[str] = []
         self.announced: list[tuple[ClusterEvent, Any, Any]] = []

@@ -11,8 +11,8 @@ from proreus.config.types import SchedulerConfiguration
 from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
 from proreus.framework.plugin import Plugin, points_of
-from proreus.loading.contract import faults_of
-from proreus.plugins import IN_TREE
+from proreus.loading.contract import contract_violations
+from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.expansion import expand_all
 from proreus.runtime.registry import Registry
 
@@ -26,7 +26,7 @@ def registry_with(plugins: Sequence[type[Plugin]]) -> Registry:
     """Return the in-tree plugins and these; raises ``TypeError`` for what is no plugin."""
     for plugin in plugins:
         _check(plugin)
-    return Registry((*IN_TREE, *plugins))
+    return Registry((*IN_TREE_PLUGINS, *plugins))
 
 
 def load_with(
@@ -102,7 +102,7 @@ _POINTS = ("queueSort", "placementGenerate", "bind")
 
 
 def _in_tree(name: str) -> bool:
-    return any(plugin.name == name for plugin in IN_TREE)
+    return any(plugin.name == name for plugin in IN_TREE_PLUGINS)
 
 
 def _check(plugin: object) -> None:
@@ -112,6 +112,6 @@ def _check(plugin: object) -> None:
             f"plugins are given as classes: {type(plugin).__name__}, without parentheses; "
             "their arguments go into args={name: {...}}"
         )
-    faults = [f"{place}: {text}" if place else text for place, text in faults_of(plugin)]
+    faults = [f"{place}: {text}" if place else text for place, text in contract_violations(plugin)]
     if faults:
         raise TypeError("\n".join(faults))

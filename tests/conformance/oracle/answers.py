@@ -11,7 +11,7 @@ from typing import Any
 
 from conformance import compare
 from proreus.offline.evaluate import evaluate
-from proreus.plugins import IN_TREE
+from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 
 JsonObject = dict[str, Any]
@@ -57,7 +57,7 @@ def ask(oracle: Path, cases: Sequence[JsonObject]) -> dict[str, JsonObject]:
 def own(case: JsonObject) -> JsonObject:
     """Return proreus's answer."""
     try:
-        (answer,) = evaluate([case], Registry(IN_TREE))
+        (answer,) = evaluate([case], Registry(IN_TREE_PLUGINS))
     except Exception as error:  # that there is one is what must be told
         return {"error": f"{type(error).__name__}: {error}"}
     expect: JsonObject = json.loads(json.dumps(answer["expect"]))

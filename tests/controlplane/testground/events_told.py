@@ -14,7 +14,7 @@ Json = dict[str, Any]
 QUIET_SECONDS = 1.0
 """Events come last: schedulers hold them back while there is something better to do."""
 
-PATIENCE_SECONDS = 10.0
+CONNECT_TIMEOUT_SECONDS = 10.0
 
 
 def events_told(client: KubeClient, names: Mapping[str, str]) -> dict[str, list[str]]:
@@ -23,7 +23,7 @@ def events_told(client: KubeClient, names: Mapping[str, str]) -> dict[str, list[
     ``names``: of the objects that are asked about, by UID. How often a thing is said again is left
     to chance, so each is told once.
     """
-    patience_ends = time.monotonic() + PATIENCE_SECONDS
+    patience_ends = time.monotonic() + CONNECT_TIMEOUT_SECONDS
     before = _now(client, names)
     while time.monotonic() < patience_ends:
         time.sleep(QUIET_SECONDS)

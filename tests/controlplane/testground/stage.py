@@ -37,7 +37,7 @@ SETTLE_SECONDS = 0.5
 """Nothing tells when a scheduler has seen a PodDisruptionBudget or a namespace's labels."""
 
 QUIET_SECONDS = 0.2
-PATIENCE_SECONDS = 20
+CONNECT_TIMEOUT_SECONDS = 20
 
 _NO_FINALIZERS = {"metadata": {"finalizers": None}}
 _NOW = {"gracePeriodSeconds": 0}
@@ -228,7 +228,7 @@ class Stage:
             return last if last and probe(last) else {}
 
         try:
-            return eventually(PATIENCE_SECONDS, f"{what} for {name}", look, every=0.05)
+            return eventually(CONNECT_TIMEOUT_SECONDS, f"{what} for {name}", look, every=0.05)
         except AssertionError as failure:
             told = findings.condition(last) if last else "it is gone"
             raise AssertionError(f"{failure}: {told}") from None

@@ -13,7 +13,7 @@ from aiohttp import web
 from proreus.metrics import SchedulerMetrics
 from proreus.remote.classes import plugin_class
 from proreus.remote.descriptor import MOST_TIMEOUT_SECONDS
-from proreus.remote.meeting import meet
+from proreus.remote.handshake import connect
 
 from .. import asking_world
 from ..asking_world import AskingWorld
@@ -165,7 +165,7 @@ async def make_world():
         served: Served | str, *, nodes: int = 3, background: bool = False, **config: Any
     ) -> World:
         address = served if isinstance(served, str) else served.address
-        endpoint = await meet(address, SchedulerMetrics(), 0.0)
+        endpoint = await connect(address, SchedulerMetrics(), 0.0)
         world = World(plugin_class(endpoint), **config)
         world.add_nodes(*(f"n{number}" for number in range(nodes)))
         task = None

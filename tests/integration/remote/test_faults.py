@@ -9,7 +9,7 @@ from aiohttp import web
 
 from proreus.errors import ConfigError
 from proreus.metrics import SchedulerMetrics
-from proreus.remote.meeting import meet
+from proreus.remote.handshake import connect
 
 from ..asking_world import let_time_pass
 from .conftest import rejecting, resync, scoring, serve, until
@@ -294,18 +294,18 @@ async def test_a_bad_descriptor_is_refused_with_what_is_allowed(descriptor, told
     served = await start("filter", **descriptor)
     served.descriptor |= descriptor
     with pytest.raises(ConfigError) as caught:
-        await meet(served.address, SchedulerMetrics(), 0.0)
+        await connect(served.address, SchedulerMetrics(), 0.0)
     assert served.address in str(caught.value)
     assert told in str(caught.value)
 
 
 async def test_nobody_there():
     with pytest.raises(ConfigError, match="/v1/descriptor: connect"):
-        await meet("http://127.0.0.1:9", SchedulerMetrics(), 0.0)
+        await connect("http://127.0.0.1:9", SchedulerMetrics(), 0.0)
 
 
 async def test_one_that_comes_late_is_waited_for(tmp_path, start):
-    meeting = asyncio.create_task(meet(f"unix://{tmp_path}/late.sock", SchedulerMetrics(), 10.0))
+    meeting = asyncio.create_task(connect(f"unix://{tmp_path}/late.sock", SchedulerMetrics(), 10.0))
     await asyncio.sleep(0)
     served = await start("filter", path=f"{tmp_path}/late.sock")
     endpoint = await meeting
@@ -319,7 +319,7 @@ async def test_one_that_comes_late_is_waited_for(tmp_path, start):
 )
 async def test_addresses_that_are_not_allowed(address):
     with pytest.raises(ConfigError, match="allowed are unix:///path/to/"):
-        await meet(address, SchedulerMetrics(), 0.0)
+        await connect(address, SchedulerMetrics(), 0.0)
 
 
 async def test_args_that_the_plugin_refuses(start):
@@ -327,7 +327,7 @@ async def test_args_that_the_plugin_refuses(start):
         return web.json_response({"error": "args.limit: must be positive"}, status=400)
 
     served = await start("filter", profiles=refuse)
-    endpoint = await meet(served.address, SchedulerMetrics(), 0.0)
+    endpoint = await connect(served.address, SchedulerMetrics(), 0.0)
     with pytest.raises(ConfigError, match=r'plugin "Far": .*args.limit: must be positive'):
         await endpoint.check_args({"default-scheduler": {"limit": -1}})
     await endpoint.close()

@@ -269,7 +269,7 @@ async def test_a_new_epoch_ends_what_was_known_and_wakes_pods(make_world, start)
     served.answers["filter"] = rejecting("n0", epoch="2")
     served.health = {"epoch": "2"}
     assert world.scheduler.queue.pop() is None
-    assert await world.endpoint.illness() is None
+    assert await world.endpoint.health_error() is None
     world.advance(30)
     assert await world.attempt() in ("n1", "n2")
 

@@ -31,7 +31,7 @@ async def slot():
         world.add_nodes("n0", "n1", "n2")
         for instance in world.scheduler.profiles["default-scheduler"].plugins:
             if instance.name == "Far":
-                plugin.endpoint.use("default-scheduler", {"limit": 1})
+                plugin.endpoint.set_args("default-scheduler", {"limit": 1})
         yield served, world
         await world.scheduler.close()
 

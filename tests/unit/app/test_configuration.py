@@ -67,8 +67,8 @@ def test_without_a_file_what_is_given_is_enabled(module):
     assert [ref.name for ref in profile.plugins.bind.enabled] == ["Binder"]
     names = ("Picky", "Binder", "Sorter")
     sources = tuple(f"configured_plugins:{name}" for name in names)
-    catalogue = load(PluginSources(sources, packages=False))
-    points = expand(profile, catalogue.registry, FeatureGates()).points
+    loaded_plugins = load(PluginSources(sources, packages=False))
+    points = expand(profile, loaded_plugins.registry, FeatureGates()).points
     assert points["filter"][-1] == "Picky"
     assert points["bind"] == ("Binder", "DefaultBinder")
     assert points["queueSort"] == ("Sorter",)
@@ -94,10 +94,10 @@ def test_a_refused_plugin_ends_the_start_only_if_it_is_named(module, tmp_path, c
 
 def test_what_was_found_and_refused_is_logged(module, caplog):
     caplog.set_level(logging.INFO)
-    catalogue = load(
+    loaded_plugins = load(
         PluginSources(("configured_plugins:Picky", "configured_plugins:Bad"), packages=False)
     )
-    report(catalogue)
+    report(loaded_plugins)
     told = {record.getMessage(): record for record in caplog.records}
     assert told["Plugin loaded"].pairs == {"plugin": "Picky", "origin": f"{module}:3"}
     refused = told["Plugin refused"]

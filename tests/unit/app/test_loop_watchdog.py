@@ -40,8 +40,8 @@ DEEPER = "\ndef deeper(call):\n    return call()\n"
 def plugin(tmp_path) -> Any:
     (tmp_path / "blocks.py").write_text(SOURCE)
     (tmp_path / "words.py").write_text(DEEPER)
-    catalogue = load(PluginSources(folders=(str(tmp_path),), packages=False))
-    return catalogue.registry["Blocks"](None, None)
+    loaded_plugins = load(PluginSources(folders=(str(tmp_path),), packages=False))
+    return loaded_plugins.registry["Blocks"](None, None)
 
 
 class Now:

@@ -8,7 +8,7 @@ from proreus.cli.demo import report, workload
 from proreus.cli.demo.progress import Progress
 from proreus.config.load import load
 from proreus.config.types import PluginRef, Plugins, PluginSet
-from proreus.plugins import IN_TREE
+from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 from proreus.sandbox.cluster import make_nodes
 from proreus.sandbox.store import Store
@@ -41,7 +41,7 @@ def test_plugins_that_are_given_take_part_in_both_profiles():
         return PluginSet(enabled=(PluginRef(name=name),))
 
     given = Plugins(multi_point=sets("Mine"), bind=sets("Mine"))
-    config = load(workload.configuration("/kubeconfig", given), Registry(IN_TREE))
+    config = load(workload.configuration("/kubeconfig", given), Registry(IN_TREE_PLUGINS))
     for profile in config.profiles:
         assert profile.plugins.multi_point.enabled[-1].name == "Mine"
         assert profile.plugins.bind.enabled == (PluginRef(name="Mine"),)

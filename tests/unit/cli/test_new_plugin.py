@@ -58,9 +58,9 @@ def test_each_point_alone_is_in_order(tmp_path: Path) -> None:
         name = f"Only{point[0].upper()}{point[1:]}"
         generate(tmp_path, name, "--points", point)
         names = Names.of(name)
-        catalogue = load(PluginSources(folders=(str(tmp_path / names.package / "src"),)))
-        assert not catalogue.refusals
-        assert framework.points_of(catalogue.registry[name]) == {point}
+        loaded_plugins = load(PluginSources(folders=(str(tmp_path / names.package / "src"),)))
+        assert not loaded_plugins.refusals
+        assert framework.points_of(loaded_plugins.registry[name]) == {point}
 
     run(tmp_path, "ruff", "check", "--select", "E,F,W,I", ".")
     run(tmp_path, "ruff", "format", "--check", ".")

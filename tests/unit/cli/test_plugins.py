@@ -3,7 +3,7 @@ import json
 import pytest
 
 from proreus.cli import main
-from proreus.plugins import IN_TREE
+from proreus.plugins import IN_TREE_PLUGINS
 
 PLUGIN = """\
 from proreus.config.types import PluginArgs
@@ -33,7 +33,7 @@ def test_all_plugins_are_listed_with_points_arguments_and_origin(capsys, tmp_pat
     (tmp_path / "quiet.py").write_text(PLUGIN)
     code, out, err = run(capsys, "--plugin-dir", tmp_path)
     assert (code, err) == (0, "")
-    assert all(f"{plugin.name} (in-tree)\n" in out for plugin in IN_TREE)
+    assert all(f"{plugin.name} (in-tree)\n" in out for plugin in IN_TREE_PLUGINS)
     assert out.endswith(
         f"Quiet ({tmp_path}/quiet.py:4)\n"
         "    preFilter, filter\n"

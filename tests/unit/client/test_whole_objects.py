@@ -6,7 +6,7 @@ from proreus.client.informer_stores import InformerStores
 from proreus.client.watch import EventDecoder, ListDecoder
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import Pod
-from proreus.objects.whole import WholeNode, WholePod
+from proreus.objects.with_json import NodeWithJson, PodWithJson
 
 
 def pod(name, version="1", **more):
@@ -26,7 +26,7 @@ def test_events_keep_their_objects_json():
     bookmark = {"kind": "Pod", "metadata": {"resourceVersion": "9"}}
     a, b = pod("a", "7"), pod("b", "8")
     lines = [line("ADDED", a), line("BOOKMARK", bookmark), line("DELETED", b)]
-    batch = EventDecoder(WholePod).decode(lines)
+    batch = EventDecoder(PodWithJson).decode(lines)
     assert [event.type for event in batch.events] == ["ADDED", "DELETED"]
     assert [json.loads(event.object.json) for event in batch.events] == [text(a), text(b)]
     assert batch.resource_version == "8"
@@ -36,7 +36,7 @@ def test_events_keep_their_objects_json():
 
 def test_an_error_event_is_still_one():
     status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
-    batch = EventDecoder(WholePod).decode([line("ADDED", pod("a")), line("ERROR", status)])
+    batch = EventDecoder(PodWithJson).decode([line("ADDED", pod("a")), line("ERROR", status)])
     assert len(batch.events) == 1
     assert batch.error is not None
     assert batch.error.status == 410
@@ -45,14 +45,14 @@ def test_an_error_event_is_still_one():
 def test_lists_keep_their_items_json():
     a = pod("a", status=None)
     body = json.dumps({"metadata": {"resourceVersion": "5"}, "items": [a]}).encode()
-    page = ListDecoder(WholePod).decode(body)
+    page = ListDecoder(PodWithJson).decode(body)
     assert page.metadata.resource_version == "5"
     assert json.loads(page.items[0].json) == {**text(a), "status": None}
 
 
 def test_stores_make_objects_of_the_types_asked_for():
-    stores = InformerStores(None, print, {"Node": WholeNode})
+    stores = InformerStores(None, print, {"Node": NodeWithJson})
     stores.store(NODES)
     stores.store(PODS)
     types = {kind: informer.resource.type for kind, informer in stores.group.by_kind.items()}
-    assert types == {"Node": WholeNode, "Pod": Pod}
+    assert types == {"Node": NodeWithJson, "Pod": Pod}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proreus.config.default_plugins import IN_TREE
+from proreus.config.default_plugins import IN_TREE_PLUGINS
 from proreus.config.plugin_args import IN_TREE_ARGS
 from proreus.config.types import API_VERSION, KIND, PluginArgs
 
@@ -40,7 +40,7 @@ class FakeCatalog:
         extra: dict[str, type[PluginArgs] | None] | None = None,
     ) -> None:
         self.extra = extra or {}
-        self._names = IN_TREE | set(self.extra)
+        self._names = IN_TREE_PLUGINS | set(self.extra)
 
     def names(self) -> frozenset[str]:
         return frozenset(self._names)

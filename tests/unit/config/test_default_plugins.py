@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from proreus.config.default_plugins import IN_TREE, default_plugins, merge
+from proreus.config.default_plugins import IN_TREE_PLUGINS, default_plugins, merge
 from proreus.config.load import default_configuration
 from proreus.config.types import PluginRef, Plugins, PluginSet
 from proreus.feature_gates import FeatureGates
@@ -39,8 +39,8 @@ def test_gates_append():
         "TopologyPlacementGenerator",
         "PodGroupPodsCount",
     ]
-    assert set(names(gates)) == IN_TREE
-    assert len(IN_TREE) == 23
+    assert set(names(gates)) == IN_TREE_PLUGINS
+    assert len(IN_TREE_PLUGINS) == 23
 
 
 @pytest.mark.parametrize(

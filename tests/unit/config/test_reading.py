@@ -50,12 +50,14 @@ def test_anchors_and_merges():
 def test_complains_of_repeated_keys_with_their_line():
     document = read("a:\n  x: 1\n  x: 2\n")
     assert document.data == {"a": {"x": 2}}
-    assert document.complaints == ('yaml: unmarshal errors:\n  line 3: key "x" already set in map',)
+    assert document.strict_errors == (
+        'yaml: unmarshal errors:\n  line 3: key "x" already set in map',
+    )
 
 
 def test_complains_of_repeated_json_fields_with_their_path():
     document = read('{"a": [{"x": 1, "x": 2}], "b": 1, "b": 1}')
-    assert document.complaints == ('duplicate field "b"', 'duplicate field "a[0].x"')
+    assert document.strict_errors == ('duplicate field "b"', 'duplicate field "a[0].x"')
 
 
 @pytest.mark.parametrize(

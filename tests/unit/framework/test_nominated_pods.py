@@ -13,11 +13,11 @@ from proreus.framework.pod_info import PodInfo
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import Pod
 from proreus.offline.cluster import OfflineCluster
-from proreus.plugins import IN_TREE
+from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 from proreus.testing import make_node, make_pod
 
-_GATES, _REGISTRY = FeatureGates(), Registry(IN_TREE)
+_GATES, _REGISTRY = FeatureGates(), Registry(IN_TREE_PLUGINS)
 _CONFIGURATION = default_configuration(_REGISTRY, _GATES)
 _NODES, _PODS = st.integers(0, 3), st.integers(0, 5)
 _steps = st.one_of(

@@ -6,8 +6,8 @@ import pytest
 
 from proreus.framework.plugin import POINTS
 from proreus.loading import PluginSources, load
-from proreus.loading.contract import faults_of
-from proreus.plugins import IN_TREE
+from proreus.loading.contract import contract_violations
+from proreus.plugins import IN_TREE_PLUGINS
 
 HEADER = "from proreus.framework.plugin import *\nfrom proreus.framework import plugin\n"
 
@@ -15,19 +15,19 @@ HEADER = "from proreus.framework.plugin import *\nfrom proreus.framework import 
 def refusals(tmp_path, source: str) -> list[tuple[int, str]]:
     """Return (line, why), lines counted from the source's own first one."""
     (tmp_path / "a.py").write_text(HEADER + source)
-    catalogue = load(PluginSources(folders=(str(tmp_path),), packages=False))
+    loaded_plugins = load(PluginSources(folders=(str(tmp_path),), packages=False))
     found = []
-    for one in catalogue.refusals:
+    for one in loaded_plugins.refusals:
         file, _, line = one.place.rpartition(":")
         assert file == f"{tmp_path}/a.py"
         found.append((int(line) - HEADER.count("\n"), one.why))
-    assert bool(found) != bool(catalogue.brought)
+    assert bool(found) != bool(loaded_plugins.brought)
     return found
 
 
-@pytest.mark.parametrize("plugin", IN_TREE, ids=lambda plugin: plugin.name)
+@pytest.mark.parametrize("plugin", IN_TREE_PLUGINS, ids=lambda plugin: plugin.name)
 def test_plugins_of_the_tree_keep_the_contract(plugin):
-    assert list(faults_of(plugin)) == []
+    assert list(contract_violations(plugin)) == []
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,9 @@ def test_a_class_that_forgot_to_inherit_is_told_from_one_that_is_no_plugin(tmp_p
     other = "class Filters:\n    def filter(self, nodes): ..."
     plugin = "class B(ScorePlugin):\n    def score(self, state, pod, node): ..."
     (tmp_path / "a.py").write_text("\n".join((HEADER, other, forgot, plugin)))
-    catalogue = load(PluginSources(folders=(str(tmp_path),), packages=False))
-    assert [*catalogue.brought] == ["B"]
-    (refusal,) = catalogue.refusals
+    loaded_plugins = load(PluginSources(folders=(str(tmp_path),), packages=False))
+    assert [*loaded_plugins.brought] == ["B"]
+    (refusal,) = loaded_plugins.refusals
     assert refusal.why.startswith("class A must inherit from an extension point: ")
     assert refusal.names == {"A"}
 
@@ -207,5 +207,5 @@ def test_every_extension_point_asks_for_a_method():
             with pytest.raises(TypeError, match="must define"):
                 type("Empty", (base,), {})
         else:
-            faults = list(faults_of(type("Empty", (base,), {})))
+            faults = list(contract_violations(type("Empty", (base,), {})))
             assert bool(faults) == (point not in optional), point

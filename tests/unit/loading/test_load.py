@@ -11,7 +11,7 @@ import pytest
 from proreus.config.load import load as load_config
 from proreus.errors import ConfigError
 from proreus.loading import ENTRY_POINTS, PluginSources, load
-from proreus.plugins import IN_TREE
+from proreus.plugins import IN_TREE_PLUGINS
 
 FILTER = """\
 from proreus.framework.plugin import FilterPlugin
@@ -30,8 +30,8 @@ def folder(tmp_path: Path, **files: str) -> PluginSources:
     return PluginSources(folders=(str(tmp_path),), packages=False)
 
 
-def refused(catalogue) -> list[tuple[str, str]]:
-    return [(one.place, one.why) for one in catalogue.refusals]
+def refused(loaded_plugins) -> list[tuple[str, str]]:
+    return [(one.place, one.why) for one in loaded_plugins.refusals]
 
 
 @pytest.fixture
@@ -51,10 +51,10 @@ def importable(tmp_path, monkeypatch):
 
 
 def test_without_sources_there_is_what_comes_with_proreus():
-    catalogue = load(PluginSources(packages=False))
-    assert catalogue.registry.names() == {plugin.name for plugin in IN_TREE}
-    assert (catalogue.brought, catalogue.refusals) == ({}, ())
-    assert str(catalogue.found["NodeName"].origin) == "in-tree"
+    loaded_plugins = load(PluginSources(packages=False))
+    assert loaded_plugins.registry.names() == {plugin.name for plugin in IN_TREE_PLUGINS}
+    assert (loaded_plugins.brought, loaded_plugins.refusals) == ({}, ())
+    assert str(loaded_plugins.found["NodeName"].origin) == "in-tree"
 
 
 def test_a_folder_brings_every_plugin_class_that_its_files_define(tmp_path):
@@ -62,13 +62,13 @@ def test_a_folder_brings_every_plugin_class_that_its_files_define(tmp_path):
     sources = folder(tmp_path, a=FILTER.format(name="A") + more, b=FILTER.format(name="B"))
     (tmp_path / "notes.txt").write_text("not Python")
     (tmp_path / ".hidden.py").write_text("1 / 0")
-    catalogue = load(sources)
-    assert catalogue.refusals == ()
-    assert {n: str(f.origin) for n, f in catalogue.brought.items()} == {
+    loaded_plugins = load(sources)
+    assert loaded_plugins.refusals == ()
+    assert {n: str(f.origin) for n, f in loaded_plugins.brought.items()} == {
         "A": f"{tmp_path}/a.py:3",
         "B": f"{tmp_path}/b.py:3",
     }
-    assert catalogue.registry["A"].__module__ != catalogue.registry["B"].__module__
+    assert loaded_plugins.registry["A"].__module__ != loaded_plugins.registry["B"].__module__
 
 
 @pytest.mark.parametrize(
@@ -83,17 +83,19 @@ def test_a_folder_brings_every_plugin_class_that_its_files_define(tmp_path):
 )
 def test_files_of_a_folder_import_each_other_and_an_underscore_hides_a_file(tmp_path, statement):
     words = FILTER.format(name="NotSeen") + "\nWORD = 'hello'\n"
-    catalogue = load(folder(tmp_path, _words=words, a=f"{statement}\n{FILTER.format(name='A')}"))
-    assert (catalogue.refusals, list(catalogue.brought)) == ((), ["A"])
-    module = sys.modules[catalogue.registry["A"].__module__]
+    loaded_plugins = load(
+        folder(tmp_path, _words=words, a=f"{statement}\n{FILTER.format(name='A')}")
+    )
+    assert (loaded_plugins.refusals, list(loaded_plugins.brought)) == ((), ["A"])
+    module = sys.modules[loaded_plugins.registry["A"].__module__]
     assert module.WORD == "hello"
     assert "_words" not in sys.modules
 
 
 def test_a_class_that_a_file_imports_from_its_neighbour_is_not_found_twice(tmp_path):
     sources = folder(tmp_path, a=FILTER.format(name="A"), b="from a import A\n")
-    catalogue = load(sources)
-    assert (catalogue.refusals, list(catalogue.brought)) == ((), ["A"])
+    loaded_plugins = load(sources)
+    assert (loaded_plugins.refusals, list(loaded_plugins.brought)) == ((), ["A"])
 
 
 def test_the_standard_library_is_not_hidden_by_a_file(tmp_path):
@@ -110,10 +112,10 @@ def test_two_folders_may_have_files_of_the_same_name(tmp_path):
             tmp_path / name, words=words, a=f"from words import NAME\n{FILTER}".format(name=name)
         )
     sources = PluginSources(folders=(str(tmp_path / "one"), str(tmp_path / "two")), packages=False)
-    catalogue = load(sources)
-    assert catalogue.refusals == ()
+    loaded_plugins = load(sources)
+    assert loaded_plugins.refusals == ()
     for name in ("one", "two"):
-        assert name == sys.modules[catalogue.registry[name].__module__].NAME
+        assert name == sys.modules[loaded_plugins.registry[name].__module__].NAME
 
 
 def test_a_mounted_config_map_is_read_through_its_links(tmp_path):
@@ -122,9 +124,9 @@ def test_a_mounted_config_map_is_read_through_its_links(tmp_path):
     (version / "a.py").write_text(FILTER.format(name="A"))
     (tmp_path / "..data").symlink_to(version.name)
     (tmp_path / "a.py").symlink_to("..data/a.py")
-    catalogue = load(PluginSources(folders=(str(tmp_path),), packages=False))
-    assert catalogue.refusals == ()
-    assert str(catalogue.brought["A"].origin) == f"{tmp_path}/a.py:3"
+    loaded_plugins = load(PluginSources(folders=(str(tmp_path),), packages=False))
+    assert loaded_plugins.refusals == ()
+    assert str(loaded_plugins.brought["A"].origin) == f"{tmp_path}/a.py:3"
 
 
 def test_a_second_load_is_fresh_and_leaves_the_first_one_alone(tmp_path):
@@ -146,7 +148,7 @@ def test_a_second_load_is_fresh_and_leaves_the_first_one_alone(tmp_path):
 
 
 def test_a_broken_file_is_refused_with_its_line_and_the_others_are_there(tmp_path):
-    catalogue = load(
+    loaded_plugins = load(
         folder(
             tmp_path,
             absent="import os\nimport there_is_no_such_module\n",
@@ -160,9 +162,9 @@ def test_a_broken_file_is_refused_with_its_line_and_the_others_are_there(tmp_pat
             "class Unfinished(FilterPlugin):\n    pass\n",
         )
     )
-    assert list(catalogue.brought) == ["Good"]
+    assert list(loaded_plugins.brought) == ["Good"]
     absent = "cannot be imported: ModuleNotFoundError: No module named 'there_is_no_such_module'"
-    assert refused(catalogue) == [
+    assert refused(loaded_plugins) == [
         (f"{tmp_path}/absent.py:2", absent),
         (f"{tmp_path}/broken.py:2", "cannot be imported: SyntaxError: invalid syntax"),
         (f"{tmp_path}/cut_off.py:2", "cannot be imported: CancelledError"),
@@ -193,14 +195,16 @@ def test_a_file_that_cannot_be_read_is_refused_alone(tmp_path, monkeypatch):
     sources = folder(tmp_path, good=FILTER.format(name="Good"), secret="", gone="")
     (tmp_path / "folder.py").mkdir()
     (tmp_path / "dangling.py").symlink_to("nowhere")
-    catalogue = load(sources)
-    assert list(catalogue.brought) == ["Good"]
-    assert refused(catalogue) == [(f"{tmp_path}/secret.py", "cannot be read: Permission denied")]
+    loaded_plugins = load(sources)
+    assert list(loaded_plugins.brought) == ["Good"]
+    assert refused(loaded_plugins) == [
+        (f"{tmp_path}/secret.py", "cannot be read: Permission denied")
+    ]
 
 
 def test_a_folder_that_is_not_there_is_refused():
-    catalogue = load(PluginSources(folders=("/nowhere",), packages=False))
-    assert str(catalogue.refusals[0]) == (
+    loaded_plugins = load(PluginSources(folders=("/nowhere",), packages=False))
+    assert str(loaded_plugins.refusals[0]) == (
         "/nowhere: cannot be read: No such file or directory; "
         "it must be a folder with .py files (--plugin-dir /nowhere)"
     )
@@ -211,18 +215,18 @@ def test_a_name_that_is_taken_is_refused_whoever_has_it(tmp_path):
     sources = folder(
         tmp_path, a=FILTER.format(name="Twice"), b=FILTER.format(name="Twice"), c=in_tree
     )
-    catalogue = load(sources)
-    assert catalogue.found["Twice"].origin.file == f"{tmp_path}/a.py"
-    (twice_place, twice), (_, taken) = refused(catalogue)
+    loaded_plugins = load(sources)
+    assert loaded_plugins.found["Twice"].origin.file == f"{tmp_path}/a.py"
+    (twice_place, twice), (_, taken) = refused(loaded_plugins)
     assert twice_place == f"{tmp_path}/b.py:3"
     assert f"another plugin ({tmp_path}/a.py:3);" in twice
     assert taken.startswith('class Mine: the name "NodeName" is that of another plugin (in-tree, ')
-    problems = catalogue.problems_with({"NodeName", "Twice", "NodePorts"})
+    problems = loaded_plugins.problems_with({"NodeName", "Twice", "NodePorts"})
     assert [problem.partition(":")[0] for problem in problems] == [
         "plugin Twice cannot be used",
         "plugin NodeName cannot be used",
     ]
-    assert catalogue.problems_with({"NodePorts"}) == []
+    assert loaded_plugins.problems_with({"NodePorts"}) == []
 
 
 # ---- modules -----------------------------------------------------------------------------------
@@ -230,11 +234,11 @@ def test_a_name_that_is_taken_is_refused_whoever_has_it(tmp_path):
 
 def test_a_module_is_given_by_name(importable):
     (importable / "loading_one.py").write_text(FILTER.format(name="One"))
-    catalogue = load(PluginSources(("loading_one:One",), packages=False))
-    assert catalogue.refusals == ()
-    assert catalogue.asked_for == ("One",)
-    assert str(catalogue.brought["One"].origin) == f"{importable}/loading_one.py:3"
-    enabled = catalogue.default_plugins().enabled_names()
+    loaded_plugins = load(PluginSources(("loading_one:One",), packages=False))
+    assert loaded_plugins.refusals == ()
+    assert loaded_plugins.requested_names == ("One",)
+    assert str(loaded_plugins.brought["One"].origin) == f"{importable}/loading_one.py:3"
+    enabled = loaded_plugins.default_plugins().enabled_names()
     assert enabled == {"One"}
 
 
@@ -275,9 +279,9 @@ def test_a_module_and_its_neighbours_are_imported_anew(importable):
     ],
 )
 def test_a_module_that_is_no_good_is_refused(given, why):
-    catalogue = load(PluginSources((given,), packages=False))
-    assert [one.why for one in catalogue.refusals] == [why]
-    assert len(catalogue.problems_with(catalogue.asked_for)) == 1
+    loaded_plugins = load(PluginSources((given,), packages=False))
+    assert [one.why for one in loaded_plugins.refusals] == [why]
+    assert len(loaded_plugins.problems_with(loaded_plugins.requested_names)) == 1
 
 
 def test_what_the_scheduler_itself_stands_on_is_not_imported_anew():
@@ -307,9 +311,9 @@ def installed(importable):
 def test_entry_points_of_installed_packages_are_found(installed, importable):
     (importable / "gpu_tools.py").write_text(FILTER.format(name="Gpu"))
     installed("Gpu = gpu_tools:Gpu\nGone = gpu_tools:Gone\nAway = gpu_tools_away:Away")
-    catalogue = load(PluginSources())
-    assert str(catalogue.brought["Gpu"].origin) == "gpu-tools 1.2"
-    sources = [one.source for one in catalogue.refusals]
+    loaded_plugins = load(PluginSources())
+    assert str(loaded_plugins.brought["Gpu"].origin) == "gpu-tools 1.2"
+    sources = [one.source for one in loaded_plugins.refusals]
     assert sources == [
         'package gpu-tools 1.2, entry point "Gone"',
         'package gpu-tools 1.2, entry point "Away"',
@@ -320,9 +324,9 @@ def test_entry_points_of_installed_packages_are_found(installed, importable):
 def test_the_same_class_by_two_ways_is_one_plugin(installed, importable):
     (importable / "gpu_tools.py").write_text(FILTER.format(name="Gpu"))
     installed("Gpu = gpu_tools:Gpu")
-    catalogue = load(PluginSources(("gpu_tools:Gpu",)))
-    assert catalogue.refusals == ()
-    assert catalogue.found["Gpu"].origin.way == "module"
+    loaded_plugins = load(PluginSources(("gpu_tools:Gpu",)))
+    assert loaded_plugins.refusals == ()
+    assert loaded_plugins.found["Gpu"].origin.way == "module"
 
 
 # ---- what a configuration makes of it ----------------------------------------------------------
@@ -333,27 +337,27 @@ CONFIG = {
 }
 
 
-def configuration(catalogue, *, enabled="", args=None):
+def configuration(loaded_plugins, *, enabled="", args=None):
     profile = {}
     if enabled:
         profile["plugins"] = {"multiPoint": {"enabled": [{"name": enabled}]}}
     if args is not None:
         profile["pluginConfig"] = [{"name": enabled, "args": args}]
-    return load_config({**CONFIG, "profiles": [profile]}, catalogue.registry)
+    return load_config({**CONFIG, "profiles": [profile]}, loaded_plugins.registry)
 
 
 def test_a_refused_plugin_is_a_problem_only_for_who_names_it(tmp_path):
-    catalogue = load(folder(tmp_path, a=FILTER.format(name="A"), broken="class Gone(:"))
-    assert catalogue.problems(configuration(catalogue, enabled="A")) == []
-    assert catalogue.problems(configuration(catalogue, enabled="Gone")) == [
+    loaded_plugins = load(folder(tmp_path, a=FILTER.format(name="A"), broken="class Gone(:"))
+    assert loaded_plugins.problems(configuration(loaded_plugins, enabled="A")) == []
+    assert loaded_plugins.problems(configuration(loaded_plugins, enabled="Gone")) == [
         f"plugin Gone cannot be used: {tmp_path}/broken.py:1: "
         f"cannot be imported: SyntaxError: invalid syntax (--plugin-dir {tmp_path})"
     ]
 
 
 def test_plugins_that_flags_brought_and_no_profile_enables_are_known(tmp_path):
-    catalogue = load(folder(tmp_path, a=FILTER.format(name="A"), b=FILTER.format(name="B")))
-    assert catalogue.unused(configuration(catalogue, enabled="A")) == ["B"]
+    loaded_plugins = load(folder(tmp_path, a=FILTER.format(name="A"), b=FILTER.format(name="B")))
+    assert loaded_plugins.unused(configuration(loaded_plugins, enabled="A")) == ["B"]
 
 
 WITH_ARGS = """\
@@ -384,9 +388,9 @@ class A(FilterPlugin):
     ],
 )
 def test_wrong_args_are_told_with_those_that_there_are(tmp_path, args, fault):
-    catalogue = load(folder(tmp_path, a=WITH_ARGS))
+    loaded_plugins = load(folder(tmp_path, a=WITH_ARGS))
     with pytest.raises(ConfigError) as caught:
-        configuration(catalogue, enabled="A", args=args)
+        configuration(loaded_plugins, enabled="A", args=args)
     (problem,) = caught.value.problems
     assert fault in problem
     assert problem.endswith(
@@ -400,24 +404,24 @@ def test_annotations_may_be_texts(tmp_path):
         "from __future__ import annotations\nfrom dataclasses import dataclass\n"
         "@dataclass\nclass Note:\n    text: str = ''\n" + WITH_ARGS
     )
-    catalogue = load(folder(tmp_path, a=source))
-    assert catalogue.refusals == ()
-    config = configuration(catalogue, enabled="A", args={"label": "x", "retryAfter": "5s"})
+    loaded_plugins = load(folder(tmp_path, a=source))
+    assert loaded_plugins.refusals == ()
+    config = configuration(loaded_plugins, enabled="A", args={"label": "x", "retryAfter": "5s"})
     assert config.profiles[0].args()["A"].retry_after == 5.0
 
 
 def test_a_plugin_without_args_takes_none(tmp_path):
-    catalogue = load(folder(tmp_path, a=FILTER.format(name="A")))
+    loaded_plugins = load(folder(tmp_path, a=FILTER.format(name="A")))
     with pytest.raises(ConfigError, match=r"pluginConfig\[0\]: plugin A takes no args"):
-        configuration(catalogue, enabled="A", args={"x": 1})
+        configuration(loaded_plugins, enabled="A", args={"x": 1})
 
 
 def test_args_that_raise_are_a_configuration_error_with_their_place(tmp_path):
-    catalogue = load(folder(tmp_path, a=WITH_ARGS))
+    loaded_plugins = load(folder(tmp_path, a=WITH_ARGS))
     with (
         pytest.raises(ConfigError, match=rf"^{tmp_path}/a.py:12: .* ZeroDivisionError: "),
-        catalogue.blaming_plugins(),
+        loaded_plugins.attributing_errors_to_plugins(),
     ):
-        configuration(catalogue, enabled="A", args={"label": ""})
-    with pytest.raises(KeyError), catalogue.blaming_plugins():
+        configuration(loaded_plugins, enabled="A", args={"label": ""})
+    with pytest.raises(KeyError), loaded_plugins.attributing_errors_to_plugins():
         raise KeyError("ours")

@@ -9,7 +9,7 @@ import pytest
 from proreus.config.load import default_configuration
 from proreus.feature_gates import FeatureGates
 from proreus.offline.cluster import OfflineCluster
-from proreus.plugins import IN_TREE
+from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 
 
@@ -38,7 +38,7 @@ class Kit:
 
     @staticmethod
     def cluster(*objects: dict[str, Any], **options: Any) -> OfflineCluster:
-        gates, registry = FeatureGates(), Registry(IN_TREE)
+        gates, registry = FeatureGates(), Registry(IN_TREE_PLUGINS)
         config = default_configuration(registry, gates)
         return OfflineCluster(config, registry, gates, objects, **options)
 

@@ -6,7 +6,7 @@ import pytest
 
 from proreus.errors import Conflict, NotFound
 from proreus.objects.kinds import BY_KIND, NODES, PODS
-from proreus.offline.api import InMemoryApi, SilentRecorder
+from proreus.offline.api import FakeRecorder, InMemoryApi
 
 CLAIMS = BY_KIND["PersistentVolumeClaim"]
 
@@ -165,7 +165,7 @@ async def test_nodes_have_no_namespace(api, kit) -> None:
 
 def test_events_are_kept(api, kit) -> None:
     api.add(kit.pod("p"))
-    recorder = SilentRecorder()
+    recorder = FakeRecorder()
     recorder.event(stored(api), "Normal", "Scheduled", "Binding", "here", "s")
     assert recorder.events == [("default/p", "Scheduled", "here")]
 

@@ -9,12 +9,12 @@ import pytest
 
 from proreus.errors import ProreusError
 from proreus.offline.evaluate import evaluate, read_cases
-from proreus.plugins import IN_TREE
+from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 
 
 def answer(case: dict, configuration: object = None) -> dict:
-    [found] = evaluate([{"id": "x", **case}], Registry(IN_TREE), configuration)
+    [found] = evaluate([{"id": "x", **case}], Registry(IN_TREE_PLUGINS), configuration)
     assert found["id"] == "x"
     return json.loads(json.dumps(found["expect"]))
 

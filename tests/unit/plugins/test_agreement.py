@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from proreus.framework.plugin import FilterPlugin, Plugin, ScorePlugin
 from proreus.objects.node import LABEL_ZONE
-from proreus.plugins import IN_TREE
+from proreus.plugins import IN_TREE_PLUGINS
 from proreus.plugins.dynamic_resources import DynamicResources
 from proreus.plugins.image_locality import ImageLocality
 from proreus.plugins.inter_pod_affinity import InterPodAffinity
@@ -142,7 +142,7 @@ def test_forms_agree(case: Case) -> None:
     agree(case.plugin, case.args, gates=case.gates, drawn_from=case.drawn_from)
 
 
-@pytest.mark.parametrize("plugin", IN_TREE, ids=lambda plugin: plugin.name)
+@pytest.mark.parametrize("plugin", IN_TREE_PLUGINS, ids=lambda plugin: plugin.name)
 def test_no_plugin_is_left_out(plugin: type[Plugin]) -> None:
     asked_about_nodes = issubclass(plugin, (FilterPlugin, ScorePlugin))
 

@@ -28,7 +28,7 @@ def rejected(pod: PodInfo, *there: PodInfo) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "clash"),
+    ("wanted", "ports_conflict"),
     [
         (80, True),
         ("10.0.0.9:80", True),
@@ -41,8 +41,8 @@ def rejected(pod: PodInfo, *there: PodInfo) -> bool:
         ("10.0.0.1:53/UDP", False),
     ],
 )
-def test_clash(wanted: int | str, clash: bool) -> None:
-    assert rejected(make_pod(host_ports=[wanted]), IN_USE) is clash
+def test_clash(wanted: int | str, ports_conflict: bool) -> None:
+    assert rejected(make_pod(host_ports=[wanted]), IN_USE) is ports_conflict
 
 
 def with_ports_in(kind: str, **container: Any) -> PodInfo:

@@ -7,9 +7,9 @@ import contextlib
 
 import pytest
 
-from proreus.remote.connection import NoAnswer
+from proreus.remote.connection import NoResponse
 from proreus.remote.outbox import Outbox
-from proreus.remote.wire import BadAnswer
+from proreus.remote.wire import BadResponse
 
 
 class Post:
@@ -20,10 +20,10 @@ class Post:
     async def __call__(self, path: str, body: bytes) -> None:
         await asyncio.sleep(0)
         if self.away:
-            raise NoAnswer("away")
+            raise NoResponse("away")
         self.arrived.append(f"{path} {body.decode()}")
         if body == b"bad":
-            raise BadAnswer("what?")
+            raise BadResponse("what?")
 
 
 @contextlib.asynccontextmanager
@@ -41,21 +41,21 @@ async def test_in_order_and_after_an_absence() -> None:
     outbox, post = Outbox("P"), Post()
     async with running(outbox, post):
         outbox.put("/a", b"1")
-        await outbox.emptied(1.0)
+        await outbox.flush(1.0)
         post.away = True
         outbox.put("/b", b"2")
         outbox.put("/a", b"bad")
         outbox.put("/a", b"3")
-        with pytest.raises(NoAnswer, match="3 earlier messages have not arrived"):
-            await outbox.emptied(1.0)
+        with pytest.raises(NoResponse, match="3 earlier messages have not arrived"):
+            await outbox.flush(1.0)
         post.away = False
-        await outbox.emptied(1.0)
+        await outbox.flush(1.0)
     assert post.arrived == ["/a 1", "/b 2", "/a bad", "/a 3"]
 
 
 async def test_nothing_to_wait_for() -> None:
     outbox = Outbox("P")
-    await outbox.emptied(0.0)
+    await outbox.flush(0.0)
     outbox.put("/a", b"1")
     outbox.clear()
-    await outbox.emptied(0.0)
+    await outbox.flush(0.0)

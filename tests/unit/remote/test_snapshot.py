@@ -35,15 +35,15 @@ class Mirror:
         self.at: tuple[str, int] | None = None
         self.columns: dict[str, list[Any]] = {}
 
-    def take(self, news: dict[str, Any]) -> None:
-        size, rows = news["size"], news["rows"]
+    def take(self, next_update: dict[str, Any]) -> None:
+        size, rows = next_update["size"], next_update["rows"]
         if rows is None:
             self.columns = {}
             rows = range(size)
         else:
-            assert self.at == (news["snapshot"], news["base"])
+            assert self.at == (next_update["snapshot"], next_update["base"])
             rows = wire.int_array("rows", rows).tolist()
-        for name, told in news["columns"].items():
+        for name, told in next_update["columns"].items():
             if isinstance(told, dict):
                 codes = wire.int_array("codes", told["codes"]).tolist()
                 told = [told["values"][code] if code >= 0 else None for code in codes]
@@ -53,7 +53,7 @@ class Mirror:
             column[size:] = [None] * (size - len(column))
             for row, value in zip(rows, told, strict=True):
                 column[row] = value
-        self.at = (news["snapshot"], news["version"])
+        self.at = (next_update["snapshot"], next_update["version"])
 
 
 class World:
@@ -112,9 +112,9 @@ def test_news_add_up_to_the_table(seed: int, arrays: wire.Arrays) -> None:
     for _ in range(40):
         for _ in range(world.chance.randint(0, 4)):
             world.happen()
-        news = snapshot.news(world.cache.table)
-        if news is not None:
-            mirror.take(news)
+        next_update = snapshot.next_update(world.cache.table)
+        if next_update is not None:
+            mirror.take(next_update)
         table = world.cache.table
         everything = np.arange(table.size)
         assert mirror.at == (snapshot.id, snapshot.version)
@@ -125,7 +125,7 @@ def test_news_add_up_to_the_table(seed: int, arrays: wire.Arrays) -> None:
                 expected = values(table, name, everything)
             assert [v or None for v in mirror.columns[name]] == [v or None for v in expected], name
         assert len(snapshot.changed_at) == snapshot.size == table.size
-        assert snapshot.news(table) is None
+        assert snapshot.next_update(table) is None
 
 
 def test_a_row_is_news_only_where_a_wanted_column_changed() -> None:
@@ -134,11 +134,11 @@ def test_a_row_is_news_only_where_a_wanted_column_changed() -> None:
         world.add_node()
     labels, pods = Snapshot(("labels.zone",), "json"), Snapshot(("podCount",), "json")
     for snapshot in (labels, pods):
-        assert snapshot.news(world.cache.table)["base"] is None
+        assert snapshot.next_update(world.cache.table)["base"] is None
     world.cache.assume(make_pod("p"), "n2")
-    assert labels.news(world.cache.table) is None
-    news = pods.news(world.cache.table)
-    assert (news["rows"], news["columns"]["podCount"]) == ([1], [1])
+    assert labels.next_update(world.cache.table) is None
+    next_update = pods.next_update(world.cache.table)
+    assert (next_update["rows"], next_update["columns"]["podCount"]) == ([1], [1])
     assert pods.changed_at.tolist() == [1, 2, 1]
 
 
@@ -147,8 +147,8 @@ def test_another_table_is_told_whole() -> None:
     one.add_node()
     other.add_node()
     snapshot = Snapshot((), "json")
-    assert snapshot.news(one.cache.table)["base"] is None
-    assert snapshot.news(other.cache.table)["base"] is None
+    assert snapshot.next_update(one.cache.table)["base"] is None
+    assert snapshot.next_update(other.cache.table)["base"] is None
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ from proreus.framework.status import Code, Status
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import NODES, PODS
 from proreus.offline.cluster import OfflineCluster
-from proreus.plugins import IN_TREE
+from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.calls import await_plugin
 from proreus.runtime.conduct import PluginConduct, Rules, Supervision, Tracebacks
 from proreus.runtime.guard import SortKey, brought_along, guard
@@ -55,7 +55,7 @@ class Cluster:
     """One or more nodes, and a scheduler with some plugins beside the default ones."""
 
     def __init__(self, *plugins: type[Plugin], rules: Rules = SKIP, nodes: int = 2) -> None:
-        registry = Registry((*IN_TREE, *plugins))
+        registry = Registry((*IN_TREE_PLUGINS, *plugins))
         gates = FeatureGates()
         sorting = [p.name for p in plugins if issubclass(p, QueueSortPlugin)]
         sets = Plugins(
@@ -136,7 +136,7 @@ def fail(*_: Any) -> Any:
 
 
 def test_what_comes_with_proreus_is_not_brought_along():
-    assert not any(map(brought_along, IN_TREE))
+    assert not any(map(brought_along, IN_TREE_PLUGINS))
     assert brought_along(make("Mine", PermitPlugin, permit=fail))
 
 

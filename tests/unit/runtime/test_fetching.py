@@ -26,10 +26,10 @@ from proreus.testing.fake_handle import FakeHandle
 
 
 class Far(FetchingPlugin, FilterPlugin, ReservePlugin):
-    """Answers what ``outcome`` says, once ``meet`` lets it."""
+    """Answers what ``outcome`` says, once ``connect`` lets it."""
 
     outcome: Any = None
-    meet: Any = None
+    connect: Any = None
 
     def __init__(self) -> None:
         self.told: list[Any] = []
@@ -38,8 +38,8 @@ class Far(FetchingPlugin, FilterPlugin, ReservePlugin):
         self, state: CycleState, pod: PodInfo, rows: Rows | None
     ) -> Status | None:
         self.told.append(rows)
-        if self.meet is not None:
-            await self.meet()
+        if self.connect is not None:
+            await self.connect()
         if isinstance(self.outcome, Exception):
             raise self.outcome
         return self.outcome
@@ -73,7 +73,7 @@ def test_a_profile_without_such_plugins_has_nobody_to_wait_for() -> None:
 async def test_plugins_of_a_point_are_waited_for_together() -> None:
     barrier = asyncio.Barrier(2)
     far, farther = Far(), Farther()
-    far.meet = farther.meet = barrier.wait
+    far.connect = farther.connect = barrier.wait
     async with asyncio.timeout(5):
         await fetch_filter(profile_of(far, farther), CycleState(), POD, None)
     assert far.told == farther.told == [None]
@@ -87,7 +87,7 @@ async def test_where_one_fails_the_others_have_ended_too() -> None:
         ended.set()
 
     far, farther = Far(), Farther()
-    far.outcome, farther.meet = Status.error("no luck"), later
+    far.outcome, farther.connect = Status.error("no luck"), later
     with pytest.raises(PluginError, match='running "Far" filter plugin: no luck'):
         await fetch_filter(profile_of(far, farther), CycleState(), POD, None)
     assert ended.is_set()

@@ -16,7 +16,7 @@ from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import Pod, PodCondition, condition_of
 from proreus.offline.api import JsonObject
 from proreus.offline.cluster import OfflineCluster
-from proreus.plugins import IN_TREE
+from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 from proreus.testing.builders import make_node, make_pod
 
@@ -43,7 +43,7 @@ class World(OfflineCluster):
         **config: object,
     ) -> None:
         """``profiles``: names of plugins by schedulerName; one with all of them by default."""
-        registry = Registry([*IN_TREE, *plugins])
+        registry = Registry([*IN_TREE_PLUGINS, *plugins])
         gates = FeatureGates.from_list(list(features))
         profiles = profiles or {"default-scheduler": [p.name for p in plugins]}
         raw = {

@@ -15,7 +15,7 @@ from proreus.framework.status import Status
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.workloads import SERVICES
 from proreus.offline.cluster import OfflineCluster
-from proreus.plugins import IN_TREE
+from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 from proreus.testing.builders import make_node, make_pod
 
@@ -80,7 +80,7 @@ class Impossible(FilterPlugin):
         return None
 
 
-REGISTRY = Registry((*IN_TREE, Listening, Other, Holding, Closed, Nowhere, Impossible))
+REGISTRY = Registry((*IN_TREE_PLUGINS, Listening, Other, Holding, Closed, Nowhere, Impossible))
 
 
 def configuration(*enabled: str, profiles: tuple[str, ...] = ("default-scheduler",), **more: Any):

@@ -7,7 +7,7 @@ import pytest
 from proreus.errors import ExtenderError
 from proreus.framework.victims import Victims
 from proreus.objects.codec import decoder_for
-from proreus.objects.whole import WholeNode, WholePod, keep_json
+from proreus.objects.with_json import NodeWithJson, PodWithJson, keep_json
 from proreus.scheduler.extender_wire import (
     MetaVictims,
     binding_body,
@@ -33,12 +33,12 @@ NODES = [b'{"metadata":{"name":"n0"}}', b'{"metadata":{"name":"n1"},"extra":true
 
 @pytest.fixture
 def pod():
-    return whole(WholePod, POD)
+    return whole(PodWithJson, POD)
 
 
 @pytest.fixture
 def nodes():
-    return [whole(WholeNode, data) for data in NODES]
+    return [whole(NodeWithJson, data) for data in NODES]
 
 
 def test_whole_nodes(pod, nodes):

@@ -16,7 +16,7 @@ from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import Pod, condition_of
 from proreus.objects.scheduling import POD_GROUP_SCHEDULED, POD_GROUPS, Condition
 from proreus.offline.cluster import OfflineCluster
-from proreus.plugins import IN_TREE
+from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 from proreus.testing import make_node, make_pod
 
@@ -38,7 +38,7 @@ class Cluster(OfflineCluster):
         plugins: tuple[Any, ...] = (),
         asynchronous: bool = False,
     ) -> None:
-        registry = Registry([*IN_TREE, *plugins])
+        registry = Registry([*IN_TREE_PLUGINS, *plugins])
         parsed = FeatureGates.from_list([*gates, f"SchedulerAsyncPreemption={asynchronous}"])
         super().__init__(config or default_configuration(registry, parsed), registry, parsed)
 
@@ -263,7 +263,7 @@ async def test_pods_under_way_to_deletion_are_left_out() -> None:
 
 
 async def test_all_pods_of_a_group_belong_to_one_scheduler() -> None:
-    registry = Registry(IN_TREE)
+    registry = Registry(IN_TREE_PLUGINS)
     gates = FeatureGates.from_list(list(GANGS))
     config = default_configuration(registry, gates)
     [profile] = config.profiles
@@ -312,7 +312,7 @@ class Picky(PermitPlugin):
 
 
 def with_plugins(*plugins: Any) -> Cluster:
-    registry = Registry([*IN_TREE, *plugins])
+    registry = Registry([*IN_TREE_PLUGINS, *plugins])
     gates = FeatureGates.from_list(list(GANGS))
     config = default_configuration(registry, gates)
     [profile] = config.profiles

@@ -72,10 +72,10 @@ def _given_plugins(plugin: tuple[str, ...], plugin_dir: tuple[str, ...]) -> Plug
     """Return plugin sets with all that was given; raise ``ConfigError`` if any of it is refused."""
     from proreus.loading import PluginSources, load
 
-    catalogue = load(PluginSources(plugin, plugin_dir, packages=False))
-    if catalogue.refusals:
-        raise ConfigError(*map(str, catalogue.refusals))
-    return catalogue.enabling(catalogue.brought)
+    loaded_plugins = load(PluginSources(plugin, plugin_dir, packages=False))
+    if loaded_plugins.refusals:
+        raise ConfigError(*map(str, loaded_plugins.refusals))
+    return loaded_plugins.enabling(loaded_plugins.brought)
 
 
 async def _demo(

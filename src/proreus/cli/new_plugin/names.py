@@ -52,9 +52,9 @@ def _is_there(module: str) -> bool:
 
 def _refuse_known(plugin: str) -> None:
     from proreus.framework import plugin as framework
-    from proreus.plugins import IN_TREE
+    from proreus.plugins import IN_TREE_PLUGINS
 
-    if any(known.name == plugin for known in IN_TREE):
+    if any(known.name == plugin for known in IN_TREE_PLUGINS):
         raise NameFault(f"{plugin} is the name of a plugin that proreus has; choose another")
     if hasattr(framework, plugin) or plugin in ("Args", "Harness"):
         raise NameFault(f"{plugin} is a name that the plugin's code needs; choose another")

@@ -11,7 +11,7 @@ from proreus.objects.policy import PodDisruptionBudget
 from proreus.objects.selectors import Selector, SelectorError, parse_label_selector
 
 
-class Unit(Protocol):
+class HasPods(Protocol):
     """Pods that are evicted together or not at all."""
 
     @property
@@ -20,13 +20,13 @@ class Unit(Protocol):
         ...
 
 
-T = TypeVar("T", bound=Unit)
+T = TypeVar("T", bound=HasPods)
 
-Matching = tuple[tuple[str, PodDisruptionBudget], ...]
+MatchingBudgets = tuple[tuple[str, PodDisruptionBudget], ...]
 """Budgets with their keys."""
 
 
-class Budgets:
+class DisruptionBudgets:
     """All budgets of the cluster, parsed once a preemption."""
 
     def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
@@ -39,9 +39,11 @@ class Budgets:
             if not selector.empty and not selector.nothing:
                 namespace = self._by_namespace.setdefault(budget.metadata.namespace, [])
                 namespace.append((budget, selector))
-        self._meaning: dict[Look, Matching] = {}
+        self._matching_by_look: dict[Look, MatchingBudgets] = {}
 
-    def split(self, victims: list[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
+    def filter_pods_with_pdb_violation(
+        self, victims: list[PodInfo]
+    ) -> tuple[list[PodInfo], list[PodInfo]]:
         """Part victims, in their order, into those that violate a budget and those that do not.
 
         Every victim uses up a disruption of each budget that matches it, also of one that is
@@ -56,7 +58,7 @@ class Budgets:
             (violating if self._violates(victim, left) else others).append(victim)
         return violating, others
 
-    def split_units(self, units: Iterable[T]) -> tuple[list[T], list[T]]:
+    def filter_units_with_pdb_violation(self, units: Iterable[T]) -> tuple[list[T], list[T]]:
         """The same for units that are evicted as a whole; a unit's first violation decides."""
         left: dict[str, int] = {}
         violating: list[T] = []
@@ -75,12 +77,12 @@ class Budgets:
             violated = violated or left[name] < 0
         return violated
 
-    def _matching(self, victim: PodInfo) -> Matching:
+    def _matching(self, victim: PodInfo) -> MatchingBudgets:
         """Return the budgets that mean a pod, found once for pods with the same labels."""
-        known = self._meaning.get(victim.look)
+        known = self._matching_by_look.get(victim.look)
         if known is None:
             labels = victim.labels
-            known = self._meaning[victim.look] = tuple(
+            known = self._matching_by_look[victim.look] = tuple(
                 (key_of(budget), budget)
                 for budget, selector in self._by_namespace.get(victim.namespace, ())
                 if labels and selector.matches(labels)

@@ -16,13 +16,13 @@ from proreus.framework.handle import Handle, NodeTrials
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code
 from proreus.framework.verdicts import BoolArray, Rows, Verdicts
-from proreus.plugins.default_preemption.budgets import Budgets
-from proreus.plugins.default_preemption.crowds import Crowds, most_important_first
-from proreus.plugins.default_preemption.outcomes import Candidate, Outcomes
+from proreus.plugins.default_preemption.budgets import DisruptionBudgets
+from proreus.plugins.default_preemption.dry_run_cache import Candidate, DryRunCache
+from proreus.plugins.default_preemption.pods_by_priority import PodsByPriority, sorted_by_importance
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 
-_SOME = 64
+_MIN_BATCH = 64
 """So many nodes are tried together at least, though fewer candidates are wanted still."""
 
 
@@ -34,118 +34,122 @@ class DryRun:
         handle: Handle,
         state: CycleState,
         pod: PodInfo,
-        budgets: Budgets,
-        crowds: Crowds,
-        outcomes: Outcomes,
+        budgets: DisruptionBudgets,
+        pods_by_priority: PodsByPriority,
+        dry_run_cache: DryRunCache,
     ) -> None:
         self._handle = handle
         self._state = state
         self._pod = pod
         self._budgets = budgets
-        self._crowds = crowds
-        self._outcomes = outcomes
+        self._pods_by_priority = pods_by_priority
+        self._dry_run_cache = dry_run_cache
         self.verdicts = Verdicts(len(handle.nodes))
         """By row of the cluster's table."""
         self.errors: list[str] = []
-        self._promising: Rows = np.empty(0, dtype=np.intp)
+        self._potential_rows: Rows = np.empty(0, dtype=np.intp)
 
     def candidates(self, rows: Rows, wanted: int) -> list[Candidate]:
         """Try rows in order until enough candidates are found, one of them without violations.
 
         Returns those without violations first.
         """
-        self._crowds.refresh()
-        promising = self._crowds.with_less_important(rows, self._pod.priority)
-        self.verdicts.reject(rows[~promising], NO_VICTIMS, unresolvable=True)
-        self._promising = rows = rows[promising]
-        clean: list[Candidate] = []
+        self._pods_by_priority.refresh()
+        potential_rows = self._pods_by_priority.has_lower_priority_pods(rows, self._pod.priority)
+        self.verdicts.reject(rows[~potential_rows], NO_VICTIMS, unresolvable=True)
+        self._potential_rows = rows = rows[potential_rows]
+        non_violating: list[Candidate] = []
         violating: list[Candidate] = []
         first = 0
         while first < len(rows):
-            some = max(wanted - len(clean) - len(violating), _SOME)
-            for candidate in self._try(rows[first : first + some]):
-                (violating if candidate.pdb_violations else clean).append(candidate)
-                if clean and len(clean) + len(violating) >= wanted:
-                    return clean + violating
-            first += some
-        return clean + violating
+            batch = max(wanted - len(non_violating) - len(violating), _MIN_BATCH)
+            for candidate in self._dry_run_batch(rows[first : first + batch]):
+                (violating if candidate.pdb_violations else non_violating).append(candidate)
+                if non_violating and len(non_violating) + len(violating) >= wanted:
+                    return non_violating + violating
+            first += batch
+        return non_violating + violating
 
-    def _try(self, rows: Rows) -> Iterator[Candidate]:
+    def _dry_run_batch(self, rows: Rows) -> Iterator[Candidate]:
         """Try some rows together, but for those whose outcome is known."""
-        unknown = self._outcomes.unknown(rows)
-        if len(unknown) and self._outcomes.lasting:
-            self._find_out_more(unknown)
-            unknown = self._outcomes.unknown(rows)
-        if len(unknown):
-            self._find_out(unknown)
-        self._outcomes.reject_failed(rows, self.verdicts)
-        yield from self._outcomes.candidates(rows)
+        rows_to_try = self._dry_run_cache.rows_to_try(rows)
+        if len(rows_to_try) and self._dry_run_cache.reusable:
+            self._dry_run_ahead(rows_to_try)
+            rows_to_try = self._dry_run_cache.rows_to_try(rows)
+        if len(rows_to_try):
+            self._dry_run(rows_to_try)
+        self._dry_run_cache.reject_failed(rows, self.verdicts)
+        yield from self._dry_run_cache.candidates(rows)
 
-    def _find_out_more(self, rows: Rows) -> None:
+    def _dry_run_ahead(self, rows: Rows) -> None:
         """Try rows, and with them others that the next preemptors will want to know of.
 
         One more row costs next to nothing, and one more trial a lot. Errors do not count yet: they
         may be those of the others, and rows that ended in one are still unknown.
         """
-        others = np.setdiff1d(self._outcomes.unknown(self._promising), rows)[:_SOME]
+        others = np.setdiff1d(self._dry_run_cache.rows_to_try(self._potential_rows), rows)[
+            :_MIN_BATCH
+        ]
         errors = len(self.errors)
-        self._find_out(np.concatenate((rows, others)))
+        self._dry_run(np.concatenate((rows, others)))
         del self.errors[errors:]
 
-    def _find_out(self, rows: Rows) -> None:
+    def _dry_run(self, rows: Rows) -> None:
         """Try rows and note how that ended; what ends in an error is known of none."""
-        potential: list[list[PodInfo]] = []
+        potential_victims: list[list[PodInfo]] = []
         violating: list[int] = []
         for row in rows.tolist():
-            less = self._crowds.less_important(row, self._pod.priority)
-            first, others = self._budgets.split(less)
-            potential.append(first + others if first else others)
+            less = self._pods_by_priority.lower_priority_pods(row, self._pod.priority)
+            first, others = self._budgets.filter_pods_with_pdb_violation(less)
+            potential_victims.append(first + others if first else others)
             violating.append(len(first))
         nodes = self._handle.nodes
-        for index, doomed in enumerate(self._victims(rows, potential)):
-            if doomed is None:
+        for index, victim_indices in enumerate(self._victims(rows, potential_victims)):
+            if victim_indices is None:
                 continue
-            pods, violations = potential[index], violating[index]
+            pods, violations = potential_victims[index], violating[index]
             row = int(rows[index])
             name = nodes[row].name
-            if not doomed:
+            if not victim_indices:
                 self.errors.append(f'expected at least one victim pod on node "{name}"')
                 continue
-            gone = [pods[number] for number in doomed]
+            victim_pods = [pods[number] for number in victim_indices]
             if 0 < violations < len(pods):
-                gone = most_important_first(gone)
-            violated = sum(number < violations for number in doomed)
-            self._outcomes.note_candidate(row, Candidate(name, tuple(gone), violated))
+                victim_pods = sorted_by_importance(victim_pods)
+            violated = sum(number < violations for number in victim_indices)
+            self._dry_run_cache.note_candidate(row, Candidate(name, tuple(victim_pods), violated))
 
-    def _victims(self, rows: Rows, potential: list[list[PodInfo]]) -> list[list[int] | None]:
+    def _victims(
+        self, rows: Rows, potential_victims: list[list[PodInfo]]
+    ) -> list[list[int] | None]:
         """Return which of its potential victims each row has to lose; None where none will do.
 
         They are put back one by one, on all rows alike, as long as the pod still fits.
         """
-        trials = self._handle.try_nodes(self._state, self._pod, rows, potential)
-        fits = self._fitting(rows, trials)
-        counts = np.diff(trials.first)
+        preemption_dry_run = self._handle.try_nodes(self._state, self._pod, rows, potential_victims)
+        fits = self._fitting(rows, preemption_dry_run)
+        counts = np.diff(preemption_dry_run.first)
         victims: list[list[int] | None] = [[] if fit else None for fit in fits.tolist()]
         for step in range(int(counts.max())):
             left = np.flatnonzero(fits & (counts > step))
-            stays = trials.put_back(trials.first[left] + step)
+            stays = preemption_dry_run.put_back(preemption_dry_run.first[left] + step)
             for index in left[~stays].tolist():
-                doomed = victims[index]
-                assert doomed is not None
-                doomed.append(step)
-                error = trials.error(index)
+                victim_indices = victims[index]
+                assert victim_indices is not None
+                victim_indices.append(step)
+                error = preemption_dry_run.error(index)
                 if error is not None:
                     self.errors.append(error.message)
                     victims[index], fits[index] = None, False
         return victims
 
-    def _fitting(self, rows: Rows, trials: NodeTrials) -> BoolArray:
+    def _fitting(self, rows: Rows, preemption_dry_run: NodeTrials) -> BoolArray:
         """Return on which rows the pod fits without its potential victims."""
-        verdicts = trials.without_movable()
+        verdicts = preemption_dry_run.without_movable()
         for status in verdicts.counts():
             failing = np.flatnonzero(verdicts.ids == verdicts.id_of(status))
             if status.code == Code.ERROR:
                 self.errors.append(status.message)
             else:
-                self._outcomes.note_failures(rows[failing], status)
+                self._dry_run_cache.note_failures(rows[failing], status)
         return verdicts.passed()

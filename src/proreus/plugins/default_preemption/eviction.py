@@ -21,8 +21,11 @@ from proreus.logs import logger
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod, condition_of
 from proreus.objects.scheduling import PodGroup
-from proreus.plugins.default_preemption.outcomes import Candidate
-from proreus.plugins.default_preemption.running import Running, RunningPreemptions
+from proreus.plugins.default_preemption.dry_run_cache import Candidate
+from proreus.plugins.default_preemption.running_preemptions import (
+    RunningPreemption,
+    RunningPreemptions,
+)
 
 log = logger(__name__)
 
@@ -38,7 +41,7 @@ class Preemptor:
     """
 
     group: PodGroup | None
-    word: str
+    kind: str
     uid: str
     name: str
     priority: int
@@ -69,13 +72,13 @@ class Evictor:
     async def evict(self, candidate: Candidate, preemptor: Preemptor) -> None:
         """Evict all victims now; raises ``ApiError`` for the first that could not be evicted."""
         self._handle.metrics.preemption_victims.observe(len(candidate.victims))
-        for victim in _not_on_their_way(candidate):
+        for victim in _not_terminating(candidate):
             await self._evict_one(victim, preemptor, candidate.node_name)
         await self._clear_nominations(candidate, preemptor)
 
     def evict_in_background(self, candidate: Candidate, preemptor: Preemptor) -> None:
         """Evict the victims that are not on their way out already, beside the scheduling loop."""
-        victims = _not_on_their_way(candidate)
+        victims = _not_terminating(candidate)
         if not victims:
             return
         self._handle.metrics.preemption_victims.observe(len(candidate.victims))
@@ -83,7 +86,11 @@ class Evictor:
         self._handle.spawn(self._evict_all(candidate, preemptor, victims, running))
 
     async def _evict_all(
-        self, candidate: Candidate, preemptor: Preemptor, victims: list[Pod], running: Running
+        self,
+        candidate: Candidate,
+        preemptor: Preemptor,
+        victims: list[Pod],
+        running: RunningPreemption,
     ) -> None:
         started = perf_counter()
         metrics = self._handle.metrics
@@ -96,13 +103,13 @@ class Evictor:
             for outcome in await asyncio.gather(*evictions, return_exceptions=True):
                 if isinstance(outcome, BaseException):
                     raise outcome
-            self.running.evicts_last(running, last)
+            self.running.set_last_victim(running, last)
             deleted = await self._evict_one(last, preemptor, node_name)
         except ApiError as error:
             result = "error"
             log.error("Error occurred during async preemption", err=error, preemptor=preemptor.name)
         finally:
-            (self.running.has_evicted if deleted else self.running.end)(running)
+            (self.running.last_victim_deleted if deleted else self.running.end)(running)
         if result == "error":
             self._handle.activate(preemptor.pods)
         metrics.preemption_goroutines_execution_total.labels(result).inc()
@@ -122,11 +129,11 @@ class Evictor:
             in_memory = handle.cancel_binding(victim.metadata.uid, cause)
         if not in_memory:
             try:
-                await self._mark(victim, preemptor)
+                await self._set_disruption_target(victim, preemptor)
                 await handle.api.delete_pod(victim)
             except NotFound:
                 return True
-        note = f"Preempted by {preemptor.word} {preemptor.uid} on node {node_name}"
+        note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node_name}"
         if in_memory:
             note += " (in kube-scheduler memory)."
         handle.event_recorder.event(
@@ -134,10 +141,10 @@ class Evictor:
         )
         return not in_memory
 
-    async def _mark(self, victim: Pod, preemptor: Preemptor) -> None:
+    async def _set_disruption_target(self, victim: Pod, preemptor: Preemptor) -> None:
         """Say on the victim why it has to go."""
         scheduler = preemptor.scheduler_name
-        message = f"{scheduler}: preempting to accommodate a higher priority {preemptor.word}"
+        message = f"{scheduler}: preempting to accommodate a higher priority {preemptor.kind}"
         old = condition_of(victim, DISRUPTION_TARGET)
         if old is not None and (old.status, old.reason, old.message) == (
             "True",
@@ -174,7 +181,7 @@ class Evictor:
                 log.error("Cannot clear nominatedNodeName", err=error, pod=other.key)
 
 
-def _not_on_their_way(candidate: Candidate) -> list[Pod]:
+def _not_terminating(candidate: Candidate) -> list[Pod]:
     """Return the victims that nobody has begun to delete yet."""
     pods = (victim.pod for victim in candidate.victims)
     return [pod for pod in pods if pod.metadata.deletion_timestamp is None]

@@ -27,18 +27,22 @@ from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod, condition_of
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
 from proreus.objects.scheduling import POD_GROUPS, PodGroup, pod_group_key
-from proreus.plugins.default_preemption.budgets import Budgets
+from proreus.plugins.default_preemption.budgets import DisruptionBudgets
 from proreus.plugins.default_preemption.candidates import DryRun
-from proreus.plugins.default_preemption.crowds import Crowds
+from proreus.plugins.default_preemption.dry_run_cache import Candidate, DryRunCaches
 from proreus.plugins.default_preemption.eviction import (
     DISRUPTION_TARGET,
     PREEMPTION_BY_SCHEDULER,
     Evictor,
     Preemptor,
 )
-from proreus.plugins.default_preemption.outcomes import Candidate, OutcomesByKind
-from proreus.plugins.default_preemption.picking import pick_one
-from proreus.plugins.default_preemption.whole_groups import Fits, GroupDryRun, victims_for
+from proreus.plugins.default_preemption.picking import pick_one_node_for_preemption
+from proreus.plugins.default_preemption.pod_group_preemption import (
+    Fits,
+    PodGroupDryRun,
+    preemption_units,
+)
+from proreus.plugins.default_preemption.pods_by_priority import PodsByPriority
 
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
@@ -52,8 +56,8 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         super().__init__(args, handle)
         self._pods = handle.store(PODS)
         self._budgets = handle.store(POD_DISRUPTION_BUDGETS)
-        self._crowds = Crowds(handle.nodes)
-        self._outcomes = OutcomesByKind(handle.nodes)
+        self._pods_by_priority = PodsByPriority(handle.nodes)
+        self._dry_run_caches = DryRunCaches(handle.nodes)
         self._evictor = Evictor(handle, self._pods, self.name)
         gates = handle.feature_gates
         self._async = gates.enabled("SchedulerAsyncPreemption")
@@ -65,10 +69,10 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register the victims' going, for pods that are gated here; the hint wakes nobody else."""
-        return (ClusterEvent(POD, DELETE, hint=_never, lets_in=self._let_in),)
+        return (ClusterEvent(POD, DELETE, hint=_never, lets_in=self._ungated_by),)
 
-    def _let_in(self, gone: Pod, new: None) -> Collection[str]:
-        return self._evictor.running.let_in(gone.metadata.uid)
+    def _ungated_by(self, gone: Pod, new: None) -> Collection[str]:
+        return self._evictor.running.ungated_by(gone.metadata.uid)
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """Keep a preemptor out of the queue until its last victim is on its way."""
@@ -76,12 +80,12 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
             return None
         if self._by_group and (key := pod_group_key(pod.pod)):
             group = self._groups.get(key)
-            if group is not None and self._evictor.running.keeps_out(group.metadata.uid, pod.key):
+            if group is not None and self._evictor.running.is_gated(group.metadata.uid, pod.key):
                 return Status.unresolvable(
                     "waiting for the preemption for this pod group to be finished"
                 )
             return None
-        if self._evictor.running.keeps_out(pod.uid, pod.key):
+        if self._evictor.running.is_gated(pod.uid, pod.key):
             return Status.unresolvable("waiting for the preemption for this pod to be finished")
         return None
 
@@ -90,36 +94,36 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
     ) -> PostFilterResult:
         """Find the cheapest node to make room on, and make it."""
         self.handle.metrics.preemption_attempts_total.inc()
-        obstacle = self._left_to_group(pod)
-        if obstacle:
-            return PostFilterResult(Status.unschedulable(f"preemption: {obstacle}"))
+        reason = self._pod_group_ineligibility(pod)
+        if reason:
+            return PostFilterResult(Status.unschedulable(f"preemption: {reason}"))
         live = self._pods.get(pod.key)
         if live is None:
             return PostFilterResult(Status.error(f'pods "{pod.name}" not found'))
-        obstacle = self._not_eligible(live, verdicts)
-        if obstacle:
-            return PostFilterResult(Status.unschedulable(f"preemption: {obstacle}"))
-        grounds = self.handle.trial_grounds(state, pod)
-        outcomes = self._outcomes.of(grounds, pod, self._budgets.values())
-        budgets = Budgets(self._budgets.values())
-        dry_run = DryRun(self.handle, state, pod, budgets, self._crowds, outcomes)
+        reason = self._ineligibility(live, verdicts)
+        if reason:
+            return PostFilterResult(Status.unschedulable(f"preemption: {reason}"))
+        dry_run_key = self.handle.trial_grounds(state, pod)
+        dry_run_cache = self._dry_run_caches.of(dry_run_key, pod, self._budgets.values())
+        budgets = DisruptionBudgets(self._budgets.values())
+        dry_run = DryRun(self.handle, state, pod, budgets, self._pods_by_priority, dry_run_cache)
         candidates = self._find_candidates(dry_run, verdicts)
         if not candidates:
             if dry_run.errors:
                 return PostFilterResult(Status.error(f"preemption: {_aggregate(dry_run.errors)}"))
-            text = self._why_not(dry_run)
+            text = self._no_candidates_message(dry_run)
             return PostFilterResult(Status.unschedulable(f"preemption: {text}"), CLEAR_NOMINATION)
         try:
-            candidates = await self._ask_extenders(live, candidates)
+            candidates = await self._call_extenders(live, candidates)
         except ExtenderError as error:
             return PostFilterResult(Status.error(f"preemption: {error}"))
-        best = pick_one(candidates, self.handle.clock.now())
+        best = pick_one_node_for_preemption(candidates, self.handle.clock.now())
         if best is None:
             text = "preemption: no candidate node for preemption"
             return PostFilterResult(Status.unschedulable(text))
         return await self._preempt(best, pod)
 
-    def _left_to_group(self, pod: PodInfo) -> str:
+    def _pod_group_ineligibility(self, pod: PodInfo) -> str:
         """Return why a pod of a PodGroup may not preempt by itself; "" if it may."""
         key = pod_group_key(pod.pod)
         if not key:
@@ -134,7 +138,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
             return "not eligible due to workload aware preemption enabled"
         return ""
 
-    def _not_eligible(self, pod: Pod, verdicts: Verdicts) -> str:
+    def _ineligibility(self, pod: Pod, verdicts: Verdicts) -> str:
         """Return why the pod may not preempt; "" if it may."""
         if pod.spec.preemption_policy == "Never":
             return "not eligible due to preemptionPolicy=Never."
@@ -156,9 +160,9 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         rows = verdicts.rows_with(Code.UNSCHEDULABLE)
         if not len(rows):
             return []
-        return dry_run.candidates(self._from_somewhere(rows), self.num_candidates(len(rows)))
+        return dry_run.candidates(self._from_random_offset(rows), self.num_candidates(len(rows)))
 
-    async def _ask_extenders(self, pod: Pod, candidates: list[Candidate]) -> list[Candidate]:
+    async def _call_extenders(self, pod: Pod, candidates: list[Candidate]) -> list[Candidate]:
         """Return the candidates that HTTP extenders leave, with the victims that they leave."""
         proposed = {c.node_name: Victims(c.victims, c.pdb_violations) for c in candidates}
         left = await self.handle.preempt_through_extenders(pod, proposed)
@@ -174,8 +178,8 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         """Make room for a whole group: on all nodes at once, at the expense of whole groups too."""
         if any(pod.pod.spec.preemption_policy == "Never" for pod in pods):
             return Status.unschedulable("not eligible due to preemptionPolicy=Never.")
-        units = victims_for(self.handle.nodes, self._groups, group.priority)
-        dry_run = GroupDryRun(self.handle.nodes, Budgets(self._budgets.values()), fits)
+        units = preemption_units(self.handle.nodes, self._groups, group.priority)
+        dry_run = PodGroupDryRun(self.handle.nodes, DisruptionBudgets(self._budgets.values()), fits)
         found = await dry_run.run(units)
         if isinstance(found, Status):
             return found
@@ -195,10 +199,10 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         by_percentage = nodes * args.min_candidate_nodes_percentage // 100
         return min(nodes, max(by_percentage, args.min_candidate_nodes_absolute))
 
-    def _from_somewhere(self, rows: Rows) -> Rows:
+    def _from_random_offset(self, rows: Rows) -> Rows:
         return np.roll(rows, -self.handle.rng.randrange(len(rows)))
 
-    def _why_not(self, dry_run: DryRun) -> str:
+    def _no_candidates_message(self, dry_run: DryRun) -> str:
         """Return the message when no node can be made to fit."""
         verdicts = dry_run.verdicts
         all_nodes_feasible = np.ones(verdicts.size, dtype=np.bool_)

@@ -33,7 +33,7 @@ class DeviceUse:
 
 
 @dataclass(slots=True)
-class InFlight:
+class InFlightAllocation:
     """An allocation that is being written, and how many pods wait for it.
 
     ``tried``: it was made in a trial of a whole PodGroup, at whose end it is taken back.
@@ -42,7 +42,7 @@ class InFlight:
     claim: ResourceClaim
     allocation: AllocationResult
     tried: bool = False
-    sharers: int = 1
+    waiting_pods: int = 1
 
 
 Uses = Mapping[str, DeviceUse]
@@ -77,63 +77,63 @@ class AllocatedDevices:
     def __init__(self, features: Features, changed: Callable[[PoolKey], None]) -> None:
         self._features = features
         self._changed = changed
-        self._known: dict[str, AllocationResult] = {}
-        self._held: dict[str, AllocationResult] = {}
+        self._written: dict[str, AllocationResult] = {}
+        self._counted: dict[str, AllocationResult] = {}
         self.uses: dict[PoolKey, dict[str, DeviceUse]] = {}
-        self.in_flight: dict[str, InFlight] = {}
+        self.in_flight: dict[str, InFlightAllocation] = {}
 
-    def put_claim(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+    def update_claim(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         """Take note of a change of a claim."""
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            self._known.pop(old.metadata.uid, None)
+            self._written.pop(old.metadata.uid, None)
             self.in_flight.pop(old.metadata.uid, None)
-            self._settle(old.metadata.uid)
+            self._recount(old.metadata.uid)
         if new is None:
             return
         uid = new.metadata.uid
         if new.status.allocation is not None:
-            self._known[uid] = new.status.allocation
+            self._written[uid] = new.status.allocation
             self.in_flight.pop(uid, None)
         else:
-            self._known.pop(uid, None)
-        self._settle(uid)
+            self._written.pop(uid, None)
+        self._recount(uid)
 
-    def begin(
+    def add_in_flight(
         self, claim: ResourceClaim, allocation: AllocationResult, tried: bool = False
     ) -> None:
         """Note an allocation as in flight, or one more pod that waits for it."""
         uid = claim.metadata.uid
         known = self.in_flight.get(uid)
         if known is not None:
-            known.sharers += 1
+            known.waiting_pods += 1
             return
-        self.in_flight[uid] = InFlight(claim, allocation, tried)
-        self._settle(uid)
+        self.in_flight[uid] = InFlightAllocation(claim, allocation, tried)
+        self._recount(uid)
 
-    def end(self, uid: str) -> bool:
+    def remove_in_flight(self, uid: str) -> bool:
         """Note that a pod no longer waits; tell whether it was the last."""
         known = self.in_flight.get(uid)
         if known is None:
             return False
-        known.sharers -= 1
-        if known.sharers > 0:
+        known.waiting_pods -= 1
+        if known.waiting_pods > 0:
             return False
         del self.in_flight[uid]
-        self._settle(uid)
+        self._recount(uid)
         return True
 
-    def _settle(self, uid: str) -> None:
+    def _recount(self, uid: str) -> None:
         flying = self.in_flight.get(uid)
-        wanted = self._known.get(uid) or (flying.allocation if flying else None)
-        held = self._held.get(uid)
+        wanted = self._written.get(uid) or (flying.allocation if flying else None)
+        held = self._counted.get(uid)
         if wanted is held or (wanted is not None and held is not None and _same(wanted, held)):
             return
         if held is not None:
-            del self._held[uid]
+            del self._counted[uid]
             for result in held.devices.results:
                 self._count(result, -1)
         if wanted is not None:
-            self._held[uid] = wanted
+            self._counted[uid] = wanted
             for result in wanted.devices.results:
                 self._count(result, 1)
 

@@ -13,24 +13,28 @@ from enum import Enum
 
 from proreus.objects.resource_claims import ALLOCATION_RESULTS_MAX_SIZE
 from proreus.plugins.dynamic_resources.allocated import Consumed
-from proreus.plugins.dynamic_resources.capacity import fits
+from proreus.plugins.dynamic_resources.availability_index import DeviceAvailability
+from proreus.plugins.dynamic_resources.capacity import has_capacity
+from proreus.plugins.dynamic_resources.consumed_counters import ConsumedCounters
 from proreus.plugins.dynamic_resources.devices import DeviceKind
-from proreus.plugins.dynamic_resources.drawn_counters import DrawnCounters
 from proreus.plugins.dynamic_resources.features import Features
-from proreus.plugins.dynamic_resources.plans import AllocationFault, Alternative, Plan
 from proreus.plugins.dynamic_resources.pools import DeviceOnNode
+from proreus.plugins.dynamic_resources.prepared_claims import (
+    AllocationError,
+    Alternative,
+    PreparedClaims,
+)
 from proreus.plugins.dynamic_resources.scoring import BEST_PRIORITY
-from proreus.plugins.dynamic_resources.situations import Situation
 
-_STEPS_BETWEEN_LOOKS_AT_THE_CLOCK = 256
+_STEPS_PER_DEADLINE_CHECK = 256
 
 
-class TimedOut(Exception):
+class AllocationTimeout(Exception):
     """The search took longer than it may."""
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class DeviceAssignment:
     """A device for a request, by positions of pool and device; ``consumed`` if it is shared."""
 
     alternative: Alternative
@@ -44,22 +48,22 @@ class Solution:
     """Devices for each claim, in the order in which they were placed; ``choices`` by claim and
     request: the alternative that was taken."""
 
-    placements: tuple[tuple[Placement, ...], ...]
+    device_assignments: tuple[tuple[DeviceAssignment, ...], ...]
     choices: tuple[tuple[int, ...], ...]
     score: int
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class NoSolution:
     """There is no solution; ``invalid_pools`` may be why."""
 
     invalid_pools: bool
 
 
-Answer = Solution | Refusal | AllocationFault
+AllocatorResult = Solution | NoSolution | AllocationError
 
 
-class _Step(Enum):
+class _Progress(Enum):
     DONE = 1
     FAILED = 2
     TOO_MANY = 3
@@ -71,15 +75,18 @@ _Device = tuple[int, int]
 
 
 def allocate(
-    plan: Plan, situation: Situation, features: Features, out_of_time: Callable[[], bool]
-) -> Answer:
-    """Look for devices; raises ``TimedOut``."""
-    if plan.fault is not None:
-        return plan.fault
+    prepared: PreparedClaims,
+    availability: DeviceAvailability,
+    features: Features,
+    deadline_exceeded: Callable[[], bool],
+) -> AllocatorResult:
+    """Look for devices; raises ``AllocationTimeout``."""
+    if prepared.allocation_error is not None:
+        return prepared.allocation_error
     try:
-        return _Search(plan, situation, features, out_of_time).run()
-    except AllocationFault as fault:
-        return fault
+        return _Search(prepared, availability, features, deadline_exceeded).run()
+    except AllocationError as allocation_error:
+        return allocation_error
 
 
 class _Search:
@@ -87,57 +94,57 @@ class _Search:
 
     def __init__(
         self,
-        plan: Plan,
-        situation: Situation,
+        prepared: PreparedClaims,
+        availability: DeviceAvailability,
         features: Features,
-        out_of_time: Callable[[], bool],
+        deadline_exceeded: Callable[[], bool],
     ) -> None:
-        self._plan = plan
-        self._views = situation.views
-        self._taken = [state.taken for state in situation.states]
-        self._consumed_before: dict[_Device, Consumed] = {
+        self._prepared = prepared
+        self._views = availability.views
+        self._taken = [state.taken for state in availability.states]
+        self._consumed_capacity: dict[_Device, Consumed] = {
             (pool, device): consumed
-            for pool, state in enumerate(situation.states)
+            for pool, state in enumerate(availability.states)
             for device, consumed in state.consumed
         }
         self._features = features
-        self._out_of_time = out_of_time
+        self._deadline_exceeded = deadline_exceeded
         self._steps = 0
-        self._constraints = [claim.fresh_constraints() for claim in plan.claims]
+        self._constraints = [claim.new_constraints() for claim in prepared.claims]
         self._all_devices: dict[int, list[_Device]] = {}
-        self._placed: dict[_Device, set[int]] = {}
-        self._placements: list[list[Placement]] = [[] for _ in plan.claims]
-        self._choices = [[0] * len(claim.requests) for claim in plan.claims]
-        self._consumed_now: dict[_Device, dict[str, int]] = {}
-        self._counters = DrawnCounters(situation)
+        self._allocating_devices: dict[_Device, set[int]] = {}
+        self._device_assignments: list[list[DeviceAssignment]] = [[] for _ in prepared.claims]
+        self._choices = [[0] * len(claim.requests) for claim in prepared.claims]
+        self._allocating_capacity: dict[_Device, dict[str, int]] = {}
+        self._counters = ConsumedCounters(availability)
 
-    def run(self) -> Answer:
+    def run(self) -> AllocatorResult:
         self._collect()
-        if self._claim(0) is _Step.DONE:
+        if self._allocate_claim(0) is _Progress.DONE:
             self._check_node_selectors()
             return Solution(
-                tuple(map(tuple, self._placements)),
+                tuple(map(tuple, self._device_assignments)),
                 tuple(map(tuple, self._choices)),
                 self._score(),
             )
-        return Refusal(any(view.invalid for view in self._views))
+        return NoSolution(any(view.invalid for view in self._views))
 
     def _check_node_selectors(self) -> None:
-        for placements in self._placements:
-            found = [self._views[p.pool].devices[p.device] for p in placements]
+        for device_assignments in self._device_assignments:
+            found = [self._views[p.pool].devices[p.device] for p in device_assignments]
             if any(device.local for device in found):
                 continue
             for device in found:
                 terms = device.selector.node_selector_terms if device.selector is not None else ()
                 if len(terms) > 1:
-                    raise AllocationFault(
+                    raise AllocationError(
                         f"unsupported ResourceSlice.NodeSelector with {len(terms)} terms"
                     )
 
     def _score(self) -> int:
         return sum(
             BEST_PRIORITY - choice
-            for claim, choices in zip(self._plan.claims, self._choices, strict=True)
+            for claim, choices in zip(self._prepared.claims, self._choices, strict=True)
             for prioritized, choice in zip(claim.prioritized, choices, strict=True)
             if prioritized
         )
@@ -146,7 +153,7 @@ class _Search:
 
     def _collect(self) -> None:
         """Find the devices of requests for all of them, and check how many a claim needs."""
-        for place, claim in enumerate(self._plan.claims):
+        for place, claim in enumerate(self._prepared.claims):
             least = 0
             for request in claim.requests:
                 counts = []
@@ -156,7 +163,7 @@ class _Search:
                     counts.append(self._count(one))
                 least += min(counts, default=0)
             if least > ALLOCATION_RESULTS_MAX_SIZE:
-                raise AllocationFault(
+                raise AllocationError(
                     f"claim {{claim}}: number of requested devices {least} exceeds the claim "
                     f"limit of {ALLOCATION_RESULTS_MAX_SIZE}",
                     place,
@@ -167,7 +174,7 @@ class _Search:
         for pool, view in enumerate(self._views):
             if view.incomplete or view.invalid:
                 state = "being updated" if view.incomplete else "invalid"
-                raise AllocationFault(
+                raise AllocationError(
                     f"claim {{claim}}, request {one.own_name}: asks for all devices, but resource "
                     f"pool {{pool}} is currently {state}",
                     one.claim,
@@ -176,8 +183,8 @@ class _Search:
             for place, device in enumerate(view.devices):
                 if (
                     one.selects(device.kind)
-                    and device.reachable
-                    and self._has_room(one, (pool, place), device.kind)
+                    and device.matches_node
+                    and self._has_capacity(one, (pool, place), device.kind)
                 ):
                     found.append((pool, place))
         return found
@@ -187,51 +194,51 @@ class _Search:
 
     # ---- the search ----------------------------------------------------------------------------
 
-    def _claim(self, claim: int) -> _Step:
-        if claim == len(self._plan.claims):
-            return _Step.DONE
-        return self._request(claim, 0)
+    def _allocate_claim(self, claim: int) -> _Progress:
+        if claim == len(self._prepared.claims):
+            return _Progress.DONE
+        return self._allocate_request(claim, 0)
 
-    def _request(self, claim: int, request: int) -> _Step:
-        requests = self._plan.claims[claim].requests
+    def _allocate_request(self, claim: int, request: int) -> _Progress:
+        requests = self._prepared.claims[claim].requests
         if request == len(requests):
-            step = self._claim(claim + 1)
-            return _Step.FAILED if step is _Step.TOO_MANY else step
-        if not self._plan.claims[claim].prioritized[request]:
-            return self._devices(claim, request, requests[request][0], 0, (0, 0))
+            step = self._allocate_claim(claim + 1)
+            return _Progress.FAILED if step is _Progress.TOO_MANY else step
+        if not self._prepared.claims[claim].prioritized[request]:
+            return self._allocate_devices(claim, request, requests[request][0], 0, (0, 0))
         too_many = True
         for choice, one in enumerate(requests[request]):
             self._choices[claim][request] = choice
-            step = self._devices(claim, request, one, 0, (0, 0))
-            if step is _Step.DONE:
+            step = self._allocate_devices(claim, request, one, 0, (0, 0))
+            if step is _Progress.DONE:
                 return step
-            too_many = too_many and step is _Step.TOO_MANY
-        return _Step.TOO_MANY if too_many else _Step.FAILED
+            too_many = too_many and step is _Progress.TOO_MANY
+        return _Progress.TOO_MANY if too_many else _Progress.FAILED
 
-    def _devices(
+    def _allocate_devices(
         self, claim: int, request: int, one: Alternative, number: int, start: _Device
-    ) -> _Step:
+    ) -> _Progress:
         """Place the devices of a request from its ``number``-th on, looking from ``start`` on."""
         count = self._count(one)
         if one.all_devices and not count:
-            return _Step.FAILED
+            return _Progress.FAILED
         if number >= count:
-            return self._request(claim, request + 1)
-        if len(self._placements[claim]) + count - number > ALLOCATION_RESULTS_MAX_SIZE:
-            return _Step.TOO_MANY
+            return self._allocate_request(claim, request + 1)
+        if len(self._device_assignments[claim]) + count - number > ALLOCATION_RESULTS_MAX_SIZE:
+            return _Progress.TOO_MANY
         if one.all_devices:
             device = self._all_devices[id(one)][number]
-            if not self._place(claim, one, device):
-                return _Step.FAILED
-            step = self._devices(claim, request, one, number + 1, start)
-            if step is not _Step.DONE:
-                self._take_back(claim, one, device)
+            if not self._allocate_device(claim, one, device):
+                return _Progress.FAILED
+            step = self._allocate_devices(claim, request, one, number + 1, start)
+            if step is not _Progress.DONE:
+                self._deallocate(claim, one, device)
             return step
         return self._scan(claim, request, one, number, start)
 
     def _scan(
         self, claim: int, request: int, one: Alternative, number: int, start: _Device
-    ) -> _Step:
+    ) -> _Progress:
         first_pool, first_device = start
         for pool in range(first_pool, len(self._views)):
             view = self._views[pool]
@@ -240,81 +247,83 @@ class _Search:
             devices = view.devices
             for place in range(first_device if pool == first_pool else 0, len(devices)):
                 device = pool, place
-                if not self._can_have(claim, one, device, devices[place]):
+                if not self._is_allocatable(claim, one, device, devices[place]):
                     continue
-                if not self._place(claim, one, device):
+                if not self._allocate_device(claim, one, device):
                     continue
-                step = self._devices(claim, request, one, number + 1, (pool, place + 1))
-                if step is _Step.DONE:
+                step = self._allocate_devices(claim, request, one, number + 1, (pool, place + 1))
+                if step is _Progress.DONE:
                     return step
-                self._take_back(claim, one, device)
-                if step is _Step.TOO_MANY:
+                self._deallocate(claim, one, device)
+                if step is _Progress.TOO_MANY:
                     return step
-        return _Step.FAILED
+        return _Progress.FAILED
 
-    def _can_have(self, claim: int, one: Alternative, device: _Device, found: DeviceOnNode) -> bool:
+    def _is_allocatable(
+        self, claim: int, one: Alternative, device: _Device, found: DeviceOnNode
+    ) -> bool:
         self._steps += 1
-        if self._steps % _STEPS_BETWEEN_LOOKS_AT_THE_CLOCK == 0 and self._out_of_time():
-            raise TimedOut
+        if self._steps % _STEPS_PER_DEADLINE_CHECK == 0 and self._deadline_exceeded():
+            raise AllocationTimeout
         # Selectors first: one that fails on a device is an error whoever can reach the device.
         return (
             not self._in_use(claim, one, device)
             and one.selects(found.kind)
-            and found.reachable
-            and self._has_room(one, device, found.kind)
+            and found.matches_node
+            and self._has_capacity(one, device, found.kind)
         )
 
     # ---- placing a device ----------------------------------------------------------------------
 
-    def _place(self, claim: int, one: Alternative, device: _Device) -> bool:
+    def _allocate_device(self, claim: int, one: Alternative, device: _Device) -> bool:
         pool, place = device
         kind = self._views[pool].devices[place].kind
-        if self._in_use(claim, one, device) or not self._draw(device, kind):
+        if self._in_use(claim, one, device) or not self._consume_counters(device, kind):
             return False
         # What was drawn from counters is not given back when one of the next checks refuses the
         # device, so it is missing for the rest of the search. kube-scheduler's behaviour.
-        if not one.tolerates(kind) or not self._constrain(claim, one, device, kind):
+        if not one.tolerates(kind) or not self._add_to_constraints(claim, one, device, kind):
             return False
-        if not self._has_room(one, device, kind):
-            self._relax(claim, one)
+        if not self._has_capacity(one, device, kind):
+            self._remove_from_constraints(claim, one)
             return False
         consumed: Mapping[str, int] | None = None
         if kind.shared:
             consumed = one.amounts(kind) or {}
-            now = self._consumed_now.setdefault(device, {})
+            now = self._allocating_capacity.setdefault(device, {})
             for name, amount in consumed.items():
                 now[name] = now.get(name, 0) + amount
         else:
-            self._placed.setdefault(device, set()).add(claim)
-        self._placements[claim].append(Placement(one, pool, place, consumed))
+            self._allocating_devices.setdefault(device, set()).add(claim)
+        self._device_assignments[claim].append(DeviceAssignment(one, pool, place, consumed))
         return True
 
-    def _take_back(self, claim: int, one: Alternative, device: _Device) -> None:
-        placement = self._placements[claim].pop()
+    def _deallocate(self, claim: int, one: Alternative, device: _Device) -> None:
+        device_assignment = self._device_assignments[claim].pop()
         kind = self._views[device[0]].devices[device[1]].kind
-        self._relax(claim, one)
-        if placement.consumed is not None:
+        self._remove_from_constraints(claim, one)
+        if device_assignment.consumed is not None:
             # Counters that a shared device drew on are not given back. kube-scheduler's behaviour.
-            now = self._consumed_now[device]
-            for name, amount in placement.consumed.items():
+            now = self._allocating_capacity[device]
+            for name, amount in device_assignment.consumed.items():
                 now[name] -= amount
             if not any(now.values()):
-                del self._consumed_now[device]
+                del self._allocating_capacity[device]
             return
-        holders = self._placed[device]
+        holders = self._allocating_devices[device]
         holders.discard(claim)
         if not holders:
-            del self._placed[device]
+            del self._allocating_devices[device]
         if kind.consumes:
-            self._counters.give_back(device[0], kind)
+            self._counters.release(device[0], kind)
 
     def _in_use(self, claim: int, one: Alternative, device: _Device) -> bool:
-        holders = self._placed.get(device)
+        holders = self._allocating_devices.get(device)
         if one.admin_access:
             return holders is not None and claim in holders
         return holders is not None or device[1] in self._taken[device[0]]
 
-    def _has_room(self, one: Alternative, device: _Device, kind: DeviceKind) -> bool:
+    def _has_capacity(self, one: Alternative, device: _Device, kind: DeviceKind) -> bool:
         """Check consumable capacity."""
         if not self._features.consumable_capacity:
             return True
@@ -322,11 +331,13 @@ class _Search:
         if amounts is None:
             return False
         if not kind.shared:
-            return fits(kind, amounts, {}, {})
-        before = dict(self._consumed_before.get(device, ()))
-        return fits(kind, amounts, before, self._consumed_now.get(device, {}))
+            return has_capacity(kind, amounts, {}, {})
+        before = dict(self._consumed_capacity.get(device, ()))
+        return has_capacity(kind, amounts, before, self._allocating_capacity.get(device, {}))
 
-    def _constrain(self, claim: int, one: Alternative, device: _Device, kind: DeviceKind) -> bool:
+    def _add_to_constraints(
+        self, claim: int, one: Alternative, device: _Device, kind: DeviceKind
+    ) -> bool:
         constraints = self._constraints[claim]
         for place, constraint in enumerate(constraints):
             if constraint.add(one.request, one.subrequest, kind):
@@ -334,7 +345,7 @@ class _Search:
             for earlier in constraints[:place]:
                 earlier.remove(one.request, one.subrequest)
             if one.all_devices:
-                raise AllocationFault(
+                raise AllocationError(
                     f"claim {{claim}}, request {one.own_name}: cannot add device {{device}} "
                     "because a claim constraint would not be satisfied",
                     claim,
@@ -343,16 +354,18 @@ class _Search:
             return False
         return True
 
-    def _relax(self, claim: int, one: Alternative) -> None:
+    def _remove_from_constraints(self, claim: int, one: Alternative) -> None:
         for constraint in self._constraints[claim]:
             constraint.remove(one.request, one.subrequest)
 
-    def _draw(self, device: _Device, kind: DeviceKind) -> bool:
+    def _consume_counters(self, device: _Device, kind: DeviceKind) -> bool:
         """Draw on the counters of the device's pool, if there is enough."""
         if not kind.consumes:
             return True
         if not self._features.partitionable_devices:
             return False
-        if kind.shared and (device in self._consumed_before or device in self._consumed_now):
+        if kind.shared and (
+            device in self._consumed_capacity or device in self._allocating_capacity
+        ):
             return True
-        return self._counters.draw(device[0], kind)
+        return self._counters.consume(device[0], kind)

@@ -18,7 +18,7 @@ _BINARY = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL = ("k", "M", "G", "T", "P", "E")
 
 
-def amounts_of(kind: DeviceKind, requested: Amounts) -> dict[str, int] | None:
+def consumed_capacities(kind: DeviceKind, requested: Amounts) -> dict[str, int] | None:
     """Return what a device would give of each of its capacities.
 
     None: the device lacks something that is asked for, or may not give such an amount.
@@ -81,7 +81,7 @@ def _allowed(policy: CapacityRequestPolicy | None, amount: int) -> bool:
     return True
 
 
-def fits(kind: DeviceKind, amounts: Amounts, consumed: Amounts, more: Amounts) -> bool:
+def has_capacity(kind: DeviceKind, amounts: Amounts, consumed: Amounts, more: Amounts) -> bool:
     """Tell whether amounts can be had beside what is consumed already, and ``more`` of it."""
     return all(
         consumed.get(name, 0) + more.get(name, 0) + amount <= kind.capacity[name].value

@@ -68,7 +68,7 @@ class DeviceView:
         return {**self.variables, "device": fields}
 
 
-class Selector:
+class CELSelector:
     """One compiled expression; made by ``compile_selector``."""
 
     __slots__ = ("_program", "error", "expression")
@@ -95,34 +95,34 @@ class Selector:
         activation = device.activation()
         while True:
             try:
-                answer = self._program.eval(activation)
+                result = self._program.eval(activation)
             except RuntimeError as error:  # the budget of steps is spent
                 raise CelError(str(error)) from None
-            value = answer.value()
-            if answer.type() == cel.Type.BOOL:
+            value = result.value()
+            if result.type() == cel.Type.BOOL:
                 return bool(value)
-            if answer.type() != cel.Type.ERROR:
-                raise CelError(f"expression returned {answer.type().name()}, expected bool")
+            if result.type() != cel.Type.ERROR:
+                raise CelError(f"expression returned {result.type().name()}, expected bool")
             # A domain that no attribute has is an empty map, not an error. The evaluator cannot be
             # given a map with a default, so the domain that was missed is put there.
             missed = _MISSING_KEY.search(str(value))
             if missed is None or missed[1] in domains or missed[1] in device.attributes:
-                raise CelError(_words(str(value), missed))
+                raise CelError(_error_message(str(value), missed))
             domains.add(missed[1])
             activation = device.activation_with(domains)
 
 
-def _words(error: str, missed: re.Match[str] | None) -> str:
+def _error_message(error: str, missed: re.Match[str] | None) -> str:
     return error.partition(": ")[2] or error if missed is None else f"no such key: {missed[1]}"
 
 
 @lru_cache(maxsize=4096)
-def compile_selector(expression: str) -> Selector:
+def compile_selector(expression: str) -> CELSelector:
     """Compile an expression; ``error`` of the result says whether it could be.
 
     No gate has a say: the API accepted the expression, and what it could say then it can say now.
     """
-    return Selector(expression)
+    return CELSelector(expression)
 
 
 def _checked(expression: str) -> Any:

@@ -24,7 +24,7 @@ from proreus.plugins.dynamic_resources.cel_libraries import (
     CIDR,
     DOUBLE,
     DYN,
-    FOR_THE_EVALUATOR,
+    EVALUATOR_ONLY,
     FUNCTIONS,
     INT,
     IP,
@@ -83,7 +83,7 @@ def _checker(variables: dict[str, Type]) -> Any:
             _declared("optional.unwrap", [((("list", _OPTIONAL_OF_ANY),), ("list", "T"))]),
             _declared(".unwrapOpt", [((("list", _OPTIONAL_OF_ANY),), ("list", "T"))]),
         ],
-        "variables": [{"name": name, **_spelled(kind)} for name, kind in variables.items()],
+        "variables": [{"name": name, **_type_yaml(kind)} for name, kind in variables.items()],
     }
     return _environment(described, MORE_OVERLOADS)
 
@@ -121,24 +121,24 @@ def _declared(name: str, overloads: Sequence[Overload]) -> dict[str, Any]:
     plain = name.removeprefix(".")
     declared = []
     for parameters, result in overloads:
-        spelled = [_spelled(kind) for kind in parameters]
+        spelled = [_type_yaml(kind) for kind in parameters]
         declared.append(
             {
                 "id": f"{name} of {parameters}",
                 **({"target": spelled.pop(0)} if name != plain else {}),
                 "args": spelled,
-                "return": _spelled(result),
+                "return": _type_yaml(result),
             }
         )
     return {"name": plain, "overloads": declared}
 
 
-def _spelled(kind: Type) -> dict[str, Any]:
+def _type_yaml(kind: Type) -> dict[str, Any]:
     """Spell a type as YAML has it."""
     if isinstance(kind, tuple):
         name, *parameters = kind
         outer = "optional_type" if name == "optional" else name
-        return {"type_name": outer, "params": [_spelled(inner) for inner in parameters]}
+        return {"type_name": outer, "params": [_type_yaml(inner) for inner in parameters]}
     if kind.isupper():
         return {"type_name": kind, "is_type_param": True}
     return {"type_name": OPAQUE_TYPES.get(kind, kind)}
@@ -155,10 +155,10 @@ def evaluator() -> Any:
         "name": "evaluator",
         "extensions": [*_EXTENSIONS, *_MORE_EXTENSIONS],
         "variables": [
-            {"name": name, **_spelled(_at_runtime(kind))} for name, kind in variables.items()
+            {"name": name, **_type_yaml(_at_runtime(kind))} for name, kind in variables.items()
         ],
     }
-    return _environment(described, (*FUNCTIONS, *MORE_OVERLOADS, *FOR_THE_EVALUATOR))
+    return _environment(described, (*FUNCTIONS, *MORE_OVERLOADS, *EVALUATOR_ONLY))
 
 
 def _at_runtime(kind: Type) -> Type:

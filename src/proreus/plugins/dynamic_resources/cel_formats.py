@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from datetime import date
 
-from proreus.config.names import problems_of_label_key, problems_of_label_value
+from proreus.config.names import label_key_errors, label_value_errors
 from proreus.plugins.dynamic_resources.cel_urls import request_url
 
 _FORMAT_TAG = b"F"
@@ -112,11 +112,11 @@ FORMATS: dict[str, Callable[[str], Problems]] = {
     "dns1123Label": _problems_of_label,
     "dns1123Subdomain": _problems_of_subdomain,
     "dns1035Label": _problems_of_old_label,
-    "qualifiedName": problems_of_label_key,
+    "qualifiedName": label_key_errors,
     "dns1123LabelPrefix": _as_prefix(_problems_of_label),
     "dns1123SubdomainPrefix": _as_prefix(_problems_of_subdomain),
     "dns1035LabelPrefix": _as_prefix(_problems_of_old_label),
-    "labelValue": problems_of_label_value,
+    "labelValue": label_value_errors,
     "uri": _problems_of_uri,
     "uuid": _unless(_UUID.fullmatch, "does not match the UUID format"),
     "byte": _unless(_BASE64.fullmatch, "invalid base64"),

@@ -243,7 +243,7 @@ def _merged(entries: Mapping[Any, Any], others: Mapping[Any, Any]) -> dict[Any, 
     return merged
 
 
-FOR_THE_EVALUATOR = (
+EVALUATOR_ONLY = (
     # cel-cpp's macros transformMap and transformMapEntry call these, which its runtime lacks
     Function("cel.@mapInsert", False, (MAP, DYN, DYN), MAP, _inserted),
     Function("cel.@mapInsert", False, (MAP, MAP), MAP, _merged),

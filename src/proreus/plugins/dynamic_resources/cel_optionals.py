@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from proreus.objects.protobuf import BYTES, Field, fields, written
+from proreus.objects.protobuf import BYTES, Field, encode_message, fields
 
-ANSWER_OPTIONALS = frozenset({"validate", "named"})
+RETURN_OPTIONALS = frozenset({"validate", "named"})
 """Names of the functions, as they stand in calls: behind the dot of ``format.named``."""
 
 _WRAPPER = b"optional.ofNonZeroValue"
@@ -35,7 +35,7 @@ _CALL, _FUNCTION, _ARGUMENTS = 6, 2, 3
 
 def with_optionals(expression: bytes) -> bytes:
     """Return a serialised expression in which the calls of such functions answer optionals."""
-    if not any(name.encode() in expression for name in ANSWER_OPTIONALS):
+    if not any(name.encode() in expression for name in RETURN_OPTIONALS):
         return expression
     return _rewritten(expression, "any")
 
@@ -50,14 +50,14 @@ def _rewritten(message: bytes, kind: str) -> bytes:
             wrapped = wrapped or (holder == "call" and _answers_optional(content))
             content = _rewritten(content, holder)
         parts.append((number, wire_type, content))
-    rewritten = written(parts)
+    rewritten = encode_message(parts)
     if not wrapped:
         return rewritten
-    call = written([(_FUNCTION, BYTES, _WRAPPER), (_ARGUMENTS, BYTES, rewritten)])
-    return written([(_CALL, BYTES, call)])
+    call = encode_message([(_FUNCTION, BYTES, _WRAPPER), (_ARGUMENTS, BYTES, rewritten)])
+    return encode_message([(_CALL, BYTES, call)])
 
 
 def _answers_optional(call: bytes) -> bool:
     names = (content for number, _, content in fields(call) if number == _FUNCTION)
     name = next(names, b"")
-    return name.decode().rpartition(".")[2] in ANSWER_OPTIONALS
+    return name.decode().rpartition(".")[2] in RETURN_OPTIONALS

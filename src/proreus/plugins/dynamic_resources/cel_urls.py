@@ -53,7 +53,7 @@ def url(text: str) -> bytes:
     """Parse an absolute URI or path; raises ``ValueError``."""
     try:
         request_url(text)
-        return _URL_TAG + _spelled(_parsed(_as_bytes(text))).encode("latin-1")
+        return _URL_TAG + _format_url(_parsed(_as_bytes(text))).encode("latin-1")
     except ValueError as error:
         raise ValueError(f"URL parse error during conversion from string: {error}") from None
 
@@ -267,7 +267,7 @@ def _split_host(text: str) -> tuple[str, str]:
     return name, digits
 
 
-def _spelled(parsed: Url) -> str:
+def _format_url(parsed: Url) -> str:
     text = f"{parsed.scheme}:" if parsed.scheme else ""
     if parsed.opaque:
         text += parsed.opaque

@@ -113,7 +113,7 @@ class ClaimWriter:
             what = "add allocation and reservation" if allocation is not None else "add reservation"
             return await self._patch(current, {"status": status}, f"{what} to claim", "status")
 
-        return await self._with_fresh(claim, attempt)
+        return await self._retry_on_conflict(claim, attempt)
 
     async def _add_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
         what, meta = "add finalizer to claim", claim.metadata
@@ -147,7 +147,7 @@ class ClaimWriter:
             status = {"reservedFor": msgspec.to_builtins(left) or None}
             return await self._patch(current, {"status": status}, "remove reservation", "status")
 
-        return await self._with_fresh(claim, attempt)
+        return await self._retry_on_conflict(claim, attempt)
 
     async def deallocate(self, claim: ResourceClaim) -> ResourceClaim:
         """Take back an allocation that no pod uses; raises ``ClaimWriteError``."""
@@ -171,7 +171,7 @@ class ClaimWriter:
 
     # ---- requests ------------------------------------------------------------------------------
 
-    async def _with_fresh(
+    async def _retry_on_conflict(
         self, claim: ResourceClaim, attempt: Callable[[ResourceClaim], Any]
     ) -> ResourceClaim:
         """Try, and try again with the live object after a conflict."""
@@ -208,19 +208,19 @@ class ClaimWriter:
         guard = {"uid": meta.uid, "resourceVersion": meta.resource_version}
         body = {**patch, "metadata": {**patch.get("metadata", {}), **guard}}
         try:
-            answer = await self._handle.api.patch(
+            response = await self._handle.api.patch(
                 RESOURCE_CLAIMS, meta.namespace, meta.name, body, subresource
             )
         except Conflict:
             raise
         except ApiError as error:
             raise ClaimWriteError(f"{what}: {error}") from error
-        return _typed(answer)
+        return _typed(response)
 
 
 def _same(one: AllocationResult, other: AllocationResult) -> bool:
     return one.devices.results == other.devices.results
 
 
-def _typed(answer: dict[str, Any]) -> ResourceClaim:
-    return decoder_for(ResourceClaim).convert(answer)
+def _typed(response: dict[str, Any]) -> ResourceClaim:
+    return decoder_for(ResourceClaim).convert(response)

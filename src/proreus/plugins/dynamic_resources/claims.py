@@ -89,11 +89,13 @@ def _check_owner(pod: Pod, claim: ResourceClaim, workload_claims: bool) -> None:
     if is_claim_of(pod, claim):
         return
     group = pod.spec.scheduling_group if workload_claims else None
-    words = f"ResourceClaim {key_of(claim)} was not created for Pod {key_of(pod)}"
+    message = f"ResourceClaim {key_of(claim)} was not created for Pod {key_of(pod)}"
     if group is None:
-        raise ClaimError(f"{words} (Pod is not owner)")
+        raise ClaimError(f"{message} (Pod is not owner)")
     if _group_owner(pod, claim) is None:
-        raise ClaimError(f"{words} (neither Pod nor PodGroup {group.pod_group_name} is the owner)")
+        raise ClaimError(
+            f"{message} (neither Pod nor PodGroup {group.pod_group_name} is the owner)"
+        )
 
 
 def with_allocation(claim: ResourceClaim, allocation: AllocationResult) -> ResourceClaim:

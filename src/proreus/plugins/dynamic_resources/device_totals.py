@@ -24,26 +24,26 @@ from proreus.objects.devices import Device, DeviceClass, ResourceSliceSpec
 from proreus.plugins.dynamic_resources.allocated import AllocatedDevices, Uses
 from proreus.plugins.dynamic_resources.cel import CelError
 from proreus.plugins.dynamic_resources.devices import DeviceKind
+from proreus.plugins.dynamic_resources.node_matching import PoolError, parsed_selector
 from proreus.plugins.dynamic_resources.pools import PoolKey, Pools
-from proreus.plugins.dynamic_resources.reach import PoolError, parsed_selector
 
 Key = TypeVar("Key", str, bytes)
 
-Reach = str | bytes
+NodeScope = str | bytes
 """Who can reach a device: the node of this name, or the nodes that an encoded selector selects."""
 
-EVERYWHERE: Reach = b""
+ALL_NODES: NodeScope = b""
 
 
-class Totals(NamedTuple):
+class DeviceCounts(NamedTuple):
     """Devices taken, devices in the class, and devices of which neither can be said."""
 
     held: int = 0
     capacity: int = 0
-    faults: int = 0
+    errors: int = 0
 
 
-NOTHING = Totals()
+NO_DEVICES = DeviceCounts()
 
 
 @dataclass(slots=True)
@@ -51,46 +51,47 @@ class _Members:
     """Devices of one pool and reach that are in the class, by name, and those that fail it."""
 
     names: Counter[str] = field(default_factory=Counter)
-    faults: int = 0
+    errors: int = 0
 
-    def totals(self, uses: Uses) -> Totals:
+    def totals(self, uses: Uses) -> DeviceCounts:
         names = self.names
-        return Totals(sum(names[device] for device in uses), names.total(), self.faults)
+        return DeviceCounts(sum(names[device] for device in uses), names.total(), self.errors)
 
 
 class _ClassTotals:
-    """Totals of one class by reach: ``local`` by node name, ``wide`` by encoded selector.
+    """Totals of one class by reach: ``local`` by node name, ``by_selector`` by encoded selector.
 
-    ``own``: ``local`` as columns, shape ``(3, rows)``; ``moved``: nodes where it is out of date.
+    ``local_columns``: ``local`` as columns, shape ``(3, rows)``; ``stale_nodes``: nodes where it is
+    out of date.
     """
 
     def __init__(self, cls: DeviceClass) -> None:
         self.cls = cls
         self.expressions = _expressions(cls)
-        self.local: dict[str, Totals] = {}
-        self.wide: dict[bytes, Totals] = {}
-        self.own: IntArray | None = None
-        self.moved: set[str] = set()
-        self._members: dict[PoolKey, dict[Reach, _Members]] = {}
-        self._counted: dict[PoolKey, dict[Reach, Totals]] = {}
+        self.local: dict[str, DeviceCounts] = {}
+        self.by_selector: dict[bytes, DeviceCounts] = {}
+        self.local_columns: IntArray | None = None
+        self.stale_nodes: set[str] = set()
+        self._members: dict[PoolKey, dict[NodeScope, _Members]] = {}
+        self._counted: dict[PoolKey, dict[NodeScope, DeviceCounts]] = {}
 
     def list_pool(self, pools: Pools, key: PoolKey) -> None:
         """Find the members of the class in a pool that was published anew."""
-        members: dict[Reach, _Members] = defaultdict(_Members)
+        members: dict[NodeScope, _Members] = defaultdict(_Members)
         for spec, kinds in pools.published(key):
             for device, kind in zip(spec.devices, kinds, strict=True):
-                reach = _reach_of(spec, device)
-                if reach is None:
+                node_scope = _node_scope_of(spec, device)
+                if node_scope is None:
                     continue
                 try:
-                    if isinstance(reach, bytes) and reach:
-                        parsed_selector(reach)
+                    if isinstance(node_scope, bytes) and node_scope:
+                        parsed_selector(node_scope)
                     if self._selects(kind):
-                        members[reach].names[device.name] += 1
+                        members[node_scope].names[device.name] += 1
                 except PoolError:
-                    members[EVERYWHERE].faults += 1
+                    members[ALL_NODES].errors += 1
                 except CelError:
-                    members[reach].faults += 1
+                    members[node_scope].errors += 1
         if members:
             self._members[key] = dict(members)
         else:
@@ -103,18 +104,18 @@ class _ClassTotals:
         """Bring the totals in step with what a pool lists and what of it is taken."""
         before = self._counted.pop(key, {})
         members = self._members.get(key)
-        after = {reach: m.totals(uses) for reach, m in members.items()} if members else {}
+        after = {node_scope: m.totals(uses) for node_scope, m in members.items()} if members else {}
         if after:
             self._counted[key] = after
-        for reach in before.keys() | after.keys():
-            was, now = before.get(reach, NOTHING), after.get(reach, NOTHING)
+        for node_scope in before.keys() | after.keys():
+            was, now = before.get(node_scope, NO_DEVICES), after.get(node_scope, NO_DEVICES)
             if was == now:
                 continue
-            if isinstance(reach, str):
-                _shift(self.local, reach, was, now)
-                self.moved.add(reach)
+            if isinstance(node_scope, str):
+                _adjust(self.local, node_scope, was, now)
+                self.stale_nodes.add(node_scope)
             else:
-                _shift(self.wide, reach, was, now)
+                _adjust(self.by_selector, node_scope, was, now)
 
 
 class DeviceTotals:
@@ -124,8 +125,8 @@ class DeviceTotals:
         self._pools = pools
         self._allocated = allocated
         self._classes: dict[str, _ClassTotals] = {}
-        self._listed_anew: set[PoolKey] = set()
-        self._taken_anew: set[PoolKey] = set()
+        self._changed_pools: set[PoolKey] = set()
+        self._changed_allocations: set[PoolKey] = set()
         self._table: weakref.ref[NodeTable] | None = None
         self._size = 0
         self._position = -1
@@ -133,36 +134,36 @@ class DeviceTotals:
 
     # ---- what changed --------------------------------------------------------------------------
 
-    def taken_changed(self, key: PoolKey) -> None:
+    def allocations_changed(self, key: PoolKey) -> None:
         """Take note that devices of a pool were taken or given back."""
         if self._classes:
-            self._taken_anew.add(key)
+            self._changed_allocations.add(key)
 
     def slices_changed(self, keys: Iterable[PoolKey]) -> None:
         """Take note that pools were published anew."""
         if self._classes:
-            self._listed_anew.update(keys)
+            self._changed_pools.update(keys)
 
     # ---- answers -------------------------------------------------------------------------------
 
     def at(self, resource: str, cls: DeviceClass, node: NodeInfo) -> tuple[int, int]:
         """Return how many devices are taken, of how many; ``(0, 0)`` where that cannot be said."""
-        known = self._known(resource, cls)
-        held, capacity, faults = known.local.get(node.name, NOTHING)
-        for selector, more in known.wide.items():
+        known = self._totals_of(resource, cls)
+        held, capacity, errors = known.local.get(node.name, NO_DEVICES)
+        for selector, more in known.by_selector.items():
             if _selected(selector, node):
-                held, capacity, faults = held + more[0], capacity + more[1], faults + more[2]
-        return (0, 0) if faults else (held, capacity)
+                held, capacity, errors = held + more[0], capacity + more[1], errors + more[2]
+        return (0, 0) if errors else (held, capacity)
 
     def columns(
         self, resource: str, cls: DeviceClass, table: NodeTable, nodes: NodeTable
     ) -> tuple[IntArray, IntArray]:
         """Return the same for each of ``nodes``, a part or a fork of ``table`` or itself."""
-        known = self._known(resource, cls)
+        known = self._totals_of(resource, cls)
         self._refresh(table)
-        assert known.own is not None
-        totals = known.own.copy()
-        for selector, more in known.wide.items():
+        assert known.local_columns is not None
+        totals = known.local_columns.copy()
+        for selector, more in known.by_selector.items():
             column = np.array(more, dtype=np.int64)[:, None]
             totals += column * self._mask(selector, table) if selector else column
         totals[:2, totals[2] > 0] = 0
@@ -172,8 +173,8 @@ class DeviceTotals:
 
     # ---- upkeep --------------------------------------------------------------------------------
 
-    def _known(self, resource: str, cls: DeviceClass) -> _ClassTotals:
-        if self._listed_anew or self._taken_anew:
+    def _totals_of(self, resource: str, cls: DeviceClass) -> _ClassTotals:
+        if self._changed_pools or self._changed_allocations:
             self._recount()
         known = self._classes.get(resource)
         if known is not None and known.cls is not cls:
@@ -188,15 +189,17 @@ class DeviceTotals:
 
     def _recount(self) -> None:
         for known in self._classes.values():
-            for key in self._listed_anew:
+            for key in self._changed_pools:
                 known.list_pool(self._pools, key)
-            for key in self._listed_anew | self._taken_anew:
+            for key in self._changed_pools | self._changed_allocations:
                 known.count_pool(key, self._allocated.uses.get(key, {}))
-        if self._listed_anew:
-            wanted = {selector for known in self._classes.values() for selector in known.wide}
+        if self._changed_pools:
+            wanted = {
+                selector for known in self._classes.values() for selector in known.by_selector
+            }
             self._masks = {s: mask for s, mask in self._masks.items() if s in wanted}
-        self._listed_anew.clear()
-        self._taken_anew.clear()
+        self._changed_pools.clear()
+        self._changed_allocations.clear()
 
     def _refresh(self, table: NodeTable) -> None:
         """Bring all columns in step with nodes that came, went or changed."""
@@ -211,7 +214,7 @@ class DeviceTotals:
                 for row in rows:
                     mask[row] = _selected(selector, table[row])
         for known in self._classes.values():
-            _refresh_own(known, table, rows)
+            _refresh_local_columns(known, table, rows)
         self._size, self._position = table.size, table.position
 
     def _mask(self, selector: bytes, table: NodeTable) -> BoolArray:
@@ -222,16 +225,18 @@ class DeviceTotals:
         return mask
 
 
-def _refresh_own(known: _ClassTotals, table: NodeTable, rows: Sequence[int] | None) -> None:
+def _refresh_local_columns(
+    known: _ClassTotals, table: NodeTable, rows: Sequence[int] | None
+) -> None:
     local = known.local
-    if rows is None or known.own is None:
-        each = [local.get(node.name, NOTHING) for node in table]
-        known.own = np.array(each, dtype=np.int64).reshape(-1, 3).T.copy()
+    if rows is None or known.local_columns is None:
+        each = [local.get(node.name, NO_DEVICES) for node in table]
+        known.local_columns = np.array(each, dtype=np.int64).reshape(-1, 3).T.copy()
     else:
         places = table.rows
-        for row in (*rows, *(places[name] for name in known.moved if name in places)):
-            known.own[:, row] = local.get(table[row].name, NOTHING)
-    known.moved.clear()
+        for row in (*rows, *(places[name] for name in known.stale_nodes if name in places)):
+            known.local_columns[:, row] = local.get(table[row].name, NO_DEVICES)
+    known.stale_nodes.clear()
 
 
 def _rows_of(nodes: NodeTable, table: NodeTable) -> Rows:
@@ -245,7 +250,7 @@ def _expressions(cls: DeviceClass) -> tuple[str, ...]:
     return tuple(s.cel.expression for s in cls.spec.selectors if s.cel is not None)
 
 
-def _reach_of(spec: ResourceSliceSpec, device: Device) -> Reach | None:
+def _node_scope_of(spec: ResourceSliceSpec, device: Device) -> NodeScope | None:
     """Return who can reach a device; None for nobody.
 
     A slice that does not say who is open to all here: kube-scheduler's scores have it so. A device
@@ -253,23 +258,25 @@ def _reach_of(spec: ResourceSliceSpec, device: Device) -> Reach | None:
     """
     chooser: Device | ResourceSliceSpec = device if spec.per_device_node_selection else spec
     if chooser.all_nodes:
-        return EVERYWHERE
+        return ALL_NODES
     if chooser.node_name:
         return chooser.node_name
     if chooser.node_selector is not None:
         return msgspec.json.encode(chooser.node_selector)
-    return None if chooser is device else EVERYWHERE
+    return None if chooser is device else ALL_NODES
 
 
 def _selected(selector: bytes, node: NodeInfo) -> bool:
     return not selector or parsed_selector(selector).matches(node.labels, node.name)
 
 
-def _shift(totals: dict[Key, Totals], reach: Key, was: Totals, now: Totals) -> None:
+def _adjust(
+    totals: dict[Key, DeviceCounts], node_scope: Key, was: DeviceCounts, now: DeviceCounts
+) -> None:
     """Take from a sum what a pool counted before, and add what it counts now."""
-    have = totals.get(reach, NOTHING)
-    total = Totals(*(h - w + n for h, w, n in zip(have, was, now, strict=True)))
-    if total == NOTHING:
-        totals.pop(reach, None)
+    have = totals.get(node_scope, NO_DEVICES)
+    total = DeviceCounts(*(h - w + n for h, w, n in zip(have, was, now, strict=True)))
+    if total == NO_DEVICES:
+        totals.pop(node_scope, None)
     else:
-        totals[reach] = total
+        totals[node_scope] = total

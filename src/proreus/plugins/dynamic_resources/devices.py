@@ -29,7 +29,7 @@ from proreus.plugins.dynamic_resources.cel import (
 from proreus.plugins.dynamic_resources.cel_values import quantity_value, semver
 from proreus.plugins.dynamic_resources.features import Features
 
-_MOST_ANSWERS = 256
+_MAX_CACHED_EXPRESSIONS = 256
 
 Counters = dict[str, dict[str, int]]
 """Amounts in nano-units by counter set and counter."""
@@ -72,31 +72,31 @@ class DeviceKind:
         )
         self._features = features
         self._view: DeviceView | None = None
-        self._answers: dict[str, bool | CelError] = {}
+        self._matches_by_expression: dict[str, bool | CelError] = {}
 
     def matches(self, expression: str) -> bool:
         """Tell whether a CEL selector selects the device; raises ``CelError``."""
-        answer = self._answers.get(expression)
-        if answer is None:
-            if len(self._answers) >= _MOST_ANSWERS:
-                self._answers.clear()
-            answer = self._answers[expression] = self._ask(expression)
-        if isinstance(answer, CelError):
-            raise answer
-        return answer
+        matched = self._matches_by_expression.get(expression)
+        if matched is None:
+            if len(self._matches_by_expression) >= _MAX_CACHED_EXPRESSIONS:
+                self._matches_by_expression.clear()
+            matched = self._matches_by_expression[expression] = self._evaluate(expression)
+        if isinstance(matched, CelError):
+            raise matched
+        return matched
 
-    def _ask(self, expression: str) -> bool | CelError:
+    def _evaluate(self, expression: str) -> bool | CelError:
         selector = compile_selector(expression)
         if selector.error:
             return CelError(f"CEL compile error: {selector.error}")
         try:
             if self._view is None:
-                self._view = self._seen_by_cel()
+                self._view = self._cel_device()
             return selector.matches(self._view)
         except CelError as error:
             return CelError(f"CEL runtime error: {error}")
 
-    def _seen_by_cel(self) -> DeviceView:
+    def _cel_device(self) -> DeviceView:
         attributes: Domains = {}
         for name, attribute in self.device.attributes.items():
             domain, _, identifier = name.rpartition("/")
@@ -162,7 +162,7 @@ class DeviceKinds:
     """Interns devices: equal ones, apart from their names, get the same kind."""
 
     features: Features
-    _known: dict[tuple[str, bytes], DeviceKind] = field(default_factory=dict)
+    _kinds: dict[tuple[str, bytes], DeviceKind] = field(default_factory=dict)
     _numbers: int = 0
 
     def kind_of(
@@ -171,15 +171,15 @@ class DeviceKinds:
         """Return what a device is; ``more_taints`` come from DeviceTaintRules."""
         nameless = msgspec.structs.replace(device, name="", taints=(*device.taints, *more_taints))
         key = driver, msgspec.json.encode(nameless)
-        kind = self._known.get(key)
+        kind = self._kinds.get(key)
         if kind is None:
             self._numbers += 1
-            kind = self._known[key] = DeviceKind(self._numbers, driver, nameless, self.features)
+            kind = self._kinds[key] = DeviceKind(self._numbers, driver, nameless, self.features)
         return kind
 
-    def keep_only(self, used: set[int]) -> None:
+    def prune(self, used: set[int]) -> None:
         """Forget kinds that no slice has any more."""
-        self._known = {key: kind for key, kind in self._known.items() if kind.number in used}
+        self._kinds = {key: kind for key, kind in self._kinds.items() if kind.number in used}
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._kinds)

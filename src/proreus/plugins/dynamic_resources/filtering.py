@@ -1,6 +1,6 @@
 """Which nodes can take a pod's claims: over columns, one search a situation.
 
-``Judgement`` answers for a table of nodes; nothing that it finds is kept in the cycle's state, so
+``ClaimFilter`` answers for a table of nodes; nothing that it finds is kept in the cycle's state, so
 that trials (nominated pods, preemption) and the real cycle cannot disturb each other.
 """
 
@@ -23,57 +23,62 @@ from proreus.objects.resource_claims import (
     ResourceClaimSpec,
 )
 from proreus.objects.selectors import ParsedNodeSelector
-from proreus.plugins.dynamic_resources.allocator import Answer, Placement, Solution, TimedOut
+from proreus.plugins.dynamic_resources.allocator import (
+    AllocationTimeout,
+    AllocatorResult,
+    DeviceAssignment,
+    Solution,
+)
+from proreus.plugins.dynamic_resources.availability_index import DeviceAvailability
+from proreus.plugins.dynamic_resources.dra_manager import (
+    ERROR,
+    FITS,
+    INVALID_POOLS,
+    NO_FIT,
+    AllocationCache,
+    DRAManager,
+)
 from proreus.plugins.dynamic_resources.extended_resources import (
     SPECIAL_CLAIM_NAME,
     requests_for,
 )
-from proreus.plugins.dynamic_resources.manager import (
-    FAULT,
-    FITS,
-    INVALID_POOLS,
-    NO_FIT,
-    DeviceManager,
-    Outlook,
-)
 from proreus.plugins.dynamic_resources.node_allocatable import (
-    Demand,
-    GivenDevice,
-    MappingFault,
-    demand_of,
-    reject_full,
+    ClaimDevice,
+    EffectiveRequest,
+    MappingError,
+    effective_request_of,
     reject_in_use,
+    reject_insufficient,
 )
-from proreus.plugins.dynamic_resources.notes import Notes, Variant
-from proreus.plugins.dynamic_resources.plans import AllocationFault
 from proreus.plugins.dynamic_resources.pools import PoolView
-from proreus.plugins.dynamic_resources.situations import Situation
-from proreus.plugins.extended_resources import may_be_devices
+from proreus.plugins.dynamic_resources.prepared_claims import AllocationError
+from proreus.plugins.dynamic_resources.state_data import ClaimsToAllocate, StateData
+from proreus.plugins.extended_resources import may_be_dra_backed
 
 CANNOT_ALLOCATE = "cannot allocate all claims"
 NOT_AVAILABLE = "resourceclaim not available on the node"
-LEFT_OVER = "cannot schedule extended resource claim"
+EXTENDED_CLAIM_LEFT_OVER = "cannot schedule extended resource claim"
 
 _CANNOT_ALLOCATE = Status.unresolvable(CANNOT_ALLOCATE)
 _NOT_AVAILABLE = Status.unresolvable(NOT_AVAILABLE)
 _INVALID_POOLS = Status.unresolvable("invalid resource pools were encountered")
 _NO_RESOURCE = Status.unresolvable("cannot fit resource")
-_LEFT_OVER = Status.unresolvable(LEFT_OVER)
+_EXTENDED_CLAIM_LEFT_OVER = Status.unresolvable(EXTENDED_CLAIM_LEFT_OVER)
 
 
-class Judgement:
+class ClaimFilter:
     """Judges the nodes of tables for one pod."""
 
     def __init__(
         self,
-        manager: DeviceManager,
-        notes: Notes,
+        manager: DRAManager,
+        state_data: StateData,
         pod: PodInfo,
         nodes: NodeTable,
         deadline: Callable[[], Callable[[], bool]],
     ) -> None:
         self._manager = manager
-        self._notes = notes
+        self._state_data = state_data
         self._pod = pod
         self._nodes = nodes
         self._deadline = deadline
@@ -82,65 +87,67 @@ class Judgement:
 
     def run(self, nodes: NodeTable, verdicts: Verdicts) -> None:
         """Reject the nodes that cannot do."""
-        notes = self._notes
-        if notes.extended is not None and notes.extended.spec.devices.requests:
-            verdicts.reject_with(np.ones(len(nodes), dtype=np.bool_), _LEFT_OVER)
+        state_data = self._state_data
+        if state_data.extended is not None and state_data.extended.spec.devices.requests:
+            verdicts.reject_with(np.ones(len(nodes), dtype=np.bool_), _EXTENDED_CLAIM_LEFT_OVER)
             return
         if self._manager.features.node_allocatable:
             self._reject_in_use(nodes, verdicts)
-        for variant, rows in self._variants(nodes, verdicts):
-            self._allocate(nodes, variant, rows, verdicts)
+        for to_allocate, rows in self._claims_to_allocate_by_rows(nodes, verdicts):
+            self._allocate(nodes, to_allocate, rows, verdicts)
         for mask in self.unavailable(nodes).values():
             verdicts.reject_with(mask, _NOT_AVAILABLE)
 
     def unavailable(self, nodes: NodeTable) -> dict[int, BoolArray]:
         """Return, by position of an allocated claim, the nodes where it is of no use."""
         masks = {}
-        for place, selector in self._notes.usable.items():
-            if place in self._notes.unusable:
+        for place, selector in self._state_data.available_on_nodes.items():
+            if place in self._state_data.not_ready:
                 masks[place] = np.ones(len(nodes), dtype=np.bool_)
             elif selector is not None:
                 masks[place] = ~_matching(selector, nodes)
         return masks
 
     def _allocate(
-        self, nodes: NodeTable, variant: Variant, rows: Rows | None, verdicts: Verdicts
+        self, nodes: NodeTable, to_allocate: ClaimsToAllocate, rows: Rows | None, verdicts: Verdicts
     ) -> None:
-        invalidation_key = variant.invalidation_key
-        if invalidation_key is None:
-            if self._manager.features.node_allocatable and self._notes.shared:
+        allocation_cache = to_allocate.allocation_cache
+        if allocation_cache is None:
+            if self._manager.features.node_allocatable and self._state_data.shared_in_group:
                 all_nodes_feasible = np.arange(len(nodes)) if rows is None else rows
-                self._look_for_room(nodes, variant, None, all_nodes_feasible, verdicts)
+                self._reject_insufficient(nodes, to_allocate, None, all_nodes_feasible, verdicts)
             return
-        numbers = self._manager.situations.column(self._nodes, nodes)
+        numbers = self._manager.availability_index.column(self._nodes, nodes)
         if rows is not None:
             numbers = numbers[rows]
         try:
-            outcome = self._manager.consider(invalidation_key, numbers, self._deadline())
-        except TimedOut:
-            outcome = self._one_by_one(nodes, invalidation_key, numbers, rows, verdicts)
+            outcome = self._manager.outcomes_for(allocation_cache, numbers, self._deadline())
+        except AllocationTimeout:
+            outcome = self._allocate_one_by_one(nodes, allocation_cache, numbers, rows, verdicts)
         if self._manager.features.node_allocatable:
             for number in np.unique(numbers[outcome == FITS]).tolist():
                 fitting = np.flatnonzero((outcome == FITS) & (numbers == number))
                 where = fitting if rows is None else rows[fitting]
-                self._look_for_room(nodes, variant, number, where, verdicts)
+                self._reject_insufficient(nodes, to_allocate, number, where, verdicts)
         if not outcome.any():
             return
         for code, status in (
             (NO_FIT, _CANNOT_ALLOCATE),
             (INVALID_POOLS, _INVALID_POOLS),
         ):
-            verdicts.reject_with(_picked(outcome == code, rows), status)
-        for index in np.flatnonzero(outcome == FAULT).tolist():
-            fault = invalidation_key.answers[int(numbers[index])]
-            assert isinstance(fault, AllocationFault)
+            verdicts.reject_with(_in_rows(outcome == code, rows), status)
+        for index in np.flatnonzero(outcome == ERROR).tolist():
+            allocation_error = allocation_cache.results[int(numbers[index])]
+            assert isinstance(allocation_error, AllocationError)
             row = index if rows is None else int(rows[index])
-            verdicts.reject_row(row, Status.error(self._words(fault, variant, nodes, row)))
+            verdicts.reject_row(
+                row, Status.error(self._error_message(allocation_error, to_allocate, nodes, row))
+            )
 
-    def _one_by_one(
+    def _allocate_one_by_one(
         self,
         nodes: NodeTable,
-        invalidation_key: Outlook,
+        allocation_cache: AllocationCache,
         numbers: IntArray,
         rows: Rows | None,
         verdicts: Verdicts,
@@ -149,8 +156,8 @@ class Judgement:
         late: set[int] = set()
         for number in np.unique(numbers).tolist():
             try:
-                self._manager.consider(invalidation_key, np.array([number]), self._deadline())
-            except TimedOut:
+                self._manager.outcomes_for(allocation_cache, np.array([number]), self._deadline())
+            except AllocationTimeout:
                 late.add(number)
                 break  # one error is enough to end the attempt
         for index, number in enumerate(numbers.tolist()):
@@ -158,148 +165,160 @@ class Judgement:
                 row = index if rows is None else int(rows[index])
                 text = f"node {nodes[row].name}: timed out trying to allocate devices"
                 verdicts.reject_row(row, Status.error(text))
-        outcome: IntArray = np.maximum(invalidation_key.outcome[numbers], FITS)
+        outcome: IntArray = np.maximum(allocation_cache.outcome[numbers], FITS)
         return outcome
 
-    def _words(self, fault: AllocationFault, variant: Variant, nodes: NodeTable, row: int) -> str:
+    def _error_message(
+        self,
+        allocation_error: AllocationError,
+        to_allocate: ClaimsToAllocate,
+        nodes: NodeTable,
+        row: int,
+    ) -> str:
         views: Sequence[object] = ()
-        if "{" in fault.text:
-            views = self._manager.situations.views_of(self._nodes, nodes[row].name)
-        return fault.words(variant.claims, views)  # type: ignore[arg-type]
+        if "{" in allocation_error.text:
+            views = self._manager.availability_index.views_of(self._nodes, nodes[row].name)
+        return allocation_error.message(to_allocate.claims, views)  # type: ignore[arg-type]
 
     # ---- devices that take of the node ---------------------------------------------------------
 
     def _reject_in_use(self, nodes: NodeTable, verdicts: Verdicts) -> None:
-        notes = self._notes
-        for place, selector in notes.usable.items():
-            if place not in notes.shared:
+        state_data = self._state_data
+        for place, selector in state_data.available_on_nodes.items():
+            if place not in state_data.shared_in_group:
                 mask = _matching(selector, nodes) if selector is not None else None
                 rows = np.arange(len(nodes)) if mask is None else np.flatnonzero(mask)
-                reject_in_use(nodes, rows, self._pod, notes.claims[place], verdicts)
+                reject_in_use(nodes, rows, self._pod, state_data.claims[place], verdicts)
 
-    def _look_for_room(
+    def _reject_insufficient(
         self,
         nodes: NodeTable,
-        variant: Variant,
+        to_allocate: ClaimsToAllocate,
         number: int | None,
         rows: Rows,
         verdicts: Verdicts,
     ) -> None:
         """Reject rows of one situation that have no room for what the devices take of them."""
         try:
-            demand = demand_of(self._pod, self._given(variant, number))
-        except MappingFault as fault:
-            verdicts.reject_with(rows, Status.error(str(fault)))
+            effective_request = effective_request_of(self._pod, self._given(to_allocate, number))
+        except MappingError as allocation_error:
+            verdicts.reject_with(rows, Status.error(str(allocation_error)))
             return
-        if isinstance(demand, Status):
-            verdicts.reject_with(rows, demand)
-        elif demand is not None:
-            reject_full(nodes, rows, demand, verdicts)
+        if isinstance(effective_request, Status):
+            verdicts.reject_with(rows, effective_request)
+        elif effective_request is not None:
+            reject_insufficient(nodes, rows, effective_request, verdicts)
 
     def _given(
-        self, variant: Variant, number: int | None
-    ) -> Iterator[tuple[ResourceClaim, Sequence[GivenDevice]]]:
+        self, to_allocate: ClaimsToAllocate, number: int | None
+    ) -> Iterator[tuple[ResourceClaim, Sequence[ClaimDevice]]]:
         """Yield the devices that the pod's claims would have in a situation, claim by claim."""
         if number is not None:
-            assert variant.invalidation_key is not None
-            answer = variant.invalidation_key.answers[number]
-            views = self._manager.situations.all[number].views
-            assert isinstance(answer, Solution)
-            for claim, placements in zip(variant.claims, answer.placements, strict=True):
-                yield claim, [_given_device(one, views) for one in placements]
-        for place in self._notes.shared:
-            claim = self._notes.claims[place]
+            assert to_allocate.allocation_cache is not None
+            result = to_allocate.allocation_cache.results[number]
+            views = self._manager.availability_index.all[number].views
+            assert isinstance(result, Solution)
+            for claim, device_assignments in zip(
+                to_allocate.claims, result.device_assignments, strict=True
+            ):
+                yield claim, [_claim_device(one, views) for one in device_assignments]
+        for place in self._state_data.shared_in_group:
+            claim = self._state_data.claims[place]
             allocation = self._manager.allocation_of(claim)
             if allocation is not None:
                 yield claim, list(self._manager.devices_of(allocation))
 
-    def demand_at(self, name: str) -> Demand | None:
+    def effective_request_at(self, name: str) -> EffectiveRequest | None:
         """Return what the pod takes of a node with its devices; None: what it asks for."""
-        variant = self.variant_at(name)
+        to_allocate = self.claims_to_allocate_at(name)
         number = None
-        if variant.invalidation_key is not None:
-            situation = self._manager.situations.of_node(self._nodes, name)
-            assert situation is not None
-            number = situation.number
-        demand = demand_of(self._pod, self._given(variant, number))
-        return demand if isinstance(demand, Demand) else None
+        if to_allocate.allocation_cache is not None:
+            availability = self._manager.availability_index.of_node(self._nodes, name)
+            assert availability is not None
+            number = availability.number
+        effective_request = effective_request_of(self._pod, self._given(to_allocate, number))
+        return effective_request if isinstance(effective_request, EffectiveRequest) else None
 
     # ---- extended resources --------------------------------------------------------------------
 
-    def _variants(
+    def _claims_to_allocate_by_rows(
         self, nodes: NodeTable, verdicts: Verdicts
-    ) -> Iterator[tuple[Variant, Rows | None]]:
+    ) -> Iterator[tuple[ClaimsToAllocate, Rows | None]]:
         """Yield what is to be allocated, and on which rows (None: all)."""
-        notes = self._notes
-        if not notes.backed:
-            yield self._variant(()), None
+        state_data = self._state_data
+        if not state_data.dra_backed:
+            yield self._claims_to_allocate(()), None
             return
         missing = np.zeros(len(nodes), dtype=np.int64)
-        for bit, resource in enumerate(notes.backed):
+        for bit, resource in enumerate(state_data.dra_backed):
             missing |= (nodes.allocatable[resource] <= 0).astype(np.int64) << bit
         for resource, amount in self._pod.requests.amounts.items():
-            if amount > 0 and may_be_devices(resource) and resource not in notes.backed:
+            if amount > 0 and may_be_dra_backed(resource) and resource not in state_data.dra_backed:
                 for row in np.flatnonzero(nodes.allocatable[resource] == 0).tolist():
                     if resource not in nodes[row].allocatable:
                         verdicts.reject_row(row, _NO_RESOURCE)
         for bits in np.unique(missing).tolist():
             rows = np.flatnonzero(missing == bits)
-            resources = tuple(r for bit, r in enumerate(notes.backed) if bits >> bit & 1)
-            yield self._variant(resources), rows
+            resources = tuple(r for bit, r in enumerate(state_data.dra_backed) if bits >> bit & 1)
+            yield self._claims_to_allocate(resources), rows
 
-    def _variant(self, resources: tuple[str, ...]) -> Variant:
-        notes = self._notes
-        variant = notes.variants.get(resources)
-        if variant is not None:
-            return variant
-        claims = notes.waiting()
+    def _claims_to_allocate(self, resources: tuple[str, ...]) -> ClaimsToAllocate:
+        state_data = self._state_data
+        to_allocate = state_data.claims_by_resources.get(resources)
+        if to_allocate is not None:
+            return to_allocate
+        claims = state_data.unallocated_claims()
         requests: tuple[DeviceRequest, ...] = ()
         mappings: tuple[PodExtendedResourceRequest, ...] = ()
         if resources:
             requests, mappings = requests_for(self._pod.pod, resources, self._manager.extended.get)
             claims = (*claims, self._extended_claim(requests))
-        invalidation_key = self._manager.invalidation_key(claims) if claims else None
-        variant = notes.variants[resources] = Variant(
-            resources, claims, requests, mappings, invalidation_key
+        allocation_cache = self._manager.allocation_cache(claims) if claims else None
+        to_allocate = state_data.claims_by_resources[resources] = ClaimsToAllocate(
+            resources, claims, requests, mappings, allocation_cache
         )
-        return variant
+        return to_allocate
 
     def _extended_claim(self, requests: tuple[DeviceRequest, ...]) -> ResourceClaim:
-        extended = self._notes.extended
+        extended = self._state_data.extended
         meta = extended.metadata if extended is not None else ObjectMeta(name=SPECIAL_CLAIM_NAME)
         devices = DeviceClaim(requests=requests)
         return ResourceClaim(metadata=meta, spec=ResourceClaimSpec(devices=devices))
 
     # ---- one node, and all scores --------------------------------------------------------------
 
-    def variant_at(self, name: str) -> Variant:
+    def claims_to_allocate_at(self, name: str) -> ClaimsToAllocate:
         """Return what is to be allocated on a node."""
         node = self._nodes[self._nodes.rows[name]]
-        backed = self._notes.backed
-        return self._variant(tuple(r for r in backed if node.allocatable.get(r, 0) <= 0))
+        dra_backed = self._state_data.dra_backed
+        return self._claims_to_allocate(
+            tuple(r for r in dra_backed if node.allocatable.get(r, 0) <= 0)
+        )
 
-    def answer_at(self, name: str) -> tuple[Variant, Answer | None]:
+    def allocate_at(self, name: str) -> tuple[ClaimsToAllocate, AllocatorResult | None]:
         """Return what the search finds on a node; no answer where nothing is to be allocated."""
-        variant = self.variant_at(name)
-        if variant.invalidation_key is None:
-            return variant, None
-        situation = self._manager.situations.of_node(self._nodes, name)
-        assert isinstance(situation, Situation)
-        return variant, self._manager.answer(variant.invalidation_key, situation, self._deadline())
+        to_allocate = self.claims_to_allocate_at(name)
+        if to_allocate.allocation_cache is None:
+            return to_allocate, None
+        availability = self._manager.availability_index.of_node(self._nodes, name)
+        assert isinstance(availability, DeviceAvailability)
+        return to_allocate, self._manager.result(
+            to_allocate.allocation_cache, availability, self._deadline()
+        )
 
     def scores(self, nodes: NodeTable) -> IntArray | int:
         """Return for each node how high its devices stand in lists of alternatives."""
-        notes = self._notes
-        scores = np.full(len(nodes), notes.score, dtype=np.int64)
+        state_data = self._state_data
+        scores = np.full(len(nodes), state_data.score, dtype=np.int64)
         ignored = Verdicts(len(nodes))
-        for variant, rows in self._variants(nodes, ignored):
-            if variant.invalidation_key is None or not _has_alternatives(variant):
+        for to_allocate, rows in self._claims_to_allocate_by_rows(nodes, ignored):
+            if to_allocate.allocation_cache is None or not _has_alternatives(to_allocate):
                 continue
-            numbers = self._manager.situations.column(self._nodes, nodes)
+            numbers = self._manager.availability_index.column(self._nodes, nodes)
             if rows is not None:
                 numbers = numbers[rows]
-            self._manager.consider(variant.invalidation_key, numbers, self._deadline())
-            found = variant.invalidation_key.score[numbers]
+            self._manager.outcomes_for(to_allocate.allocation_cache, numbers, self._deadline())
+            found = to_allocate.allocation_cache.score[numbers]
             if rows is None:
                 scores += found
             else:
@@ -307,17 +326,17 @@ class Judgement:
         return scores
 
 
-def _given_device(placement: Placement, views: Sequence[PoolView]) -> GivenDevice:
-    device = views[placement.pool].devices[placement.device]
-    return GivenDevice(device.name, device.kind, placement.consumed)
+def _claim_device(device_assignment: DeviceAssignment, views: Sequence[PoolView]) -> ClaimDevice:
+    device = views[device_assignment.pool].devices[device_assignment.device]
+    return ClaimDevice(device.name, device.kind, device_assignment.consumed)
 
 
-def _has_alternatives(variant: Variant) -> bool:
-    assert variant.invalidation_key is not None
-    return any(any(claim.prioritized) for claim in variant.invalidation_key.plan.claims)
+def _has_alternatives(to_allocate: ClaimsToAllocate) -> bool:
+    assert to_allocate.allocation_cache is not None
+    return any(any(claim.prioritized) for claim in to_allocate.allocation_cache.prepared.claims)
 
 
-def _picked(mask: BoolArray, rows: Rows | None) -> BoolArray | Rows:
+def _in_rows(mask: BoolArray, rows: Rows | None) -> BoolArray | Rows:
     return mask if rows is None else rows[mask]
 
 

@@ -28,13 +28,15 @@ ClaimsOf = Callable[[Pod], tuple[ResourceClaim, ...]]
 """Returns the pod's claims; raises ``ClaimError``."""
 
 
-def events(claims_of: ClaimsOf, room_matters: bool) -> tuple[ClusterEvent, ...]:
+def events(claims_of: ClaimsOf, uses_node_allocatable: bool) -> tuple[ClusterEvent, ...]:
     """Return what the plugin registers.
 
-    ``room_matters``: whether devices take of the node, so that it may lack room for them.
+    ``uses_node_allocatable``: whether devices take of the node, so that it may lack room for them.
     """
 
-    def claim_changed(pod: PodInfo, old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
+    def is_schedulable_after_claim_change(
+        pod: PodInfo, old: ResourceClaim | None, new: ResourceClaim | None
+    ) -> bool:
         try:
             claims = claims_of(pod.pod)
         except ClaimError:
@@ -48,7 +50,7 @@ def events(claims_of: ClaimsOf, room_matters: bool) -> tuple[ClusterEvent, ...]:
             return False
         return old is None or old.status != new.status
 
-    def generated_claim_noted(pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
+    def is_schedulable_after_pod_change(pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
         if new is None or new.metadata.uid != pod.uid:
             return False
         try:
@@ -57,16 +59,16 @@ def events(claims_of: ClaimsOf, room_matters: bool) -> tuple[ClusterEvent, ...]:
             return False
         return True
 
-    room = (ClusterEvent(POD, DELETE | UPDATE_POD_SCALE_DOWN, _room_given_up),)
+    room = (ClusterEvent(POD, DELETE | UPDATE_POD_SCALE_DOWN, _is_schedulable_after_pod_event),)
     return (
-        *(room if room_matters else ()),
+        *(room if uses_node_allocatable else ()),
         ClusterEvent(NODE, ADD | UPDATE_NODE_LABEL | UPDATE_NODE_ALLOCATABLE),
-        ClusterEvent(RESOURCE_CLAIM, ADD | UPDATE, claim_changed),
-        ClusterEvent(POD, UPDATE_POD_GENERATED_RESOURCE_CLAIM, generated_claim_noted),
+        ClusterEvent(RESOURCE_CLAIM, ADD | UPDATE, is_schedulable_after_claim_change),
+        ClusterEvent(POD, UPDATE_POD_GENERATED_RESOURCE_CLAIM, is_schedulable_after_pod_change),
         ClusterEvent(DEVICE_CLASS, ADD | UPDATE),
         ClusterEvent(RESOURCE_SLICE, ADD | UPDATE),
     )
 
 
-def _room_given_up(pod: PodInfo, old: Pod, new: Pod | None) -> bool:
+def _is_schedulable_after_pod_event(pod: PodInfo, old: Pod, new: Pod | None) -> bool:
     return bool((new or old).spec.node_name)

@@ -33,11 +33,11 @@ Statuses = tuple[NodeAllocatableResourceClaimStatus, ...]
 _BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 
 
-class MappingFault(ProreusError):
+class MappingError(ProreusError):
     """A device says that it takes of the node what nobody can tell; ends the attempt."""
 
 
-class GivenDevice(NamedTuple):
+class ClaimDevice(NamedTuple):
     """A device that a claim has, or would get. ``consumed``: nano-units, of one that is shared."""
 
     name: str
@@ -45,7 +45,7 @@ class GivenDevice(NamedTuple):
     consumed: Mapping[str, int] | None
 
 
-class Demand(NamedTuple):
+class EffectiveRequest(NamedTuple):
     """What a pod takes of a node with its devices; ``statuses`` tell what part of it is theirs."""
 
     amounts: Mapping[str, int]
@@ -55,16 +55,16 @@ class Demand(NamedTuple):
 # ---- what a pod takes ----------------------------------------------------------------------------
 
 
-def demand_of(
-    pod: PodInfo, given: Iterable[tuple[ResourceClaim, Sequence[GivenDevice]]]
-) -> Demand | Status | None:
+def effective_request_of(
+    pod: PodInfo, allocated_devices: Iterable[tuple[ResourceClaim, Sequence[ClaimDevice]]]
+) -> EffectiveRequest | Status | None:
     """Return what a pod takes with devices; None where none of them takes anything of a node.
 
-    A status tells why the pod cannot have them. Raises ``MappingFault``.
+    A status tells why the pod cannot have them. Raises ``MappingError``.
     """
     mapped = [
         (claim, devices)
-        for claim, devices in given
+        for claim, devices in allocated_devices
         if any(one.kind.device.node_allocatable_resource_mappings for one in devices)
     ]
     if not mapped:
@@ -85,7 +85,7 @@ def demand_of(
             f"pod level request for {uncovered} is insufficient to cover the aggregated container "
             "and node-allocatable DRA requests"
         )
-    return Demand(amounts, statuses)
+    return EffectiveRequest(amounts, statuses)
 
 
 def with_statuses(pod: Pod, statuses: Statuses) -> Pod:
@@ -107,10 +107,12 @@ def _uncovered(pod: PodInfo, statuses: Statuses, amounts: Mapping[str, int]) -> 
     return next((r for r in sorted(amounts) if parts.get(r, 0) > amounts[r]), None)
 
 
-def _statuses(pod: Pod, given: Sequence[tuple[ResourceClaim, Sequence[GivenDevice]]]) -> Statuses:
+def _statuses(
+    pod: Pod, allocated_devices: Sequence[tuple[ResourceClaim, Sequence[ClaimDevice]]]
+) -> Statuses:
     """Return what each claim takes of the node, by the claims' names."""
     found = []
-    for claim, devices in given:
+    for claim, devices in allocated_devices:
         resources = _resources(claim, devices)
         if resources is not None:
             name = claim.metadata.name
@@ -120,7 +122,7 @@ def _statuses(pod: Pod, given: Sequence[tuple[ResourceClaim, Sequence[GivenDevic
 
 
 def _resources(
-    claim: ResourceClaim, devices: Sequence[GivenDevice]
+    claim: ResourceClaim, devices: Sequence[ClaimDevice]
 ) -> dict[str, QuantityText] | None:
     """Return what a claim's devices take together; None if they take nothing that is known."""
     sums: dict[str, tuple[int, QuantityText]] = {}
@@ -134,7 +136,7 @@ def _resources(
 
 
 def _taken(
-    claim: ResourceClaim, device: GivenDevice
+    claim: ResourceClaim, device: ClaimDevice
 ) -> Iterator[tuple[str, tuple[int, QuantityText]]]:
     """Yield what one device takes of each resource, in nano-units, and how to spell that."""
     for resource, mapping in sorted(device.kind.device.node_allocatable_resource_mappings.items()):
@@ -144,7 +146,7 @@ def _taken(
             text = "0" if multiplier is None else multiplier
             yield resource, (parse_quantity(text), text)
         elif device.consumed is None:
-            raise MappingFault(
+            raise MappingError(
                 f"claim {key_of(claim)}, device {device.name}: ConsumedCapacity is nil, but "
                 f"Capacity key '{key}' is set in NodeAllocatableResourceMappings for resource "
                 f"{resource}"
@@ -168,9 +170,13 @@ def _containers(pod: Pod, name: str) -> Iterator[str]:
 # ---- where there is room -------------------------------------------------------------------------
 
 
-def reject_full(nodes: NodeTable, rows: Rows, demand: Demand, verdicts: Verdicts) -> None:
+def reject_insufficient(
+    nodes: NodeTable, rows: Rows, effective_request: EffectiveRequest, verdicts: Verdicts
+) -> None:
     """Reject those of some rows that have not enough left for a demand."""
-    needs = [(r, demand.amounts[r]) for r in _resources_to_check(demand.amounts)]
+    needs = [
+        (r, effective_request.amounts[r]) for r in _resources_to_check(effective_request.amounts)
+    ]
     short = np.zeros(len(rows), dtype=np.int64)
     never = np.zeros(len(rows), dtype=np.bool_)
     for bit, (resource, amount) in enumerate(needs):
@@ -207,8 +213,10 @@ def reject_in_use(
                 for status in other.pod.status.node_allocatable_resource_claim_statuses
             )
         }
-        words = f"node allocatable resource claim {name}"
+        message = f"node allocatable resource claim {name}"
         if len(users) > 1:
-            verdicts.reject_row(row, Status.unresolvable(f"{words} shared by multiple pods"))
+            verdicts.reject_row(row, Status.unresolvable(f"{message} shared by multiple pods"))
         elif users and pod.uid not in users:
-            verdicts.reject_row(row, Status.unresolvable(f"{words} is already used by another pod"))
+            verdicts.reject_row(
+                row, Status.unresolvable(f"{message} is already used by another pod")
+            )

@@ -30,8 +30,8 @@ from proreus.objects.pod import Pod
 from proreus.objects.resource_claims import AllocationResult, ResourceClaim
 from proreus.objects.selectors import parse_node_selector
 from proreus.plugins.dynamic_resources.allocator import Solution
-from proreus.plugins.dynamic_resources.binding import Binding
 from proreus.plugins.dynamic_resources.binding_conditions import Readiness, needs_conditions
+from proreus.plugins.dynamic_resources.claim_binder import ClaimBinder
 from proreus.plugins.dynamic_resources.claim_writes import ClaimWriteError
 from proreus.plugins.dynamic_resources.claims import (
     ClaimError,
@@ -41,22 +41,22 @@ from proreus.plugins.dynamic_resources.claims import (
     is_reserved_for,
     with_allocation,
 )
+from proreus.plugins.dynamic_resources.dra_manager import DRAManager
 from proreus.plugins.dynamic_resources.extended_resources import new_extended_claim
 from proreus.plugins.dynamic_resources.features import Features
-from proreus.plugins.dynamic_resources.filtering import Judgement
-from proreus.plugins.dynamic_resources.group_claims import RELEASED, GroupClaims
+from proreus.plugins.dynamic_resources.filtering import ClaimFilter
 from proreus.plugins.dynamic_resources.hints import events
-from proreus.plugins.dynamic_resources.manager import DeviceManager
 from proreus.plugins.dynamic_resources.node_allocatable import as_assumed
-from proreus.plugins.dynamic_resources.notes import Notes, Variant
-from proreus.plugins.dynamic_resources.post_filtering import take_back
+from proreus.plugins.dynamic_resources.pod_group_claims import RELEASED, PodGroupClaims
+from proreus.plugins.dynamic_resources.post_filtering import deallocate_unusable
 from proreus.plugins.dynamic_resources.results import allocations
 from proreus.plugins.dynamic_resources.scoring import allocated_score, normalized
-from proreus.plugins.extended_resources import may_be_devices
+from proreus.plugins.dynamic_resources.state_data import ClaimsToAllocate, StateData
+from proreus.plugins.extended_resources import may_be_dra_backed
 
 _NOT_FOUND = "claim allocation not found for node"
 
-_NOTHING = Notes()
+_NOTHING = StateData()
 """Of pods that have no claims; never written to."""
 
 
@@ -84,11 +84,11 @@ class DynamicResources(
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self.features = Features.of(handle.feature_gates)
-        self.manager = DeviceManager.of(handle, self.features)
-        self._binding = Binding(handle, self.manager, args.binding_timeout_seconds)
+        self.manager = DRAManager.of(handle, self.features)
+        self._claim_binder = ClaimBinder(handle, self.manager, args.binding_timeout_seconds)
         if self.features.node_allocatable:
             self.looks_at_pods = True  # type: ignore[misc]  # what they leave of the node counts
-        self._groups = GroupClaims(handle, self.manager, self._binding.writer)
+        self._groups = PodGroupClaims(handle, self.manager, self._claim_binder.writer)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Return what may help: see ``hints``."""
@@ -96,22 +96,22 @@ class DynamicResources(
 
     def sign(self, pod: PodInfo) -> Hashable | None:
         """Pods without claims all look the same; devices of claims are looked for anew."""
-        if pod.pod.spec.resource_claims or self._backed(pod):
+        if pod.pod.spec.resource_claims or self._dra_backed(pod):
             return None
         return ()
 
     def _claims_of(self, pod: Pod) -> tuple[ResourceClaim, ...]:
         return claims_of(pod, self.manager.claims.get, self.features.workload_claims)
 
-    def _backed(self, pod: PodInfo) -> tuple[str, ...]:
+    def _dra_backed(self, pod: PodInfo) -> tuple[str, ...]:
         """Return the extended resources of a pod that devices may stand for."""
         if not self.features.extended_resources:
             return ()
-        found = self.manager.extended.backed(pod.requests.amounts)
-        return tuple(sorted(filter(may_be_devices, found))) if found else ()
+        found = self.manager.extended.dra_backed(pod.requests.amounts)
+        return tuple(sorted(filter(may_be_dra_backed, found))) if found else ()
 
-    def _judgement(self, notes: Notes, pod: PodInfo) -> Judgement:
-        return Judgement(self.manager, notes, pod, self.handle.nodes, self._deadline)
+    def _claim_filter(self, state_data: StateData, pod: PodInfo) -> ClaimFilter:
+        return ClaimFilter(self.manager, state_data, pod, self.handle.nodes, self._deadline)
 
     def _deadline(self) -> Callable[[], bool]:
         """Return a function that says whether the time for one node is over."""
@@ -139,14 +139,14 @@ class DynamicResources(
         state.write(self.name, _NOTHING)
         try:
             claims = self._claims_of(pod.pod) if pod.pod.spec.resource_claims else ()
-            backed = self._backed(pod)
-            of_group = self._groups.consumers(pod.pod)
-            if not claims and not backed:
+            dra_backed = self._dra_backed(pod)
+            group_consumers = self._groups.consumers(pod.pod)
+            if not claims and not dra_backed:
                 return Status.skip()
-            found = Notes(claims=claims, backed=backed, of_group=of_group)
-            if backed:
+            found = StateData(claims=claims, dra_backed=dra_backed, group_consumers=group_consumers)
+            if dra_backed:
                 found.extended = self._extended_claim_of(pod.pod)
-            self._look_at(found, tried=state.get(GROUP_TRIAL) is not None)
+            self._inspect_claims(found, tried=state.get(GROUP_TRIAL) is not None)
         except ClaimError as error:
             return Status.unresolvable(str(error))
         state.write(self.name, found)
@@ -158,13 +158,13 @@ class DynamicResources(
         left = None if key is None else self.manager.claims.get(key)
         return new_extended_claim(pod) if left is None else left
 
-    def _look_at(self, notes: Notes, *, tried: bool) -> None:
+    def _inspect_claims(self, state_data: StateData, *, tried: bool) -> None:
         """Sort the pod's claims into those that are allocated and those that can be.
 
         ``tried``: the pod is tried with its whole group, and may share what another one found.
         """
-        unusable, shared = set(), set()
-        for place, claim in enumerate(notes.claims):
+        not_ready, shared = set(), set()
+        for place, claim in enumerate(state_data.claims):
             allocation = claim.status.allocation
             if allocation is None:
                 flying = self.manager.allocated.in_flight.get(claim.metadata.uid)
@@ -185,15 +185,15 @@ class DynamicResources(
             error = None if parsed is None else parsed.error()
             if error is not None:
                 raise ValueError(f"claim {key_of(claim)}: {error}")
-            notes.usable[place] = parsed
+            state_data.available_on_nodes[place] = parsed
             if self.features.binding_conditions:
-                ready, _ = self._binding.readiness_of(claim)
+                ready, _ = self._claim_binder.readiness_of(claim)
                 if ready in (Readiness.FAILED, Readiness.TIMED_OUT):
-                    unusable.add(place)
+                    not_ready.add(place)
             if self.features.prioritized_list:
-                notes.score += allocated_score(claim)
-        notes.unusable = frozenset(unusable)
-        notes.shared = frozenset(shared)
+                state_data.score += allocated_score(claim)
+        state_data.not_ready = frozenset(not_ready)
+        state_data.shared_in_group = frozenset(shared)
 
     # ---- nodes ---------------------------------------------------------------------------------
 
@@ -201,22 +201,24 @@ class DynamicResources(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
         """Reject nodes whose devices cannot satisfy the claims."""
-        notes: Notes = state.read(self.name)
-        if not notes.empty:
-            self._judgement(notes, pod).run(nodes, verdicts)
+        state_data: StateData = state.read(self.name)
+        if not state_data.empty:
+            self._claim_filter(state_data, pod).run(nodes, verdicts)
 
     async def post_filter(
         self, state: CycleState, pod: PodInfo, verdicts: Verdicts
     ) -> PostFilterResult:
         """Take back an allocation that is of no use where the pod could go."""
-        notes: Notes | None = state.get(self.name)
-        if notes is None:
+        state_data: StateData | None = state.get(self.name)
+        if state_data is None:
             return PostFilterResult(Status.error("not found"))
-        if notes.empty:
+        if state_data.empty:
             return PostFilterResult(Status.unschedulable("no new claims to deallocate"))
         try:
-            judgement = self._judgement(notes, pod)
-            text = await take_back(self.handle, self._binding, judgement, notes, pod, verdicts)
+            claim_filter = self._claim_filter(state_data, pod)
+            text = await deallocate_unusable(
+                self.handle, self._claim_binder, claim_filter, state_data, pod, verdicts
+            )
             if not text and await self._groups.release(state, pod.pod):
                 return PostFilterResult(Status.unresolvable(RELEASED))
         except (ClaimError, ClaimWriteError, ApiError) as error:
@@ -231,11 +233,11 @@ class DynamicResources(
         """Prefer nodes that can give what stands first in lists of alternatives (KEP-4816)."""
         if not self._scores(state):
             return 0
-        return self._judgement(state.read(self.name), pod).scores(nodes)
+        return self._claim_filter(state.read(self.name), pod).scores(nodes)
 
     def _scores(self, state: CycleState) -> bool:
-        notes: Notes | None = state.get(self.name)
-        return notes is not None and not notes.empty and self.features.prioritized_list
+        state_data: StateData | None = state.get(self.name)
+        return state_data is not None and not state_data.empty and self.features.prioritized_list
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
         """Bring the best score to 100."""
@@ -245,13 +247,13 @@ class DynamicResources(
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Note the devices as taken, before anything is written."""
-        notes: Notes = state.read(self.name)
-        if notes.empty:
+        state_data: StateData = state.read(self.name)
+        if state_data.empty:
             return None
-        judgement = self._judgement(notes, pod)
-        variant, answer = judgement.answer_at(node_name)
-        notes.chosen = variant
-        shared = [notes.claims[place] for place in sorted(notes.shared)]
+        claim_filter = self._claim_filter(state_data, pod)
+        to_allocate, result = claim_filter.allocate_at(node_name)
+        state_data.chosen = to_allocate
+        shared = [state_data.claims[place] for place in sorted(state_data.shared_in_group)]
         if any(self.manager.allocation_of(claim) is None for claim in shared):
             return Status.error(_NOT_FOUND)
         in_flight = self.manager.allocated.in_flight
@@ -260,85 +262,91 @@ class DynamicResources(
             for claim in shared
             if claim.metadata.uid in in_flight
         ]
-        if variant.claims:
-            if not isinstance(answer, Solution) or variant.invalidation_key is None:
+        if to_allocate.claims:
+            if not isinstance(result, Solution) or to_allocate.allocation_cache is None:
                 return Status.error(_NOT_FOUND)
-            reserved += self._given(variant, answer, node_name)
-        notes.reserved = tuple(reserved)
+            reserved += self._given(to_allocate, result, node_name)
+        state_data.reserved = tuple(reserved)
         tried = state.get(GROUP_TRIAL) is not None
         if self.features.node_allocatable:
-            demand = judgement.demand_at(node_name)
-            notes.statuses = () if demand is None else demand.statuses
-            state.write(ASSUMED_AS, as_assumed(pod, notes.statuses) if notes.statuses else None)
-        for claim, allocation in notes.reserved:
-            self.manager.allocated.begin(claim, allocation, tried)
+            effective_request = claim_filter.effective_request_at(node_name)
+            state_data.statuses = () if effective_request is None else effective_request.statuses
+            state.write(
+                ASSUMED_AS, as_assumed(pod, state_data.statuses) if state_data.statuses else None
+            )
+        for claim, allocation in state_data.reserved:
+            self.manager.allocated.add_in_flight(claim, allocation, tried)
         return None
 
     def _given(
-        self, variant: Variant, answer: Solution, node_name: str
+        self, to_allocate: ClaimsToAllocate, result: Solution, node_name: str
     ) -> list[tuple[ResourceClaim, AllocationResult]]:
         """Return the claims that are allocated now, and what the search found for them."""
-        assert variant.invalidation_key is not None
+        assert to_allocate.allocation_cache is not None
         given = allocations(
-            variant.invalidation_key.plan,
-            answer,
-            variant.claims,
-            self.manager.situations.views_of(self.handle.nodes, node_name),
+            to_allocate.allocation_cache.prepared,
+            result,
+            to_allocate.claims,
+            self.manager.availability_index.views_of(self.handle.nodes, node_name),
             node_name,
             self.features,
             self.handle.rng,
         )
-        return list(zip(variant.claims, given, strict=True))
+        return list(zip(to_allocate.claims, given, strict=True))
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Give the devices back, and take back in the background what was written."""
-        notes: Notes | None = state.get(self.name)
-        if notes is None or notes.empty:
+        state_data: StateData | None = state.get(self.name)
+        if state_data is None or state_data.empty:
             return
-        for claim, _ in notes.reserved:
-            self.manager.allocated.end(claim.metadata.uid)
-        notes.reserved = ()
-        for claim in notes.written:
+        for claim, _ in state_data.reserved:
+            self.manager.allocated.remove_in_flight(claim.metadata.uid)
+        state_data.reserved = ()
+        for claim in state_data.written:
             self.manager.claims.restore(key_of(claim))
-        if notes.created is not None:
-            self.manager.allocated.end(notes.created.metadata.uid)
+        if state_data.created is not None:
+            self.manager.allocated.remove_in_flight(state_data.created.metadata.uid)
         # Reserved before this attempt counts too: the pod has no claim to it where it does not run.
-        written = {claim.metadata.uid: claim for claim in (*notes.claims, *notes.written)}
-        if notes.created is not None:
-            written.pop(notes.created.metadata.uid, None)
+        written = {claim.metadata.uid: claim for claim in (*state_data.claims, *state_data.written)}
+        if state_data.created is not None:
+            written.pop(state_data.created.metadata.uid, None)
         held = [c for c in written.values() if is_reserved_for(c, pod.uid)]
-        if held or notes.created is not None:
-            self.handle.spawn(self._binding.take_back(held, notes.created, pod.uid))
-        notes.written = []
-        notes.created = None
-        if notes.told:
-            notes.told = False
-            self.handle.spawn(self._binding.take_back_statuses(pod.pod))
+        if held or state_data.created is not None:
+            self.handle.spawn(self._claim_binder.unreserve(held, state_data.created, pod.uid))
+        state_data.written = []
+        state_data.created = None
+        if state_data.statuses_written:
+            state_data.statuses_written = False
+            self.handle.spawn(self._claim_binder.clear_statuses(pod.pod))
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Skip pods without claims."""
-        notes: Notes | None = state.get(self.name)
-        return Status.skip() if notes is None or notes.empty else None
+        state_data: StateData | None = state.get(self.name)
+        return Status.skip() if state_data is None or state_data.empty else None
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Write allocations and reservations, then wait until the devices are ready."""
-        notes: Notes = state.read(self.name)
-        given = {claim.metadata.uid: allocation for claim, allocation in notes.reserved}
+        state_data: StateData = state.read(self.name)
+        given = {claim.metadata.uid: allocation for claim, allocation in state_data.reserved}
         try:
             claims = [
-                await self._binding.bind_claim(notes, pod.pod, claim, given.get(claim.metadata.uid))
-                for claim in notes.claims
+                await self._claim_binder.bind_claim(
+                    state_data, pod.pod, claim, given.get(claim.metadata.uid)
+                )
+                for claim in state_data.claims
             ]
-            extended = next((c for c, _ in notes.reserved if is_extended_resource_claim(c)), None)
+            extended = next(
+                (c for c, _ in state_data.reserved if is_extended_resource_claim(c)), None
+            )
             if extended is not None:
-                claims.append(await self._binding.bind_extended(notes, pod, extended))
-            if notes.statuses:
-                notes.told = True
-                await self._binding.tell_statuses(pod.pod, notes.statuses)
+                claims.append(await self._claim_binder.bind_extended(state_data, pod, extended))
+            if state_data.statuses:
+                state_data.statuses_written = True
+                await self._claim_binder.write_statuses(pod.pod, state_data.statuses)
         except (ClaimWriteError, ApiError) as error:
             return Status.error(str(error))
         if self.features.binding_conditions and any(map(needs_conditions, claims)):
-            return await self._binding.wait_until_ready(pod, claims, node_name)
+            return await self._claim_binder.wait_until_ready(pod, claims, node_name)
         return None
 
 

@@ -18,10 +18,10 @@ from proreus.objects.quantity import parse_quantity
 from proreus.objects.selectors import NodeSelector
 from proreus.plugins.dynamic_resources.devices import Counters, DeviceKind, DeviceKinds
 from proreus.plugins.dynamic_resources.features import Features
-from proreus.plugins.dynamic_resources.reach import (
+from proreus.plugins.dynamic_resources.node_matching import (
     Labels,
-    device_reachable,
-    slice_reachable,
+    device_matches_node,
+    slice_matches_node,
     term_count,
 )
 
@@ -33,13 +33,13 @@ PoolKey = tuple[str, str]
 class DeviceOnNode:
     """A device as one node sees it.
 
-    ``reachable`` is False for one that chooses its nodes itself and not this one. ``local``: an
+    ``matches_node`` is False for one that chooses its nodes itself and not this one. ``local``: an
     allocation of it is of use on this node only. ``selector``: where it is of use otherwise.
     """
 
     name: str
     kind: DeviceKind
-    reachable: bool
+    matches_node: bool
     local: bool
     selector: NodeSelector | None
 
@@ -82,9 +82,9 @@ NO_TAINTS: Callable[[str, str, str], tuple[DeviceTaint, ...]] = lambda *_: ()  #
 class Pools:
     """All pools of the cluster, kept up to date slice by slice.
 
-    ``local[node]``: pools that have a slice for that node. ``unbound``: pools with slices for
-    nodes to be worked out. ``troubled``: pools with nothing but counters to show to other nodes,
-    which are incomplete or invalid and let those know.
+    ``local[node]``: pools that have a slice for that node. ``non_local``: pools with slices for
+    nodes to be worked out. ``invalid_counter_pools``: pools with nothing but counters to show to
+    other nodes, which are incomplete or invalid and let those know.
     """
 
     def __init__(self, features: Features) -> None:
@@ -93,8 +93,8 @@ class Pools:
         self._pools: dict[PoolKey, _Pool] = {}
         self.local: dict[str, set[PoolKey]] = defaultdict(set)
         self.nodes_of: dict[PoolKey, set[str]] = defaultdict(set)
-        self.unbound: set[PoolKey] = set()
-        self.troubled: dict[PoolKey, PoolView] = {}
+        self.non_local: set[PoolKey] = set()
+        self.invalid_counter_pools: dict[PoolKey, PoolView] = {}
         self.taints_of = NO_TAINTS
         """Taints that rules put on ``(driver, pool, device)``."""
         self._shapes: dict[object, int] = {}
@@ -137,15 +137,15 @@ class Pools:
             self.local[node].discard(key)
             if not self.local[node]:
                 del self.local[node]
-        self.unbound.discard(key)
-        self.troubled.pop(key, None)
+        self.non_local.discard(key)
+        self.invalid_counter_pools.pop(key, None)
         slices = self._pools[key].slices
         if not slices:
             del self._pools[key]
             return
         counters = []
         for one in slices.values():
-            if self._passed_over(one):
+            if self._is_ignored(one):
                 continue
             if one.spec.shared_counters:
                 counters.append(one)
@@ -153,13 +153,13 @@ class Pools:
                 self.nodes_of[key].add(one.spec.node_name)
                 self.local[one.spec.node_name].add(key)
             else:
-                self.unbound.add(key)
+                self.non_local.add(key)
         if counters:
             view = self._view_of(key, counters, "", {})
             if view is not None and (view.incomplete or view.invalid):
-                self.troubled[key] = view
+                self.invalid_counter_pools[key] = view
 
-    def _passed_over(self, one: ResourceSlice) -> bool:
+    def _is_ignored(self, one: ResourceSlice) -> bool:
         spec = one.spec
         return not self._features.partitionable_devices and bool(
             spec.per_device_node_selection or spec.shared_counters
@@ -195,15 +195,17 @@ class Pools:
                 continue
             spec = one.spec
             if spec.per_device_node_selection and not spec.shared_counters:
-                seen.append((name, tuple(device_reachable(d, node, labels) for d in spec.devices)))
+                seen.append(
+                    (name, tuple(device_matches_node(d, node, labels) for d in spec.devices))
+                )
             else:
                 seen.append(name)
         return tuple(seen)
 
     def _sees(self, one: ResourceSlice, node: str, labels: Labels) -> bool:
-        if self._passed_over(one):
+        if self._is_ignored(one):
             return False
-        return slice_reachable(one.spec, node, labels)
+        return slice_matches_node(one.spec, node, labels)
 
     def _view_of(
         self, key: PoolKey, relevant: Sequence[ResourceSlice], node: str, labels: Labels
@@ -225,7 +227,11 @@ class Pools:
         devices = self._devices(pool, slices, node, labels)
         index = {device.name: place for place, device in enumerate(devices)}
         incomplete = len(current) != wanted
-        faulty = doubled or len(index) < len(devices) or not _known(consumers.values(), counters)
+        faulty = (
+            doubled
+            or len(index) < len(devices)
+            or not _counters_exist(consumers.values(), counters)
+        )
         invalid = faulty and not incomplete
         comes_last = any(device.kind.device.binding_conditions is not None for device in devices)
         shape = self._shape_of(key[0], incomplete, invalid, comes_last, devices, counters)
@@ -256,7 +262,7 @@ class Pools:
                     DeviceOnNode(
                         device.name,
                         kind,
-                        not each or device_reachable(device, node, labels),
+                        not each or device_matches_node(device, node, labels),
                         local or (binds and bool(device.binds_to_node)),
                         selector,
                     )
@@ -272,11 +278,11 @@ class Pools:
         devices: tuple[DeviceOnNode, ...],
         counters: Counters,
     ) -> int:
-        faces = tuple(
-            (d.kind.number, d.reachable, d.local, term_count(d.selector)) for d in devices
+        device_shapes = tuple(
+            (d.kind.number, d.matches_node, d.local, term_count(d.selector)) for d in devices
         )
         declared = msgspec.json.encode(counters, order="deterministic")
-        shape = driver, incomplete, invalid, comes_last, faces, declared
+        shape = driver, incomplete, invalid, comes_last, device_shapes, declared
         number = self._shapes.get(shape)
         if number is None:
             self._last_shape += 1
@@ -286,7 +292,7 @@ class Pools:
     def prune(self) -> None:
         """Forget shapes, and kinds of devices that are gone; numbers are never used again."""
         self._shapes.clear()
-        self.kinds.keep_only(
+        self.kinds.prune(
             {
                 kind.number
                 for pool in self._pools.values()
@@ -304,7 +310,7 @@ def _each(pool: _Pool, slices: Iterable[ResourceSlice]) -> Iterator[tuple[Device
         yield from zip(one.spec.devices, pool.kinds[one.metadata.name], strict=True)
 
 
-def _known(consumers: Iterable[Counters], counters: Counters) -> bool:
+def _counters_exist(consumers: Iterable[Counters], counters: Counters) -> bool:
     """Tell whether all counters that devices draw on are there."""
     return all(
         name in counters and all(counter in counters[name] for counter in amounts)

@@ -7,16 +7,20 @@ import numpy as np
 from proreus.framework.handle import Handle
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.verdicts import BoolArray, Verdicts
-from proreus.plugins.dynamic_resources.binding import Binding
-from proreus.plugins.dynamic_resources.filtering import LEFT_OVER, NOT_AVAILABLE, Judgement
-from proreus.plugins.dynamic_resources.notes import Notes
+from proreus.plugins.dynamic_resources.claim_binder import ClaimBinder
+from proreus.plugins.dynamic_resources.filtering import (
+    EXTENDED_CLAIM_LEFT_OVER,
+    NOT_AVAILABLE,
+    ClaimFilter,
+)
+from proreus.plugins.dynamic_resources.state_data import StateData
 
 
-async def take_back(
+async def deallocate_unusable(
     handle: Handle,
-    binding: Binding,
-    judgement: Judgement,
-    notes: Notes,
+    claim_binder: ClaimBinder,
+    claim_filter: ClaimFilter,
+    state_data: StateData,
     pod: PodInfo,
     verdicts: Verdicts,
 ) -> str:
@@ -25,21 +29,21 @@ async def take_back(
     Return what was done; nothing if there was nothing to do. Raises ``ClaimWriteError``.
     """
     not_available = _rejected_for(NOT_AVAILABLE, verdicts)
-    masks = judgement.unavailable(handle.nodes)
+    masks = claim_filter.unavailable(handle.nodes)
     places = [
         place
         for place, mask in masks.items()
-        if place not in notes.shared and (mask & not_available).any()
+        if place not in state_data.shared_in_group and (mask & not_available).any()
     ]
     handle.rng.shuffle(places)
     for place in places:
-        claim = notes.claims[place]
+        claim = state_data.claims[place]
         users = claim.status.reserved_for
         if not users or (len(users) == 1 and users[0].uid == pod.uid):
-            binding.known(await binding.writer.deallocate(claim))
+            claim_binder.assume(await claim_binder.writer.deallocate(claim))
             return "deallocation of ResourceClaim completed"
-    if notes.extended is not None and _rejected_for(LEFT_OVER, verdicts).any():
-        await binding.writer.delete(notes.extended)
+    if state_data.extended is not None and _rejected_for(EXTENDED_CLAIM_LEFT_OVER, verdicts).any():
+        await claim_binder.writer.delete(state_data.extended)
         return "deletion of ResourceClaim completed"
     return ""
 

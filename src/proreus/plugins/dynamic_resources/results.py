@@ -14,11 +14,11 @@ from proreus.objects.resource_claims import (
     ResourceClaim,
 )
 from proreus.objects.selectors import LabelSelectorRequirement, NodeSelector, NodeSelectorTerm
-from proreus.plugins.dynamic_resources.allocator import Placement, Solution
+from proreus.plugins.dynamic_resources.allocator import DeviceAssignment, Solution
 from proreus.plugins.dynamic_resources.capacity import quantity_text
 from proreus.plugins.dynamic_resources.features import Features
-from proreus.plugins.dynamic_resources.plans import Alternative, Plan
 from proreus.plugins.dynamic_resources.pools import DeviceOnNode, PoolView
+from proreus.plugins.dynamic_resources.prepared_claims import Alternative, PreparedClaims
 
 FROM_CLASS = "FromClass"
 FROM_CLAIM = "FromClaim"
@@ -27,7 +27,7 @@ Views = Sequence[PoolView]
 
 
 def allocations(
-    plan: Plan,
+    prepared: PreparedClaims,
     solution: Solution,
     claims: Sequence[ResourceClaim],
     views: Views,
@@ -38,18 +38,18 @@ def allocations(
     """Return the allocation of each claim on a node whose pools are ``views``."""
     results = []
     for place, claim in enumerate(claims):
-        placements = solution.placements[place]
+        device_assignments = solution.device_assignments[place]
         chosen = [
             request[choice]
             for request, choice in zip(
-                plan.claims[place].requests, solution.choices[place], strict=True
+                prepared.claims[place].requests, solution.choices[place], strict=True
             )
         ]
         devices = DeviceAllocationResult(
-            results=tuple(_result(one, views, features, rng) for one in placements),
+            results=tuple(_result(one, views, features, rng) for one in device_assignments),
             config=_configuration(chosen, claim),
         )
-        found = [views[one.pool].devices[one.device] for one in placements]
+        found = [views[one.pool].devices[one.device] for one in device_assignments]
         results.append(
             AllocationResult(devices=devices, node_selector=_node_selector(found, node_name))
         )
@@ -57,19 +57,19 @@ def allocations(
 
 
 def _result(
-    placement: Placement, views: Views, features: Features, rng: random.Random
+    device_assignment: DeviceAssignment, views: Views, features: Features, rng: random.Random
 ) -> DeviceRequestAllocationResult:
-    view = views[placement.pool]
-    found = view.devices[placement.device]
-    one, device = placement.alternative, found.kind.device
+    view = views[device_assignment.pool]
+    found = view.devices[device_assignment.device]
+    one, device = device_assignment.alternative, found.kind.device
     binding = features.binding_conditions
     share_id, consumed = None, {}
-    if placement.consumed is not None:
+    if device_assignment.consumed is not None:
         share_id = str(uuid.UUID(int=rng.getrandbits(128), version=4))
         capacity = found.kind.capacity
         consumed = {
             name: quantity_text(amount, capacity[name].text)
-            for name, amount in placement.consumed.items()
+            for name, amount in device_assignment.consumed.items()
         }
     return DeviceRequestAllocationResult(
         request=one.name,

@@ -13,19 +13,19 @@ from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.verdicts import IntArray
 from proreus.objects.devices import DeviceClass
+from proreus.plugins.dynamic_resources.dra_manager import DRAManager
 from proreus.plugins.dynamic_resources.features import Features
-from proreus.plugins.dynamic_resources.manager import DeviceManager
-from proreus.plugins.extended_resources import may_be_devices
+from proreus.plugins.extended_resources import may_be_dra_backed
 
 
 class ScoredDevices:
     """Devices behind those of a plugin's configured resources that a class stands for.
 
     Answers depend on claims and slices, not on nodes alone: they must not be shared among pods that
-    ``concern`` says yes of.
+    ``affects_score`` says yes of.
     """
 
-    def __init__(self, resources: frozenset[str], manager: DeviceManager, table: NodeTable) -> None:
+    def __init__(self, resources: frozenset[str], manager: DRAManager, table: NodeTable) -> None:
         self._resources = resources
         self._manager = manager
         self._table = table
@@ -34,12 +34,12 @@ class ScoredDevices:
     def of(handle: Handle, resources: Iterable[str]) -> ScoredDevices | None:
         """Return what there is to know for configured resources; None if none can be devices."""
         features = Features.of(handle.feature_gates)
-        found = frozenset(filter(may_be_devices, resources))
+        found = frozenset(filter(may_be_dra_backed, resources))
         if not found or not features.extended_resources:
             return None
-        return ScoredDevices(found, DeviceManager.of(handle, features), handle.nodes)
+        return ScoredDevices(found, DRAManager.of(handle, features), handle.nodes)
 
-    def concern(self, amounts: Mapping[str, int]) -> bool:
+    def affects_score(self, amounts: Mapping[str, int]) -> bool:
         """Tell whether devices count in the score of a pod that asks for this."""
         return any(
             amounts.get(resource) and self._class_of(resource) for resource in self._resources

@@ -54,7 +54,7 @@ class AffinityCounts:
         self.self_affine = self_affine
 
     @classmethod
-    def take(
+    def from_nodes(
         cls,
         terms: IncomingTerms,
         pod: PodInfo,

@@ -27,12 +27,12 @@ from proreus.objects.selectors import SelectorError
 def events() -> Iterable[ClusterEvent]:
     """Return what the plugin waits for."""
     return (
-        ClusterEvent(POD, ADD | UPDATE_POD_LABEL | DELETE, after_pod_change),
-        ClusterEvent(NODE, ADD | UPDATE_NODE_LABEL, after_node_change),
+        ClusterEvent(POD, ADD | UPDATE_POD_LABEL | DELETE, is_schedulable_after_pod_change),
+        ClusterEvent(NODE, ADD | UPDATE_NODE_LABEL, is_schedulable_after_node_change),
     )
 
 
-def after_pod_change(pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
+def is_schedulable_after_pod_change(pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
     """Tell whether another pod's coming, going or new labels may help."""
     if new is not None and new.metadata.uid == pod.uid:
         return True
@@ -50,7 +50,7 @@ def after_pod_change(pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
     )
 
 
-def after_node_change(pod: PodInfo, old: Node | None, new: Node) -> bool:
+def is_schedulable_after_node_change(pod: PodInfo, old: Node | None, new: Node) -> bool:
     """Tell whether a node that came, or whose labels changed, may help."""
     terms = _terms_of(pod.pod)
     labels = new.metadata.labels

@@ -23,7 +23,7 @@ from proreus.framework.pod_groups import PodMatch, PodQuery
 from proreus.objects.kinds import NAMESPACES, Namespace
 from proreus.objects.pod import Pod
 
-_MOST_KEPT = 4096
+_MAX_CACHED = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,10 @@ class IncomingTerms:
     error: str = ""
 
 
-NOTHING_ASKED = IncomingTerms()
+NO_INCOMING_TERMS = IncomingTerms()
 
 
-class Incoming:
+class IncomingTermsCache:
     """Makes pods' terms ready; those of pods that say the same are made once.
 
     Invariant: what is kept was made from the namespaces as they are now.
@@ -61,21 +61,21 @@ class Incoming:
 
     def __init__(self, handle: Handle) -> None:
         self._namespaces: Mapping[str, Namespace] = handle.store(NAMESPACES)
-        self._kept: OrderedDict[int, tuple[AffinityTerms, IncomingTerms]] = OrderedDict()
+        self._cache: OrderedDict[int, tuple[AffinityTerms, IncomingTerms]] = OrderedDict()
         handle.on_change(NAMESPACES, self._namespace_changed)
 
     def terms_of(self, pod: Pod) -> IncomingTerms:
         """Return the terms of a pod."""
         terms = affinity_terms_of(pod)
         if terms is NO_TERMS:
-            return NOTHING_ASKED
-        kept = self._kept.get(id(terms))
-        if kept is not None and kept[0] is terms:
-            return kept[1]
+            return NO_INCOMING_TERMS
+        cached = self._cache.get(id(terms))
+        if cached is not None and cached[0] is terms:
+            return cached[1]
         ready = self._prepare(terms)
-        self._kept[id(terms)] = terms, ready
-        if len(self._kept) > _MOST_KEPT:
-            self._kept.popitem(last=False)
+        self._cache[id(terms)] = terms, ready
+        if len(self._cache) > _MAX_CACHED:
+            self._cache.popitem(last=False)
         return ready
 
     def namespace_labels(self, pod: Pod) -> Mapping[str, str]:
@@ -114,4 +114,4 @@ class Incoming:
     def _namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
         before = None if old is None else old.metadata.labels
         if new is None or before != new.metadata.labels:
-            self._kept.clear()
+            self._cache.clear()

@@ -29,7 +29,11 @@ from proreus.framework.status import Status
 from proreus.framework.verdicts import CodeArray, IntArray, Verdicts
 from proreus.plugins.inter_pod_affinity.counts import AffinityCounts
 from proreus.plugins.inter_pod_affinity.hints import events
-from proreus.plugins.inter_pod_affinity.incoming import NOTHING_ASKED, Incoming, IncomingTerms
+from proreus.plugins.inter_pod_affinity.incoming import (
+    NO_INCOMING_TERMS,
+    IncomingTerms,
+    IncomingTermsCache,
+)
 
 REASON_AFFINITY = "node(s) didn't match pod affinity rules"
 REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
@@ -37,9 +41,9 @@ REASON_EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 _NAME = "InterPodAffinity"
 _SCORES = "InterPodAffinity/scores"
-_NOT_NEAR = Status.unresolvable(REASON_AFFINITY).of(_NAME)
-_TOO_NEAR = Status.unschedulable(REASON_ANTI_AFFINITY).of(_NAME)
-_NOT_WELCOME = Status.unschedulable(REASON_EXISTING).of(_NAME)
+_AFFINITY_REJECTED = Status.unresolvable(REASON_AFFINITY).of(_NAME)
+_ANTI_AFFINITY_REJECTED = Status.unschedulable(REASON_ANTI_AFFINITY).of(_NAME)
+_EXISTING_REJECTED = Status.unschedulable(REASON_EXISTING).of(_NAME)
 
 
 class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
@@ -52,7 +56,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         super().__init__(args, handle)
         self._hard_weight = args.hard_pod_affinity_weight
         self._ignore_preferred = args.ignore_preferred_terms_of_existing_pods
-        self._incoming = Incoming(handle)
+        self._incoming = IncomingTermsCache(handle)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Pods that come, go or change labels; nodes that come or change labels."""
@@ -63,12 +67,12 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
         """Count the pods that matter; skip where none does and the pod requires nothing."""
         terms = self._incoming.terms_of(pod.pod)
-        if terms is NOTHING_ASKED and not len(nodes.pod_index.required_anti):
+        if terms is NO_INCOMING_TERMS and not len(nodes.pod_index.required_anti):
             return _SKIP
         if terms.error:
             return Status.unresolvable(f"parsing pod: {terms.error}")
         namespace_labels = self._incoming.namespace_labels(pod.pod)
-        counts = AffinityCounts.take(terms, pod, namespace_labels, nodes)
+        counts = AffinityCounts.from_nodes(terms, pod, namespace_labels, nodes)
         if counts.nothing_to_check:
             return _SKIP
         state.write(self.name, counts)
@@ -90,14 +94,14 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         labels = node.labels
         if counts.affinity:
             if not all(key in labels for key in counts.affinity):
-                return _NOT_NEAR
+                return _AFFINITY_REJECTED
             enough = all(sums[labels[key]] > 0 for key, sums in counts.affinity.items())
             if not enough and not counts.first_of_its_kind:
-                return _NOT_NEAR
+                return _AFFINITY_REJECTED
         if any(sums[labels.get(key)] > 0 for key, sums in counts.anti.items()):
-            return _TOO_NEAR
+            return _ANTI_AFFINITY_REJECTED
         if any(sums[labels.get(key)] > 0 for key, sums in counts.existing.items()):
-            return _NOT_WELCOME
+            return _EXISTING_REJECTED
         return None
 
     def filter_all(
@@ -110,11 +114,11 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             for key, sums in counts.affinity.items():
                 codes = nodes.label(key)
                 far = codes == ABSENT if first else sums.of(codes) <= 0
-                verdicts.reject_with(far, _NOT_NEAR)
+                verdicts.reject_with(far, _AFFINITY_REJECTED)
         for key, sums in counts.anti.items():
-            verdicts.reject_with(sums.of(nodes.label(key)) > 0, _TOO_NEAR)
+            verdicts.reject_with(sums.of(nodes.label(key)) > 0, _ANTI_AFFINITY_REJECTED)
         for key, sums in counts.existing.items():
-            verdicts.reject_with(sums.of(nodes.label(key)) > 0, _NOT_WELCOME)
+            verdicts.reject_with(sums.of(nodes.label(key)) > 0, _EXISTING_REJECTED)
 
     # ---- score ---------------------------------------------------------------------------------
 
@@ -142,7 +146,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         """Yield topology keys with what pods on each node add; only where some pod does."""
         for term in terms.preferred:
             counts = nodes.count_pods(term.query)
-            if _reaches(nodes, term.topology_key, counts):
+            if _any_in_domain(nodes, term.topology_key, counts):
                 yield term.topology_key, counts * term.weight
         index = nodes.pod_index
         hard = index.required if self._hard_weight > 0 else ()
@@ -154,7 +158,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
                 continue
             for found in existing.meaning(pod.namespace, pod.labels, namespace_labels):
                 weights = nodes.weigh_term(found)
-                if _reaches(nodes, found.term.topology_key, weights):
+                if _any_in_domain(nodes, found.term.topology_key, weights):
                     yield found.term.topology_key, weights * weight
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
@@ -185,7 +189,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 _SKIP = Status.skip()
 
 
-def _reaches(nodes: NodeTable, key: str, counts: CodeArray) -> bool:
+def _any_in_domain(nodes: NodeTable, key: str, counts: CodeArray) -> bool:
     """Tell whether any counted pod is on a node with the label."""
     counted = counts != 0
     return bool(counted.any()) and bool((counted & (nodes.label(key) != ABSENT)).any())

@@ -40,7 +40,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(slots=True)
-class Load:
+class NodeVolumes:
     """What hangs on one node: of its pods, and by driver with attachments counted in.
 
     ``limits``: of the drivers that have one there.
@@ -54,8 +54,8 @@ class Load:
 class AttachedVolumes:
     """The load of every node of the handle's table, once ``refresh`` has been called.
 
-    Invariants: ``_loads[row]`` is what ``load_of`` says of that row's node; columns and the two
-    indexes of rows agree with it.
+    Invariants: ``_loads[row]`` is what ``volumes_of_node`` says of that row's node; columns and the
+    two indexes of rows agree with it.
     """
 
     def __init__(self, handle: Handle, lookup: VolumeLookup) -> None:
@@ -65,12 +65,12 @@ class AttachedVolumes:
         self._csi_nodes: Mapping[str, CSINode] = handle.store(CSI_NODES)
         self._attachments: dict[str, dict[str, VolumeAttachment]] = {}
         self._position = -1
-        self._loads: list[Load] = []
+        self._volumes_by_row: list[NodeVolumes] = []
         self._limits: dict[str, IntArray] = {}
         self._counts: dict[str, IntArray] = {}
         self._rows_by_volume: dict[VolumeId, set[int]] = {}
         self._rows_by_source: dict[Source, set[int]] = {}
-        self._troubled: set[int] = set()
+        self._rows_with_errors: set[int] = set()
         self._stale_rows: set[int] = set()
         self._stale_nodes: set[str] = set()
         for resource in (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES):
@@ -93,20 +93,20 @@ class AttachedVolumes:
         """Return the rows whose pods use a volume."""
         return self._rows_by_volume.get(volume, set())
 
-    def troubled(self) -> set[int]:
+    def rows_with_errors(self) -> set[int]:
         """Return the rows with a pod of which it cannot be told what it uses."""
-        return self._troubled
+        return self._rows_with_errors
 
-    def load_of(self, node: NodeInfo) -> Load:
+    def volumes_of_node(self, node: NodeInfo) -> NodeVolumes:
         """Count the load of a node anew; also of one that is only tried."""
-        load = Load()
+        node_volumes = NodeVolumes()
         csi_node = self._csi_nodes.get(node.name)
         if csi_node is None:
-            return load
+            return node_volumes
         for driver in csi_node.spec.drivers:
             if driver.allocatable is not None and driver.allocatable.count is not None:
-                load.limits[driver.name] = driver.allocatable.count
-        found, counts = load.volumes, load.counts
+                node_volumes.limits[driver.name] = driver.allocatable.count
+        found, counts = node_volumes.volumes, node_volumes.counts
         for pod in node.pods.values():
             if pod.pod.spec.volumes:
                 self._lookup.add_pod(found, pod.pod)
@@ -114,7 +114,7 @@ class AttachedVolumes:
             counts[driver_name] = counts.get(driver_name, 0) + 1
         for driver_name in self._attached_elsewhere(node.name, found):
             counts[driver_name] = counts.get(driver_name, 0) + 1
-        return load
+        return node_volumes
 
     def _attached_elsewhere(self, node_name: str, found: LimitedVolumes) -> list[str]:
         """Return the driver of each volume that is attached to a node and used by none of its
@@ -144,43 +144,43 @@ class AttachedVolumes:
             row = table.rows.get(name)
             if row is not None:
                 rows.add(row)
-        while len(self._loads) > table.size:
-            self._take_out(len(self._loads) - 1)
-            self._loads.pop()
-        while len(self._loads) < table.size:
-            self._loads.append(Load())
+        while len(self._volumes_by_row) > table.size:
+            self._remove_row(len(self._volumes_by_row) - 1)
+            self._volumes_by_row.pop()
+        while len(self._volumes_by_row) < table.size:
+            self._volumes_by_row.append(NodeVolumes())
         for row in rows:
-            self._take_out(row)
-            self._put_in(row, self.load_of(table[row]))
+            self._remove_row(row)
+            self._add_row(row, self.volumes_of_node(table[row]))
         self._position = table.position
         self._stale_rows.clear()
         self._stale_nodes.clear()
 
-    def _take_out(self, row: int) -> None:
-        load = self._loads[row]
-        for volume_id in load.volumes.ids:
+    def _remove_row(self, row: int) -> None:
+        node_volumes = self._volumes_by_row[row]
+        for volume_id in node_volumes.volumes.ids:
             _discard(self._rows_by_volume, volume_id, row)
-        for source in load.volumes.sources:
+        for source in node_volumes.volumes.sources:
             _discard(self._rows_by_source, source, row)
-        for driver in load.counts:
+        for driver in node_volumes.counts:
             self._counts[driver][row] = 0
-        for driver in load.limits:
+        for driver in node_volumes.limits:
             self._limits[driver][row] = UNLIMITED
-        self._troubled.discard(row)
-        self._loads[row] = Load()
+        self._rows_with_errors.discard(row)
+        self._volumes_by_row[row] = NodeVolumes()
 
-    def _put_in(self, row: int, load: Load) -> None:
-        self._loads[row] = load
-        for volume_id in load.volumes.ids:
+    def _add_row(self, row: int, node_volumes: NodeVolumes) -> None:
+        self._volumes_by_row[row] = node_volumes
+        for volume_id in node_volumes.volumes.ids:
             self._rows_by_volume.setdefault(volume_id, set()).add(row)
-        for source in load.volumes.sources:
+        for source in node_volumes.volumes.sources:
             self._rows_by_source.setdefault(source, set()).add(row)
-        for driver, count in load.counts.items():
+        for driver, count in node_volumes.counts.items():
             self._column(self._counts, driver, 0)[row] = count
-        for driver, limit in load.limits.items():
+        for driver, limit in node_volumes.limits.items():
             self._column(self._limits, driver, UNLIMITED)[row] = limit
-        if load.volumes.problem:
-            self._troubled.add(row)
+        if node_volumes.volumes.problem:
+            self._rows_with_errors.add(row)
 
     def _column(self, columns: dict[str, IntArray], driver: str, empty: int) -> IntArray:
         column = columns.get(driver)
@@ -220,18 +220,20 @@ class AttachedVolumes:
 
     def validate(self) -> None:
         """Derive every row anew and raise ``AssertionError`` where one is out of step."""
-        assert len(self._loads) == self._table.size
+        assert len(self._volumes_by_row) == self._table.size
         for row, node in enumerate(self._table):
-            load = self.load_of(node)
-            assert self._loads[row] == load, node
-            for driver in {*self._counts, *load.counts}:
-                assert self.count(driver)[row] == load.counts.get(driver, 0), (node, driver)
+            node_volumes = self.volumes_of_node(node)
+            assert self._volumes_by_row[row] == node_volumes, node
+            for driver in {*self._counts, *node_volumes.counts}:
+                assert self.count(driver)[row] == node_volumes.counts.get(driver, 0), (node, driver)
             for driver, limits in self._limits.items():
-                assert limits[row] == load.limits.get(driver, UNLIMITED), (node, driver)
-            assert (row in self._troubled) == bool(load.volumes.problem), node
+                assert limits[row] == node_volumes.limits.get(driver, UNLIMITED), (node, driver)
+            assert (row in self._rows_with_errors) == bool(node_volumes.volumes.problem), node
         for volume_id, rows in self._rows_by_volume.items():
             assert rows == {
-                r for r, load in enumerate(self._loads) if volume_id in load.volumes.ids
+                r
+                for r, node_volumes in enumerate(self._volumes_by_row)
+                if volume_id in node_volumes.volumes.ids
             }
 
 

@@ -52,7 +52,7 @@ _FULL = Status.unschedulable(REASON).of(_NAME)
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _PreFilterState:
     """What a pod brings: its volumes, or a status that holds for every node."""
 
     volumes: LimitedVolumes
@@ -93,25 +93,25 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         state.write(self.name, self._wanted(pod))
         return None
 
-    def _wanted(self, pod: PodInfo) -> _Wanted:
+    def _wanted(self, pod: PodInfo) -> _PreFilterState:
         found = LimitedVolumes()
         self._lookup.add_pod(found, pod.pod)
         if found.missing:
             name = found.missing.partition("/")[2]
             text = f'looking up PVC {found.missing}: persistentvolumeclaim "{name}" not found'
-            return _Wanted(found, Status.unresolvable(text))
+            return _PreFilterState(found, Status.unresolvable(text))
         if found.problem:
-            return _Wanted(found, Status.error(found.problem))
-        return _Wanted(found)
+            return _PreFilterState(found, Status.error(found.problem))
+        return _PreFilterState(found)
 
-    def _noted(self, state: CycleState, pod: PodInfo) -> _Wanted:
+    def _pre_filter_state(self, state: CycleState, pod: PodInfo) -> _PreFilterState:
         """Return what PreFilter found out; do that now where it is disabled."""
-        wanted: _Wanted | None = state.get(self.name)
+        wanted: _PreFilterState | None = state.get(self.name)
         return self._wanted(pod) if wanted is None else wanted
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Judge one node."""
-        wanted = self._noted(state, pod)
+        wanted = self._pre_filter_state(state, pod)
         if wanted.status is not None:
             return wanted.status
         csi_node = self._csi_nodes.get(node.name)
@@ -121,15 +121,15 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         missing = self._missing_driver(ids, csi_node) if self._scaling else ""
         if missing:
             return Status.unschedulable(f"{missing} CSI driver is not installed on the node")
-        load = self._attached.load_of(node)
-        if not load.limits:
+        node_volumes = self._attached.volumes_of_node(node)
+        if not node_volumes.limits:
             return None
-        if load.volumes.problem:
-            return Status.error(load.volumes.problem)
-        more = Counter(one[0] for one in ids if one not in load.volumes.ids)
+        if node_volumes.volumes.problem:
+            return Status.error(node_volumes.volumes.problem)
+        more = Counter(one[0] for one in ids if one not in node_volumes.volumes.ids)
         for driver, number in more.items():
-            limit = load.limits.get(driver)
-            if limit is not None and load.counts.get(driver, 0) + number > limit:
+            limit = node_volumes.limits.get(driver)
+            if limit is not None and node_volumes.counts.get(driver, 0) + number > limit:
                 return _FULL
         return None
 
@@ -137,7 +137,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
         """Judge all nodes."""
-        wanted = self._noted(state, pod)
+        wanted = self._pre_filter_state(state, pod)
         if wanted.status is not None:
             verdicts.reject_with(np.ones(len(nodes), dtype=np.bool_), wanted.status)
         elif nodes is not self.handle.nodes or self._waits_for_drivers(wanted.volumes.ids):
@@ -156,7 +156,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             limit = attached.limit(driver)
             if limit is not None:
                 full |= (limit != UNLIMITED) & (attached.count(driver) + number > limit)
-        special = set(attached.troubled())
+        special = set(attached.rows_with_errors())
         for one in wanted.ids:
             special |= attached.rows_with(one)
         for row in special:
@@ -188,10 +188,12 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Higher limits, volumes that come free, a claim that appears."""
         return (
-            ClusterEvent(CSI_NODE, ADD | UPDATE, _allows_more),
-            ClusterEvent(POD, DELETE, _frees_volumes),
-            ClusterEvent(PERSISTENT_VOLUME_CLAIM, ADD, _is_claimed),
-            ClusterEvent(VOLUME_ATTACHMENT, DELETE, _is_detached),
+            ClusterEvent(CSI_NODE, ADD | UPDATE, _is_schedulable_after_csi_node_updated),
+            ClusterEvent(POD, DELETE, _is_schedulable_after_pod_deleted),
+            ClusterEvent(PERSISTENT_VOLUME_CLAIM, ADD, _is_schedulable_after_pvc_added),
+            ClusterEvent(
+                VOLUME_ATTACHMENT, DELETE, _is_schedulable_after_volume_attachment_deleted
+            ),
         )
 
 
@@ -203,24 +205,26 @@ def _limits(csi_node: CSINode) -> dict[str, int]:
     }
 
 
-def _allows_more(pod: PodInfo, old: CSINode | None, new: CSINode) -> bool:
+def _is_schedulable_after_csi_node_updated(pod: PodInfo, old: CSINode | None, new: CSINode) -> bool:
     if old is None:
         return True
     before = _limits(old)
     return any(limit > before.get(driver, 0) for driver, limit in _limits(new).items())
 
 
-def _frees_volumes(pod: PodInfo, old: Pod, new: Pod | None) -> bool:
+def _is_schedulable_after_pod_deleted(pod: PodInfo, old: Pod, new: Pod | None) -> bool:
     if not old.spec.node_name and not old.status.nominated_node_name:
         return False
     return any(may_count(volume) for volume in old.spec.volumes)
 
 
-def _is_claimed(pod: PodInfo, old: object, new: PersistentVolumeClaim) -> bool:
+def _is_schedulable_after_pvc_added(pod: PodInfo, old: object, new: PersistentVolumeClaim) -> bool:
     return uses_claim(pod.pod, new)
 
 
-def _is_detached(pod: PodInfo, old: VolumeAttachment, new: VolumeAttachment | None) -> bool:
+def _is_schedulable_after_volume_attachment_deleted(
+    pod: PodInfo, old: VolumeAttachment, new: VolumeAttachment | None
+) -> bool:
     for volume in pod.pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
             return True

@@ -19,7 +19,7 @@ from proreus.objects.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from proreus.objects.volume_claims import claim_name_of, class_of_claim, ownership_problem
+from proreus.objects.volume_claims import claim_name_of, class_of_claim, ownership_error
 from proreus.plugins.csi_migration import BY_NAME, in_tree_plugin_of, inline_handle, volume_handle
 
 VolumeId = tuple[str, str, str]
@@ -88,7 +88,7 @@ class VolumeLookup:
             found.missing = found.missing or key
             return
         if volume.ephemeral is not None:
-            found.problem = ownership_problem(pod, claim) or ""
+            found.problem = ownership_error(pod, claim) or ""
             if found.problem:
                 return
         volume_name = claim.spec.volume_name

@@ -31,11 +31,11 @@ _SYSTEM_DEFAULTS = (
     TopologySpreadConstraint(max_skew=3, topology_key=LABEL_HOSTNAME, when_unsatisfiable=SOFT),
     TopologySpreadConstraint(max_skew=5, topology_key=LABEL_ZONE, when_unsatisfiable=SOFT),
 )
-_MOST_KEPT = 4096
+_MAX_CACHED = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Constraint:
+class SpreadConstraint:
     """A constraint made ready.
 
     ``query``: the pods that it counts; None where it counts none, which is so with the selector
@@ -52,64 +52,69 @@ class Constraint:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Resolved:
+class ResolvedConstraints:
     """A pod's constraints of both sorts.
 
     ``own``: they are the pod's. Errors are in the words of kube-scheduler.
     """
 
-    hard: tuple[Constraint, ...] = ()
-    soft: tuple[Constraint, ...] = ()
+    hard: tuple[SpreadConstraint, ...] = ()
+    soft: tuple[SpreadConstraint, ...] = ()
     own: bool = True
     hard_error: str = ""
     soft_error: str = ""
 
 
-_NONE = Resolved(own=False)
+_NONE = ResolvedConstraints(own=False)
 
 
-class Constraints:
-    """Finds the constraints of pods. ``system``: the defaults are kube-scheduler's own."""
+class ConstraintResolver:
+    """Finds the constraints of pods. ``system_defaulted``: the defaults are kube-scheduler's
+    own."""
 
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
-        self.system = args.defaulting_type != "List"
-        defaults = _SYSTEM_DEFAULTS if self.system else tuple(map(_typed, args.default_constraints))
+        self.system_defaulted = args.defaulting_type != "List"
+        defaults = (
+            _SYSTEM_DEFAULTS
+            if self.system_defaulted
+            else tuple(map(_typed, args.default_constraints))
+        )
         self._default_hard = tuple(c for c in defaults if c.when_unsatisfiable == HARD)
         self._default_soft = tuple(c for c in defaults if c.when_unsatisfiable == SOFT)
         self._selectors = DefaultSelectors(handle) if defaults else None
         self._match_label_keys = handle.feature_gates.enabled("MatchLabelKeysInPodTopologySpread")
-        self._kept: dict[object, Resolved] = {}
+        self._cache: dict[object, ResolvedConstraints] = {}
 
-    def hard_of(self, pod: Pod) -> Resolved:
+    def hard_of(self, pod: Pod) -> ResolvedConstraints:
         """Return the constraints of a pod, at least the hard ones; cheap where there are none."""
         if not pod.spec.topology_spread_constraints and not self._default_hard:
             return _NONE
         return self.of(pod)
 
-    def of(self, pod: Pod) -> Resolved:
+    def of(self, pod: Pod) -> ResolvedConstraints:
         """Return the constraints of a pod."""
         constraints = pod.spec.topology_spread_constraints
         meta = pod.metadata
         if constraints:
             labels = meta.labels
             values = tuple(labels.get(key) for c in constraints for key in c.match_label_keys)
-            return self._keep((meta.namespace, _encode(constraints), values), pod)
+            return self._cached((meta.namespace, _encode(constraints), values), pod)
         if self._selectors is None:
             return _NONE
         selector = self._selectors.of(pod)
         if selector == EVERYTHING:
             return _NONE
-        return self._keep((meta.namespace, selector), pod)
+        return self._cached((meta.namespace, selector), pod)
 
-    def _keep(self, key: object, pod: Pod) -> Resolved:
-        resolved = self._kept.get(key)
+    def _cached(self, key: object, pod: Pod) -> ResolvedConstraints:
+        resolved = self._cache.get(key)
         if resolved is None:
-            if len(self._kept) >= _MOST_KEPT:
-                self._kept.clear()
-            resolved = self._kept[key] = self._resolve(pod)
+            if len(self._cache) >= _MAX_CACHED:
+                self._cache.clear()
+            resolved = self._cache[key] = self._resolve(pod)
         return resolved
 
-    def _resolve(self, pod: Pod) -> Resolved:
+    def _resolve(self, pod: Pod) -> ResolvedConstraints:
         constraints = pod.spec.topology_spread_constraints
         if not constraints:
             assert self._selectors is not None
@@ -118,10 +123,10 @@ class Constraints:
                 tuple(_constraint(one, selector, namespace) for one in defaults)
                 for defaults in (self._default_hard, self._default_soft)
             )
-            return Resolved(hard, soft, own=False)
+            return ResolvedConstraints(hard, soft, own=False)
         hard, hard_error = self._parse(pod, HARD)
         soft, soft_error = self._parse(pod, SOFT)
-        return Resolved(
+        return ResolvedConstraints(
             hard,
             soft,
             hard_error=hard_error
@@ -130,7 +135,7 @@ class Constraints:
             and f"obtaining pod's soft topology spread constraints: {soft_error}",
         )
 
-    def _parse(self, pod: Pod, action: str) -> tuple[tuple[Constraint, ...], str]:
+    def _parse(self, pod: Pod, action: str) -> tuple[tuple[SpreadConstraint, ...], str]:
         labels, parsed = pod.metadata.labels, []
         for one in pod.spec.topology_spread_constraints:
             if one.when_unsatisfiable != action:
@@ -158,11 +163,13 @@ def _with_label_values(
     return Selector((*own, *selector.requirements))
 
 
-def _constraint(one: TopologySpreadConstraint, selector: Selector, namespace: str) -> Constraint:
+def _constraint(
+    one: TopologySpreadConstraint, selector: Selector, namespace: str
+) -> SpreadConstraint:
     query = None
     if not selector.empty:
         query = PodQuery((PodMatch(frozenset((namespace,)), selector),), skip_terminating=True)
-    return Constraint(
+    return SpreadConstraint(
         topology_key=one.topology_key,
         max_skew=one.max_skew,
         min_domains=1 if one.min_domains is None else one.min_domains,

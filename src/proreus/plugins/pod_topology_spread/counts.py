@@ -10,8 +10,11 @@ from proreus.framework.domains import DomainSums
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import Look, PodInfo
-from proreus.plugins.pod_topology_spread.constraints import Constraint
-from proreus.plugins.pod_topology_spread.layout import Domains, Layouts
+from proreus.plugins.pod_topology_spread.constraints import SpreadConstraint
+from proreus.plugins.pod_topology_spread.topology_domains import (
+    TopologyDomainCache,
+    TopologyDomains,
+)
 
 
 class SpreadCounts:
@@ -20,12 +23,19 @@ class SpreadCounts:
     ``sums``: pods by domain. ``self_matches``: 1 where the pod itself will count.
     """
 
-    __slots__ = ("_domains", "_meant", "_minima", "constraints", "self_matches", "sums")
+    __slots__ = (
+        "_domains",
+        "_matching_constraints",
+        "_min_match_nums",
+        "constraints",
+        "self_matches",
+        "sums",
+    )
 
     def __init__(
         self,
-        constraints: Sequence[Constraint],
-        domains: Sequence[Domains],
+        constraints: Sequence[SpreadConstraint],
+        domains: Sequence[TopologyDomains],
         sums: list[DomainSums],
         self_matches: Sequence[int],
     ) -> None:
@@ -33,16 +43,20 @@ class SpreadCounts:
         self.sums = sums
         self.self_matches = self_matches
         self._domains = domains
-        self._minima: list[int | None] = [None] * len(constraints)
-        self._meant: dict[Look, list[int]] = {}
+        self._min_match_nums: list[int | None] = [None] * len(constraints)
+        self._matching_constraints: dict[Look, list[int]] = {}
         """By what selectors see of a pod: the constraints that it counts for."""
 
     @classmethod
-    def take(
-        cls, constraints: Sequence[Constraint], pod: PodInfo, nodes: NodeTable, layouts: Layouts
+    def from_nodes(
+        cls,
+        constraints: Sequence[SpreadConstraint],
+        pod: PodInfo,
+        nodes: NodeTable,
+        domain_cache: TopologyDomainCache,
     ) -> SpreadCounts:
         """Count the pods on all nodes for a pod."""
-        domains = layouts.of(constraints, pod.pod, nodes, all_keys=True)
+        domains = domain_cache.of(constraints, pod.pod, nodes, all_keys=True)
         sums = []
         for constraint, one in zip(constraints, domains, strict=True):
             values = nodes.label_values(constraint.topology_key)
@@ -55,14 +69,14 @@ class SpreadCounts:
             constraints, domains, sums, [c.selector.matches(pod.labels) for c in constraints]
         )
 
-    def lowest(self, index: int) -> int:
+    def min_match_num(self, index: int) -> int:
         """Return the count of the emptiest domain; 0 where there are fewer than there should be."""
-        known = self._minima[index]
+        known = self._min_match_nums[index]
         if known is None:
-            known = self._minima[index] = self._find_lowest(index)
+            known = self._min_match_nums[index] = self._compute_min_match_num(index)
         return known
 
-    def _find_lowest(self, index: int) -> int:
+    def _compute_min_match_num(self, index: int) -> int:
         domains, by_code = self._domains[index], self.sums[index].by_code
         if len(domains.known) < max(self.constraints[index].min_domains, 1):
             return 0
@@ -70,37 +84,46 @@ class SpreadCounts:
             return int(by_code[: domains.codes].min())
         return int(by_code[domains.known].min())
 
-    def room(self, index: int) -> int:
+    def skew_limit(self, index: int) -> int:
         """Return how many pods a domain may have at most to take one more."""
-        return self.constraints[index].max_skew + self.lowest(index) - self.self_matches[index]
+        return (
+            self.constraints[index].max_skew + self.min_match_num(index) - self.self_matches[index]
+        )
 
     def clone(self) -> SpreadCounts:
         """Return counts to try things on."""
         sums = [one.fork() for one in self.sums]
         other = SpreadCounts(self.constraints, self._domains, sums, self.self_matches)
-        other._minima = list(self._minima)
-        other._meant = self._meant
+        other._min_match_nums = list(self._min_match_nums)
+        other._matching_constraints = self._matching_constraints
         return other
 
     def count_pod(
-        self, pod: PodInfo, other: PodInfo, node: NodeInfo, step: int, layouts: Layouts
+        self,
+        pod: PodInfo,
+        other: PodInfo,
+        node: NodeInfo,
+        step: int,
+        domain_cache: TopologyDomainCache,
     ) -> bool:
         """Count another pod in (``step`` 1) or out (-1) on a node; return whether it can count."""
-        meant = self._meant.get(other.look)
-        if meant is None:
-            meant = self._meant[other.look] = self._constraints_that_mean(pod, other)
-        if not meant:
+        matching = self._matching_constraints.get(other.look)
+        if matching is None:
+            matching = self._matching_constraints[other.look] = self._find_matching_constraints(
+                pod, other
+            )
+        if not matching:
             return False
         labels = node.labels
         if all(constraint.topology_key in labels for constraint in self.constraints):
-            for index in meant:
+            for index in matching:
                 constraint = self.constraints[index]
-                if layouts.accepts(constraint, pod.pod, node):
+                if domain_cache.accepts(constraint, pod.pod, node):
                     self.sums[index].add(labels[constraint.topology_key], step)
-                    self._minima[index] = None
+                    self._min_match_nums[index] = None
         return True
 
-    def _constraints_that_mean(self, pod: PodInfo, other: PodInfo) -> list[int]:
+    def _find_matching_constraints(self, pod: PodInfo, other: PodInfo) -> list[int]:
         if other.namespace != pod.namespace:
             return []
         labels = other.labels

@@ -31,7 +31,7 @@ from proreus.objects.workloads import (
     StatefulSet,
 )
 
-_MOST_KEPT = 4096
+_MAX_CACHED = 4096
 
 
 class DefaultSelectors:
@@ -43,7 +43,7 @@ class DefaultSelectors:
     def __init__(self, handle: Handle) -> None:
         self._services: dict[str, Anchored[str]] = {}
         self._service_maps: dict[str, dict[str, str]] = {}
-        self._kept: dict[str, dict[object, Selector]] = {}
+        self._cache: dict[str, dict[object, Selector]] = {}
         self._replication_controllers = handle.store(REPLICATION_CONTROLLERS)
         replica_sets, stateful_sets = handle.store(REPLICA_SETS), handle.store(STATEFUL_SETS)
         self._controllers: dict[tuple[str, str], Mapping[str, ReplicaSet | StatefulSet]] = {
@@ -59,13 +59,13 @@ class DefaultSelectors:
         """Return the selector for a pod; the empty one where nothing selects it."""
         meta = pod.metadata
         owner = controller_of(meta) if meta.owner_references else None
-        kept = self._kept.setdefault(meta.namespace, {})
+        cached = self._cache.setdefault(meta.namespace, {})
         key = tuple(meta.labels.items()), owner
-        selector = kept.get(key)
+        selector = cached.get(key)
         if selector is None:
-            if len(kept) >= _MOST_KEPT:
-                kept.clear()
-            selector = kept[key] = self._deduce(pod, owner)
+            if len(cached) >= _MAX_CACHED:
+                cached.clear()
+            selector = cached[key] = self._deduce(pod, owner)
         return selector
 
     def _deduce(self, pod: Pod, owner: OwnerReference | None) -> Selector:
@@ -111,12 +111,12 @@ class DefaultSelectors:
         if new is not None and new.spec.selector is not None:
             self._service_maps[key] = new.spec.selector
             services.add(selector_of_map(new.spec.selector), key)
-        self._kept.pop(namespace, None)
+        self._cache.pop(namespace, None)
 
     def _owner_changed(self, old: Any, new: Any) -> None:
         owner: ReplicationController | ReplicaSet | StatefulSet = new if new is not None else old
         if old is None or new is None or old.spec != new.spec:
-            self._kept.pop(owner.metadata.namespace, None)
+            self._cache.pop(owner.metadata.namespace, None)
 
 
 def _lenient(controller: ReplicaSet | StatefulSet) -> Selector:

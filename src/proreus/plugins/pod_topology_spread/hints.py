@@ -18,12 +18,12 @@ from proreus.framework.events import (
 from proreus.framework.pod_info import PodInfo
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
-from proreus.plugins.pod_topology_spread.constraints import Constraint
+from proreus.plugins.pod_topology_spread.constraints import SpreadConstraint
 
-HardConstraints = Callable[[Pod], Sequence[Constraint]]
+HardConstraints = Callable[[Pod], Sequence[SpreadConstraint]]
 
 
-class Hints:
+class SpreadHints:
     """Tells changes that may help from others; ``hard`` returns the hard constraints of a pod."""
 
     def __init__(self, hard: HardConstraints) -> None:
@@ -34,11 +34,13 @@ class Hints:
         pod_actions = ADD | UPDATE_POD_LABEL | UPDATE_POD_TOLERATION | DELETE
         node_actions = ADD | DELETE | UPDATE_NODE_LABEL | UPDATE_NODE_TAINT
         return (
-            ClusterEvent(POD, pod_actions, self.after_pod_change),
-            ClusterEvent(NODE, node_actions, self.after_node_change),
+            ClusterEvent(POD, pod_actions, self.is_schedulable_after_pod_change),
+            ClusterEvent(NODE, node_actions, self.is_schedulable_after_node_change),
         )
 
-    def after_pod_change(self, pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
+    def is_schedulable_after_pod_change(
+        self, pod: PodInfo, old: Pod | None, new: Pod | None
+    ) -> bool:
         """Tell whether a pod's coming, going or change may help."""
         if any(other is not None and not _is_involved(pod, other) for other in (old, new)):
             return False
@@ -58,7 +60,9 @@ class Hints:
             return False
         return any(c.selector.matches(before) != c.selector.matches(after) for c in constraints)
 
-    def after_node_change(self, pod: PodInfo, old: Node | None, new: Node | None) -> bool:
+    def is_schedulable_after_node_change(
+        self, pod: PodInfo, old: Node | None, new: Node | None
+    ) -> bool:
         """Tell whether a node's coming, going or change may help."""
         constraints = self._hard(pod.pod)
         was = old is not None and _has_keys(old, constraints)
@@ -80,5 +84,5 @@ def _is_involved(pod: PodInfo, other: Pod) -> bool:
     )
 
 
-def _has_keys(node: Node, constraints: Sequence[Constraint]) -> bool:
+def _has_keys(node: Node, constraints: Sequence[SpreadConstraint]) -> bool:
     return all(c.topology_key in node.metadata.labels for c in constraints)

@@ -18,11 +18,11 @@ from proreus.framework.verdicts import IntArray, Verdicts
 from proreus.objects.pod import Pod
 from proreus.objects.selectors import SelectorError
 from proreus.plugins.pod_topology_spread import scoring
-from proreus.plugins.pod_topology_spread.constraints import Constraint, Constraints
+from proreus.plugins.pod_topology_spread.constraints import ConstraintResolver, SpreadConstraint
 from proreus.plugins.pod_topology_spread.counts import SpreadCounts
-from proreus.plugins.pod_topology_spread.hints import Hints
-from proreus.plugins.pod_topology_spread.layout import Layouts
+from proreus.plugins.pod_topology_spread.hints import SpreadHints
 from proreus.plugins.pod_topology_spread.scoring import SpreadScores
+from proreus.plugins.pod_topology_spread.topology_domains import TopologyDomainCache
 
 REASON = "node(s) didn't match pod topology spread constraints"
 REASON_LABEL = f"{REASON} (missing required label)"
@@ -43,15 +43,17 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         gates = handle.feature_gates
-        self._constraints = Constraints(args, handle)
-        self._layouts = Layouts(handle.nodes, gates.enabled("TaintTolerationComparisonOperators"))
-        self._hints = Hints(self._hard_constraints)
+        self._constraints = ConstraintResolver(args, handle)
+        self._domain_cache = TopologyDomainCache(
+            handle.nodes, gates.enabled("TaintTolerationComparisonOperators")
+        )
+        self._hints = SpreadHints(self._hard_constraints)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Pods and nodes that come, go or change labels, taints, tolerations."""
         return self._hints.events()
 
-    def _hard_constraints(self, pod: Pod) -> Sequence[Constraint]:
+    def _hard_constraints(self, pod: Pod) -> Sequence[SpreadConstraint]:
         resolved = self._constraints.hard_of(pod)
         if resolved.hard_error:
             raise SelectorError(resolved.hard_error)
@@ -66,18 +68,20 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             return Status.error(resolved.hard_error)
         if not resolved.hard:
             return _SKIP
-        state.write(self.name, SpreadCounts.take(resolved.hard, pod, nodes, self._layouts))
+        state.write(
+            self.name, SpreadCounts.from_nodes(resolved.hard, pod, nodes, self._domain_cache)
+        )
         return None
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> bool:
         """Count a pod in."""
         counts: SpreadCounts = state.read(self.name)
-        return counts.count_pod(pod, added, node, 1, self._layouts)
+        return counts.count_pod(pod, added, node, 1, self._domain_cache)
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> bool:
         """Count a pod out."""
         counts: SpreadCounts = state.read(self.name)
-        return counts.count_pod(pod, removed, node, -1, self._layouts)
+        return counts.count_pod(pod, removed, node, -1, self._domain_cache)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Judge one node; the first constraint that it breaks decides."""
@@ -87,7 +91,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             value = labels.get(constraint.topology_key)
             if value is None:
                 return _NO_LABEL
-            if counts.sums[index][value] > counts.room(index):
+            if counts.sums[index][value] > counts.skew_limit(index):
                 return _TOO_MANY
         return None
 
@@ -99,7 +103,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         for index, constraint in enumerate(counts.constraints):
             codes = nodes.label(constraint.topology_key)
             verdicts.reject_with(codes == ABSENT, _NO_LABEL)
-            full = counts.sums[index].by_code > counts.room(index)
+            full = counts.sums[index].by_code > counts.skew_limit(index)
             if full.any():
                 verdicts.reject_with(full[codes], _TOO_MANY)
 
@@ -112,9 +116,9 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             return Status.error(f"calculating preScoreState: {resolved.soft_error}")
         if not resolved.soft:
             return _SKIP
-        all_keys = resolved.own or not self._constraints.system
-        scores = SpreadScores.take(
-            resolved.soft, all_keys, pod, nodes, self.handle.nodes, self._layouts
+        all_keys = resolved.own or not self._constraints.system_defaulted
+        scores = SpreadScores.from_nodes(
+            resolved.soft, all_keys, pod, nodes, self.handle.nodes, self._domain_cache
         )
         state.write(_SCORES, scores)
         return None

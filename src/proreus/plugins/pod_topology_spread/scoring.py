@@ -1,7 +1,7 @@
 """The score of soft constraints: few pods in a node's domains are good.
 
 A domain's count is weighted by the logarithm of the number of domains, so that zones do not drown
-among hosts. On the way to NormalizeScore a node that is left out has the score ``IGNORED``.
+among hosts. On the way to NormalizeScore a node that is left out has the score ``INVALID_SCORE``.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from proreus.framework.plugin import MAX_SCORE
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.verdicts import BoolArray, IntArray
 from proreus.objects.node import LABEL_HOSTNAME
-from proreus.plugins.pod_topology_spread.constraints import Constraint
-from proreus.plugins.pod_topology_spread.layout import Layouts
+from proreus.plugins.pod_topology_spread.constraints import SpreadConstraint
+from proreus.plugins.pod_topology_spread.topology_domains import TopologyDomainCache
 
-IGNORED = -1
+INVALID_SCORE = -1
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -39,7 +39,7 @@ class SpreadScores:
 
     def __init__(
         self,
-        constraints: Sequence[Constraint],
+        constraints: Sequence[SpreadConstraint],
         all_keys: bool,
         weights: list[float],
         points: list[FloatArray | None],
@@ -50,20 +50,20 @@ class SpreadScores:
         self.points = points
 
     @classmethod
-    def take(
+    def from_nodes(
         cls,
-        constraints: Sequence[Constraint],
+        constraints: Sequence[SpreadConstraint],
         all_keys: bool,
         pod: PodInfo,
         feasible: NodeTable,
         cluster: NodeTable,
-        layouts: Layouts,
+        domain_cache: TopologyDomainCache,
     ) -> SpreadScores:
         """Count the pods of the whole cluster, by the domains that feasible nodes are in."""
         ignored = _missing_any(constraints, feasible) if all_keys else None
         weights: list[float] = []
         points: list[FloatArray | None] = []
-        domains = layouts.of(constraints, pod.pod, cluster, all_keys)
+        domains = domain_cache.of(constraints, pod.pod, cluster, all_keys)
         for constraint, one in zip(constraints, domains, strict=True):
             host = constraint.topology_key == LABEL_HOSTNAME
             size = _size(constraint.topology_key, feasible, ignored, host)
@@ -101,14 +101,14 @@ class SpreadScores:
         whole = np.floor(total)
         scores = (whole + (total - whole >= 0.5)).astype(np.int64)
         if self.all_keys:
-            scores[_missing_any(self.constraints, nodes)] = IGNORED
+            scores[_missing_any(self.constraints, nodes)] = INVALID_SCORE
         return scores
 
     def of_node(self, node: NodeInfo, cluster: NodeTable) -> int:
         """Return the raw score of one node."""
         labels, total = node.labels, 0.0
         if self.all_keys and not all(c.topology_key in labels for c in self.constraints):
-            return IGNORED
+            return INVALID_SCORE
         for constraint, weight, points in zip(
             self.constraints, self.weights, self.points, strict=True
         ):
@@ -128,7 +128,7 @@ class SpreadScores:
 
 def normalize(scores: IntArray) -> IntArray:
     """Turn raw scores around, so that the emptiest domain has the most; ignored nodes have 0."""
-    ignored = scores == IGNORED
+    ignored = scores == INVALID_SCORE
     counted = scores[~ignored]
     if not len(counted):
         return np.zeros_like(scores)
@@ -141,7 +141,7 @@ def normalize(scores: IntArray) -> IntArray:
     return turned
 
 
-def _missing_any(constraints: Sequence[Constraint], nodes: NodeTable) -> BoolArray:
+def _missing_any(constraints: Sequence[SpreadConstraint], nodes: NodeTable) -> BoolArray:
     missing = np.zeros(len(nodes), dtype=np.bool_)
     for constraint in constraints:
         missing |= nodes.label(constraint.topology_key) == ABSENT

@@ -11,7 +11,7 @@ from proreus.objects.volume_claims import (
     claim_name_of,
     class_of_claim,
     is_fully_bound,
-    ownership_problem,
+    ownership_error,
 )
 from proreus.plugins.volume_binding.storage import Storage
 
@@ -27,7 +27,7 @@ class StorageError(ProreusError):
 
 
 @dataclass(frozen=True, slots=True)
-class PodClaims:
+class PodVolumeClaims:
     """``bound``: have their volume. ``delayed``: get one when it is known where the pod goes.
 
     ``immediate``: wait for the volume controller, whatever the scheduler does.
@@ -69,12 +69,12 @@ def check_claims(pod: Pod, storage: Storage) -> None:
         if claim.metadata.deletion_timestamp is not None:
             raise ClaimsUnusable(f'persistentvolumeclaim "{name}" is being deleted')
         if volume.ephemeral is not None:
-            problem = ownership_problem(pod, claim)
+            problem = ownership_error(pod, claim)
             if problem is not None:
                 raise ClaimsUnusable(problem)
 
 
-def sort_claims(pod: Pod, storage: Storage) -> PodClaims:
+def get_pod_volume_claims(pod: Pod, storage: Storage) -> PodVolumeClaims:
     """Sort the claims of a pod that ``check_claims`` let pass; raises ``StorageError``."""
     bound, delayed, immediate = [], [], []
     for volume in pod.spec.volumes:
@@ -89,7 +89,7 @@ def sort_claims(pod: Pod, storage: Storage) -> PodClaims:
             delayed.append(claim)
         else:
             immediate.append(claim)
-    return PodClaims(tuple(bound), tuple(delayed), tuple(immediate))
+    return PodVolumeClaims(tuple(bound), tuple(delayed), tuple(immediate))
 
 
 def _waits_for_consumer(claim: PersistentVolumeClaim, storage: Storage) -> bool:

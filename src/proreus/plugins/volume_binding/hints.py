@@ -25,7 +25,7 @@ from proreus.objects.storage import (
 )
 from proreus.objects.volume_claims import uses_claim
 from proreus.plugins.csi_migration import migrated_plugins
-from proreus.plugins.volume_binding.rooms import limit_of
+from proreus.plugins.volume_binding.storage_capacity import limit_of
 
 
 def _class_changed(pod: PodInfo, old: StorageClass | None, new: StorageClass) -> bool:

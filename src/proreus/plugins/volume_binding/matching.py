@@ -17,10 +17,10 @@ from proreus.objects.volume_claims import (
     capacity_of,
     class_of_claim,
     class_of_volume,
-    is_kept_for,
+    is_volume_bound_to_claim,
     requested_storage,
 )
-from proreus.plugins.volume_binding.reach import Reach, reach_of_volume
+from proreus.plugins.volume_binding.accessible_nodes import AccessibleNodes, nodes_of_volume
 from proreus.plugins.volume_binding.storage import Storage
 
 _AVAILABLE = "Available"
@@ -28,7 +28,7 @@ _FILESYSTEM = "Filesystem"
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class MatchingVolumes:
     """Volumes for a claim, the best first: a node gets the first that it can reach.
 
     A volume that is kept for the claim stands alone: there is no choice then. ``problem``: why it
@@ -37,25 +37,25 @@ class Candidates:
 
     claim: PersistentVolumeClaim
     volumes: tuple[PersistentVolume, ...] = ()
-    reaches: tuple[Reach, ...] = ()
+    accessible_nodes: tuple[AccessibleNodes, ...] = ()
     problem: str = ""
 
 
-def candidates_for(claim: PersistentVolumeClaim, storage: Storage) -> Candidates:
+def find_matching_volumes(claim: PersistentVolumeClaim, storage: Storage) -> MatchingVolumes:
     """Return what a claim could be given, wherever it can be reached; the smallest goes first."""
     try:
         wanted = claim.spec.selector
         selector = EVERYTHING if wanted is None else parse_label_selector(wanted)
     except SelectorError as error:
         text = "error creating internal label selector for claim"
-        return Candidates(claim, problem=f"{text}: {key_of(claim)}: {error}")
+        return MatchingVolumes(claim, problem=f"{text}: {key_of(claim)}: {error}")
     name = class_of_claim(claim)
-    for volume in storage.kept_volumes(claim):
-        kept = is_kept_for(volume, claim) and class_of_volume(volume) == name
+    for volume in storage.prebound_volumes(claim):
+        kept = is_volume_bound_to_claim(volume, claim) and class_of_volume(volume) == name
         if kept and _is_large_enough(volume, claim):
-            return Candidates(claim, (volume,), (reach_of_volume(volume),))
+            return MatchingVolumes(claim, (volume,), (nodes_of_volume(volume),))
     fitting = sorted(_fitting(storage.free_volumes(name), claim, selector), key=capacity_of)
-    return Candidates(claim, tuple(fitting), tuple(map(reach_of_volume, fitting)))
+    return MatchingVolumes(claim, tuple(fitting), tuple(map(nodes_of_volume, fitting)))
 
 
 def _fitting(

@@ -24,16 +24,16 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Verdicts
 from proreus.plugins.resource_scoring import broken_linear
-from proreus.plugins.volume_binding.bookings import Booking, Bookings
+from proreus.plugins.volume_binding.assumed_volumes import AssumedVolumes, VolumeBinder
 from proreus.plugins.volume_binding.claims import (
     ClaimsUnusable,
     StorageError,
     check_claims,
+    get_pod_volume_claims,
     has_claims,
-    sort_claims,
 )
 from proreus.plugins.volume_binding.hints import EVENTS
-from proreus.plugins.volume_binding.placement import Placement
+from proreus.plugins.volume_binding.pod_volumes import PodVolumeFinder
 from proreus.plugins.volume_binding.scoring import volume_score
 from proreus.plugins.volume_binding.storage import Storage
 
@@ -44,14 +44,15 @@ _SCALE_OF_SHAPE = 10
 
 
 @dataclass(slots=True)
-class _Notes:
-    """``placement``: None for a pod without claims; ``booking``: None where nothing is to do."""
+class _StateData:
+    """``pod_volume_finder``: None for a pod without claims; ``assumed``: None where nothing is to
+    do."""
 
-    placement: Placement | None = None
-    booking: Booking | None = None
+    pod_volume_finder: PodVolumeFinder | None = None
+    assumed: AssumedVolumes | None = None
 
 
-_NO_CLAIMS = _Notes()
+_NO_CLAIMS = _StateData()
 
 
 class VolumeBinding(
@@ -72,7 +73,7 @@ class VolumeBinding(
     def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._storage = Storage.of(handle)
-        self._bookings = Bookings(handle, self._storage)
+        self._volume_binder = VolumeBinder(handle, self._storage)
         self._scores = handle.feature_gates.enabled("StorageCapacityScoring")
         self._shape = [
             (point.utilization, point.score * _SCALE_OF_SHAPE) for point in args.shape or ()
@@ -95,89 +96,89 @@ class VolumeBinding(
             return Status.skip()
         try:
             check_claims(pod.pod, self._storage)
-            claims = sort_claims(pod.pod, self._storage)
+            claims = get_pod_volume_claims(pod.pod, self._storage)
         except ClaimsUnusable as error:
             return Status.unresolvable(str(error))
         except StorageError as error:
             return Status.error(str(error))
         if claims.immediate:
             return Status.unresolvable(REASON_IMMEDIATE)
-        state.write(self.name, _Notes(Placement(claims, self._storage)))
+        state.write(self.name, _StateData(PodVolumeFinder(claims, self._storage)))
         return None
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Judge one node."""
-        placement = self._notes(state).placement
-        answer = None if placement is None else placement.at(node)
+        pod_volume_finder = self._state_data(state).pod_volume_finder
+        answer = None if pod_volume_finder is None else pod_volume_finder.find_pod_volumes(node)
         return answer if isinstance(answer, Status) else None
 
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
         """Judge all nodes."""
-        placement = self._notes(state).placement
-        if placement is not None:
-            placement.judge_all(nodes, verdicts)
+        pod_volume_finder = self._state_data(state).pod_volume_finder
+        if pod_volume_finder is not None:
+            pod_volume_finder.filter_all(nodes, verdicts)
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
         """Skip, unless capacity is scored and the pod has claims."""
-        if not self._scores or self._notes(state).placement is None:
+        if not self._scores or self._state_data(state).pod_volume_finder is None:
             return Status.skip()
         return None
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score one node by how full its storage would be."""
-        placement = self._notes(state).placement
-        answer = None if placement is None else placement.at(node)
+        pod_volume_finder = self._state_data(state).pod_volume_finder
+        answer = None if pod_volume_finder is None else pod_volume_finder.find_pod_volumes(node)
         if answer is None or isinstance(answer, Status):
             return 0
         return volume_score(answer, lambda percent: broken_linear(self._shape, percent))
 
-    def _notes(self, state: CycleState) -> _Notes:
-        notes = state.get(self.name)
-        return notes if isinstance(notes, _Notes) else _NO_CLAIMS
+    def _state_data(self, state: CycleState) -> _StateData:
+        state_data = state.get(self.name)
+        return state_data if isinstance(state_data, _StateData) else _NO_CLAIMS
 
     # ---- promises and writes -------------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Promise the volumes that the pod gets on the node to it."""
-        notes = self._notes(state)
-        placement = notes.placement
-        if placement is None or not placement.claims.delayed:
+        state_data = self._state_data(state)
+        pod_volume_finder = state_data.pod_volume_finder
+        if pod_volume_finder is None or not pod_volume_finder.claims.delayed:
             return None
         nodes = self.handle.nodes
-        volumes = placement.at(nodes[nodes.rows[node_name]])
+        volumes = pod_volume_finder.find_pod_volumes(nodes[nodes.rows[node_name]])
         if isinstance(volumes, Status):
             return volumes
         try:
-            notes.booking = self._bookings.book(node_name, volumes)
+            state_data.assumed = self._volume_binder.assume_pod_volumes(node_name, volumes)
         except StorageError as error:
             return Status.error(str(error))
         return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Take back what was promised."""
-        notes = self._notes(state)
-        if notes.booking is not None:
-            self._bookings.undo(notes.booking)
-            notes.booking = None
+        state_data = self._state_data(state)
+        if state_data.assumed is not None:
+            self._volume_binder.revert_assumed_pod_volumes(state_data.assumed)
+            state_data.assumed = None
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Skip where all volumes are bound already."""
-        return Status.skip() if self._notes(state).booking is None else None
+        return Status.skip() if self._state_data(state).assumed is None else None
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Write what was promised and wait until every claim is bound."""
-        booking = self._notes(state).booking
-        if booking is None:
+        assumed = self._state_data(state).assumed
+        if assumed is None:
             return None
         try:
-            await self._bookings.write(booking)
+            await self._volume_binder.bind_pod_volumes(assumed)
         except ApiError as error:
             return Status.error(str(error))
         try:
             timeout_seconds = float(self.args.bind_timeout_seconds)
-            await self._bookings.wait_until_bound(booking, pod, timeout_seconds)
+            await self._volume_binder.wait_until_bound(assumed, pod, timeout_seconds)
         except StorageError as error:
             return Status.error(f"binding volumes: {error}")
         return None

@@ -21,9 +21,13 @@ from proreus.objects.storage import (
     TopologySelectorTerm,
 )
 from proreus.objects.volume_claims import class_of_claim, requested_storage
-from proreus.plugins.volume_binding.reach import Reach, reach_of_selectors, reaches
-from proreus.plugins.volume_binding.rooms import Room
+from proreus.plugins.volume_binding.accessible_nodes import (
+    AccessibleNodes,
+    is_accessible,
+    nodes_of_selectors,
+)
 from proreus.plugins.volume_binding.storage import Storage
+from proreus.plugins.volume_binding.storage_capacity import StorageCapacity
 
 NOWHERE = ParsedNodeSelector(())
 
@@ -32,20 +36,20 @@ NOWHERE = ParsedNodeSelector(())
 class Provisioning:
     """How a volume can be made for a claim.
 
-    ``allowed``: where the class lets it be made. ``rooms``: where there is enough room; None where
-    nobody keeps count. ``problem``: why it cannot be told.
+    ``allowed``: where the class lets it be made. ``storage_capacities``: where there is enough
+    room; None where nobody keeps count. ``problem``: why it cannot be told.
     """
 
     claim: PersistentVolumeClaim
-    allowed: Reach = None
-    rooms: tuple[Room, ...] | None = None
+    allowed: AccessibleNodes = None
+    storage_capacities: tuple[StorageCapacity, ...] | None = None
     problem: str = ""
 
-    def room_at(self, labels: Mapping[str, str]) -> Room | None:
+    def capacity_at(self, labels: Mapping[str, str]) -> StorageCapacity | None:
         """Return where at a node there is room."""
-        for room in self.rooms or ():
-            if reaches(labels, room.reach):
-                return room
+        for storage_capacity in self.storage_capacities or ():
+            if is_accessible(labels, storage_capacity.accessible_nodes):
+                return storage_capacity
         return None
 
 
@@ -65,16 +69,20 @@ def provisioning_for(claim: PersistentVolumeClaim, storage: Storage) -> Provisio
     if asked is None or driver is None or not driver.spec.storage_capacity:
         return Provisioning(claim, allowed)
     size_bytes = whole_value(asked)
-    rooms = tuple(room for room in storage.rooms.of(name) if room.limit >= size_bytes)
-    return Provisioning(claim, allowed, rooms)
+    storage_capacities = tuple(
+        storage_capacity
+        for storage_capacity in storage.storage_capacities.of(name)
+        if storage_capacity.limit >= size_bytes
+    )
+    return Provisioning(claim, allowed, storage_capacities)
 
 
-def _allowed(storage_class: StorageClass) -> Reach:
+def _allowed(storage_class: StorageClass) -> AccessibleNodes:
     terms = storage_class.allowed_topologies
     if not terms:
         return None
     parsed = (_selector_of(term) for term in terms)
-    return reach_of_selectors([selector for selector in parsed if selector is not None])
+    return nodes_of_selectors([selector for selector in parsed if selector is not None])
 
 
 def _selector_of(term: TopologySelectorTerm) -> Selector | None:

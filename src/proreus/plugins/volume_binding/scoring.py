@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from proreus.objects.quantity import whole_value
 from proreus.objects.volume_claims import capacity_of, class_of_claim, requested_storage
-from proreus.plugins.volume_binding.placement import PodVolumes
+from proreus.plugins.volume_binding.pod_volumes import PodVolumes
 
 Usage = tuple[str, int, int]
 """A storage class, the bytes that claims ask of it, and the bytes that it has for them."""
@@ -31,15 +31,15 @@ def usages_of(volumes: PodVolumes) -> Iterator[Usage]:
     """Yield what each storage class would give; volumes to be made count if none exists."""
     asked: dict[str, int] = {}
     have: dict[str, int] = {}
-    for claim, volume in volumes.static:
+    for claim, volume in volumes.static_bindings:
         name = volume.spec.storage_class_name
         asked[name] = asked.get(name, 0) + whole_value(requested_storage(claim) or 0)
         have[name] = have.get(name, 0) + whole_value(capacity_of(volume))
-    if not volumes.static:
-        for claim, room in volumes.provisioned:
-            if room is not None:
+    if not volumes.static_bindings:
+        for claim, storage_capacity in volumes.dynamic_provisions:
+            if storage_capacity is not None:
                 name = class_of_claim(claim)
                 asked[name] = asked.get(name, 0) + whole_value(requested_storage(claim) or 0)
-                have[name] = room.capacity
+                have[name] = storage_capacity.capacity
     for name, amount in asked.items():
         yield name, amount, have[name]

@@ -30,7 +30,7 @@ from proreus.objects.storage import (
 )
 from proreus.objects.volume_claims import class_of_volume
 from proreus.plugins.csi_migration import migrated_plugins
-from proreus.plugins.volume_binding.rooms import Rooms
+from proreus.plugins.volume_binding.storage_capacity import StorageCapacities
 
 _NONE: frozenset[str] = frozenset()
 
@@ -38,10 +38,9 @@ _NONE: frozenset[str] = frozenset()
 class Storage:
     """Volumes, claims and what belongs to them.
 
-    ``claims`` and ``volumes`` are as they will be once our changes are written;
-    ``watched_claims`` and ``watched_volumes`` as the apiserver has them.
-    Invariant: every volume of ``volumes`` is either in ``_free``, by class, or in ``_kept``, by the
-    claim that its ``claimRef`` names.
+    ``claims`` and ``volumes`` are as they will be once our changes are written; ``watched_claims``
+    and ``watched_volumes`` as the apiserver has them. Invariant: every volume of ``volumes`` is
+    either in ``_free``, by class, or in ``_prebound``, by the claim that its ``claimRef`` names.
     """
 
     def __init__(self, handle: Handle) -> None:
@@ -51,15 +50,15 @@ class Storage:
         self.watched_volumes: Mapping[str, PersistentVolume] = handle.store(PERSISTENT_VOLUMES)
         self.classes: Mapping[str, StorageClass] = handle.store(STORAGE_CLASSES)
         self.csi_drivers: Mapping[str, CSIDriver] = handle.store(CSI_DRIVERS)
-        self.rooms = Rooms(handle)
+        self.storage_capacities = StorageCapacities(handle)
         self.claims = AssumeCache(handle, PERSISTENT_VOLUME_CLAIMS)
         self.volumes = AssumeCache(handle, PERSISTENT_VOLUMES)
         self._free: dict[str, dict[str, PersistentVolume]] = {}
-        self._kept: dict[str, dict[str, PersistentVolume]] = {}
+        self._prebound: dict[str, dict[str, PersistentVolume]] = {}
         self.volumes.subscribe(self._volume_changed)
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
-        handle.on_change(PERSISTENT_VOLUME_CLAIMS, self._wake)
-        handle.on_change(PERSISTENT_VOLUMES, self._wake)
+        handle.on_change(PERSISTENT_VOLUME_CLAIMS, self._notify_waiters)
+        handle.on_change(PERSISTENT_VOLUMES, self._notify_waiters)
         self._migrated: dict[str, frozenset[str]] = {}
         self._migrated_version = 0
         self._migrated_masks: dict[str, tuple[tuple[int, int], BoolArray]] = {}
@@ -79,21 +78,21 @@ class Storage:
         """Return the volumes of a class that belong to no claim."""
         return self._free.get(class_name, {}).values()
 
-    def kept_volumes(self, claim: PersistentVolumeClaim) -> Iterable[PersistentVolume]:
+    def prebound_volumes(self, claim: PersistentVolumeClaim) -> Iterable[PersistentVolume]:
         """Return the volumes whose ``claimRef`` has the name of a claim."""
-        return self._kept.get(key_of(claim), {}).values()
+        return self._prebound.get(key_of(claim), {}).values()
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
         if old is not None:
-            self._shelf(old).pop(old.metadata.name, None)
+            self._index_of(old).pop(old.metadata.name, None)
         if new is not None:
-            self._shelf(new)[new.metadata.name] = new
+            self._index_of(new)[new.metadata.name] = new
 
-    def _shelf(self, volume: PersistentVolume) -> dict[str, PersistentVolume]:
+    def _index_of(self, volume: PersistentVolume) -> dict[str, PersistentVolume]:
         ref = volume.spec.claim_ref
         if ref is None:
             return self._free.setdefault(class_of_volume(volume), {})
-        return self._kept.setdefault(f"{ref.namespace}/{ref.name}", {})
+        return self._prebound.setdefault(f"{ref.namespace}/{ref.name}", {})
 
     # ---- migration of in-tree plugins ----------------------------------------------------------
 
@@ -152,7 +151,7 @@ class Storage:
                 if not waiting:
                     del self._waiting[key]
 
-    def _wake(self, old: ApiObject | None, new: ApiObject | None) -> None:
+    def _notify_waiters(self, old: ApiObject | None, new: ApiObject | None) -> None:
         one = new or old
         assert one is not None
         for changed in self._waiting.get(key_of(one), ()):

@@ -24,11 +24,11 @@ from proreus.framework.status import Status
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
 from proreus.offline.cluster import OfflineCluster
-from proreus.plugins import IN_TREE
-from proreus.plugins.default_preemption.budgets import Budgets
+from proreus.plugins import IN_TREE_PLUGINS
+from proreus.plugins.default_preemption.budgets import DisruptionBudgets
 from proreus.plugins.default_preemption.candidates import DryRun
-from proreus.plugins.default_preemption.crowds import Crowds, most_important_first
-from proreus.plugins.default_preemption.outcomes import Candidate, Outcomes
+from proreus.plugins.default_preemption.dry_run_cache import Candidate, DryRunCache
+from proreus.plugins.default_preemption.pods_by_priority import PodsByPriority, sorted_by_importance
 from proreus.runtime.registry import Registry
 from proreus.runtime.scheduling_points import run_pre_filter
 from proreus.testing import FakeHandle, make_node, make_pod
@@ -37,7 +37,7 @@ Json = dict[str, Any]
 
 _ZONE = "topology.kubernetes.io/zone"
 _HIGH = 100
-_GATES, _REGISTRY = FeatureGates(), Registry(IN_TREE)
+_GATES, _REGISTRY = FeatureGates(), Registry(IN_TREE_PLUGINS)
 _CONFIGURATION = default_configuration(_REGISTRY, _GATES)
 
 
@@ -116,7 +116,7 @@ def _situations(draw: st.DrawFn) -> tuple[OfflineCluster, PodInfo]:
 
 
 def _reference(
-    handle: Any, state: CycleState, pod: PodInfo, budgets: Budgets, row: int
+    handle: Any, state: CycleState, pod: PodInfo, budgets: DisruptionBudgets, row: int
 ) -> Candidate | Status:
     """Try one node: remove, judge, put back one by one."""
     fork, trial = handle.nodes.fork(np.array([row])), state.clone()
@@ -128,7 +128,7 @@ def _reference(
     status = handle.run_filters_with_nominated_pods(trial, pod, fork).status(0)
     if status is not None:
         return status
-    violating, others = budgets.split(most_important_first(potential))
+    violating, others = budgets.filter_pods_with_pdb_violation(sorted_by_importance(potential))
     victims, violations = [], 0
     for back in violating + others:
         handle.run_add_pod(trial, pod, back, fork, 0)
@@ -137,7 +137,7 @@ def _reference(
             victims.append(back)
             violations += back in violating
     if violating and others:
-        victims = most_important_first(victims)
+        victims = sorted_by_importance(victims)
     return Candidate(fork[0].name, tuple(victims), violations)
 
 
@@ -150,11 +150,13 @@ def test_lockstep_answers_what_single_trials_answer(
     (profile,) = cluster.scheduler.profiles.values()
     handle, state = profile.post_filter[0].handle, CycleState()
     assert run_pre_filter(profile, state, pod).status is None
-    budgets = Budgets(cluster.api.store(POD_DISRUPTION_BUDGETS).values())
+    budgets = DisruptionBudgets(cluster.api.store(POD_DISRUPTION_BUDGETS).values())
     rows = np.arange(len(handle.nodes))
 
     nodes = handle.nodes
-    dry_run = DryRun(handle, state, pod, budgets, Crowds(nodes), Outcomes(nodes, pod.priority))
+    dry_run = DryRun(
+        handle, state, pod, budgets, PodsByPriority(nodes), DryRunCache(nodes, pod.priority)
+    )
     found = dry_run.candidates(rows, len(rows))
 
     expected = {row: _reference(handle, state, pod, budgets, row) for row in rows.tolist()}
@@ -206,7 +208,12 @@ def _handle(*labels: str) -> FakeHandle:
 def _dry_run(handle: FakeHandle, pod: PodInfo) -> DryRun:
     nodes = handle.nodes
     return DryRun(
-        handle, CycleState(), pod, Budgets(()), Crowds(nodes), Outcomes(nodes, pod.priority)
+        handle,
+        CycleState(),
+        pod,
+        DisruptionBudgets(()),
+        PodsByPriority(nodes),
+        DryRunCache(nodes, pod.priority),
     )
 
 

@@ -7,8 +7,8 @@ import asyncio
 from proreus.errors import ApiError
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
+from proreus.plugins.default_preemption.dry_run_cache import Candidate
 from proreus.plugins.default_preemption.eviction import Evictor, Preemptor
-from proreus.plugins.default_preemption.outcomes import Candidate
 from proreus.testing import FakeHandle, make_node, make_pod
 
 
@@ -47,7 +47,7 @@ async def _evictor(
     store = {key_of(one.pod): one.pod for one in victims}
     evictor, preemptor = Evictor(handle, store, "DefaultPreemption"), make_pod("p", priority=9)
     evictor.evict_in_background(Candidate("n", victims, 0), Preemptor.of_pod(preemptor))
-    assert evictor.running.has(preemptor.uid)
+    assert evictor.running.is_running(preemptor.uid)
     for _ in range(20):
         await asyncio.sleep(0)
     return evictor, store, Preemptor.of_pod(preemptor)
@@ -59,11 +59,11 @@ async def test_it_waits_until_its_last_victim_is_seen_to_go() -> None:
     evictor, store, preemptor = await _evictor(api)
     assert api.deleted == ["v0", "v1"]
 
-    assert evictor.running.has(preemptor.uid)
+    assert evictor.running.is_running(preemptor.uid)
     del store["default/v0"]
-    assert evictor.running.has(preemptor.uid)
+    assert evictor.running.is_running(preemptor.uid)
     del store["default/v1"]
-    assert not evictor.running.has(preemptor.uid)
+    assert not evictor.running.is_running(preemptor.uid)
 
 
 async def test_a_victim_on_its_way_out_is_waited_for_no_longer() -> None:
@@ -72,41 +72,41 @@ async def test_a_victim_on_its_way_out_is_waited_for_no_longer() -> None:
 
     store["default/v1"] = make_pod("v1", node_name="n", metadata=going).pod
 
-    assert not evictor.running.has(preemptor.uid)
+    assert not evictor.running.is_running(preemptor.uid)
 
 
 async def test_nobody_waits_for_victims_that_could_not_be_evicted() -> None:
     evictor, _, preemptor = await _evictor(LateWatch(refuses=True))
 
-    assert not evictor.running.has(preemptor.uid)
+    assert not evictor.running.is_running(preemptor.uid)
 
 
 async def test_nobody_waits_for_victims_that_were_only_about_to_be_bound() -> None:
     evictor, _, preemptor = await _evictor(LateWatch(), held=True)
 
-    assert not evictor.running.has(preemptor.uid)
+    assert not evictor.running.is_running(preemptor.uid)
 
 
 async def test_pods_that_were_kept_out_are_let_in_by_the_last_victims_end() -> None:
     evictor, store, preemptor = await _evictor(LateWatch())
     running, (key,) = evictor.running, preemptor.pods
     store[key] = make_pod("p").pod
-    assert running.keeps_out(preemptor.uid, key)
+    assert running.is_gated(preemptor.uid, key)
     gone = store.pop("default/v0")
-    assert running.let_in(gone.metadata.uid) == ()
+    assert running.ungated_by(gone.metadata.uid) == ()
     gone = store.pop("default/v1")
-    assert running.let_in("somebody else") == (key,), "seen to be gone, whoever it is that goes"
-    assert running.let_in(gone.metadata.uid) == (key,), "as long as its gate does not know"
-    assert not running.keeps_out(preemptor.uid, key)
-    assert running.let_in(gone.metadata.uid) == ()
+    assert running.ungated_by("somebody else") == (key,), "seen to be gone, whoever it is that goes"
+    assert running.ungated_by(gone.metadata.uid) == (key,), "as long as its gate does not know"
+    assert not running.is_gated(preemptor.uid, key)
+    assert running.ungated_by(gone.metadata.uid) == ()
 
 
 async def test_pods_that_are_gone_are_let_in_nowhere() -> None:
     evictor, store, preemptor = await _evictor(LateWatch())
     running, (key,) = evictor.running, preemptor.pods
-    assert running.keeps_out(preemptor.uid, key)
+    assert running.is_gated(preemptor.uid, key)
     gone = store.pop("default/v1")
-    assert running.let_in(gone.metadata.uid) == ()
+    assert running.ungated_by(gone.metadata.uid) == ()
 
 
 async def test_an_eviction_that_is_given_up_lets_in_whom_it_kept_out() -> None:
@@ -114,11 +114,11 @@ async def test_an_eviction_that_is_given_up_lets_in_whom_it_kept_out() -> None:
     running, (key,) = evictor.running, preemptor.pods
     store[key] = make_pod("p").pod
     another = running.begin("another")
-    assert running.keeps_out("another", key)
+    assert running.is_gated("another", key)
     running.end(another)
     running.end(another)
-    assert running.let_in("nobody") == (key,)
-    assert running.has(preemptor.uid)
+    assert running.ungated_by("nobody") == (key,)
+    assert running.is_running(preemptor.uid)
 
 
 async def test_the_end_of_a_preemption_is_not_the_end_of_the_next_one() -> None:
@@ -126,11 +126,11 @@ async def test_the_end_of_a_preemption_is_not_the_end_of_the_next_one() -> None:
     running, victim = evictor.running, store["default/v0"]
     first = running.begin("p")
     second = running.begin("p")
-    running.evicts_last(first, victim)
-    running.has_evicted(first)
+    running.set_last_victim(first, victim)
+    running.last_victim_deleted(first)
     running.end(first)
-    assert running.has("p")
-    running.evicts_last(second, victim)
-    assert running.has("p")
+    assert running.is_running("p")
+    running.set_last_victim(second, victim)
+    assert running.is_running("p")
     del store["default/v0"]
-    assert not running.has("p")
+    assert not running.is_running("p")

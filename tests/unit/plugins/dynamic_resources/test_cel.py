@@ -112,8 +112,8 @@ def test_refused_when_compiled(expression: str) -> None:
 def test_what_is_no_condition_is_told_as_kube_scheduler_tells_it(
     expression: str, kind: str
 ) -> None:
-    told = f"must evaluate to bool or the unknown type, not {kind}"
-    assert compile_selector(expression).error == told
+    statuses_written = f"must evaluate to bool or the unknown type, not {kind}"
+    assert compile_selector(expression).error == statuses_written
 
 
 @pytest.mark.parametrize(

@@ -44,5 +44,5 @@ def _answer(expression: str) -> bool | str:
 
 @pytest.mark.parametrize("expression", ANSWERS)
 def test_the_answer_is_upstreams(expression: str) -> None:
-    answer: Any = ANSWERS[expression]
-    assert _answer(expression) == answer
+    result: Any = ANSWERS[expression]
+    assert _answer(expression) == result

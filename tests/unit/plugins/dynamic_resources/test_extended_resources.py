@@ -39,7 +39,9 @@ def test_the_newest_class_stands_for_a_resource_then_the_first_name() -> None:
     classes.put(device_class("ab", GPU, 5), None)
     assert classes.get(GPU).metadata.name == "b"  # type: ignore[union-attr]
     assert classes.get("deviceclass.resource.kubernetes.io/z") is not None
-    assert classes.backed({GPU: 1, "deviceclass.resource.kubernetes.io/z": 0, "cpu": 3}) == (GPU,)
+    assert classes.dra_backed({GPU: 1, "deviceclass.resource.kubernetes.io/z": 0, "cpu": 3}) == (
+        GPU,
+    )
 
 
 def test_requests_and_mappings_of_containers() -> None:

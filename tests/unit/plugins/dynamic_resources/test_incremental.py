@@ -11,7 +11,7 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.verdicts import Verdicts
 from proreus.objects.devices import RESOURCE_SLICES
 from proreus.plugins.dynamic_resources import DynamicResources
-from proreus.plugins.dynamic_resources.manager import DeviceManager
+from proreus.plugins.dynamic_resources.dra_manager import DRAManager
 
 NODES = ("n1", "n2", "n3", "n4")
 DEVICES = st.lists(st.sampled_from("abcd"), min_size=1, max_size=4, unique=True)
@@ -93,16 +93,16 @@ class World:
 
     def forget(self, *_: None) -> None:
         """Number situations anew, as after thousands of changes."""
-        situations = self.devices.plugin.manager.situations
-        situations._forget()
-        situations._pools.prune()
-        situations._all_dirty = True
+        availability_index = self.devices.plugin.manager.availability_index
+        availability_index._reset()
+        availability_index._pools.prune()
+        availability_index._all_dirty = True
 
     def check(self) -> None:
         handle, plugin = self.devices.handle, self.devices.plugin
-        fresh = DeviceManager(handle, plugin.features)
+        fresh = DRAManager(handle, plugin.features)
         for flying in plugin.manager.allocated.in_flight.values():
-            fresh.allocated.begin(flying.claim, flying.allocation)
+            fresh.allocated.add_in_flight(flying.claim, flying.allocation)
         other = DynamicResources(plugin.args, handle)
         other.manager = fresh
         for count in (1, 2):

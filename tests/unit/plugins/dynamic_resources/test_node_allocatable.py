@@ -21,7 +21,7 @@ from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import Pod, condition_of
 from proreus.offline.cluster import OfflineCluster
 from proreus.offline.evaluate import evaluate, read_cases
-from proreus.plugins import IN_TREE
+from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 from proreus.testing import make_node, make_pod
 
@@ -43,15 +43,15 @@ DRIVER = "cpu.example.com"
 @pytest.mark.parametrize("case_id", ANSWERS)
 def test_a_node_is_judged_as_upstream_judges_it(case_id: str) -> None:
     case = ANSWERS[case_id]
-    (answer,) = evaluate([case], Registry(IN_TREE))
-    assert not compare.differences(case["expect"], json.loads(json.dumps(answer["expect"])))
+    (result,) = evaluate([case], Registry(IN_TREE_PLUGINS))
+    assert not compare.differences(case["expect"], json.loads(json.dumps(result["expect"])))
 
 
 class Cluster(OfflineCluster):
     """One node, whose devices each stand for two cpus."""
 
     def __init__(self, *gates: str, cpu: str = "8", devices: int = 4) -> None:
-        registry = Registry(IN_TREE)
+        registry = Registry(IN_TREE_PLUGINS)
         parsed = FeatureGates.from_list(gates or ["DRANodeAllocatableResources=true"])
         super().__init__(default_configuration(registry, parsed), registry, parsed)
         self.add("DeviceClass", "cpus", {"selectors": []})
@@ -129,9 +129,12 @@ async def test_what_devices_take_is_told_and_counts_from_then_on() -> None:
     cluster.pod("p", "1", count=2)
 
     assert await cluster.cycle() == "n1"
-    (told,) = cluster.now("p").status.node_allocatable_resource_claim_statuses
-    assert (told.resource_claim_name, told.containers) == ("claim-of-p", ("main",))
-    assert told.resources == {"cpu": "4"}
+    (statuses_written,) = cluster.now("p").status.node_allocatable_resource_claim_statuses
+    assert (statuses_written.resource_claim_name, statuses_written.containers) == (
+        "claim-of-p",
+        ("main",),
+    )
+    assert statuses_written.resources == {"cpu": "4"}
     assert cluster.taken == 5000
     cluster.api.put(PODS, make_pod("plain", "4").pod)
     assert await cluster.cycle() == ""

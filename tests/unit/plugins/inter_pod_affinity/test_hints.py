@@ -11,7 +11,10 @@ from proreus.framework.pod_info import PodInfo
 from proreus.objects.pod import Pod
 from proreus.objects.selectors import SelectorError
 from proreus.plugins.inter_pod_affinity import InterPodAffinity
-from proreus.plugins.inter_pod_affinity.hints import after_node_change, after_pod_change
+from proreus.plugins.inter_pod_affinity.hints import (
+    is_schedulable_after_node_change,
+    is_schedulable_after_pod_change,
+)
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -70,7 +73,7 @@ def test_events() -> None:
     ],
 )
 def test_pods(pod: PodInfo, old: Pod | None, new: Pod | None, woken: bool) -> None:
-    assert after_pod_change(pod, old, new) is woken
+    assert is_schedulable_after_pod_change(pod, old, new) is woken
 
 
 @pytest.mark.parametrize(
@@ -93,7 +96,7 @@ def test_pods(pod: PodInfo, old: Pod | None, new: Pod | None, woken: bool) -> No
 def test_nodes(pod: PodInfo, old: dict[str, str] | None, new: dict[str, str], woken: bool) -> None:
     before = None if old is None else make_node("n", labels=old)
 
-    assert after_node_change(pod, before, make_node("n", labels=new)) is woken
+    assert is_schedulable_after_node_change(pod, before, make_node("n", labels=new)) is woken
 
 
 def test_a_selector_that_does_not_parse_wakes_the_pod() -> None:
@@ -103,4 +106,4 @@ def test_a_selector_that_does_not_parse_wakes_the_pod() -> None:
     pod = make_pod(affinity={"podAffinity": {REQUIRED: [term]}})
 
     with pytest.raises(SelectorError, match="Near"):
-        after_pod_change(pod, None, other("x"))
+        is_schedulable_after_pod_change(pod, None, other("x"))

@@ -180,13 +180,13 @@ def test_one_pod_that_cannot_be_told_spoils_its_node() -> None:
 
 # ---- in-tree volumes -----------------------------------------------------------------------------
 
-IN_TREE = {"awsElasticBlockStore": {"volumeID": "aws://a/vol-1"}}
+IN_TREE_PLUGINS = {"awsElasticBlockStore": {"volumeID": "aws://a/vol-1"}}
 
 
 @pytest.mark.parametrize(
     ("volume", "rejected"),
     [
-        (IN_TREE, True),
+        (IN_TREE_PLUGINS, True),
         ({"azureFile": {"shareName": "s"}}, False),
         ({"vsphereVolume": {"volumePath": "s"}}, False),
     ],
@@ -206,7 +206,7 @@ def test_the_same_disk_in_tree_and_csi_is_one() -> None:
         make_claim("a", volume="pv-a"),
         make_volume("pv-a", source=csi),
         make_claim("b", volume="pv-b"),
-        make_volume("pv-b", source=IN_TREE),
+        make_volume("pv-b", source=IN_TREE_PLUGINS),
         make_csi_node("n0", {EBS: 1}),
     ]
     handle = FakeHandle(NODES, [running("r", "a")], objects=objects)
@@ -274,7 +274,7 @@ def test_events() -> None:
 
 WAITING = make_pod("w", spec=by_claim("c"))
 EPHEMERAL = make_pod("w", spec={"volumes": [{"name": "v", "ephemeral": {}}]})
-INLINE = make_pod("w", spec={"volumes": [{"name": "v", **IN_TREE}]})
+INLINE = make_pod("w", spec={"volumes": [{"name": "v", **IN_TREE_PLUGINS}]})
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def test_hints(number: int, pod: PodInfo, old: Any, new: Any, woken: bool) -> No
         (make_pod("o", spec=by_claim("any")), False),
         (make_pod("o", spec=by_claim("any"), status={"nominatedNodeName": "n0"}), True),
         (make_pod("o", node_name="n0"), False),
-        (make_pod("o", node_name="n0", spec={"volumes": [{"name": "v", **IN_TREE}]}), True),
+        (make_pod("o", node_name="n0", spec={"volumes": [{"name": "v", **IN_TREE_PLUGINS}]}), True),
         (make_pod("o", node_name="n0", spec={"volumes": [{"name": "v", "secret": {}}]}), False),
     ],
 )

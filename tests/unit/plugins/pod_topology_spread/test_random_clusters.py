@@ -120,10 +120,10 @@ class Literally:
             if constraint.topology_key not in node.labels:
                 return "label"
             enough = len(counts) >= (constraint.min_domains or 1)
-            lowest = min(counts.values()) if counts and enough else 0
+            min_match_num = min(counts.values()) if counts and enough else 0
             own = selector.matches(self.pod.labels)
             value = node.labels[constraint.topology_key]
-            if counts.get(value, 0) + own - lowest > constraint.max_skew:
+            if counts.get(value, 0) + own - min_match_num > constraint.max_skew:
                 return "skew"
         return ""
 

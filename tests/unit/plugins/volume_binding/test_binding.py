@@ -46,7 +46,7 @@ def dynamic(attempt: Make, **more: Any) -> Any:
     return attempt([make_class(), make_claim("c")], "c", **more)
 
 
-def static(attempt: Make) -> Any:
+def static_bindings(attempt: Make) -> Any:
     return attempt([make_class(), make_volume("pv", where=IN_A), make_claim("c")], "c")
 
 
@@ -60,7 +60,7 @@ def test_nothing_is_to_do_for_bound_claims(attempt: Make) -> None:
 
 
 def test_a_promised_volume_is_seen_as_taken_at_once(attempt: Make) -> None:
-    one = static(attempt)
+    one = static_bindings(attempt)
     assert one.reserve("a1") is None
     volume, claim = one.volume("pv"), one.claim("c")
     ref = volume.spec.claim_ref
@@ -105,7 +105,7 @@ def test_a_claim_that_changed_meanwhile_is_an_error_and_nothing_is_promised(atte
 
 
 def test_profiles_share_what_is_promised(attempt: Make) -> None:
-    one = static(attempt)
+    one = static_bindings(attempt)
     other = make_plugin(VolumeBinding, one.handle)
     one.reserve("a1")
     assert list(other._storage.free_volumes("wait")) == []
@@ -115,7 +115,7 @@ def test_profiles_share_what_is_promised(attempt: Make) -> None:
 
 
 async def test_static_binding(attempt: Make) -> None:
-    one = static(attempt)
+    one = static_bindings(attempt)
     work = waiting(one)
     await turns()
     volume = one.handle.store(PERSISTENT_VOLUMES)["pv"]
@@ -191,7 +191,7 @@ async def test_a_refused_write_is_an_error_and_the_rest_is_taken_back(attempt: M
 
 
 async def test_patches_name_the_version_that_they_were_made_for(attempt: Make) -> None:
-    one = static(attempt)
+    one = static_bindings(attempt)
     version = one.volume("pv").metadata.resource_version
     seen: list[Any] = []
     original = one.handle.api.patch
@@ -226,7 +226,9 @@ async def test_it_looks_every_second_even_if_nothing_is_heard(
     attempt: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = dynamic(attempt)
-    monkeypatch.setattr("proreus.plugins.volume_binding.bookings._SECONDS_BETWEEN_LOOKS", 0.001)
+    monkeypatch.setattr(
+        "proreus.plugins.volume_binding.assumed_volumes._POLL_INTERVAL_SECONDS", 0.001
+    )
     work = waiting(one)
     await turns()
     one.handle.remove("Pod", one.pod.key)
@@ -267,7 +269,7 @@ async def test_dead_ends_of_provisioning(attempt: Make, name: str) -> None:
 
 
 async def test_a_claim_reference_that_is_taken_back(attempt: Make) -> None:
-    one = static(attempt)
+    one = static_bindings(attempt)
     work = waiting(one)
     await turns()
     one.handle.add(make_volume("pv"))
@@ -276,7 +278,7 @@ async def test_a_claim_reference_that_is_taken_back(attempt: Make) -> None:
 
 
 async def test_things_that_vanish(attempt: Make) -> None:
-    one = static(attempt)
+    one = static_bindings(attempt)
     work = waiting(one)
     await turns()
     one.handle.remove("PersistentVolume", "pv")

@@ -253,8 +253,8 @@ def test_the_smallest_volume_that_can_be_reached_is_taken(attempt: Make) -> None
     assert one.filter() == {"a1": [], "a2": [], "b1": []}
     for node_name, chosen in (("a1", "small"), ("b1", "smaller")):
         assert one.reserve(node_name) is None
-        booking = one.plugin._notes(one.state).booking
-        assert [volume.metadata.name for _, volume in booking.volumes] == [chosen]
+        assumed = one.plugin._state_data(one.state).assumed
+        assert [volume.metadata.name for _, volume in assumed.volumes] == [chosen]
         one.plugin.unreserve(one.state, one.pod, node_name)
 
 
@@ -315,11 +315,11 @@ def test_existing_volumes_are_preferred_to_new_ones(attempt: Make) -> None:
     one = attempt([*objects, make_claim("c")], "c")
     assert one.filter() == {"a1": [], "a2": [], "b1": []}
     one.reserve("a1")
-    assert one.plugin._notes(one.state).booking.claims == []
+    assert one.plugin._state_data(one.state).assumed.claims == []
 
 
 @pytest.mark.parametrize(
-    ("capacity", "room"),
+    ("capacity", "storage_capacity"),
     [
         (make_capacity("x", "10Gi", {"zone": "a"}), ["a1", "a2"]),
         (make_capacity("x", "10Gi", {}), ["a1", "a2", "b1"]),
@@ -331,10 +331,12 @@ def test_existing_volumes_are_preferred_to_new_ones(attempt: Make) -> None:
         (make_capacity("x", "10Gi", {}, "other"), []),
     ],
 )
-def test_storage_capacity(attempt: Make, capacity: dict[str, Any], room: list[str]) -> None:
+def test_storage_capacity(
+    attempt: Make, capacity: dict[str, Any], storage_capacity: list[str]
+) -> None:
     objects = [make_class(), COUNTING, make_claim("c")]
     one = attempt([*objects, capacity], "c")
-    expected = {name: [] if name in room else [NO_SPACE] for name in ("a1", "a2", "b1")}
+    expected = {name: [] if name in storage_capacity else [NO_SPACE] for name in ("a1", "a2", "b1")}
     assert one.filter() == expected
     one.handle.remove("CSIStorageCapacity", "drivers/x")
     assert one.filter()["a1"] == [NO_SPACE]

@@ -16,24 +16,24 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import NEVER, PodInfo
 from proreus.framework.verdicts import BoolArray, IntArray, Rows
 
-_NOBODY = 2**31
+_NO_PODS = 2**31
 """Above every priority: stands for a node without pods."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Crowd:
+class _NodePods:
     """The pods of a node, the most important first: ``ranks`` are their negative priorities."""
 
     pods: list[PodInfo]
     ranks: list[int]
 
     @classmethod
-    def of(cls, node: NodeInfo) -> _Crowd:
-        pods = most_important_first([node.pods[uid] for uid in node.order])
+    def of(cls, node: NodeInfo) -> _NodePods:
+        pods = sorted_by_importance([node.pods[uid] for uid in node.order])
         return cls(pods, [pod.importance[0] for pod in pods])
 
 
-class Crowds:
+class PodsByPriority:
     """Who is on the nodes of a table. ``refresh`` comes first, whenever the table may have changed.
 
     A pod that was assumed may stand for the confirmed one, which weighs the same.
@@ -44,7 +44,7 @@ class Crowds:
         self._position = -1
         self._lowest: IntArray = np.empty(0, dtype=np.int64)
         """By row: the priority of the least important pod."""
-        self._crowds: dict[int, _Crowd] = {}
+        self._crowds: dict[int, _NodePods] = {}
 
     def refresh(self) -> None:
         """Look at the nodes that changed."""
@@ -61,20 +61,20 @@ class Crowds:
                 self._lowest[row] = _lowest(nodes[row])
         self._position = nodes.position
 
-    def with_less_important(self, rows: Rows, priority: int) -> BoolArray:
+    def has_lower_priority_pods(self, rows: Rows, priority: int) -> BoolArray:
         """Return which of the rows have pods below a priority."""
         below: BoolArray = self._lowest[rows] < priority
         return below
 
-    def less_important(self, row: int, priority: int) -> list[PodInfo]:
+    def lower_priority_pods(self, row: int, priority: int) -> list[PodInfo]:
         """Return the pods of a row below a priority, the most important first."""
-        crowd = self._crowds.get(row)
-        if crowd is None:
-            crowd = self._crowds[row] = _Crowd.of(self._nodes[row])
-        return crowd.pods[bisect_right(crowd.ranks, -priority) :]
+        node_pods = self._crowds.get(row)
+        if node_pods is None:
+            node_pods = self._crowds[row] = _NodePods.of(self._nodes[row])
+        return node_pods.pods[bisect_right(node_pods.ranks, -priority) :]
 
 
-def most_important_first(pods: list[PodInfo]) -> list[PodInfo]:
+def sorted_by_importance(pods: list[PodInfo]) -> list[PodInfo]:
     """Sort pods by priority, then by how long they have run.
 
     Of pods that have not started the last one comes first: kube-scheduler asks the clock anew for
@@ -89,4 +89,4 @@ def most_important_first(pods: list[PodInfo]) -> list[PodInfo]:
 
 
 def _lowest(node: NodeInfo) -> int:
-    return min([pod.priority for pod in node.pods.values()], default=_NOBODY)
+    return min([pod.priority for pod in node.pods.values()], default=_NO_PODS)

@@ -19,11 +19,11 @@ from proreus.framework.verdicts import IntArray
 from proreus.plugins.dynamic_resources.allocated import AllocatedDevices, PoolState
 from proreus.plugins.dynamic_resources.pools import PoolKey, Pools, PoolView
 
-_MOST_SITUATIONS_A_NODE = 8
+_MAX_AVAILABILITIES_PER_NODE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class DeviceAvailability:
     """Pools that can be used, in the order in which they are tried, and what is taken of them.
 
     ``views`` are those of one of the nodes; on another their names differ, their shapes do not.
@@ -43,16 +43,16 @@ class _Group:
 
 
 @dataclass(slots=True)
-class _Place:
+class _NodeEntry:
     """What is known of a node: its own pools, its group, and how the two interlock."""
 
     labels: object
     local: tuple[PoolView, ...]
     group: _Group
-    interlock: tuple[tuple[int, int], ...]
+    interleaving: tuple[tuple[int, int], ...]
 
 
-class Situations:
+class AvailabilityIndex:
     """The situation of each node, by name or as a column of numbers.
 
     A number stands for one situation as long as ``epoch`` stays the same.
@@ -70,36 +70,40 @@ class Situations:
         self._dirty_groups: set[PoolKey] = set()
         self._all_dirty = True
         self._group_count = 0
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self.epoch += 1
-        self._places: dict[str, _Place] = {}
+        self._entries: dict[str, _NodeEntry] = {}
         self._groups: dict[object, _Group] = {}
         self._numbers: dict[object, int] = {}
-        self.all: list[Situation] = []
+        self.all: list[DeviceAvailability] = []
 
     # ---- what changed --------------------------------------------------------------------------
 
     def pool_changed(self, key: PoolKey) -> None:
         """Take note that devices of a pool were taken or given back."""
         self._dirty_nodes.update(self._pools.nodes_of.get(key, ()))
-        if key in self._pools.unbound or key in self._pools.troubled:
+        if key in self._pools.non_local or key in self._pools.invalid_counter_pools:
             self._dirty_groups.add(key)
 
-    def slices_changed(self, before: set[str], keys: Iterable[PoolKey], unbound: bool) -> None:
+    def slices_changed(self, before: set[str], keys: Iterable[PoolKey], non_local: bool) -> None:
         """Take note that pools changed; ``before``: nodes that had them as their own."""
         nodes = set(before)
         for key in keys:
             nodes |= self._pools.nodes_of.get(key, set())
-            unbound = unbound or key in self._pools.unbound or key in self._pools.troubled
-        if unbound:
-            self._places.clear()
+            non_local = (
+                non_local
+                or key in self._pools.non_local
+                or key in self._pools.invalid_counter_pools
+            )
+        if non_local:
+            self._entries.clear()
             self._groups.clear()
             self._all_dirty = True
         else:
             for node in nodes:
-                self._places.pop(node, None)
+                self._entries.pop(node, None)
             self._dirty_nodes |= nodes
 
     # ---- answers -------------------------------------------------------------------------------
@@ -113,7 +117,7 @@ class Situations:
         picked = [rows[node.name] for node in nodes]
         return self._column[np.array(picked, dtype=np.intp)]
 
-    def of_node(self, table: NodeTable, name: str) -> Situation | None:
+    def of_node(self, table: NodeTable, name: str) -> DeviceAvailability | None:
         """Return the situation of a node, None for a node that is not there."""
         self._refresh(table)
         row = table.rows.get(name)
@@ -121,8 +125,8 @@ class Situations:
 
     def views_of(self, table: NodeTable, name: str) -> tuple[PoolView, ...]:
         """Return a node's own pools, in the order of its situation."""
-        place = self._place_of(table[table.rows[name]])
-        return _merged(place.local, place.group.views)
+        entry = self._entry_of(table[table.rows[name]])
+        return _merged(entry.local, entry.group.views)
 
     # ---- upkeep --------------------------------------------------------------------------------
 
@@ -139,23 +143,23 @@ class Situations:
                 known = table.rows
                 more = [known[name] for name in self._dirty_nodes if name in known]
                 rows = None if rows is None else [*rows, *more]
-        if len(self.all) > 1024 + _MOST_SITUATIONS_A_NODE * table.size:
-            self._forget()
+        if len(self.all) > 1024 + _MAX_AVAILABILITIES_PER_NODE * table.size:
+            self._reset()
             self._pools.prune()
             rows = None
         if rows is None:
             self._table = weakref.ref(table)
-            places = [self._place_of(info) for info in table]
-            self._column = np.array(list(map(self._number_at, places)), dtype=np.int64)
-            self._group_of_row = np.array([p.group.number for p in places], dtype=np.int64)
+            entries = [self._entry_of(info) for info in table]
+            self._column = np.array(list(map(self._number_at, entries)), dtype=np.int64)
+            self._group_of_row = np.array([p.group.number for p in entries], dtype=np.int64)
         else:
             if rows:
                 # What was handed out stays as it was: others may still hold it.
                 self._column = self._column.copy()
                 for row in rows:
-                    place = self._place_of(table[row])
-                    self._column[row] = self._number_at(place)
-                    self._group_of_row[row] = place.group.number
+                    entry = self._entry_of(table[row])
+                    self._column[row] = self._number_at(entry)
+                    self._group_of_row[row] = entry.group.number
             if self._dirty_groups:
                 self._refresh_groups(table)
         self._dirty_nodes.clear()
@@ -176,33 +180,33 @@ class Situations:
         # Nodes of one group that were in one situation go to one situation together.
         both = np.stack((self._group_of_row[rows], self._column[rows]))
         _, first, which = np.unique(both, axis=1, return_index=True, return_inverse=True)
-        places = [self._places[table[int(rows[index])].name] for index in first.tolist()]
-        numbers = np.array([self._number_at(place) for place in places], dtype=np.int64)
+        entries = [self._entries[table[int(rows[index])].name] for index in first.tolist()]
+        numbers = np.array([self._number_at(entry) for entry in entries], dtype=np.int64)
         self._column = self._column.copy()
         self._column[rows] = numbers[which.reshape(-1)]
 
-    def _number_at(self, place: _Place) -> int:
-        group = place.group
+    def _number_at(self, entry: _NodeEntry) -> int:
+        group = entry.group
         state_of = self._allocated.state_of
-        states = tuple(state_of(view) for view in place.local)
+        states = tuple(state_of(view) for view in entry.local)
         shared = tuple(state_of(view) for view in group.views)
-        shapes = tuple(view.shape for view in place.local)
-        key = shapes, states, place.interlock, group.number, shared
+        shapes = tuple(view.shape for view in entry.local)
+        key = shapes, states, entry.interleaving, group.number, shared
         number = self._numbers.get(key)
         if number is None:
-            views = _merged(place.local, group.views)
+            views = _merged(entry.local, group.views)
             by_key = dict(
-                zip((v.key for v in (*place.local, *group.views)), (*states, *shared), strict=True)
+                zip((v.key for v in (*entry.local, *group.views)), (*states, *shared), strict=True)
             )
             number = self._numbers[key] = len(self.all)
-            self.all.append(Situation(number, views, tuple(by_key[v.key] for v in views)))
+            self.all.append(DeviceAvailability(number, views, tuple(by_key[v.key] for v in views)))
         return number
 
-    def _place_of(self, info: NodeInfo) -> _Place:
-        place = self._places.get(info.name)
+    def _entry_of(self, info: NodeInfo) -> _NodeEntry:
+        entry = self._entries.get(info.name)
         labels = info.labels
-        if place is not None and (place.labels is labels or place.labels == labels):
-            return place
+        if entry is not None and (entry.labels is labels or entry.labels == labels):
+            return entry
         pools = self._pools
         own = pools.local.get(info.name, ())
         views = [pools.view(key, info.name, labels) for key in own]
@@ -212,28 +216,30 @@ class Situations:
         # stand among the others decides what is tried first: both must be alike.
         names = [view.key[1] for view in (*local, *group.views)]
         orders = [view.order for view in group.views]
-        interlock = tuple(
+        interleaving = tuple(
             (sum(order < view.order for order in orders), names.index(view.key[1]))
             for view in local
         )
-        place = self._places[info.name] = _Place(labels, local, group, interlock)
-        return place
+        entry = self._entries[info.name] = _NodeEntry(labels, local, group, interleaving)
+        return entry
 
     def _group_of(self, info: NodeInfo, own: Iterable[PoolKey]) -> _Group:
         pools = self._pools
-        keys = [key for key in pools.unbound if key not in own] if pools.unbound else []
-        troubled = [key for key in pools.troubled if key not in own and key not in keys]
-        face = (
+        keys = [key for key in pools.non_local if key not in own] if pools.non_local else []
+        invalid_counter_pools = [
+            key for key in pools.invalid_counter_pools if key not in own and key not in keys
+        ]
+        visibility_key = (
             tuple((key, pools.reach(key, info.name, info.labels)) for key in keys),
-            tuple(troubled),
+            tuple(invalid_counter_pools),
         )
-        group = self._groups.get(face)
+        group = self._groups.get(visibility_key)
         if group is None:
             views = [pools.view(key, info.name, info.labels) for key in keys]
-            views += [pools.troubled[key] for key in troubled]
+            views += [pools.invalid_counter_pools[key] for key in invalid_counter_pools]
             found = sorted((v for v in views if v is not None), key=lambda view: view.order)
             self._group_count += 1
-            group = self._groups[face] = _Group(self._group_count, tuple(found))
+            group = self._groups[visibility_key] = _Group(self._group_count, tuple(found))
         return group
 
 

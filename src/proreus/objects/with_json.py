@@ -19,25 +19,25 @@ _ELSEWHERE = "(json)"
 """No field of any API object: the text is never read from the wire under a name of its own."""
 
 
-class WholePod(Pod, frozen=True):
+class PodWithJson(Pod, frozen=True):
     """A pod with its JSON."""
 
     json: bytes = msgspec.field(default=b"", name=_ELSEWHERE)
 
 
-class WholePendingPod(WholePod, frozen=True):
+class PendingPodWithJson(PodWithJson, frozen=True):
     """A pod with its JSON until it has a node: who decides sends it, nobody sends the others."""
 
 
-class WholeNode(Node, frozen=True):
+class NodeWithJson(Node, frozen=True):
     """A node with its JSON."""
 
     json: bytes = msgspec.field(default=b"", name=_ELSEWHERE)
 
 
-def is_whole(type_: type) -> bool:
+def carries_json(type_: type) -> bool:
     """Tell whether objects of a type carry their JSON."""
-    return issubclass(type_, (WholePod, WholeNode))
+    return issubclass(type_, (PodWithJson, NodeWithJson))
 
 
 def keep_json(obj: Any, data: bytes) -> None:
@@ -45,16 +45,16 @@ def keep_json(obj: Any, data: bytes) -> None:
 
     That is without ``kind`` and ``apiVersion``, and pods without ``metadata.managedFields``.
     """
-    if isinstance(obj, WholePendingPod) and obj.spec.node_name:
+    if isinstance(obj, PendingPodWithJson) and obj.spec.node_name:
         return
-    if isinstance(obj, (WholePod, WholeNode)):
+    if isinstance(obj, (PodWithJson, NodeWithJson)):
         # Not a change: nobody has seen the object yet.
-        msgspec.structs.force_setattr(obj, "json", _stripped(data, isinstance(obj, WholePod)))
+        msgspec.structs.force_setattr(obj, "json", _stripped(data, isinstance(obj, PodWithJson)))
 
 
 def json_of(obj: Pod | Node) -> bytes:
     """Return the JSON of an object: the apiserver's, or what its typed fields say."""
-    if isinstance(obj, (WholePod, WholeNode)) and obj.json:
+    if isinstance(obj, (PodWithJson, NodeWithJson)) and obj.json:
         return obj.json
     return msgspec.json.encode(obj)
 

@@ -19,7 +19,7 @@ class PoolError(ProreusError):
     """A slice that cannot be understood; it fails the scheduling attempt."""
 
 
-def slice_reachable(spec: ResourceSliceSpec, node: str, labels: Labels) -> bool:
+def slice_matches_node(spec: ResourceSliceSpec, node: str, labels: Labels) -> bool:
     """Tell whether a slice matters to a node; raises ``PoolError``. Shared counters always do."""
     if spec.shared_counters:
         return True
@@ -28,11 +28,11 @@ def slice_reachable(spec: ResourceSliceSpec, node: str, labels: Labels) -> bool:
             return spec.node_name == node
         return bool(spec.all_nodes) or _selects(spec.node_selector, node, labels)
     if spec.per_device_node_selection:
-        return any(device_reachable(device, node, labels) for device in spec.devices)
+        return any(device_matches_node(device, node, labels) for device in spec.devices)
     return False
 
 
-def device_reachable(device: Device, node: str, labels: Labels) -> bool:
+def device_matches_node(device: Device, node: str, labels: Labels) -> bool:
     """Tell whether a node can use a device that chooses its nodes itself."""
     if device.node_name:
         return device.node_name == node

@@ -14,8 +14,8 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.objects.scheduling import DISRUPTED_AS_GROUP, PodGroup, pod_group_key
-from proreus.plugins.default_preemption.budgets import Budgets
-from proreus.plugins.default_preemption.outcomes import Candidate
+from proreus.plugins.default_preemption.budgets import DisruptionBudgets
+from proreus.plugins.default_preemption.dry_run_cache import Candidate
 
 DOMAIN = "cluster"
 """Stands for the node where single pods preempt."""
@@ -27,7 +27,7 @@ Fits = Callable[[], Awaitable[Status | None]]
 
 
 @dataclass(slots=True)
-class Victims:
+class PreemptionUnit:
     """A unit of eviction: one pod, or all pods of a group. ``nodes``: of each pod, its node."""
 
     priority: int
@@ -43,37 +43,39 @@ class Victims:
         return -self.priority, not self.whole_group, -len(self.pods), started
 
 
-def victims_for(nodes: NodeTable, groups: Mapping[str, PodGroup], priority: int) -> list[Victims]:
+def preemption_units(
+    nodes: NodeTable, groups: Mapping[str, PodGroup], priority: int
+) -> list[PreemptionUnit]:
     """Return all units less important than ``priority``, the most important first."""
-    of_group: dict[str, Victims] = {}
-    units: list[Victims] = []
+    of_group: dict[str, PreemptionUnit] = {}
+    units: list[PreemptionUnit] = []
     for node in nodes:
         for pod in node.pods.values():
             key = pod_group_key(pod.pod)
             group = groups.get(key)
             if group is None or group.spec.disruption_mode != DISRUPTED_AS_GROUP:
-                unit = Victims(pod.priority, False)
+                unit = PreemptionUnit(pod.priority, False)
                 units.append(unit)
             elif (known := of_group.get(key)) is not None:
                 unit = known
             else:
-                unit = of_group[key] = Victims(group.priority, True)
+                unit = of_group[key] = PreemptionUnit(group.priority, True)
                 units.append(unit)
             unit.pods.append(pod)
             unit.nodes.append(node.name)
     return sorted((u for u in units if u.priority < priority), key=lambda unit: unit.importance)
 
 
-class GroupDryRun:
+class PodGroupDryRun:
     """Finds out at whose expense a group would fit."""
 
-    def __init__(self, nodes: NodeTable, budgets: Budgets, fits: Fits) -> None:
+    def __init__(self, nodes: NodeTable, budgets: DisruptionBudgets, fits: Fits) -> None:
         self._nodes = nodes
         self._budgets = budgets
         self._fits = fits
-        self._away: dict[int, Victims] = {}
+        self._removed: dict[int, PreemptionUnit] = {}
 
-    async def run(self, units: Sequence[Victims]) -> Candidate | Status:
+    async def run(self, units: Sequence[PreemptionUnit]) -> Candidate | Status:
         """Return whom to evict, or why that would not help."""
         if not units:
             return Status.unresolvable(NO_VICTIMS)
@@ -82,7 +84,7 @@ class GroupDryRun:
             status = await self._fits()
             if status is not None:
                 return status
-            violating, others = self._budgets.split_units(units)
+            violating, others = self._budgets.filter_units_with_pdb_violation(units)
             victims, violations = [], 0
             for part in (violating, others):
                 left = await self._reprieve(part)
@@ -94,19 +96,19 @@ class GroupDryRun:
             pods = tuple(pod for unit in victims for pod in unit.pods)
             return Candidate(DOMAIN, pods, violations)
         finally:
-            self._put_back(list(self._away.values()))
+            self._restore(list(self._removed.values()))
 
-    async def _reprieve(self, units: Sequence[Victims]) -> list[Victims] | Status:
+    async def _reprieve(self, units: Sequence[PreemptionUnit]) -> list[PreemptionUnit] | Status:
         """Put units back in order as long as the group still fits; return those that must go.
 
         Several are put back at a time, and fewer when they turn out to be too many: as a rule most
         of the cluster has nothing to do with the group.
         """
-        victims: list[Victims] = []
+        victims: list[PreemptionUnit] = []
         start, size = 0, 1
         while start < len(units):
             some = units[start : start + size]
-            self._put_back(some)
+            self._restore(some)
             status = await self._fits()
             if status is None:
                 start += len(some)
@@ -121,14 +123,14 @@ class GroupDryRun:
             size = max(1, len(some) // 2)
         return victims
 
-    def _remove(self, units: Iterable[Victims]) -> None:
+    def _remove(self, units: Iterable[PreemptionUnit]) -> None:
         for unit in units:
-            self._away[id(unit)] = unit
+            self._removed[id(unit)] = unit
             for pod, node_name in zip(unit.pods, unit.nodes, strict=True):
                 self._nodes.remove_pod(self._nodes.rows[node_name], pod.uid)
 
-    def _put_back(self, units: Iterable[Victims]) -> None:
+    def _restore(self, units: Iterable[PreemptionUnit]) -> None:
         for unit in units:
-            del self._away[id(unit)]
+            del self._removed[id(unit)]
             for pod, node_name in zip(unit.pods, unit.nodes, strict=True):
                 self._nodes.add_pod(self._nodes.rows[node_name], pod)

@@ -1,7 +1,7 @@
 """Where a pod can go as far as its volumes are concerned, and which volumes it would get there.
 
 All that does not depend on the node is worked out once a cycle; ``at`` judges one node and
-``judge_all`` a table, with the same answers.
+``filter_all`` a table, with the same answers.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from proreus.objects.storage import (
 )
 from proreus.objects.volume_claims import requested_storage
 from proreus.plugins.csi_migration import InTreePlugin, in_tree_plugin_of, translated_affinity
-from proreus.plugins.volume_binding.claims import PodClaims, StorageError
-from proreus.plugins.volume_binding.matching import Candidates, candidates_for
-from proreus.plugins.volume_binding.provisioning import provisioning_for
-from proreus.plugins.volume_binding.reach import (
-    Reach,
-    first_reached,
-    reach_of,
-    reach_of_volume,
-    reaches,
-    reaching,
+from proreus.plugins.volume_binding.accessible_nodes import (
+    AccessibleNodes,
+    accessible_mask,
+    first_accessible,
+    is_accessible,
+    nodes_of_affinity,
+    nodes_of_volume,
 )
-from proreus.plugins.volume_binding.rooms import Room
+from proreus.plugins.volume_binding.claims import PodVolumeClaims, StorageError
+from proreus.plugins.volume_binding.matching import MatchingVolumes, find_matching_volumes
+from proreus.plugins.volume_binding.provisioning import provisioning_for
 from proreus.plugins.volume_binding.storage import Storage
+from proreus.plugins.volume_binding.storage_capacity import StorageCapacity
 
 REASON_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
 REASON_NO_MATCH = "node(s) didn't find available persistent volumes to bind"
@@ -56,8 +56,8 @@ _STATUSES = tuple(_status(bits) for bits in range(1 << len(_REASONS)))
 class PodVolumes:
     """What a pod would get on a node: volumes that exist, and volumes to be made."""
 
-    static: tuple[tuple[PersistentVolumeClaim, PersistentVolume], ...] = ()
-    provisioned: tuple[tuple[PersistentVolumeClaim, Room | None], ...] = ()
+    static_bindings: tuple[tuple[PersistentVolumeClaim, PersistentVolume], ...] = ()
+    dynamic_provisions: tuple[tuple[PersistentVolumeClaim, StorageCapacity | None], ...] = ()
 
 
 NO_VOLUMES = PodVolumes()
@@ -68,13 +68,13 @@ class BoundVolume:
     """The volume that a claim has; None where it is missing.
 
     ``plugin``: the in-tree plugin that it is of; where that is migrated, ``migrated`` says who can
-    reach it, elsewhere ``reach``. ``problem``: why it cannot be migrated.
+    reach it, elsewhere ``accessible_nodes``. ``problem``: why it cannot be migrated.
     """
 
     volume: PersistentVolume | None
-    reach: Reach = None
+    accessible_nodes: AccessibleNodes = None
     plugin: InTreePlugin | None = None
-    migrated: Reach = None
+    migrated: AccessibleNodes = None
     problem: str = ""
 
 
@@ -82,21 +82,23 @@ def bound_volume(volume: PersistentVolume | None) -> BoundVolume:
     """Work out who can reach a volume."""
     if volume is None:
         return BoundVolume(None)
-    reach = reach_of_volume(volume)
+    accessible_nodes = nodes_of_volume(volume)
     plugin = None if volume.spec.csi is not None else in_tree_plugin_of(volume.spec)
     if plugin is None or not plugin.on:
-        return BoundVolume(volume, reach)
+        return BoundVolume(volume, accessible_nodes)
     try:
         required = translated_affinity(volume, plugin)
     except ValueError as error:
-        return BoundVolume(volume, reach, plugin, problem=str(error))
-    return BoundVolume(volume, reach, plugin, None if required is None else reach_of(required))
+        return BoundVolume(volume, accessible_nodes, plugin, problem=str(error))
+    return BoundVolume(
+        volume, accessible_nodes, plugin, None if required is None else nodes_of_affinity(required)
+    )
 
 
-class Placement:
+class PodVolumeFinder:
     """Judges nodes for one pod and one cycle; raises nothing: an Error is a status of a node."""
 
-    def __init__(self, claims: PodClaims, storage: Storage) -> None:
+    def __init__(self, claims: PodVolumeClaims, storage: Storage) -> None:
         self.claims = claims
         self._storage = storage
         self._bound = [bound_volume(storage.volumes.get(c.spec.volume_name)) for c in claims.bound]
@@ -111,12 +113,12 @@ class Placement:
         self._selected = [provisioning_for(claim, storage) for claim in selected]
         # The smallest first, so that each leaves the larger volumes to the others.
         open_claims.sort(key=lambda claim: requested_storage(claim) or 0)
-        self._open = [candidates_for(claim, storage) for claim in open_claims]
+        self._open = [find_matching_volumes(claim, storage) for claim in open_claims]
         self._open_provisionings = [provisioning_for(claim, storage) for claim in open_claims]
 
     # ---- one node ------------------------------------------------------------------------------
 
-    def at(self, node: NodeInfo) -> Status | PodVolumes:
+    def find_pod_volumes(self, node: NodeInfo) -> Status | PodVolumes:
         """Judge a node; where it will do, return what the pod would get."""
         labels = node.labels
         try:
@@ -130,13 +132,13 @@ class Placement:
         for bound in self._bound:
             if bound.volume is None:
                 return _MISSING
-            if not reaches(labels, self._reach_from(node_name, bound)):
+            if not is_accessible(labels, self._accessible_nodes(node_name, bound)):
                 return _CONFLICT
         return 0
 
-    def _reach_from(self, node_name: str, bound: BoundVolume) -> Reach:
+    def _accessible_nodes(self, node_name: str, bound: BoundVolume) -> AccessibleNodes:
         if bound.plugin is None or not self._storage.is_migrated(node_name, bound.plugin.name):
-            return bound.reach
+            return bound.accessible_nodes
         if bound.problem:
             raise StorageError(bound.problem)
         return bound.migrated
@@ -145,7 +147,7 @@ class Placement:
         if any(selected != node_name for selected in self._selected_nodes):
             return _NO_MATCH, NO_VOLUMES
         to_provision = list(self._selected)
-        static = []
+        static_bindings = []
         chosen: set[str] = set()
         for candidates, provisioning in zip(self._open, self._open_provisionings, strict=True):
             volume = _first_at(candidates, labels, chosen)
@@ -153,22 +155,22 @@ class Placement:
                 to_provision.append(provisioning)
             else:
                 chosen.add(volume.metadata.name)
-                static.append((candidates.claim, volume))
-        provisioned = []
+                static_bindings.append((candidates.claim, volume))
+        dynamic_provisions = []
         for provisioning in to_provision:
             if provisioning.problem:
                 raise StorageError(provisioning.problem)
-            if not reaches(labels, provisioning.allowed):
+            if not is_accessible(labels, provisioning.allowed):
                 return _NO_MATCH, NO_VOLUMES
-            room = provisioning.room_at(labels)
-            if room is None and provisioning.rooms is not None:
+            storage_capacity = provisioning.capacity_at(labels)
+            if storage_capacity is None and provisioning.storage_capacities is not None:
                 return _NO_SPACE, NO_VOLUMES
-            provisioned.append((provisioning.claim, room))
-        return 0, PodVolumes(tuple(static), tuple(provisioned))
+            dynamic_provisions.append((provisioning.claim, storage_capacity))
+        return 0, PodVolumes(tuple(static_bindings), tuple(dynamic_provisions))
 
     # ---- all nodes -----------------------------------------------------------------------------
 
-    def judge_all(self, nodes: NodeTable, verdicts: Verdicts) -> None:
+    def filter_all(self, nodes: NodeTable, verdicts: Verdicts) -> None:
         """Judge every node of a table."""
         bits: IntArray = np.zeros(len(nodes), dtype=np.int64)
         one_by_one: BoolArray = np.zeros(len(nodes), dtype=np.bool_)
@@ -183,7 +185,7 @@ class Placement:
                 if present:
                     verdicts.reject_with(bits == present, _STATUSES[present])
         for row in np.flatnonzero(one_by_one).tolist():
-            status = self.at(nodes[row])
+            status = self.find_pod_volumes(nodes[row])
             if isinstance(status, Status):
                 verdicts.reject_row(row, status)
 
@@ -194,18 +196,18 @@ class Placement:
             if bound.volume is None:
                 bits[undecided] |= _MISSING
                 return
-            unreachable = self._cut_off(nodes, bound, one_by_one)
+            unreachable = self._inaccessible_mask(nodes, bound, one_by_one)
             if unreachable is not None:
                 bits[undecided & unreachable] |= _CONFLICT
                 undecided &= ~unreachable
 
-    def _cut_off(
+    def _inaccessible_mask(
         self, nodes: NodeTable, bound: BoundVolume, one_by_one: BoolArray
     ) -> BoolArray | None:
         """Return the mask of nodes that cannot reach a volume; None: all can."""
         plugin, mask = bound.plugin, None
-        if bound.reach is not None:
-            mask = ~reaching(nodes, bound.reach)
+        if bound.accessible_nodes is not None:
+            mask = ~accessible_mask(nodes, bound.accessible_nodes)
         migrated = None if plugin is None else self._storage.migrated_mask(nodes, plugin.name)
         if migrated is None:
             return mask
@@ -214,7 +216,7 @@ class Placement:
             return mask
         if mask is None:
             mask = np.zeros(len(nodes), dtype=np.bool_)
-        there = False if bound.migrated is None else ~reaching(nodes, bound.migrated)
+        there = False if bound.migrated is None else ~accessible_mask(nodes, bound.migrated)
         return np.where(migrated, there, mask)
 
     def _find_selected(self, nodes: NodeTable, bits: IntArray, one_by_one: BoolArray) -> None:
@@ -225,7 +227,7 @@ class Placement:
 
     def _find_volumes_all(self, nodes: NodeTable, bits: IntArray, one_by_one: BoolArray) -> None:
         found = [self._match_all(nodes, candidates, one_by_one) for candidates in self._open]
-        self._note_clashes(found, one_by_one)
+        self._find_conflicts(found, one_by_one)
         undecided: BoolArray = np.ones(len(nodes), dtype=np.bool_)
         for candidates, provisioning, places in zip(
             self._open, self._open_provisionings, found, strict=True
@@ -236,26 +238,29 @@ class Placement:
             if provisioning.problem:
                 one_by_one |= unmatched
                 continue
-            allowed, rooms = provisioning.allowed, provisioning.rooms
+            allowed, storage_capacities = provisioning.allowed, provisioning.storage_capacities
             if allowed is not None:
-                failing = unmatched & ~reaching(nodes, allowed)
+                failing = unmatched & ~accessible_mask(nodes, allowed)
                 bits[failing] |= _NO_MATCH
                 undecided &= ~failing
-            if rooms is not None:
-                room = first_reached(nodes, [room.reach for room in rooms])
-                failing = unmatched & undecided & (room == len(rooms))
+            if storage_capacities is not None:
+                storage_capacity = first_accessible(
+                    nodes,
+                    [storage_capacity.accessible_nodes for storage_capacity in storage_capacities],
+                )
+                failing = unmatched & undecided & (storage_capacity == len(storage_capacities))
                 bits[failing] |= _NO_SPACE
                 undecided &= ~failing
 
     def _match_all(
-        self, nodes: NodeTable, candidates: Candidates, one_by_one: BoolArray
+        self, nodes: NodeTable, candidates: MatchingVolumes, one_by_one: BoolArray
     ) -> IntArray:
         """Return which of the candidates each node would get; their number stands for none."""
         if candidates.problem:
             one_by_one |= True
-        return first_reached(nodes, candidates.reaches)
+        return first_accessible(nodes, candidates.accessible_nodes)
 
-    def _note_clashes(self, found: Sequence[IntArray], one_by_one: BoolArray) -> None:
+    def _find_conflicts(self, found: Sequence[IntArray], one_by_one: BoolArray) -> None:
         """Nodes that would give one volume to two claims are judged one by one."""
         numbers: dict[str, int] = {}
         taken: list[IntArray] = []
@@ -269,11 +274,13 @@ class Placement:
 
 
 def _first_at(
-    candidates: Candidates, labels: Mapping[str, str], chosen: set[str]
+    candidates: MatchingVolumes, labels: Mapping[str, str], chosen: set[str]
 ) -> PersistentVolume | None:
     if candidates.problem:
         raise StorageError(candidates.problem)
-    for volume, reach in zip(candidates.volumes, candidates.reaches, strict=True):
-        if volume.metadata.name not in chosen and reaches(labels, reach):
+    for volume, accessible_nodes in zip(
+        candidates.volumes, candidates.accessible_nodes, strict=True
+    ):
+        if volume.metadata.name not in chosen and is_accessible(labels, accessible_nodes):
             return volume
     return None

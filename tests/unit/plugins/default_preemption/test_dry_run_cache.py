@@ -21,17 +21,17 @@ from proreus.framework.verdicts import Verdicts
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
 from proreus.offline.cluster import OfflineCluster
-from proreus.plugins import IN_TREE
-from proreus.plugins.default_preemption.budgets import Budgets
+from proreus.plugins import IN_TREE_PLUGINS
+from proreus.plugins.default_preemption.budgets import DisruptionBudgets
 from proreus.plugins.default_preemption.candidates import DryRun
-from proreus.plugins.default_preemption.crowds import Crowds
-from proreus.plugins.default_preemption.outcomes import Candidate, Outcomes, OutcomesByKind
+from proreus.plugins.default_preemption.dry_run_cache import Candidate, DryRunCache, DryRunCaches
+from proreus.plugins.default_preemption.pods_by_priority import PodsByPriority
 from proreus.runtime.registry import Registry
 from proreus.runtime.scheduling_points import run_pre_filter
 from proreus.testing import FakeHandle, make_node, make_pod
 
 _NODES = 4
-_GATES, _REGISTRY = FeatureGates(), Registry(IN_TREE)
+_GATES, _REGISTRY = FeatureGates(), Registry(IN_TREE_PLUGINS)
 _CONFIGURATION = default_configuration(_REGISTRY, _GATES)
 
 _where = st.integers(0, _NODES - 1)
@@ -104,7 +104,7 @@ def test_it_is_what_would_be_found_anew(
             _change(cluster, 10 * number + which, ("pod", number, 5, "a"))
     (profile,) = cluster.scheduler.profiles.values()
     handle = profile.post_filter[0].handle
-    crowds, remembered = Crowds(handle.nodes), OutcomesByKind(handle.nodes)
+    pods_by_priority, remembered = PodsByPriority(handle.nodes), DryRunCaches(handle.nodes)
     for turn, (changes, (priority, cpu), spread) in enumerate(rounds):
         for number, change in enumerate(changes):
             _change(cluster, 100 * turn + number, change)
@@ -122,11 +122,15 @@ def test_it_is_what_would_be_found_anew(
         grounds = handle.trial_grounds(state, pod)
         known = remembered.of(grounds, pod, budgets)
 
-        found, verdicts = _found(DryRun(handle, state, pod, Budgets(budgets), crowds, known))
+        found, verdicts = _found(
+            DryRun(handle, state, pod, DisruptionBudgets(budgets), pods_by_priority, known)
+        )
 
-        anew = Outcomes(handle.nodes, priority)
+        anew = DryRunCache(handle.nodes, priority)
         expected, why = _found(
-            DryRun(handle, state, pod, Budgets(budgets), Crowds(handle.nodes), anew)
+            DryRun(
+                handle, state, pod, DisruptionBudgets(budgets), PodsByPriority(handle.nodes), anew
+            )
         )
         assert found == expected
         assert [verdicts.status(row) for row in range(why.size)] == [
@@ -148,14 +152,14 @@ class Lonely(FilterPlugin):
         return Status.unschedulable("taken") if node.pods or "closed" in node.labels else None
 
 
-def _asked(handle: FakeHandle, remembered: OutcomesByKind, pod: PodInfo) -> int:
+def _asked(handle: FakeHandle, remembered: DryRunCaches, pod: PodInfo) -> int:
     """Return how often the filter was asked for one preemption."""
     (plugin,) = handle.filters
     assert isinstance(plugin, Lonely)
     before, state = plugin.asked, CycleState()
     known = remembered.of(handle.trial_grounds(state, pod), pod, ())
     candidates, _ = _found(
-        DryRun(handle, state, pod, Budgets(()), Crowds(handle.nodes), known),
+        DryRun(handle, state, pod, DisruptionBudgets(()), PodsByPriority(handle.nodes), known),
     )
     assert [one.node_name for one in candidates] == ["n0", "n1"]
     return plugin.asked - before
@@ -166,7 +170,7 @@ def test_alike_preemptors_try_only_what_changed() -> None:
     pods = [make_pod(f"p{i}", node_name=f"n{i}", priority=0) for i in range(4)]
     handle = FakeHandle(nodes, pods)
     handle.filters = (Lonely(None, handle),)
-    remembered = OutcomesByKind(handle.nodes)
+    remembered = DryRunCaches(handle.nodes)
 
     assert _asked(handle, remembered, make_pod("a", priority=10)) == 6
     assert _asked(handle, remembered, make_pod("b", priority=10)) == 0
@@ -183,7 +187,7 @@ def test_a_hopeless_node_is_not_tried_again_while_its_victims_go() -> None:
     pods = [make_pod(name, node_name=f"n{min(i, 2)}", priority=0) for i, name in enumerate(names)]
     handle = FakeHandle(nodes, pods)
     handle.filters = (Lonely(None, handle),)
-    remembered, table = OutcomesByKind(handle.nodes), handle.nodes
+    remembered, table = DryRunCaches(handle.nodes), handle.nodes
 
     assert _asked(handle, remembered, make_pod("a", priority=10)) == 5
     table.remove_pod(2, pods[2].uid)
@@ -210,12 +214,14 @@ def test_a_trial_takes_along_what_the_next_one_will_want_to_know() -> None:
     handle = FakeHandle(nodes, pods)
     plugin = Fragile(None, handle)
     handle.filters = (plugin,)
-    remembered, rows = OutcomesByKind(handle.nodes), np.arange(128)
+    remembered, rows = DryRunCaches(handle.nodes), np.arange(128)
 
     def errors(name: str, rows: Any) -> list[str]:
         pod, state = make_pod(name, priority=10), CycleState()
         known = remembered.of(handle.trial_grounds(state, pod), pod, ())
-        dry_run = DryRun(handle, state, pod, Budgets(()), Crowds(handle.nodes), known)
+        dry_run = DryRun(
+            handle, state, pod, DisruptionBudgets(()), PodsByPriority(handle.nodes), known
+        )
         assert dry_run.candidates(rows, 1)
         return dry_run.errors
 
@@ -235,13 +241,15 @@ def test_nominations_that_come_or_go_are_noticed() -> None:
         cluster.api.put(PODS, pod.pod)
     (profile,) = cluster.scheduler.profiles.values()
     handle, nominator = profile.post_filter[0].handle, cluster.scheduler.queue.nominator
-    crowds, remembered = Crowds(handle.nodes), OutcomesByKind(handle.nodes)
+    pods_by_priority, remembered = PodsByPriority(handle.nodes), DryRunCaches(handle.nodes)
 
     def nodes_for(pod: PodInfo) -> list[str]:
         state = CycleState()
         run_pre_filter(profile, state, pod)
         known = remembered.of(handle.trial_grounds(state, pod), pod, ())
-        candidates, _ = _found(DryRun(handle, state, pod, Budgets(()), crowds, known))
+        candidates, _ = _found(
+            DryRun(handle, state, pod, DisruptionBudgets(()), pods_by_priority, known)
+        )
         return [one.node_name for one in candidates]
 
     first, second = (make_pod(name, cpu="1", priority=10) for name in ("first", "second"))

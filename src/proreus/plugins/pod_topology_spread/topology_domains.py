@@ -20,13 +20,13 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
 from proreus.objects.pod import Pod
 from proreus.objects.taints import Taint, Toleration, first_untolerated
-from proreus.plugins.pod_topology_spread.constraints import Constraint
+from proreus.plugins.pod_topology_spread.constraints import SpreadConstraint
 
-_MOST_KEPT = 32
+_MAX_CACHED = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Domains:
+class TopologyDomains:
     """The domains of one constraint.
 
     ``slots``: by row, the code of the domain that a node's pods count for, or the number of codes
@@ -44,7 +44,7 @@ class Domains:
         return sums
 
 
-class Layouts:
+class TopologyDomainCache:
     """The domains of constraints for pods with certain wishes about nodes.
 
     ``cluster``: the table whose layouts are kept; others' are made anew.
@@ -53,36 +53,36 @@ class Layouts:
     def __init__(self, cluster: NodeTable, compare_numbers: bool) -> None:
         self._cluster = cluster
         self._compare_numbers = compare_numbers
-        self._kept: OrderedDict[object, tuple[int, list[Domains]]] = OrderedDict()
+        self._cache: OrderedDict[object, tuple[int, list[TopologyDomains]]] = OrderedDict()
 
     def of(
-        self, constraints: Sequence[Constraint], pod: Pod, nodes: NodeTable, all_keys: bool
-    ) -> list[Domains]:
+        self, constraints: Sequence[SpreadConstraint], pod: Pod, nodes: NodeTable, all_keys: bool
+    ) -> list[TopologyDomains]:
         """Return the domains of each constraint.
 
         ``all_keys``: only nodes that carry the topology keys of all constraints count.
         """
         affinity, tolerations = node_affinity_of(pod), pod.spec.tolerations
         if nodes is not self._cluster:
-            return self._lay_out(constraints, affinity, tolerations, nodes, all_keys)
+            return self._compute_domains(constraints, affinity, tolerations, nodes, all_keys)
         key = (
             tuple((c.topology_key, c.honor_affinity, c.honor_taints) for c in constraints),
             affinity if any(c.honor_affinity for c in constraints) else None,
             tolerations if any(c.honor_taints for c in constraints) else None,
             all_keys,
         )
-        kept = self._kept.get(key)
-        if kept is not None and kept[0] == nodes.structure:
-            self._kept.move_to_end(key)
-            return kept[1]
-        domains = self._lay_out(constraints, affinity, tolerations, nodes, all_keys)
-        self._kept[key] = nodes.structure, domains
-        self._kept.move_to_end(key)
-        if len(self._kept) > _MOST_KEPT:
-            self._kept.popitem(last=False)
+        cached = self._cache.get(key)
+        if cached is not None and cached[0] == nodes.structure:
+            self._cache.move_to_end(key)
+            return cached[1]
+        domains = self._compute_domains(constraints, affinity, tolerations, nodes, all_keys)
+        self._cache[key] = nodes.structure, domains
+        self._cache.move_to_end(key)
+        if len(self._cache) > _MAX_CACHED:
+            self._cache.popitem(last=False)
         return domains
 
-    def accepts(self, constraint: Constraint, pod: Pod, node: NodeInfo) -> bool:
+    def accepts(self, constraint: SpreadConstraint, pod: Pod, node: NodeInfo) -> bool:
         """Tell whether a node counts by the policies of a constraint."""
         if constraint.honor_affinity and not node_affinity_of(pod).matches(node.labels, node.name):
             return False
@@ -92,14 +92,14 @@ class Layouts:
             or self._tolerates(node.taints, pod.spec.tolerations)
         )
 
-    def _lay_out(
+    def _compute_domains(
         self,
-        constraints: Sequence[Constraint],
+        constraints: Sequence[SpreadConstraint],
         affinity: PodNodeAffinity,
         tolerations: tuple[Toleration, ...],
         nodes: NodeTable,
         all_keys: bool,
-    ) -> list[Domains]:
+    ) -> list[TopologyDomains]:
         complete = np.ones(len(nodes), dtype=np.bool_)
         if all_keys:
             for constraint in constraints:
@@ -129,7 +129,7 @@ class Layouts:
         return first_untolerated(taints, tolerations, compare_numbers=compare) is None
 
 
-def _domains_of(nodes: NodeTable, key: str, counted: BoolArray) -> Domains:
+def _domains_of(nodes: NodeTable, key: str, counted: BoolArray) -> TopologyDomains:
     codes, values = nodes.label(key), nodes.label_values(key)
     outside = len(values)
     # A node without the label counts for the domain of the empty value, where there is one.
@@ -137,4 +137,4 @@ def _domains_of(nodes: NodeTable, key: str, counted: BoolArray) -> Domains:
     absent = outside if absent == ABSENT else absent
     slots = np.where(counted, np.where(codes == ABSENT, absent, codes), outside).astype(np.int32)
     known = np.flatnonzero(np.bincount(slots, minlength=outside + 1)[:outside])
-    return Domains(slots, outside, known)
+    return TopologyDomains(slots, outside, known)

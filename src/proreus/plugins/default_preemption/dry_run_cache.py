@@ -28,7 +28,7 @@ from proreus.objects.policy import PodDisruptionBudget
 _PRIORITY_OFFSET = 2**31
 """Makes every priority positive, so that fewer victims always weigh less."""
 _UNKNOWN, _CANDIDATE = 0, 1
-_MOST_KINDS = 16
+_MAX_CACHED_KEYS = 16
 """Of so many kinds of preemptors the outcomes are kept: up to about a megabyte for 5,000 nodes."""
 
 
@@ -39,10 +39,10 @@ class Candidate:
     node_name: str
     victims: tuple[PodInfo, ...]
     pdb_violations: int
-    harm: tuple[int, int, int, int] = field(init=False, compare=False, repr=False)
+    cost: tuple[int, int, int, int] = field(init=False, compare=False, repr=False)
     """What is compared of candidates, the weightiest first, but for start times: violations, the
     highest priority, the sum of priorities, the number of victims."""
-    oldest: float = field(init=False, compare=False, repr=False)
+    earliest_start_time: float = field(init=False, compare=False, repr=False)
     """When the first of the most important victims started that have started; infinite: none."""
     has_unstarted: bool = field(init=False, compare=False, repr=False)
     """Whether one of the most important victims has not started: it counts as starting now."""
@@ -51,42 +51,42 @@ class Candidate:
         priorities = [victim.priority for victim in self.victims]
         highest = priorities[0] if priorities else -_PRIORITY_OFFSET
         total = sum(priorities) + _PRIORITY_OFFSET * len(priorities)
-        harm = self.pdb_violations, highest, total, len(priorities)
-        object.__setattr__(self, "harm", harm)
+        cost = self.pdb_violations, highest, total, len(priorities)
+        object.__setattr__(self, "cost", cost)
         top = max(priorities, default=highest)
         starts = [pod.importance[1] for pod in self.victims if pod.priority == top]
-        object.__setattr__(self, "oldest", min(starts, default=NEVER))
+        object.__setattr__(self, "earliest_start_time", min(starts, default=NEVER))
         object.__setattr__(self, "has_unstarted", NEVER in starts)
 
 
-Staying = tuple[Node | None, tuple[PodInfo, ...]]
+RemainingPods = tuple[Node | None, tuple[PodInfo, ...]]
 """A node as an API object, and the pods on it that no preemptor of a kind may evict."""
 
 
-class Outcomes:
+class DryRunCache:
     """How the rows of a table fared with one kind of preemptor, of one priority.
 
-    ``lasting``: the next preemptors of this kind will ask too.
+    ``reusable``: the next preemptors of this kind will ask too.
     """
 
     # Invariant: _staying has exactly the rows that failed, with what was there.
 
-    def __init__(self, nodes: NodeTable, priority: int, *, lasting: bool = False) -> None:
-        self.lasting = lasting
+    def __init__(self, nodes: NodeTable, priority: int, *, reusable: bool = False) -> None:
+        self.reusable = reusable
         self._nodes = nodes
         self._priority = priority
         self._nominated: NominatedPodsByRow | None = None
         self._nominated_position = -1
-        self._forget_all()
+        self._reset()
 
-    def _forget_all(self) -> None:
+    def _reset(self) -> None:
         self._position = self._nodes.position
         self._numbers = np.full(len(self._nodes), _UNKNOWN, dtype=np.int32)
         """By row: whether it is a candidate; above that, the status that it failed with."""
         self._statuses: list[Status | None] = [None, None]
-        self._known: dict[Status, int] = {}
+        self._status_numbers: dict[Status, int] = {}
         self._candidates: dict[int, Candidate] = {}
-        self._staying: dict[int, Staying] = {}
+        self._remaining: dict[int, RemainingPods] = {}
 
     def refresh(self, nominated: NominatedPodsByRow) -> None:
         """Forget rows that changed, and those with other pods nominated to them than before."""
@@ -96,20 +96,22 @@ class Outcomes:
         if nominated is self._nominated:
             others = nominated.changes.since(self._nominated_position, len(nodes))
         if rows is None or others is None or len(self._numbers) != len(nodes):
-            self._forget_all()
+            self._reset()
         else:
             self._position = nodes.position
-            self._forget([row for row in rows if self._staying.get(row) != self._stays(row)])
-            self._forget(others)
+            self._invalidate(
+                [row for row in rows if self._remaining.get(row) != self._remaining_at(row)]
+            )
+            self._invalidate(others)
         self._nominated, self._nominated_position = nominated, nominated.changes.position
 
-    def _forget(self, rows: list[int]) -> None:
+    def _invalidate(self, rows: list[int]) -> None:
         self._numbers[rows] = _UNKNOWN
         for row in rows:
             self._candidates.pop(row, None)
-            self._staying.pop(row, None)
+            self._remaining.pop(row, None)
 
-    def _stays(self, row: int) -> Staying:
+    def _remaining_at(self, row: int) -> RemainingPods:
         info, priority = self._nodes[row], self._priority
         return info.node, tuple(pod for pod in info.pods.values() if pod.priority >= priority)
 
@@ -120,17 +122,17 @@ class Outcomes:
 
     def note_failures(self, rows: Rows, status: Status) -> None:
         """Remember that rows would not."""
-        number = self._known.get(status)
+        number = self._status_numbers.get(status)
         if number is None:
-            number = self._known[status] = len(self._statuses)
+            number = self._status_numbers[status] = len(self._statuses)
             self._statuses.append(status)
         self._numbers[rows] = number
-        self._staying.update((row, self._stays(row)) for row in rows.tolist())
+        self._remaining.update((row, self._remaining_at(row)) for row in rows.tolist())
 
-    def unknown(self, rows: Rows) -> Rows:
+    def rows_to_try(self, rows: Rows) -> Rows:
         """Return those of the rows that have to be tried."""
-        unknown: Rows = rows[self._numbers[rows] == _UNKNOWN]
-        return unknown
+        rows_to_try: Rows = rows[self._numbers[rows] == _UNKNOWN]
+        return rows_to_try
 
     def candidates(self, rows: Rows) -> Iterator[Candidate]:
         """Yield the candidates among rows, in the order of the rows."""
@@ -146,30 +148,32 @@ class Outcomes:
                 verdicts.reject_with(rows[numbers == number], status)
 
 
-class OutcomesByKind:
+class DryRunCaches:
     """The outcomes for every kind of preemptor; the least recently seen go first."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._budgets: list[PodDisruptionBudget] = []
-        self._by_kind: OrderedDict[object, Outcomes] = OrderedDict()
+        self._by_key: OrderedDict[object, DryRunCache] = OrderedDict()
 
     def of(
-        self, grounds: TrialGrounds | None, pod: PodInfo, budgets: Iterable[PodDisruptionBudget]
-    ) -> Outcomes:
+        self, dry_run_key: TrialGrounds | None, pod: PodInfo, budgets: Iterable[PodDisruptionBudget]
+    ) -> DryRunCache:
         """Return what is known for pods like this one; nothing where nobody can tell (None)."""
-        if grounds is None:
-            return Outcomes(self._nodes, pod.priority)
+        if dry_run_key is None:
+            return DryRunCache(self._nodes, pod.priority)
         budgets = list(budgets)
         if budgets != self._budgets:
-            self._by_kind.clear()
+            self._by_key.clear()
             self._budgets = budgets
-        kind = (grounds.signature, pod.priority)
-        outcomes = self._by_kind.get(kind)
-        if outcomes is None:
-            outcomes = self._by_kind[kind] = Outcomes(self._nodes, pod.priority, lasting=True)
-            while len(self._by_kind) > _MOST_KINDS:
-                self._by_kind.popitem(last=False)
-        self._by_kind.move_to_end(kind)
-        outcomes.refresh(grounds.nominated_by_row)
-        return outcomes
+        key = (dry_run_key.signature, pod.priority)
+        dry_run_cache = self._by_key.get(key)
+        if dry_run_cache is None:
+            dry_run_cache = self._by_key[key] = DryRunCache(
+                self._nodes, pod.priority, reusable=True
+            )
+            while len(self._by_key) > _MAX_CACHED_KEYS:
+                self._by_key.popitem(last=False)
+        self._by_key.move_to_end(key)
+        dry_run_cache.refresh(dry_run_key.nominated_by_row)
+        return dry_run_cache

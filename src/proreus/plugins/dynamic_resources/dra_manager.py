@@ -30,42 +30,54 @@ from proreus.objects.meta import key_of
 from proreus.objects.quantity import parse_quantity
 from proreus.objects.resource_claims import RESOURCE_CLAIMS, AllocationResult, ResourceClaim
 from proreus.plugins.dynamic_resources.allocated import AllocatedDevices
-from proreus.plugins.dynamic_resources.allocator import Answer, Refusal, Solution, allocate
+from proreus.plugins.dynamic_resources.allocator import (
+    AllocatorResult,
+    NoSolution,
+    Solution,
+    allocate,
+)
+from proreus.plugins.dynamic_resources.availability_index import (
+    AvailabilityIndex,
+    DeviceAvailability,
+)
 from proreus.plugins.dynamic_resources.claims import is_extended_resource_claim
 from proreus.plugins.dynamic_resources.device_totals import DeviceTotals
 from proreus.plugins.dynamic_resources.features import Features
-from proreus.plugins.dynamic_resources.node_allocatable import GivenDevice
-from proreus.plugins.dynamic_resources.plans import Plan, make_plan, plan_key
+from proreus.plugins.dynamic_resources.node_allocatable import ClaimDevice
 from proreus.plugins.dynamic_resources.pools import Pools
-from proreus.plugins.dynamic_resources.situations import Situation, Situations
+from proreus.plugins.dynamic_resources.prepared_claims import (
+    PreparedClaims,
+    claims_key,
+    prepare_claims,
+)
 from proreus.plugins.extended_resources import ExtendedResourceClasses
 
-_MOST_PLANS = 64
+_MAX_ALLOCATION_CACHES = 64
 
-UNKNOWN, FITS, NO_FIT, INVALID_POOLS, FAULT = -1, 0, 1, 2, 3
-"""What the search found for a situation, as ``Outlook.outcome`` has it."""
+UNKNOWN, FITS, NO_FIT, INVALID_POOLS, ERROR = -1, 0, 1, 2, 3
+"""What the search found for a situation, as ``AllocationCache.outcome`` has it."""
 
 
-class Outlook:
-    """What the search found for one plan, situation by situation.
+class AllocationCache:
+    """What the search found for one prepared, situation by situation.
 
     ``outcome`` and ``score`` are indexed by situation number.
     """
 
-    __slots__ = ("answers", "epoch", "outcome", "plan", "score")
+    __slots__ = ("epoch", "outcome", "prepared", "results", "score")
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.begin(-1)
+    def __init__(self, prepared: PreparedClaims) -> None:
+        self.prepared = prepared
+        self.reset(-1)
 
-    def begin(self, epoch: int) -> None:
+    def reset(self, epoch: int) -> None:
         """Forget everything: situations are numbered anew."""
         self.epoch = epoch
-        self.answers: dict[int, Answer] = {}
+        self.results: dict[int, AllocatorResult] = {}
         self.outcome: IntArray = np.full(64, UNKNOWN, dtype=np.int64)
         self.score: IntArray = np.zeros(64, dtype=np.int64)
 
-    def make_room(self, count: int) -> None:
+    def grow(self, count: int) -> None:
         """Have room for ``count`` situations."""
         size = len(self.outcome)
         if count > size:
@@ -73,35 +85,35 @@ class Outlook:
             self.outcome = np.concatenate((self.outcome, np.full(more, UNKNOWN, dtype=np.int64)))
             self.score = np.concatenate((self.score, np.zeros(more, dtype=np.int64)))
 
-    def put(self, number: int, answer: Answer) -> None:
+    def put(self, number: int, result: AllocatorResult) -> None:
         """Keep an answer."""
-        self.answers[number] = answer
-        match answer:
+        self.results[number] = result
+        match result:
             case Solution():
                 self.outcome[number] = FITS
-                self.score[number] = answer.score
-            case Refusal():
-                self.outcome[number] = INVALID_POOLS if answer.invalid_pools else NO_FIT
+                self.score[number] = result.score
+            case NoSolution():
+                self.outcome[number] = INVALID_POOLS if result.invalid_pools else NO_FIT
             case _:
-                self.outcome[number] = FAULT
+                self.outcome[number] = ERROR
 
 
-class DeviceManager:
+class DRAManager:
     """Claims, classes, pools, what is taken of them, and what searches found."""
 
     def __init__(self, handle: Handle, features: Features) -> None:
         self.features = features
         self.pools = Pools(features)
         self.allocated = AllocatedDevices(features, self._pool_changed)
-        self.situations = Situations(self.pools, self.allocated)
+        self.availability_index = AvailabilityIndex(self.pools, self.allocated)
         self.totals = DeviceTotals(self.pools, self.allocated)
         self.classes: Mapping[str, DeviceClass] = handle.store(DEVICE_CLASSES)
         self.extended = ExtendedResourceClasses()
         self.extended_claims: dict[str, str] = {}
         """Key of the claim for extended resources, by the uid of its pod."""
         self.claims: AssumeCache[ResourceClaim] = AssumeCache(handle, RESOURCE_CLAIMS)
-        self._outlooks: OrderedDict[bytes, Outlook] = OrderedDict()
-        self._epoch = self.situations.epoch
+        self._allocation_caches: OrderedDict[bytes, AllocationCache] = OrderedDict()
+        self._epoch = self.availability_index.epoch
         self._rules: dict[str, DeviceTaintRule] = {}
 
         if features.device_taint_rules:
@@ -112,22 +124,22 @@ class DeviceManager:
         self.claims.subscribe(self._claim_changed)
 
     @staticmethod
-    def of(handle: Handle, features: Features) -> DeviceManager:
+    def of(handle: Handle, features: Features) -> DRAManager:
         """Return the manager that belongs to a handle's nodes."""
         manager = _managers.get(handle.nodes)
         if manager is None or manager.features != features:
-            manager = _managers[handle.nodes] = DeviceManager(handle.shared, features)
+            manager = _managers[handle.nodes] = DRAManager(handle.shared, features)
         return manager
 
     # ---- what changes --------------------------------------------------------------------------
 
     def _pool_changed(self, key: tuple[str, str]) -> None:
-        self.situations.pool_changed(key)
-        self.totals.taken_changed(key)
+        self.availability_index.pool_changed(key)
+        self.totals.allocations_changed(key)
 
     def _class_changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
         self.extended.put(old, new)
-        self._outlooks.clear()
+        self._allocation_caches.clear()
 
     def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         if old is not None and new is not None and old.spec == new.spec:
@@ -135,9 +147,11 @@ class DeviceManager:
         pools = self.pools
         keys = {(o.spec.driver, o.spec.pool.name) for o in (old, new) if o is not None}
         before = {node for key in keys for node in pools.nodes_of.get(key, ())}
-        unbound = any(key in pools.unbound or key in pools.troubled for key in keys)
+        non_local = any(
+            key in pools.non_local or key in pools.invalid_counter_pools for key in keys
+        )
         pools.put(old, new)
-        self.situations.slices_changed(before, keys, unbound)
+        self.availability_index.slices_changed(before, keys, non_local)
         self.totals.slices_changed(keys)
 
     def _rule_changed(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> None:
@@ -146,7 +160,7 @@ class DeviceManager:
         if new is not None:
             self._rules[new.metadata.name] = new
         keys = self.pools.refresh_kinds()
-        self.situations.slices_changed(set(), keys, True)
+        self.availability_index.slices_changed(set(), keys, True)
 
     def _taints_of(self, driver: str, pool: str, device: str) -> tuple[DeviceTaint, ...]:
         found = []
@@ -161,7 +175,7 @@ class DeviceManager:
         return tuple(found)
 
     def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
-        self.allocated.put_claim(old, new)
+        self.allocated.update_claim(old, new)
         for claim, there in ((old, False), (new, True)):
             if claim is None or not is_extended_resource_claim(claim):
                 continue
@@ -182,7 +196,7 @@ class DeviceManager:
         same = latest is not None and latest.metadata.uid == claim.metadata.uid
         return latest.status.allocation if latest is not None and same else None
 
-    def devices_of(self, allocation: AllocationResult) -> Iterator[GivenDevice]:
+    def devices_of(self, allocation: AllocationResult) -> Iterator[ClaimDevice]:
         """Yield the devices of an allocation that slices still have."""
         for result in allocation.devices.results:
             for spec, kinds in self.pools.published((result.driver, result.pool)):
@@ -192,59 +206,69 @@ class DeviceManager:
                 if found:
                     consumed = result.consumed_capacity
                     nano = {name: parse_quantity(text) for name, text in consumed.items()}
-                    yield GivenDevice(result.device, found[0], nano if consumed else None)
+                    yield ClaimDevice(result.device, found[0], nano if consumed else None)
                     break
 
-    # ---- answers -------------------------------------------------------------------------------
+    # ---- results -------------------------------------------------------------------------------
 
-    def invalidation_key(self, claims: Sequence[ResourceClaim]) -> Outlook:
+    def allocation_cache(self, claims: Sequence[ResourceClaim]) -> AllocationCache:
         """Return what is known of the chances of claims, shared by all that ask for the same."""
-        if self._epoch != self.situations.epoch:
-            # Plans remember answers about kinds of devices, most of which may be gone by now.
-            self._epoch = self.situations.epoch
-            self._outlooks.clear()
-        key = plan_key(claims)
-        known = self._outlooks.get(key)
+        if self._epoch != self.availability_index.epoch:
+            # Plans remember results about kinds of devices, most of which may be gone by now.
+            self._epoch = self.availability_index.epoch
+            self._allocation_caches.clear()
+        key = claims_key(claims)
+        known = self._allocation_caches.get(key)
         if known is None:
-            plan = make_plan(claims, self.classes.get, self.features)
-            known = self._outlooks[key] = Outlook(plan)
-            if len(self._outlooks) > _MOST_PLANS:
-                self._outlooks.popitem(last=False)
+            prepared = prepare_claims(claims, self.classes.get, self.features)
+            known = self._allocation_caches[key] = AllocationCache(prepared)
+            if len(self._allocation_caches) > _MAX_ALLOCATION_CACHES:
+                self._allocation_caches.popitem(last=False)
         else:
-            self._outlooks.move_to_end(key)
+            self._allocation_caches.move_to_end(key)
         return known
 
-    def consider(
-        self, invalidation_key: Outlook, numbers: IntArray, out_of_time: Callable[[], bool]
+    def outcomes_for(
+        self,
+        allocation_cache: AllocationCache,
+        numbers: IntArray,
+        deadline_exceeded: Callable[[], bool],
     ) -> IntArray:
         """Return the outcome for each of some situations, working out those that are new.
 
-        Raises ``TimedOut``.
+        Raises ``AllocationTimeout``.
         """
-        self._bring_up_to_date(invalidation_key)
-        outcome: IntArray = invalidation_key.outcome[numbers]
+        self._bring_up_to_date(allocation_cache)
+        outcome: IntArray = allocation_cache.outcome[numbers]
         new = numbers[outcome == UNKNOWN]
         if len(new):
             for number in np.unique(new).tolist():
-                self.answer(invalidation_key, self.situations.all[number], out_of_time)
-            outcome = invalidation_key.outcome[numbers]
+                self.result(
+                    allocation_cache, self.availability_index.all[number], deadline_exceeded
+                )
+            outcome = allocation_cache.outcome[numbers]
         return outcome
 
-    def answer(
-        self, invalidation_key: Outlook, situation: Situation, out_of_time: Callable[[], bool]
-    ) -> Answer:
-        """Return what the search finds in one situation; raises ``TimedOut``."""
-        self._bring_up_to_date(invalidation_key)
-        answer = invalidation_key.answers.get(situation.number)
-        if answer is None:
-            answer = allocate(invalidation_key.plan, situation, self.features, out_of_time)
-            invalidation_key.put(situation.number, answer)
-        return answer
+    def result(
+        self,
+        allocation_cache: AllocationCache,
+        availability: DeviceAvailability,
+        deadline_exceeded: Callable[[], bool],
+    ) -> AllocatorResult:
+        """Return what the search finds in one situation; raises ``AllocationTimeout``."""
+        self._bring_up_to_date(allocation_cache)
+        result = allocation_cache.results.get(availability.number)
+        if result is None:
+            result = allocate(
+                allocation_cache.prepared, availability, self.features, deadline_exceeded
+            )
+            allocation_cache.put(availability.number, result)
+        return result
 
-    def _bring_up_to_date(self, invalidation_key: Outlook) -> None:
-        if invalidation_key.epoch != self.situations.epoch:
-            invalidation_key.begin(self.situations.epoch)
-        invalidation_key.make_room(len(self.situations.all))
+    def _bring_up_to_date(self, allocation_cache: AllocationCache) -> None:
+        if allocation_cache.epoch != self.availability_index.epoch:
+            allocation_cache.reset(self.availability_index.epoch)
+        allocation_cache.grow(len(self.availability_index.all))
 
 
-_managers: WeakKeyDictionary[NodeTable, DeviceManager] = WeakKeyDictionary()
+_managers: WeakKeyDictionary[NodeTable, DRAManager] = WeakKeyDictionary()

@@ -22,17 +22,17 @@ from proreus.plugins.dynamic_resources.claims import (
     is_reserved_for_pod,
     pod_group_reference,
 )
-from proreus.plugins.dynamic_resources.manager import DeviceManager
+from proreus.plugins.dynamic_resources.dra_manager import DRAManager
 
 RELEASED = "ResourceClaim unreserved for PodGroup"
 
 _NONE: Mapping[str, ResourceClaimConsumerReference] = {}
 
 
-class GroupClaims:
+class PodGroupClaims:
     """Knows which claims are those of a pod's group. While the gate is off, none are."""
 
-    def __init__(self, handle: Handle, manager: DeviceManager, writer: ClaimWriter) -> None:
+    def __init__(self, handle: Handle, manager: DRAManager, writer: ClaimWriter) -> None:
         self._manager = manager
         self._writer = writer
         self._enabled = manager.features.workload_claims
@@ -58,9 +58,11 @@ class GroupClaims:
         group = self._group_of(pod)
         if group is None or not group.spec.resource_claims:
             return _NONE
-        asked = {_face(entry) for entry in group.spec.resource_claims}
+        asked = {_claim_fields(entry) for entry in group.spec.resource_claims}
         reference = pod_group_reference(group)
-        names = [claim_name(pod, one) for one in pod.spec.resource_claims if _face(one) in asked]
+        names = [
+            claim_name(pod, one) for one in pod.spec.resource_claims if _claim_fields(one) in asked
+        ]
         return {name: reference for name in names if name is not None}
 
     async def release(self, state: CycleState, pod: Pod) -> bool:
@@ -102,7 +104,7 @@ class GroupClaims:
         return None if entry.resource_claim_name is None and foreign else claim
 
 
-def _face(entry: PodResourceClaim | PodGroupResourceClaim) -> tuple[str | None, ...]:
+def _claim_fields(entry: PodResourceClaim | PodGroupResourceClaim) -> tuple[str | None, ...]:
     return entry.name, entry.resource_claim_name, entry.resource_claim_template_name
 
 

@@ -17,7 +17,7 @@ from proreus.objects.meta import key_of
 from proreus.objects.quantity import parse_quantity
 from proreus.objects.resource_claims import ALL, EXACT_COUNT, DeviceConstraint, ResourceClaim
 from proreus.objects.taints import Toleration, tolerates
-from proreus.plugins.dynamic_resources.capacity import amounts_of
+from proreus.plugins.dynamic_resources.capacity import consumed_capacities
 from proreus.plugins.dynamic_resources.cel import CelError
 from proreus.plugins.dynamic_resources.claims import AnyRequest, alternatives
 from proreus.plugins.dynamic_resources.constraints import (
@@ -32,7 +32,7 @@ from proreus.plugins.dynamic_resources.pools import PoolView
 _HARD = frozenset({"NoSchedule", "NoExecute"})
 
 
-class AllocationFault(ProreusError):
+class AllocationError(ProreusError):
     """Something that makes the whole scheduling attempt fail.
 
     ``text`` may have the places ``{claim}`` and, for a pool or device of the node in question,
@@ -46,15 +46,15 @@ class AllocationFault(ProreusError):
         self.pool = pool
         self.device = device
 
-    def words(self, claims: Sequence[ResourceClaim], views: Sequence[PoolView]) -> str:
+    def message(self, claims: Sequence[ResourceClaim], views: Sequence[PoolView]) -> str:
         """Return the text for given claims and the pools of a given node."""
-        words = {"claim": key_of(claims[self.claim])}
+        message = {"claim": key_of(claims[self.claim])}
         if views:
             view = views[self.pool]
-            words["pool"] = "/".join(view.key)
+            message["pool"] = "/".join(view.key)
             if view.devices:
-                words["device"] = f"{words['pool']}/{view.devices[self.device].name}"
-        return self.text.format_map(words)
+                message["device"] = f"{message['pool']}/{view.devices[self.device].name}"
+        return self.text.format_map(message)
 
 
 def _quoted(text: str) -> str:
@@ -80,7 +80,7 @@ class Alternative:
         """``request`` or ``request/subrequest``, as results have it."""
         self.subrequest = name[len(request) + 1 :]
         self.own_name = _quoted(self.subrequest or request)
-        """As errors have it, in their ``AllocationFault``."""
+        """As errors have it, in their ``AllocationError``."""
         self.wanted = wanted
         self.cls = cls
         self.all_devices = wanted.allocation_mode == ALL
@@ -90,22 +90,22 @@ class Alternative:
         self._features = features
         capacity = wanted.capacity.requests if wanted.capacity is not None else {}
         self._requested = {name: parse_quantity(amount) for name, amount in capacity.items()}
-        self._selectable: dict[int, bool | AllocationFault] = {}
+        self._selectable: dict[int, bool | AllocationError] = {}
         self._amounts: dict[int, Mapping[str, int] | None] = {}
         self._tolerated: dict[int, bool] = {}
 
     def selects(self, kind: DeviceKind) -> bool:
-        """Tell whether class and request select a device; raises ``AllocationFault``."""
-        answer = self._selectable.get(kind.number)
-        if answer is None:
+        """Tell whether class and request select a device; raises ``AllocationError``."""
+        result = self._selectable.get(kind.number)
+        if result is None:
             try:
-                answer = self._select(kind)
-            except AllocationFault as fault:
-                answer = fault
-            self._selectable[kind.number] = answer
-        if isinstance(answer, AllocationFault):
-            raise answer.with_traceback(None)
-        return answer
+                result = self._select(kind)
+            except AllocationError as allocation_error:
+                result = allocation_error
+            self._selectable[kind.number] = result
+        if isinstance(result, AllocationError):
+            raise result.with_traceback(None)
+        return result
 
     def _select(self, kind: DeviceKind) -> bool:
         if kind.needs_binding_conditions and not self._features.binding_conditions:
@@ -117,7 +117,7 @@ class Alternative:
         ):
             for place, selector in enumerate(selectors):
                 if selector.cel is None:
-                    raise AllocationFault(
+                    raise AllocationError(
                         f"{source}: selector #{place}: CEL expression empty "
                         "(unsupported selector type?)",
                         self.claim,
@@ -126,41 +126,41 @@ class Alternative:
                     if not kind.matches(selector.cel.expression):
                         return False
                 except CelError as error:
-                    words = _quoted(str(error))
-                    raise AllocationFault(
-                        f"{source}: selector #{place}: {words}", self.claim
+                    message = _quoted(str(error))
+                    raise AllocationError(
+                        f"{source}: selector #{place}: {message}", self.claim
                     ) from None
         return True
 
     def amounts(self, kind: DeviceKind) -> Mapping[str, int] | None:
         """Return what a device's capacity would be consumed by; None where it cannot be."""
         if kind.number not in self._amounts:
-            self._amounts[kind.number] = amounts_of(kind, self._requested)
+            self._amounts[kind.number] = consumed_capacities(kind, self._requested)
         return self._amounts[kind.number]
 
     def tolerates(self, kind: DeviceKind) -> bool:
         """Tell whether no taint of a device keeps the request away."""
         if not kind.taints:
             return True
-        answer = self._tolerated.get(kind.number)
-        if answer is None:
-            answer = self._tolerated[kind.number] = all(
+        result = self._tolerated.get(kind.number)
+        if result is None:
+            result = self._tolerated[kind.number] = all(
                 taint.effect not in _HARD
                 or any(tolerates(toleration, taint) for toleration in self.tolerations)  # type: ignore[arg-type]
                 for taint in kind.taints
             )
-        return answer
+        return result
 
 
 @dataclass(slots=True)
-class ClaimPlan:
+class PreparedClaim:
     """A claim: for each request what may be tried, and the constraints over all of them."""
 
     requests: tuple[tuple[Alternative, ...], ...]
     prioritized: tuple[bool, ...]
     constraints: tuple[DeviceConstraint, ...]
 
-    def fresh_constraints(self) -> list[Constraint]:
+    def new_constraints(self) -> list[Constraint]:
         """Return the constraints as they are before the first device is placed."""
         return [
             MatchAttribute(c.match_attribute, c.requests)
@@ -171,46 +171,46 @@ class ClaimPlan:
 
 
 @dataclass(slots=True)
-class Plan:
+class PreparedClaims:
     """All claims of a pod that need an allocation, in its order; or why there can be none."""
 
-    claims: tuple[ClaimPlan, ...] = ()
-    fault: AllocationFault | None = None
+    claims: tuple[PreparedClaim, ...] = ()
+    allocation_error: AllocationError | None = None
 
 
-def plan_key(claims: Sequence[ResourceClaim]) -> bytes:
+def claims_key(claims: Sequence[ResourceClaim]) -> bytes:
     """Return what claims ask for as a key: equal for claims that can share a plan."""
     return msgspec.json.encode([claim.spec for claim in claims], order="deterministic")
 
 
-def make_plan(
+def prepare_claims(
     claims: Sequence[ResourceClaim],
     class_named: Callable[[str], DeviceClass | None],
     features: Features,
-) -> Plan:
+) -> PreparedClaims:
     """Check claims and make them ready; a fault is part of the plan."""
     try:
-        return Plan(
+        return PreparedClaims(
             tuple(
-                _claim_plan(place, claim, class_named, features)
+                _prepare_claim(place, claim, class_named, features)
                 for place, claim in enumerate(claims)
             )
         )
-    except AllocationFault as fault:
-        return Plan(fault=fault)
+    except AllocationError as allocation_error:
+        return PreparedClaims(allocation_error=allocation_error)
 
 
-def _claim_plan(
+def _prepare_claim(
     place: int,
     claim: ResourceClaim,
     class_named: Callable[[str], DeviceClass | None],
     features: Features,
-) -> ClaimPlan:
+) -> PreparedClaim:
     requests, prioritized = [], []
     for request in claim.spec.devices.requests:
         name = _quoted(request.name)
         if request.first_available and not features.prioritized_list:
-            raise AllocationFault(
+            raise AllocationError(
                 f"claim {{claim}}, request {name}: has subrequests, but the "
                 "DRAPrioritizedList feature is disabled",
                 place,
@@ -221,7 +221,7 @@ def _claim_plan(
         ):
             cls = class_named(wanted.device_class_name)
             if cls is None:
-                raise AllocationFault(
+                raise AllocationError(
                     f"could not retrieve device class {_quoted(wanted.device_class_name)}", place
                 )
             one = Alternative(place, request.name, full_name, wanted, cls, features)
@@ -232,27 +232,27 @@ def _claim_plan(
     for constraint in claim.spec.devices.constraints:
         distinct = constraint.distinct_attribute is not None and not features.stable_allocator
         if constraint.match_attribute is None and not distinct:
-            raise AllocationFault("claim {claim}: unsupported constraint type", place)
-    return ClaimPlan(tuple(requests), tuple(prioritized), claim.spec.devices.constraints)
+            raise AllocationError("claim {claim}: unsupported constraint type", place)
+    return PreparedClaim(tuple(requests), tuple(prioritized), claim.spec.devices.constraints)
 
 
 def _check(one: Alternative, features: Features) -> None:
     name = one.own_name
     if one.wanted.capacity is not None and not features.consumable_capacity:
         kind = "subrequest" if one.subrequest else "request"
-        raise AllocationFault(
+        raise AllocationError(
             f"claim {{claim}}, {kind} {name}: has capacity requests, but the "
             "DRAConsumableCapacity feature is disabled",
             one.claim,
         )
     if one.admin_access and not features.admin_access:
-        raise AllocationFault(
+        raise AllocationError(
             f"claim {{claim}}, request {name}: admin access is requested, but the feature is "
             "disabled",
             one.claim,
         )
     if one.wanted.allocation_mode not in (ALL, EXACT_COUNT):
         mode = _quoted(one.wanted.allocation_mode)
-        raise AllocationFault(
+        raise AllocationError(
             f"claim {{claim}}, request {name}: unsupported count mode {mode}", one.claim
         )

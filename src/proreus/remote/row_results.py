@@ -26,7 +26,7 @@ _SPARE_STATUSES = 1024
 _NOT_ASKED = Status.error("was not asked about this node")
 
 
-class Answered:
+class RowVersions:
     """When each row was answered about, by the snapshot's versions; 0 = not yet.
 
     Nothing holds any more once the process was told anew, or speaks of another epoch.
@@ -50,18 +50,18 @@ class Answered:
         return rows[self.at[rows] < snapshot.changed_at[rows]]
 
 
-class Known:
+class RowResults:
     """What is known about pods that look alike: a verdict and a raw score a row."""
 
     def __init__(self, plugin: str) -> None:
         self._plugin = plugin
-        self._judged, self._scored = Answered(), Answered()
+        self._judged, self._scored = RowVersions(), RowVersions()
         self._verdicts = Verdicts(0, plugin)
         self._scores: IntArray = np.zeros(0, dtype=np.int64)
 
     # ---- filter --------------------------------------------------------------------------------
 
-    def to_judge(self, snapshot: Snapshot, epoch: str, rows: Rows) -> Rows:
+    def rows_without_verdict(self, snapshot: Snapshot, epoch: str, rows: Rows) -> Rows:
         """Return the rows whose verdicts are not known."""
         size, verdicts = snapshot.size, self._verdicts
         many = len(verdicts.statuses) > _SPARE_STATUSES + 2 * size
@@ -75,7 +75,7 @@ class Known:
             verdicts.size = size
         return self._judged.stale(snapshot, rows)
 
-    def judge(
+    def set_verdicts(
         self, rows: Rows, rejected: Rows, by: Sequence[Status], which: IntArray, version: int
     ) -> None:
         """Note verdicts: ``rows`` were asked about, of which ``rejected`` cannot do.
@@ -100,14 +100,14 @@ class Known:
 
     # ---- score ---------------------------------------------------------------------------------
 
-    def to_score(self, snapshot: Snapshot, epoch: str, rows: Rows) -> Rows:
+    def rows_without_score(self, snapshot: Snapshot, epoch: str, rows: Rows) -> Rows:
         """Return the rows whose scores are not known."""
         self._scored.outdated(snapshot, epoch)
         if len(self._scores) != snapshot.size:
             self._scores = _resized(self._scores, snapshot.size)
         return self._scored.stale(snapshot, rows)
 
-    def score(self, rows: Rows, scores: IntArray, version: int) -> None:
+    def set_scores(self, rows: Rows, scores: IntArray, version: int) -> None:
         """Note scores of some rows."""
         self._scores[rows] = scores
         self._scored.at[rows] = version
@@ -117,17 +117,17 @@ class Known:
         return self._scores[rows]
 
 
-class Memory:
+class RowResultsCache:
     """What is known by signature; the least recently used goes first."""
 
     def __init__(self) -> None:
-        self._entries: OrderedDict[bytes, Known] = OrderedDict()
+        self._entries: OrderedDict[bytes, RowResults] = OrderedDict()
 
-    def of(self, signature: bytes, plugin: str, size: int) -> Known:
+    def of(self, signature: bytes, plugin: str, size: int) -> RowResults:
         """Return what is known about pods with a signature; ``size``: how many rows there are."""
         known = self._entries.get(signature)
         if known is None:
-            known = self._entries[signature] = Known(plugin)
+            known = self._entries[signature] = RowResults(plugin)
             most = _MEMORY_BUDGET_BYTES // (_BYTES_A_ROW * max(size, 1))
             while len(self._entries) > max(4, min(_MOST_ENTRIES, most)):
                 self._entries.popitem(last=False)

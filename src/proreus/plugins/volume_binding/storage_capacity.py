@@ -10,41 +10,41 @@ from proreus.objects.meta import key_of
 from proreus.objects.quantity import parse_quantity, whole_value
 from proreus.objects.selectors import ParsedNodeSelector, SelectorError, parse_label_selector
 from proreus.objects.storage import CSI_STORAGE_CAPACITIES, CSIStorageCapacity
-from proreus.plugins.volume_binding.reach import reach_of_selectors
+from proreus.plugins.volume_binding.accessible_nodes import nodes_of_selectors
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class StorageCapacity:
     """Room for volumes of one class in one topology segment; sizes in bytes.
 
     ``limit``: the largest volume that can be made. ``capacity``: how much there is in all.
     """
 
-    reach: ParsedNodeSelector
+    accessible_nodes: ParsedNodeSelector
     limit: int
     capacity: int
 
 
-class Rooms:
+class StorageCapacities:
     """All room that is known of, by storage class."""
 
     def __init__(self, handle: Handle) -> None:
-        self._by_class: dict[str, dict[str, Room]] = {}
+        self._by_class: dict[str, dict[str, StorageCapacity]] = {}
         handle.on_change(CSI_STORAGE_CAPACITIES, self._changed)
 
-    def of(self, class_name: str) -> Iterable[Room]:
+    def of(self, class_name: str) -> Iterable[StorageCapacity]:
         """Return the room for volumes of a class."""
         return self._by_class.get(class_name, {}).values()
 
     def _changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
         if old is not None:
             self._by_class.get(old.storage_class_name, {}).pop(key_of(old), None)
-        room = None if new is None else room_of(new)
-        if new is not None and room is not None:
-            self._by_class.setdefault(new.storage_class_name, {})[key_of(new)] = room
+        storage_capacity = None if new is None else storage_capacity_of(new)
+        if new is not None and storage_capacity is not None:
+            self._by_class.setdefault(new.storage_class_name, {})[key_of(new)] = storage_capacity
 
 
-def room_of(capacity: CSIStorageCapacity) -> Room | None:
+def storage_capacity_of(capacity: CSIStorageCapacity) -> StorageCapacity | None:
     """Return what an object says; None where it names no size, or no nodes that can be told."""
     limit = limit_of(capacity)
     if limit is None or capacity.node_topology is None:
@@ -54,7 +54,7 @@ def room_of(capacity: CSIStorageCapacity) -> Room | None:
     except SelectorError:
         return None
     total = whole_value(parse_quantity(capacity.capacity or 0))
-    return Room(reach_of_selectors([selector]), limit, total)
+    return StorageCapacity(nodes_of_selectors([selector]), limit, total)
 
 
 def limit_of(capacity: CSIStorageCapacity) -> int | None:

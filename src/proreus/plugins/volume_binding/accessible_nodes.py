@@ -28,37 +28,41 @@ from proreus.objects.storage import PersistentVolume
 _FEW_SELECTORS = 8
 _FEW_ROWS = 32
 
-Reach = ParsedNodeSelector | None
+AccessibleNodes = ParsedNodeSelector | None
 """Who can reach something; None: everybody."""
 
 
 @lru_cache(maxsize=65536)
-def reach_of(selector: NodeSelector) -> ParsedNodeSelector:
+def nodes_of_affinity(selector: NodeSelector) -> ParsedNodeSelector:
     """Parse a required node affinity; terms that do not parse are met by nobody."""
     return parse_node_selector(selector)
 
 
-def reach_of_volume(volume: PersistentVolume) -> Reach:
+def nodes_of_volume(volume: PersistentVolume) -> AccessibleNodes:
     """Return who can reach a volume."""
     affinity = volume.spec.node_affinity
-    return None if affinity is None or affinity.required is None else reach_of(affinity.required)
+    return (
+        None
+        if affinity is None or affinity.required is None
+        else nodes_of_affinity(affinity.required)
+    )
 
 
-def reach_of_selectors(selectors: Sequence[Selector]) -> ParsedNodeSelector:
+def nodes_of_selectors(selectors: Sequence[Selector]) -> ParsedNodeSelector:
     """Return the reach of those that any label selector selects."""
     return ParsedNodeSelector(tuple(ParsedNodeTerm(selector) for selector in selectors))
 
 
-def reaches(labels: Mapping[str, str], reach: Reach) -> bool:
+def is_accessible(labels: Mapping[str, str], accessible_nodes: AccessibleNodes) -> bool:
     """Tell whether a node can reach something. Names of nodes do not count, only labels."""
-    return reach is None or reach.matches(labels, "")
+    return accessible_nodes is None or accessible_nodes.matches(labels, "")
 
 
-def reaching(nodes: NodeTable, reach: ParsedNodeSelector) -> BoolArray:
+def accessible_mask(nodes: NodeTable, accessible_nodes: ParsedNodeSelector) -> BoolArray:
     """Return the mask of nodes that can reach something."""
-    terms = reach.terms
+    terms = accessible_nodes.terms
     if len(terms) > _FEW_SELECTORS:
-        return first_reached(nodes, [ParsedNodeSelector((term,)) for term in terms]) < len(terms)
+        return first_accessible(nodes, [ParsedNodeSelector((term,)) for term in terms]) < len(terms)
     mask = np.zeros(len(nodes), dtype=np.bool_)
     for term in terms:
         if term.error is None:
@@ -66,7 +70,7 @@ def reaching(nodes: NodeTable, reach: ParsedNodeSelector) -> BoolArray:
     return mask
 
 
-def first_reached(nodes: NodeTable, reaches_of: Sequence[Reach]) -> IntArray:
+def first_accessible(nodes: NodeTable, reaches_of: Sequence[AccessibleNodes]) -> IntArray:
     """Return, for each node, which of some things is the first that it can reach.
 
     A node that can reach none has their number.
@@ -75,11 +79,11 @@ def first_reached(nodes: NodeTable, reaches_of: Sequence[Reach]) -> IntArray:
     first: IntArray = np.full(len(nodes), none, dtype=np.int64)
     by_value: dict[str, dict[str, int]] = {}
     others: list[tuple[int, Selector]] = []
-    for place, reach in enumerate(reaches_of):
-        if reach is None:
+    for place, accessible_nodes in enumerate(reaches_of):
+        if accessible_nodes is None:
             first[:] = place
             break
-        for term in reach.terms:
+        for term in accessible_nodes.terms:
             if term.error is not None:
                 continue
             asked = term.labels.requirements
@@ -113,12 +117,12 @@ def _note_selectors(
     rows_by_value: dict[str, _RowsByValue] = {}
     many = len(selectors) > _FEW_SELECTORS
     for place, selector in selectors:
-        anchor = _anchor(nodes, selector) if many else None
-        if anchor is not None:
-            index = rows_by_value.get(anchor.key)
+        indexed = _most_selective(nodes, selector) if many else None
+        if indexed is not None:
+            index = rows_by_value.get(indexed.key)
             if index is None:
-                index = rows_by_value[anchor.key] = _RowsByValue(nodes, anchor.key)
-            rows = index.rows(anchor)
+                index = rows_by_value[indexed.key] = _RowsByValue(nodes, indexed.key)
+            rows = index.rows(indexed)
             if len(rows) <= _FEW_ROWS:
                 for row in rows.tolist():
                     if first[row] > place and selector.matches(nodes[row].labels):
@@ -128,7 +132,7 @@ def _note_selectors(
         first[matching] = np.minimum(first[matching], place)
 
 
-def _anchor(nodes: NodeTable, selector: Selector) -> Requirement | None:
+def _most_selective(nodes: NodeTable, selector: Selector) -> Requirement | None:
     """Return the requirement of a selector that names values, of the label with the most values."""
     best, most = None, 0
     for requirement in selector.requirements:

@@ -14,7 +14,7 @@ from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import condition_of
 from proreus.objects.resource_claims import RESOURCE_CLAIMS, ResourceClaim
 from proreus.offline.cluster import OfflineCluster
-from proreus.plugins import IN_TREE
+from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 from proreus.testing import make_node, make_pod
 
@@ -27,7 +27,7 @@ class Cluster(OfflineCluster):
     """Nodes with one device each, and a gang whose pods may share a claim."""
 
     def __init__(self, *nodes: str, gates: tuple[str, ...] = CLAIMS, cpu: str = "2") -> None:
-        registry = Registry(IN_TREE)
+        registry = Registry(IN_TREE_PLUGINS)
         parsed = FeatureGates.from_list(gates)
         super().__init__(default_configuration(registry, parsed), registry, parsed)
         self.put("DeviceClass", "gpu", {"selectors": []}, namespace="")

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proreus.framework.node_table import NodeTable
-from proreus.plugins.default_preemption.crowds import Crowds
+from proreus.plugins.default_preemption.pods_by_priority import PodsByPriority
 from proreus.testing import FakeHandle, make_node, make_pod
 
 _NODES = 5
@@ -19,13 +19,16 @@ _steps = st.lists(
 )
 
 
-def _seen(crowds: Crowds, nodes: NodeTable, priority: int) -> dict[str, list[str]]:
+def _seen(
+    pods_by_priority: PodsByPriority, nodes: NodeTable, priority: int
+) -> dict[str, list[str]]:
     """Return who is below a priority, by node; nodes without any are left out."""
-    crowds.refresh()
+    pods_by_priority.refresh()
     rows = nodes.rows_of(nodes.rows)
-    some = rows[crowds.with_less_important(rows, priority)].tolist()
+    some = rows[pods_by_priority.has_lower_priority_pods(rows, priority)].tolist()
     return {
-        nodes[row].name: [pod.name for pod in crowds.less_important(row, priority)] for row in some
+        nodes[row].name: [pod.name for pod in pods_by_priority.lower_priority_pods(row, priority)]
+        for row in some
     }
 
 
@@ -35,7 +38,7 @@ def test_what_is_remembered_is_what_is_there(
     steps: list[tuple[str, int, int]], priority: int
 ) -> None:
     nodes = FakeHandle([make_node(f"n{number}") for number in range(_NODES)], []).nodes
-    crowds = Crowds(nodes)
+    pods_by_priority = PodsByPriority(nodes)
     for number, (what, where, prioritize_nodes) in enumerate(steps):
         row = nodes.rows.get(f"n{where}")
         if row is None:
@@ -46,7 +49,9 @@ def test_what_is_remembered_is_what_is_there(
             nodes.remove_pod(row, next(iter(nodes[row].pods)))
         elif what == "remove node" and len(nodes) > 1:
             nodes.remove_node(nodes[row])
-        assert _seen(crowds, nodes, priority) == _seen(Crowds(nodes), nodes, priority)
+        assert _seen(pods_by_priority, nodes, priority) == _seen(
+            PodsByPriority(nodes), nodes, priority
+        )
 
 
 def test_the_more_important_come_first_and_the_important_enough_stay() -> None:
@@ -55,8 +60,8 @@ def test_the_more_important_come_first_and_the_important_enough_stay() -> None:
     ]
     nodes = FakeHandle([make_node("n"), make_node("empty")], pods).nodes
 
-    assert _seen(Crowds(nodes), nodes, 7) == {"n": ["p5", "p3", "p0"]}
-    assert _seen(Crowds(nodes), nodes, 0) == {}
+    assert _seen(PodsByPriority(nodes), nodes, 7) == {"n": ["p5", "p3", "p0"]}
+    assert _seen(PodsByPriority(nodes), nodes, 0) == {}
 
 
 def test_of_equals_the_one_that_has_run_longer_comes_first() -> None:
@@ -67,20 +72,20 @@ def test_of_equals_the_one_that_has_run_longer_comes_first() -> None:
     ]
     nodes = FakeHandle([make_node("n")], pods).nodes
 
-    assert _seen(Crowds(nodes), nodes, 2) == {"n": ["p1", "p0", "p3", "p2"]}
+    assert _seen(PodsByPriority(nodes), nodes, 2) == {"n": ["p1", "p0", "p3", "p2"]}
 
 
 def test_of_a_pod_that_goes_the_last_one_takes_the_place() -> None:
     pods = [make_pod(name, priority=0, node_name="n") for name in ("a", "b", "c", "d")]
     nodes = FakeHandle([make_node("n")], pods).nodes
-    crowds = Crowds(nodes)
+    pods_by_priority = PodsByPriority(nodes)
 
-    assert _seen(crowds, nodes, 1) == {"n": ["d", "c", "b", "a"]}
+    assert _seen(pods_by_priority, nodes, 1) == {"n": ["d", "c", "b", "a"]}
     nodes.remove_pod(0, pods[0].uid)
-    assert _seen(crowds, nodes, 1) == {"n": ["c", "b", "d"]}
+    assert _seen(pods_by_priority, nodes, 1) == {"n": ["c", "b", "d"]}
     nodes.remove_pod(0, pods[2].uid)
     nodes.add_pod(0, pods[0])
-    assert _seen(crowds, nodes, 1) == {"n": ["a", "b", "d"]}
+    assert _seen(pods_by_priority, nodes, 1) == {"n": ["a", "b", "d"]}
     for uid in list(nodes[0].pods):
         nodes.remove_pod(0, uid)
-    assert _seen(crowds, nodes, 1) == {}
+    assert _seen(pods_by_priority, nodes, 1) == {}

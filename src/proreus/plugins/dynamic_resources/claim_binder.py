@@ -17,35 +17,33 @@ from proreus.objects.resource_claims import AllocationResult, ResourceClaim
 from proreus.plugins.dynamic_resources.binding_conditions import Readiness, readiness
 from proreus.plugins.dynamic_resources.claim_writes import ClaimWriteError, ClaimWriter
 from proreus.plugins.dynamic_resources.claims import is_reserved_for_pod, pod_reference
-from proreus.plugins.dynamic_resources.manager import DeviceManager
+from proreus.plugins.dynamic_resources.dra_manager import DRAManager
 from proreus.plugins.dynamic_resources.node_allocatable import Statuses
-from proreus.plugins.dynamic_resources.notes import Notes
+from proreus.plugins.dynamic_resources.state_data import StateData
 
-_SECONDS_BETWEEN_LOOKS = 5.0
+_POLL_INTERVAL_SECONDS = 5.0
 _STATUSES = "nodeAllocatableResourceClaimStatuses"
 
 
-class Binding:
+class ClaimBinder:
     """Writes a pod's claims and keeps the manager in step with what was written.
 
     ``timeout_seconds``: how long devices may take to be ready; None: as long as they like.
     """
 
-    def __init__(
-        self, handle: Handle, manager: DeviceManager, timeout_seconds: float | None
-    ) -> None:
+    def __init__(self, handle: Handle, manager: DRAManager, timeout_seconds: float | None) -> None:
         self._handle = handle
         self._manager = manager
         self._timeout_seconds = timeout_seconds
         self.writer = ClaimWriter(handle, manager.features.binding_conditions)
 
-    def known(self, claim: ResourceClaim) -> None:
+    def assume(self, claim: ResourceClaim) -> None:
         """Take a claim as the apiserver returned it for what it is now."""
         self._manager.claims.assume(claim)
 
     async def bind_claim(
         self,
-        notes: Notes,
+        state_data: StateData,
         pod: Pod,
         claim: ResourceClaim,
         allocation: AllocationResult | None,
@@ -55,43 +53,43 @@ class Binding:
         workloads = self._manager.features.workload_claims
         if allocation is None and is_reserved_for_pod(claim, pod, workloads):
             return claim
-        consumer = notes.of_group.get(claim.metadata.name, pod_reference(pod))
+        consumer = state_data.group_consumers.get(claim.metadata.name, pod_reference(pod))
         latest = self._manager.claims.get(key)
         current = claim if latest is None or latest.metadata.uid != uid else latest
         written = await self.writer.reserve(current, consumer, allocation)
-        notes.written.append(written)
+        state_data.written.append(written)
         known = self._manager.claims.assume(written)
         if allocation is not None and (known or key in self._manager.claims):
-            self._manager.allocated.end(uid)
+            self._manager.allocated.remove_in_flight(uid)
         return written
 
     async def bind_extended(
-        self, notes: Notes, pod: PodInfo, claim: ResourceClaim
+        self, state_data: StateData, pod: PodInfo, claim: ResourceClaim
     ) -> ResourceClaim:
         """Create the claim for extended resources and allocate it."""
         allocated = self._manager.allocated
         allocation = allocated.in_flight[claim.metadata.uid].allocation
-        variant = notes.chosen
-        assert variant is not None
-        created = await self.writer.create_extended(pod.pod, variant.requests)
+        to_allocate = state_data.chosen
+        assert to_allocate is not None
+        created = await self.writer.create_extended(pod.pod, to_allocate.requests)
         # From now on the devices belong to the claim that exists; it stays in flight until the
         # watch delivers it.
-        allocated.begin(created, allocation)
-        allocated.end(claim.metadata.uid)
-        notes.reserved = tuple(r for r in notes.reserved if r[0] is not claim)
-        notes.created = created
-        written = await self.bind_claim(notes, pod.pod, created, allocation)
-        notes.created = written
+        allocated.add_in_flight(created, allocation)
+        allocated.remove_in_flight(claim.metadata.uid)
+        state_data.reserved = tuple(r for r in state_data.reserved if r[0] is not claim)
+        state_data.created = created
+        written = await self.bind_claim(state_data, pod.pod, created, allocation)
+        state_data.created = written
         status = {
             "extendedResourceClaimStatus": {
-                "requestMappings": msgspec.to_builtins(variant.mappings),
+                "requestMappings": msgspec.to_builtins(to_allocate.mappings),
                 "resourceClaimName": written.metadata.name,
             }
         }
         await self._handle.api.patch_pod_status(pod.pod, {"status": status})
         return written
 
-    async def take_back(
+    async def unreserve(
         self, held: Sequence[ResourceClaim], created: ResourceClaim | None, uid: str
     ) -> None:
         """Take a pod off claims, and delete the one that was made for it."""
@@ -106,12 +104,12 @@ class Binding:
             except ClaimWriteError:
                 return  # it has the pod as owner and goes with it; the next attempt finds it
 
-    async def tell_statuses(self, pod: Pod, statuses: Statuses) -> None:
+    async def write_statuses(self, pod: Pod, statuses: Statuses) -> None:
         """Say in a pod's status what its devices take of the node."""
         said = {_STATUSES: msgspec.to_builtins(statuses)}
         await self._handle.api.patch_pod_status(pod, {"status": said})
 
-    async def take_back_statuses(self, pod: Pod) -> None:
+    async def clear_statuses(self, pod: Pod) -> None:
         """Say it no longer."""
         try:
             await self._handle.api.patch_pod_status(pod, {"status": {_STATUSES: None}})
@@ -148,12 +146,12 @@ class Binding:
                 current = self._manager.claims.get(key_of(claim))
                 if current is None or current.metadata.uid != claim.metadata.uid:
                     return Status.error(f"claim {key_of(claim)} got deleted in the meantime")
-                state, words = self.readiness_of(current)
+                state, message = self.readiness_of(current)
                 if state in (Readiness.FAILED, Readiness.TIMED_OUT):
-                    return Status.error(words)
+                    return Status.error(message)
                 if state is Readiness.WAITING:
                     left.append(claim)
             if not left:
                 return None
             waiting = left
-            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+            await asyncio.sleep(_POLL_INTERVAL_SECONDS)

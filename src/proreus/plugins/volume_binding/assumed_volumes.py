@@ -29,18 +29,18 @@ from proreus.objects.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
 )
-from proreus.objects.volume_claims import is_fully_bound, is_kept_for
+from proreus.objects.volume_claims import is_fully_bound, is_volume_bound_to_claim
 from proreus.plugins.csi_migration import in_tree_plugin_of
+from proreus.plugins.volume_binding.accessible_nodes import is_accessible
 from proreus.plugins.volume_binding.claims import StorageError
-from proreus.plugins.volume_binding.placement import PodVolumes, bound_volume
-from proreus.plugins.volume_binding.reach import reaches
+from proreus.plugins.volume_binding.pod_volumes import PodVolumes, bound_volume
 from proreus.plugins.volume_binding.storage import Storage
 
-_SECONDS_BETWEEN_LOOKS = 1.0
+_POLL_INTERVAL_SECONDS = 1.0
 
 
 @dataclass(slots=True)
-class Booking:
+class AssumedVolumes:
     """What was promised to a pod on a node.
 
     ``volumes``: each with the claim that it is for; ``claims``: to be provisioned. Both as they are
@@ -61,7 +61,7 @@ class Booking:
             yield key_of(claim)
 
 
-class Bookings:
+class VolumeBinder:
     """Books volumes for the pods of one profile."""
 
     def __init__(self, handle: Handle, storage: Storage) -> None:
@@ -71,85 +71,89 @@ class Bookings:
 
     # ---- promise -------------------------------------------------------------------------------
 
-    def book(self, node_name: str, volumes: PodVolumes) -> Booking:
+    def assume_pod_volumes(self, node_name: str, volumes: PodVolumes) -> AssumedVolumes:
         """Take what a pod gets on a node for given; raises ``StorageError`` and promises nothing
         where a volume or claim is not what it was."""
-        booking = Booking(node_name)
+        assumed = AssumedVolumes(node_name)
         try:
-            for claim, volume in volumes.static:
-                promised = _promised(volume, claim)
-                booking.volumes.append((claim, promised))
-                if promised is not volume and not self._storage.volumes.expect(promised):
+            for claim, volume in volumes.static_bindings:
+                assumed_volume = _with_claim_ref(volume, claim)
+                assumed.volumes.append((claim, assumed_volume))
+                if assumed_volume is not volume and not self._storage.volumes.expect(
+                    assumed_volume
+                ):
                     raise StorageError(f'persistentvolume "{key_of(volume)}" is out of sync')
-            for claim, _ in volumes.provisioned:
-                handed = _handed_over(claim, node_name)
-                booking.claims.append(handed)
-                if not self._storage.claims.expect(handed):
+            for claim, _ in volumes.dynamic_provisions:
+                assumed_claim = _with_selected_node(claim, node_name)
+                assumed.claims.append(assumed_claim)
+                if not self._storage.claims.expect(assumed_claim):
                     raise StorageError(f'persistentvolumeclaim "{key_of(claim)}" is out of sync')
         except StorageError:
-            self.undo(booking)
+            self.revert_assumed_pod_volumes(assumed)
             raise
-        return booking
+        return assumed
 
-    def undo(self, booking: Booking) -> None:
+    def revert_assumed_pod_volumes(self, assumed: AssumedVolumes) -> None:
         """Take back what was promised and not written; what was written is how it is."""
         storage = self._storage
-        for _, volume in booking.volumes:
-            if key_of(volume) not in booking.written:
+        for _, volume in assumed.volumes:
+            if key_of(volume) not in assumed.written:
                 storage.volumes.restore(key_of(volume))
-        for claim in booking.claims:
-            if key_of(claim) not in booking.written:
+        for claim in assumed.claims:
+            if key_of(claim) not in assumed.written:
                 storage.claims.restore(key_of(claim))
 
     # ---- write ---------------------------------------------------------------------------------
 
-    async def write(self, booking: Booking) -> None:
+    async def bind_pod_volumes(self, assumed: AssumedVolumes) -> None:
         """Write what was promised, volumes first; raises ``ApiError``."""
         api, storage = self._handle.api, self._storage
-        for place, (claim, volume) in enumerate(booking.volumes):
-            patch = _guarded(volume.metadata, {"spec": {"claimRef": _reference_of(volume)}})
+        for place, (claim, volume) in enumerate(assumed.volumes):
+            patch = _with_preconditions(
+                volume.metadata, {"spec": {"claimRef": _reference_of(volume)}}
+            )
             if BOUND_BY_CONTROLLER_ANNOTATION in volume.metadata.annotations:
                 patch["metadata"]["annotations"] = {BOUND_BY_CONTROLLER_ANNOTATION: "yes"}
             answer = await api.patch(PERSISTENT_VOLUMES, "", volume.metadata.name, patch)
             written = decoder_for(PersistentVolume).convert(answer)
             storage.volumes.assume(written)
-            booking.volumes[place] = (claim, written)
-            booking.written.add(key_of(written))
-        for place, claim in enumerate(booking.claims):
+            assumed.volumes[place] = (claim, written)
+            assumed.written.add(key_of(written))
+        for place, claim in enumerate(assumed.claims):
             meta = claim.metadata
-            patch = _guarded(meta, {})
-            patch["metadata"]["annotations"] = {SELECTED_NODE_ANNOTATION: booking.node_name}
+            patch = _with_preconditions(meta, {})
+            patch["metadata"]["annotations"] = {SELECTED_NODE_ANNOTATION: assumed.node_name}
             answer = await api.patch(PERSISTENT_VOLUME_CLAIMS, meta.namespace, meta.name, patch)
-            handed = decoder_for(PersistentVolumeClaim).convert(answer)
-            storage.claims.assume(handed)
-            booking.claims[place] = handed
-            booking.written.add(key_of(handed))
+            assumed_claim = decoder_for(PersistentVolumeClaim).convert(answer)
+            storage.claims.assume(assumed_claim)
+            assumed.claims[place] = assumed_claim
+            assumed.written.add(key_of(assumed_claim))
 
     # ---- wait ----------------------------------------------------------------------------------
 
-    async def wait_until_bound(self, booking: Booking, pod: PodInfo, seconds: float) -> None:
+    async def wait_until_bound(self, assumed: AssumedVolumes, pod: PodInfo, seconds: float) -> None:
         """Return when all claims are bound; raises ``StorageError`` when that will not be.
 
         Looks whenever one of the objects changes, and every second in any case.
         """
         now = self._handle.clock.now
         end = now() + seconds
-        while not self._all_bound(booking, pod):
+        while not self._all_bound(assumed, pod):
             left = end - now()
             if left <= 0:
                 raise StorageError("context deadline exceeded")
-            await self._storage.wait_for_change(booking.keys(), min(left, _SECONDS_BETWEEN_LOOKS))
+            await self._storage.wait_for_change(assumed.keys(), min(left, _POLL_INTERVAL_SECONDS))
 
-    def _all_bound(self, booking: Booking, pod: PodInfo) -> bool:
+    def _all_bound(self, assumed: AssumedVolumes, pod: PodInfo) -> bool:
         """Look at claims as the apiserver has them; raises ``StorageError`` for a dead end."""
-        labels = self._labels_of_node(booking.node_name)
+        labels = self._labels_of_node(assumed.node_name)
         if pod.key not in self._pods:
             raise StorageError(f'pod does not exist any more: pod "{pod.name}" not found')
-        for claim, volume in booking.volumes:
-            if not self._is_volume_bound(claim, volume, booking.node_name, labels):
+        for claim, volume in assumed.volumes:
+            if not self._is_volume_bound(claim, volume, assumed.node_name, labels):
                 return False
         return all(
-            self._is_claim_bound(claim, booking.node_name, labels) for claim in booking.claims
+            self._is_claim_bound(claim, assumed.node_name, labels) for claim in assumed.claims
         )
 
     def _labels_of_node(self, name: str) -> dict[str, str]:
@@ -163,28 +167,28 @@ class Bookings:
     def _is_volume_bound(
         self,
         claim: PersistentVolumeClaim,
-        promised: PersistentVolume,
+        assumed_volume: PersistentVolume,
         node_name: str,
         labels: dict[str, str],
     ) -> bool:
-        volume = self._storage.watched_volumes.get(key_of(promised))
+        volume = self._storage.watched_volumes.get(key_of(assumed_volume))
         if volume is None:
-            name = promised.metadata.name
+            name = assumed_volume.metadata.name
             raise StorageError(f'failed to check binding: could not find persistentvolume "{name}"')
         found = self._watched_claim(claim, "failed to check binding")
-        if version_of(promised) > version_of(volume):
+        if version_of(assumed_volume) > version_of(volume):
             return False
-        self._check_reach(volume, node_name, labels)
+        self._check_node_affinity(volume, node_name, labels)
         ref = volume.spec.claim_ref
         if ref is None or not ref.uid:
             raise StorageError(f'ClaimRef got reset for pv "{volume.metadata.name}"')
         return is_fully_bound(found)
 
     def _is_claim_bound(
-        self, handed: PersistentVolumeClaim, node_name: str, labels: dict[str, str]
+        self, assumed_claim: PersistentVolumeClaim, node_name: str, labels: dict[str, str]
     ) -> bool:
-        claim = self._watched_claim(handed, "failed to check provisioning pvc")
-        if version_of(handed) > version_of(claim):
+        claim = self._watched_claim(assumed_claim, "failed to check provisioning pvc")
+        if version_of(assumed_claim) > version_of(claim):
             return False
         meta = claim.metadata
         if not meta.annotations:
@@ -196,7 +200,7 @@ class Bookings:
             volume = self._storage.watched_volumes.get(claim.spec.volume_name)
             if volume is None:
                 return False
-            self._check_reach(volume, node_name, labels)
+            self._check_node_affinity(volume, node_name, labels)
         return is_fully_bound(claim)
 
     def _watched_claim(self, claim: PersistentVolumeClaim, what: str) -> PersistentVolumeClaim:
@@ -205,33 +209,33 @@ class Bookings:
             raise StorageError(f'{what}: could not find persistentvolumeclaim "{key_of(claim)}"')
         return found
 
-    def _check_reach(
+    def _check_node_affinity(
         self, volume: PersistentVolume, node_name: str, labels: dict[str, str]
     ) -> None:
         """Raise ``StorageError`` where the node cannot reach the volume that there is now."""
         bound = bound_volume(volume)
-        reach = bound.reach
+        accessible_nodes = bound.accessible_nodes
         plugin = in_tree_plugin_of(volume.spec)
         if plugin is not None and self._storage.is_migrated(node_name, plugin.name):
             if bound.problem:
                 raise StorageError(f"failed to translate pv to csi: {bound.problem}")
-            reach = bound.migrated if bound.plugin is not None else reach
-        if not reaches(labels, reach):
+            accessible_nodes = bound.migrated if bound.plugin is not None else accessible_nodes
+        if not is_accessible(labels, accessible_nodes):
             raise StorageError(
                 f'pv "{volume.metadata.name}" node affinity doesn\'t match node "{node_name}": '
                 "no matching NodeSelectorTerms"
             )
 
 
-def _promised(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
+def _with_claim_ref(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
     """Return a volume with a claim's reference on it; the same object if that is there already."""
     meta, ref = volume.metadata, volume.spec.claim_ref
-    known = is_kept_for(volume, claim)
+    known = is_volume_bound_to_claim(volume, claim)
     if known and ref is not None and ref.uid == claim.metadata.uid:
         return volume
     if not known:
-        marks = {BOUND_BY_CONTROLLER_ANNOTATION: "yes", **meta.annotations}
-        meta = msgspec.structs.replace(meta, annotations=marks)
+        annotations = {BOUND_BY_CONTROLLER_ANNOTATION: "yes", **meta.annotations}
+        meta = msgspec.structs.replace(meta, annotations=annotations)
     reference = ObjectReference(
         kind=PERSISTENT_VOLUME_CLAIMS.kind,
         api_version=PERSISTENT_VOLUME_CLAIMS.api_version,
@@ -244,13 +248,13 @@ def _promised(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Persist
     return msgspec.structs.replace(volume, metadata=meta, spec=spec)
 
 
-def _handed_over(claim: PersistentVolumeClaim, node_name: str) -> PersistentVolumeClaim:
-    marks = {**claim.metadata.annotations, SELECTED_NODE_ANNOTATION: node_name}
-    meta = msgspec.structs.replace(claim.metadata, annotations=marks)
+def _with_selected_node(claim: PersistentVolumeClaim, node_name: str) -> PersistentVolumeClaim:
+    annotations = {**claim.metadata.annotations, SELECTED_NODE_ANNOTATION: node_name}
+    meta = msgspec.structs.replace(claim.metadata, annotations=annotations)
     return msgspec.structs.replace(claim, metadata=meta)
 
 
-def _guarded(meta: ObjectMeta, patch: JsonObject) -> JsonObject:
+def _with_preconditions(meta: ObjectMeta, patch: JsonObject) -> JsonObject:
     return {**patch, "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}}
 
 

@@ -8,12 +8,17 @@ from hypothesis import strategies as st
 from proreus.objects.codec import decoder_for
 from proreus.objects.node import LABEL_HOSTNAME, LABEL_ZONE
 from proreus.objects.selectors import NodeSelector, ParsedNodeSelector, parse_node_selector
-from proreus.plugins.volume_binding.reach import Reach, first_reached, reaches, reaching
+from proreus.plugins.volume_binding.accessible_nodes import (
+    AccessibleNodes,
+    accessible_mask,
+    first_accessible,
+    is_accessible,
+)
 from proreus.testing import make_node, make_table
 from proreus.testing.volume_clusters import BETA_ZONE, NODES, ZONES, zone_labels
 
 
-def selectors(fewest: int = 0) -> st.SearchStrategy[Reach]:
+def selectors(fewest: int = 0) -> st.SearchStrategy[AccessibleNodes]:
     """Draw who can reach something; ``fewest``: expressions a term."""
     values = st.lists(st.sampled_from((*ZONES, *NODES, "gone")), min_size=1, max_size=2)
     expression = st.fixed_dictionaries(
@@ -41,18 +46,26 @@ def selectors(fewest: int = 0) -> st.SearchStrategy[Reach]:
         st.lists(st.one_of(selectors(1), selectors(2)), min_size=8, max_size=24),
     ),
 )
-def test_the_first_that_can_be_reached(labels: list[dict[str, str]], all_of: list[Reach]) -> None:
+def test_the_first_that_can_be_reached(
+    labels: list[dict[str, str]], all_of: list[AccessibleNodes]
+) -> None:
     nodes = make_table(make_node(f"n{row}", labels=one) for row, one in enumerate(labels))
     expected = [
         next(
-            (place for place, reach in enumerate(all_of) if reaches(node.labels, reach)),
+            (
+                place
+                for place, accessible_nodes in enumerate(all_of)
+                if is_accessible(node.labels, accessible_nodes)
+            ),
             len(all_of),
         )
         for node in nodes
     ]
-    assert first_reached(nodes, all_of).tolist() == expected
-    limited = [reach for reach in all_of if reach is not None]
-    any_of_them = ParsedNodeSelector(tuple(term for reach in limited for term in reach.terms))
-    for reach in (*limited, any_of_them):
-        mask = reaching(nodes, reach)
-        assert mask.tolist() == [reaches(node.labels, reach) for node in nodes]
+    assert first_accessible(nodes, all_of).tolist() == expected
+    limited = [accessible_nodes for accessible_nodes in all_of if accessible_nodes is not None]
+    any_of_them = ParsedNodeSelector(
+        tuple(term for accessible_nodes in limited for term in accessible_nodes.terms)
+    )
+    for accessible_nodes in (*limited, any_of_them):
+        mask = accessible_mask(nodes, accessible_nodes)
+        assert mask.tolist() == [is_accessible(node.labels, accessible_nodes) for node in nodes]

@@ -6,11 +6,11 @@ import pytest
 from proreus.objects.codec import decoder_for
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
-from proreus.objects.whole import (
-    WholeNode,
-    WholePendingPod,
-    WholePod,
-    is_whole,
+from proreus.objects.with_json import (
+    NodeWithJson,
+    PendingPodWithJson,
+    PodWithJson,
+    carries_json,
     json_of,
     json_of_pod_on,
     keep_json,
@@ -30,7 +30,7 @@ def read(type_, data):
 
 
 def test_a_pod_keeps_unknown_fields_but_not_its_kind_and_managed_fields():
-    pod = read(WholePod, POD % b"")
+    pod = read(PodWithJson, POD % b"")
     assert json_of(pod) == (
         b'{"metadata":{"name":"a","creationTimestamp":null},'
         b'"spec":{"containers":[],"dnsPolicy":"ClusterFirst"},"status":{}}'
@@ -40,10 +40,10 @@ def test_a_pod_keeps_unknown_fields_but_not_its_kind_and_managed_fields():
 
 def test_a_node_keeps_everything():
     expected = b'{"metadata":{"name":"n","managedFields":[1]},"x":{"y":1}}'
-    assert json_of(read(WholeNode, NODE)) == expected
+    assert json_of(read(NodeWithJson, NODE)) == expected
 
 
-@pytest.mark.parametrize(("type_", "kept"), [(WholePod, True), (WholePendingPod, False)])
+@pytest.mark.parametrize(("type_", "kept"), [(PodWithJson, True), (PendingPodWithJson, False)])
 def test_a_pod_that_has_a_node(type_, kept):
     pod = read(type_, POD % b',"nodeName":"n"')
     assert bool(pod.json) is kept
@@ -51,11 +51,11 @@ def test_a_pod_that_has_a_node(type_, kept):
 
 
 def test_an_assumed_pod_is_on_its_node():
-    pod = read(WholePod, POD % b"")
+    pod = read(PodWithJson, POD % b"")
     spec = msgspec.json.decode(json_of_pod_on(pod, "n"))["spec"]
     assert spec == {"containers": [], "dnsPolicy": "ClusterFirst", "nodeName": "n"}
     assert b"nodeName" not in json_of(pod)
-    there = read(WholePod, POD % b',"nodeName":"n"')
+    there = read(PodWithJson, POD % b',"nodeName":"n"')
     assert json_of_pod_on(there, "n") is there.json
 
 
@@ -69,7 +69,9 @@ def test_without_the_apiservers_text_the_typed_fields_are_told():
 
 
 def test_plain_types_are_left_alone():
-    assert [is_whole(t) for t in (Pod, Node, WholePod, WholePendingPod, WholeNode)] == [
+    assert [
+        carries_json(t) for t in (Pod, Node, PodWithJson, PendingPodWithJson, NodeWithJson)
+    ] == [
         *(False, False),
         *(True, True, True),
     ]
@@ -77,6 +79,6 @@ def test_plain_types_are_left_alone():
 
 
 def test_a_copy_keeps_the_text():
-    pod = read(WholePod, POD % b"")
+    pod = read(PodWithJson, POD % b"")
     copy = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name="n"))
     assert copy.json == pod.json

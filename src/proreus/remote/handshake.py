@@ -10,27 +10,29 @@ import asyncio
 from proreus.errors import ConfigError
 from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
-from proreus.remote.connection import Connection, NoAnswer, NotInStep
+from proreus.remote.connection import Connection, NoResponse, OutOfSync
 from proreus.remote.descriptor import Descriptor, read_descriptor
 from proreus.remote.endpoint import Endpoint
-from proreus.remote.wire import BadAnswer
+from proreus.remote.wire import BadResponse
 
 log = logger(__name__)
 
-PATIENCE_SECONDS = 30.0
+CONNECT_TIMEOUT_SECONDS = 30.0
 _ANSWER_SECONDS = 5.0
 _PAUSE_SECONDS = 0.25
 
 
-async def meet(
-    address: str, metrics: SchedulerMetrics, patience_seconds: float = PATIENCE_SECONDS
+async def connect(
+    address: str,
+    metrics: SchedulerMetrics,
+    connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS,
 ) -> Endpoint:
     """Return the endpoint at an address; raises ``ConfigError`` if there is none after a while."""
     connection = Connection(address)
     try:
-        descriptor = await introduce(connection, patience_seconds)
+        descriptor = await fetch_descriptor(connection, connect_timeout_seconds)
         endpoint = Endpoint(connection, descriptor, metrics)
-        problem = await endpoint.illness()
+        problem = await endpoint.health_error()
         if problem is not None:
             raise ConfigError(f"plugin endpoint {address}{problem}")
     except BaseException:
@@ -40,21 +42,23 @@ async def meet(
     return endpoint
 
 
-async def introduce(connection: Connection, patience_seconds: float = 0.0) -> Descriptor:
+async def fetch_descriptor(
+    connection: Connection, connect_timeout_seconds: float = 0.0
+) -> Descriptor:
     """Return the descriptor of who is there; raises ``ConfigError``."""
-    body = await _descriptor_of(connection, patience_seconds)
+    body = await _descriptor_of(connection, connect_timeout_seconds)
     return read_descriptor(body, connection.address)
 
 
-async def _descriptor_of(connection: Connection, patience_seconds: float) -> bytes:
-    end = asyncio.get_running_loop().time() + patience_seconds
+async def _descriptor_of(connection: Connection, connect_timeout_seconds: float) -> bytes:
+    end = asyncio.get_running_loop().time() + connect_timeout_seconds
     told = False
     while True:
         try:
             return await connection.get("/v1/descriptor", _ANSWER_SECONDS)
-        except (BadAnswer, NotInStep) as error:
+        except (BadResponse, OutOfSync) as error:
             raise ConfigError(f"plugin endpoint {connection.address}{error}") from error
-        except NoAnswer as error:
+        except NoResponse as error:
             if asyncio.get_running_loop().time() >= end:
                 raise ConfigError(f"plugin endpoint {connection.address}{error}") from error
             if not told:

@@ -7,7 +7,7 @@ from proreus.metrics import SchedulerMetrics
 _DURATIONS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-class Meters:
+class RemoteMetrics:
     """The metric families of one plugin; those of all plugins are the same."""
 
     def __init__(self, metrics: SchedulerMetrics, plugin: str) -> None:

@@ -14,8 +14,9 @@ from proreus.objects.pod import Pod
 
 
 @dataclass(eq=False, slots=True)
-class Running:
-    """One preemption. ``uid``: the preemptor's; ``kept_out``: keys of the pods that wait for it."""
+class RunningPreemption:
+    """One preemption. ``uid``: the preemptor's; ``gated_pods``: keys of the pods that wait for
+    it."""
 
     uid: str
     last: Pod | None = None
@@ -24,7 +25,7 @@ class Running:
     Until it is seen to go the preemption goes on: were the preemptor tried between the apiserver's
     answer and the watch event, it would find its node full and evict others elsewhere.
     """
-    kept_out: set[str] = field(default_factory=set)
+    gated_pods: set[str] = field(default_factory=set)
 
 
 class RunningPreemptions:
@@ -35,44 +36,45 @@ class RunningPreemptions:
 
     def __init__(self, pods: Mapping[str, Pod]) -> None:
         self._pods = pods
-        self._by_uid: dict[str, Running] = {}
-        self._by_last: dict[str, dict[Running, None]] = {}
-        self._unseen: dict[Running, None] = {}
-        self._free: dict[str, None] = {}
+        self._by_uid: dict[str, RunningPreemption] = {}
+        self._by_last: dict[str, dict[RunningPreemption, None]] = {}
+        self._awaiting_deletion: dict[RunningPreemption, None] = {}
+        self._ungated: dict[str, None] = {}
         """Keys of pods that were kept out and have not been asked about since that ended."""
 
     # ---- asked by the gate ---------------------------------------------------------------------
 
-    def has(self, uid: str) -> bool:
+    def is_running(self, uid: str) -> bool:
         """Tell whether a preemptor's victims are still being evicted."""
         running = self._by_uid.get(uid)
         if running is None:
             return False
-        if running.last is None or not self._is_going(running.last):
+        if running.last is None or not self._is_terminating(running.last):
             return True
         self.end(running)
         return False
 
-    def keeps_out(self, uid: str, key: str) -> bool:
-        """Tell whether a pod has to wait for a preemptor's victims; if so, ``let_in`` names it."""
-        if self.has(uid):
-            self._by_uid[uid].kept_out.add(key)
+    def is_gated(self, uid: str, key: str) -> bool:
+        """Tell whether a pod has to wait for a preemptor's victims; if so, ``ungated_by`` names
+        it."""
+        if self.is_running(uid):
+            self._by_uid[uid].gated_pods.add(key)
             return True
-        self._free.pop(key, None)
+        self._ungated.pop(key, None)
         return False
 
-    def let_in(self, gone: str) -> Collection[str]:
+    def ungated_by(self, gone: str) -> Collection[str]:
         """Return the pods that were kept out and need not be any more, now that a pod is gone.
 
-        A pod is named until ``keeps_out`` is asked about it. ``gone``: UID.
+        A pod is named until ``is_gated`` is asked about it. ``gone``: UID.
         """
-        for running in (*self._by_last.get(gone, ()), *self._unseen):
-            self.has(running.uid)
-        for key in [key for key in self._free if key not in self._pods]:
-            del self._free[key]
-        return tuple(self._free)
+        for running in (*self._by_last.get(gone, ()), *self._awaiting_deletion):
+            self.is_running(running.uid)
+        for key in [key for key in self._ungated if key not in self._pods]:
+            del self._ungated[key]
+        return tuple(self._ungated)
 
-    def _is_going(self, victim: Pod) -> bool:
+    def _is_terminating(self, victim: Pod) -> bool:
         live = self._pods.get(key_of(victim))
         if live is None or live.metadata.uid != victim.metadata.uid:
             return True
@@ -80,35 +82,35 @@ class RunningPreemptions:
 
     # ---- told by the eviction ------------------------------------------------------------------
 
-    def begin(self, uid: str) -> Running:
+    def begin(self, uid: str) -> RunningPreemption:
         """Note a new preemption."""
         before = self._by_uid.get(uid)
         if before is not None:
             self.end(before)
-        running = self._by_uid[uid] = Running(uid)
+        running = self._by_uid[uid] = RunningPreemption(uid)
         return running
 
-    def evicts_last(self, running: Running, victim: Pod) -> None:
+    def set_last_victim(self, running: RunningPreemption, victim: Pod) -> None:
         """Note that all other victims have been deleted, and that this one is about to be."""
         if self._by_uid.get(running.uid) is running:
             running.last = victim
             self._by_last.setdefault(victim.metadata.uid, {})[running] = None
 
-    def has_evicted(self, running: Running) -> None:
+    def last_victim_deleted(self, running: RunningPreemption) -> None:
         """Note that the last victim was deleted; the preemption ends once that is seen."""
         if self._by_uid.get(running.uid) is running:
-            self._unseen[running] = None
-            self.has(running.uid)
+            self._awaiting_deletion[running] = None
+            self.is_running(running.uid)
 
-    def end(self, running: Running) -> None:
+    def end(self, running: RunningPreemption) -> None:
         """Note that nobody has to wait any more."""
         if self._by_uid.get(running.uid) is not running:
             return
         del self._by_uid[running.uid]
-        self._unseen.pop(running, None)
+        self._awaiting_deletion.pop(running, None)
         if running.last is not None:
             others = self._by_last[running.last.metadata.uid]
             del others[running]
             if not others:
                 del self._by_last[running.last.metadata.uid]
-        self._free.update(dict.fromkeys(running.kept_out))
+        self._ungated.update(dict.fromkeys(running.gated_pods))

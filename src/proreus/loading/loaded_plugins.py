@@ -11,7 +11,7 @@ from typing import Literal
 from proreus.config.types import Plugins, SchedulerConfiguration
 from proreus.errors import ConfigError, ProreusError
 from proreus.framework.plugin import Plugin
-from proreus.loading.enabling import beside_default_ones
+from proreus.loading.enabling import enabled_with_defaults
 from proreus.places import place_of_error
 from proreus.runtime.registry import Registry
 
@@ -40,7 +40,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Found:
+class LoadedPlugin:
     """A plugin that can be used."""
 
     plugin: type[Plugin]
@@ -48,20 +48,20 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RejectedPlugin:
     """Something that cannot be used.
 
     ``source``: how it was given. ``place``: file and line, "" where there is no file. ``why``: what
     is wrong and what was expected. ``names``: the plugins that are missing because of it, as far as
-    that can be told of a file that cannot be read to its end. ``contested``: a name that another
-    plugin has already; who writes it down may mean either.
+    that can be told of a file that cannot be read to its end. ``conflicting_name``: a name that
+    another plugin has already; who writes it down may mean either.
     """
 
     source: str
     place: str
     why: str
     names: frozenset[str] = frozenset()
-    contested: str | None = None
+    conflicting_name: str | None = None
 
     def __str__(self) -> str:
         return f"{self.place}: {self.why} ({self.source})" if self.place else self.where_and_why
@@ -72,28 +72,28 @@ class Refusal:
         return f"{self.source}: {self.why}"
 
 
-class Catalogue:
+class LoadedPlugins:
     """The plugins of one load. ``registry`` has all of them, in-tree ones included.
 
-    ``asked_for``: the names of those that were given one by one (``--plugin``). ``modules``: what
-    was imported for this load alone, by name in ``sys.modules``.
+    ``requested_names``: the names of those that were given one by one (``--plugin``). ``modules``:
+    what was imported for this load alone, by name in ``sys.modules``.
     """
 
     def __init__(
         self,
-        found: Mapping[str, Found],
-        refusals: Sequence[Refusal],
-        asked_for: Sequence[str],
+        found: Mapping[str, LoadedPlugin],
+        refusals: Sequence[RejectedPlugin],
+        requested_names: Sequence[str],
         modules: Iterable[str],
     ) -> None:
         self.found = dict(found)
         self.refusals = tuple(refusals)
-        self.asked_for = tuple(asked_for)
+        self.requested_names = tuple(requested_names)
         self.registry = Registry(one.plugin for one in self.found.values())
         self._modules = tuple(modules)
 
     @property
-    def brought(self) -> dict[str, Found]:
+    def brought(self) -> dict[str, LoadedPlugin]:
         """The plugins that did not come with proreus, by name."""
         return {name: one for name, one in self.found.items() if one.origin.way != "in-tree"}
 
@@ -108,7 +108,7 @@ class Catalogue:
         return [
             f"plugin {', '.join(sorted(concerned))} cannot be used: {refusal}"
             for refusal in self.refusals
-            if (concerned := (refusal.names & missing) | (named & {refusal.contested}))
+            if (concerned := (refusal.names & missing) | (named & {refusal.conflicting_name}))
         ]
 
     def unused(self, config: SchedulerConfiguration) -> list[str]:
@@ -120,14 +120,14 @@ class Catalogue:
 
     def default_plugins(self) -> Plugins:
         """Return the sets of a profile where no file says what is enabled: what was asked for."""
-        return self.enabling(name for name in self.asked_for if name in self.registry)
+        return self.enabling(name for name in self.requested_names if name in self.registry)
 
     def enabling(self, names: Iterable[str]) -> Plugins:
         """Return the sets of a profile that has some plugins beside the default ones."""
-        return beside_default_ones(names, self.registry)
+        return enabled_with_defaults(names, self.registry)
 
     @contextmanager
-    def blaming_plugins(self) -> Iterator[None]:
+    def attributing_errors_to_plugins(self) -> Iterator[None]:
         """Turn what the code of a plugin's arguments raises into ``ConfigError`` with its place."""
         files = {one.origin.file for one in self.brought.values()}
         try:
