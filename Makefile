@@ -35,17 +35,17 @@ format: $(INSTALLED) ## let ruff mend what it can
 	$(BIN)/ruff check --fix
 
 # The real control plane is a set of Go programs; tests/controlplane builds them once into a cache.
-TESTGROUND := PYTHONPATH=tests/controlplane $(BIN)/python -m testground
+ENVTEST := PYTHONPATH=tests/controlplane $(BIN)/python -m envtest
 
 test-controlplane: $(INSTALLED) ## the real thing: etcd, kube-apiserver, kwok (needs Go once, or KUBEBUILDER_ASSETS)
-	@$(TESTGROUND).binaries
+	@$(ENVTEST).binaries
 	$(BIN)/pytest tests/controlplane
 
 WORKLOAD ?= SchedulingBasic/5000Nodes_10000Pods
 
 bench: $(INSTALLED) ## kube-scheduler and proreus in turn on the same workload: make bench WORKLOAD=…
-	@$(TESTGROUND).binaries
-	$(BIN)/proreus bench --assets "$$($(TESTGROUND).binaries --where)" --workload $(WORKLOAD) --backlog --bare --rounds 3
+	@$(ENVTEST).binaries
+	$(BIN)/proreus bench --assets "$$($(ENVTEST).binaries --where)" --workload $(WORKLOAD) --backlog --bare --rounds 3
 
 ORACLE := tests/conformance/oracle
 ORACLE_FUZZ ?=
@@ -57,10 +57,10 @@ oracle-fuzz: $(INSTALLED) $(ORACLE)/build/oracle ## ask kube-scheduler's code ab
 	PYTHONPATH=tests $(BIN)/python -m conformance.oracle.fuzz $(ORACLE)/build/oracle $(ORACLE_FUZZ) --out $(ORACLE)/build/differences.jsonl
 
 kwok-up: $(INSTALLED) ## a cluster with fake kubelets on this machine, without containers
-	@$(TESTGROUND).kwok up
+	@$(ENVTEST).kwok up
 
 kwok-down: $(INSTALLED) ## take it down
-	@$(TESTGROUND).kwok down
+	@$(ENVTEST).kwok down
 
 KIND_CLUSTER := proreus
 IMAGE = proreus:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
@@ -81,7 +81,7 @@ bench-own-plugin: $(INSTALLED) ## what a plugin of one's own costs, form by form
 	PYTHONPATH=tests $(BIN)/python -m bench.own_plugin
 
 bench-families: $(INSTALLED) ## the same beside kube-scheduler, by both's own metrics
-	@$(TESTGROUND).binaries
+	@$(ENVTEST).binaries
 	PYTHONPATH=tests $(BIN)/python -m bench.families
 
 ci: lint test test-controlplane ## what CI runs

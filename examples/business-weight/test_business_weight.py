@@ -5,7 +5,7 @@ import pytest
 from proreus.errors import ConfigError
 from proreus.testing import FakeHandle, Harness, make_node, make_plugin, make_pod
 from proreus.testing.agreement import agree
-from proreus.testing.neighbours import neighbourhoods
+from proreus.testing.inter_pod_clusters import inter_pod_clusters
 
 
 def test_each_business_has_its_preferences(plugin, config) -> None:
@@ -30,4 +30,4 @@ def test_a_weight_out_of_range_is_refused_by_its_path(plugin) -> None:
 def test_both_forms_agree(plugin, unlabelled) -> None:
     weights = {"a": {"1": 10, "2": 90, **unlabelled}, "b": {"1": 70}}
     args = {"podLabel": "app", "nodeLabel": "rack", "weights": weights}
-    agree(plugin, args, drawn_from=neighbourhoods(), examples=50)
+    agree(plugin, args, drawn_from=inter_pod_clusters(), examples=50)

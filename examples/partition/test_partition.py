@@ -5,7 +5,7 @@ import pytest
 from proreus.errors import ConfigError
 from proreus.testing import FakeHandle, Harness, make_node, make_plugin, make_pod
 from proreus.testing.agreement import agree
-from proreus.testing.neighbours import neighbourhoods
+from proreus.testing.inter_pod_clusters import inter_pod_clusters
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -54,4 +54,4 @@ def test_the_default_must_be_a_partition(plugin) -> None:
 def test_both_forms_agree(plugin) -> None:
     partitions = {"a": ["1"], "b": ["1", "2"]}
     args = {"topologyKey": "rack", "podLabel": "app", "partitions": partitions}
-    agree(plugin, args, drawn_from=neighbourhoods(), examples=50)
+    agree(plugin, args, drawn_from=inter_pod_clusters(), examples=50)

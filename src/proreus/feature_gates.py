@@ -1,7 +1,7 @@
 """The feature gates of kube-scheduler 1.36 that this process knows, and a set of their values.
 
 A ``FeatureGates`` is an immutable value that is passed to whoever asks; there is no global. The
-table is the only place to add a gate; its stage is for people, ``locked`` for the parser.
+table is the only place to add a gate; its stage is for people, ``lock_to_default`` for the parser.
 """
 
 from __future__ import annotations
@@ -17,65 +17,69 @@ Stage = Literal["ALPHA", "BETA", "GA"]
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class FeatureSpec:
     """One gate: what it is by default, whether it may be changed, what it cannot do without."""
 
     default: bool
     stage: Stage
-    locked: bool = False
-    needs: tuple[str, ...] = ()
+    lock_to_default: bool = False
+    dependencies: tuple[str, ...] = ()
 
 
-_ALPHA = Gate(default=False, stage="ALPHA")
-_BETA = Gate(default=True, stage="BETA")
-_BETA_OFF = Gate(default=False, stage="BETA")
-_LOCKED = Gate(default=True, stage="GA", locked=True)
+_ALPHA = FeatureSpec(default=False, stage="ALPHA")
+_BETA = FeatureSpec(default=True, stage="BETA")
+_BETA_OFF = FeatureSpec(default=False, stage="BETA")
+_LOCKED = FeatureSpec(default=True, stage="GA", lock_to_default=True)
 _DRA = ("DynamicResourceAllocation",)
-_DRA_ALPHA = Gate(default=False, stage="ALPHA", needs=_DRA)
-_DRA_BETA = Gate(default=True, stage="BETA", needs=_DRA)
-_WORKLOAD_ALPHA = Gate(default=False, stage="ALPHA", needs=("GenericWorkload",))
+_DRA_ALPHA = FeatureSpec(default=False, stage="ALPHA", dependencies=_DRA)
+_DRA_BETA = FeatureSpec(default=True, stage="BETA", dependencies=_DRA)
+_WORKLOAD_ALPHA = FeatureSpec(default=False, stage="ALPHA", dependencies=("GenericWorkload",))
 
-GATES: Mapping[str, Gate] = MappingProxyType(
+GATES: Mapping[str, FeatureSpec] = MappingProxyType(
     {
         "ClearingNominatedNodeNameAfterBinding": _BETA,
         "ComponentFlagz": _BETA,
         "ComponentStatusz": _BETA,
         "CoordinatedLeaderElection": _BETA_OFF,
-        "DRAAdminAccess": Gate(default=True, stage="GA", locked=True, needs=_DRA),
-        "DRAConsumableCapacity": _DRA_BETA,
-        "DRADeviceBindingConditions": Gate(
-            default=True, stage="BETA", needs=(*_DRA, "DRAResourceClaimDeviceStatus")
+        "DRAAdminAccess": FeatureSpec(
+            default=True, stage="GA", lock_to_default=True, dependencies=_DRA
         ),
-        "DRADeviceTaintRules": Gate(default=False, stage="BETA", needs=(*_DRA, "DRADeviceTaints")),
+        "DRAConsumableCapacity": _DRA_BETA,
+        "DRADeviceBindingConditions": FeatureSpec(
+            default=True, stage="BETA", dependencies=(*_DRA, "DRAResourceClaimDeviceStatus")
+        ),
+        "DRADeviceTaintRules": FeatureSpec(
+            default=False, stage="BETA", dependencies=(*_DRA, "DRADeviceTaints")
+        ),
         "DRADeviceTaints": _DRA_BETA,
         "DRAExtendedResource": _DRA_BETA,
         "DRAListTypeAttributes": _DRA_ALPHA,
         "DRANodeAllocatableResources": _DRA_ALPHA,
         "DRAPartitionableDevices": _DRA_BETA,
-        "DRAPrioritizedList": Gate(default=True, stage="GA", needs=_DRA),
+        "DRAPrioritizedList": FeatureSpec(default=True, stage="GA", dependencies=_DRA),
         "DRAResourceClaimDeviceStatus": _DRA_BETA,
-        "DRAResourceClaimGranularStatusAuthorization": Gate(
-            default=True, stage="BETA", needs=(*_DRA, "DRAResourceClaimDeviceStatus")
+        "DRAResourceClaimGranularStatusAuthorization": FeatureSpec(
+            default=True, stage="BETA", dependencies=(*_DRA, "DRAResourceClaimDeviceStatus")
         ),
         "DRAResourcePoolStatus": _DRA_ALPHA,
         "DRASchedulerFilterTimeout": _DRA_BETA,
-        "DRAWorkloadResourceClaims": Gate(
-            default=False, stage="ALPHA", needs=(*_DRA, "GenericWorkload")
+        "DRAWorkloadResourceClaims": FeatureSpec(
+            default=False, stage="ALPHA", dependencies=(*_DRA, "GenericWorkload")
         ),
         "DynamicResourceAllocation": _LOCKED,
         "GangScheduling": _WORKLOAD_ALPHA,
         "GenericWorkload": _ALPHA,
-        "InPlacePodLevelResourcesVerticalScaling": Gate(
-            default=True, stage="BETA", needs=("PodLevelResources", "NodeDeclaredFeatures")
+        "InPlacePodLevelResourcesVerticalScaling": FeatureSpec(
+            default=True, stage="BETA", dependencies=("PodLevelResources", "NodeDeclaredFeatures")
         ),
         "InPlacePodVerticalScaling": _LOCKED,
-        "InPlacePodVerticalScalingInitContainers": Gate(
-            default=True, stage="BETA", needs=("NodeDeclaredFeatures",)
+        "InPlacePodVerticalScalingInitContainers": FeatureSpec(
+            default=True, stage="BETA", dependencies=("NodeDeclaredFeatures",)
         ),
         "MatchLabelKeysInPodAffinity": _LOCKED,
         "MatchLabelKeysInPodTopologySpread": _BETA,
-        "MatchLabelKeysInPodTopologySpreadSelectorMerge": Gate(
-            default=True, stage="BETA", needs=("MatchLabelKeysInPodTopologySpread",)
+        "MatchLabelKeysInPodTopologySpreadSelectorMerge": FeatureSpec(
+            default=True, stage="BETA", dependencies=("MatchLabelKeysInPodTopologySpread",)
         ),
         "MutableCSINodeAllocatableCount": _LOCKED,
         "MutablePVNodeAffinity": _ALPHA,
@@ -97,11 +101,13 @@ GATES: Mapping[str, Gate] = MappingProxyType(
         "TopologyAwareWorkloadScheduling": _WORKLOAD_ALPHA,
         "VolumeAttributesClass": _LOCKED,
         "VolumeLimitScaling": _ALPHA,
-        "WorkloadAwarePreemption": Gate(default=False, stage="ALPHA", needs=("GangScheduling",)),
+        "WorkloadAwarePreemption": FeatureSpec(
+            default=False, stage="ALPHA", dependencies=("GangScheduling",)
+        ),
     }
 )
 
-_NAMES_ELSEWHERE = """
+_OTHER_COMPONENTS = """
     APIResponseCompression APIServerIdentity APIServingWithRoutine AtomicFIFO
     AuthorizePodWebsocketUpgradeCreatePermission CBORServingAndStorage
     CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions CRDObservedGenerationTracking
@@ -142,11 +148,11 @@ _NAMES_ELSEWHERE = """
     UserNamespacesHostNetworkSupport WatchCacheInitializationPostStartHook WatchList
     WatchListClient WindowsCPUAndMemoryAffinity WindowsGracefulNodeShutdown WorkloadWithJob
 """
-ELSEWHERE = frozenset(_NAMES_ELSEWHERE.split())
+OTHER_COMPONENTS = frozenset(_OTHER_COMPONENTS.split())
 """Alpha and beta gates of Kubernetes 1.36 that mean nothing to a scheduler: accepted, since one
 list of gates often serves all components of a cluster, and without effect."""
 
-_WHOLE_STAGES: Mapping[str, Stage] = {"AllAlpha": "ALPHA", "AllBeta": "BETA"}
+_SPECIAL_GATES: Mapping[str, Stage] = {"AllAlpha": "ALPHA", "AllBeta": "BETA"}
 
 _BOOLS = {
     **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
@@ -206,7 +212,7 @@ class FeatureGates:
     def _unmet_dependencies(self) -> Iterable[str]:
         for name, gate in GATES.items():
             if self.enabled(name):
-                missing = [need for need in gate.needs if not self.enabled(need)]
+                missing = [need for need in gate.dependencies if not self.enabled(need)]
                 if missing:
                     yield (
                         f"{name} is enabled, but depends on features that are disabled: "
@@ -217,7 +223,7 @@ class FeatureGates:
 def _spread(given: Mapping[str, bool]) -> dict[str, bool]:
     """Return the values of gates, those of whole stages included."""
     values = {name: on for name, on in given.items() if name in GATES}
-    for whole, stage in _WHOLE_STAGES.items():
+    for whole, stage in _SPECIAL_GATES.items():
         if whole in given:
             for name, gate in GATES.items():
                 if gate.stage == stage:
@@ -236,12 +242,12 @@ def _problem(name: str, equals: str, text: str) -> str | None:
     component, colon, _ = name.rpartition(":")
     if colon:
         return f"component not registered: {component}"
-    if name in ELSEWHERE or name in _WHOLE_STAGES:
+    if name in OTHER_COMPONENTS or name in _SPECIAL_GATES:
         return None
     gate = GATES.get(name)
     if gate is None:
         return f"unrecognized feature gate: {name}"
-    if gate.locked and _BOOLS[text] != gate.default:
+    if gate.lock_to_default and _BOOLS[text] != gate.default:
         return (
             f"cannot set feature gate {name} to {str(_BOOLS[text]).lower()}, "
             f"feature is locked to {str(gate.default).lower()}"

@@ -29,12 +29,12 @@ from typing import Any
 # the real control plane's own tools
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "controlplane"))
 
+from envtest.binaries import find_or_build
+from envtest.control_plane import ADMIN_TOKEN, ControlPlane
+from envtest.kube_client import ApiFailure
+from envtest.schedulers import Kind, SchedulerProcess, configuration
+from envtest.waiting import eventually
 from prometheus_client import Metric
-from testground.binaries import find_or_build
-from testground.control_plane import ADMIN_TOKEN, ControlPlane
-from testground.kube_client import ApiFailure
-from testground.schedulers import Kind, SchedulerProcess, configuration
-from testground.waiting import eventually
 
 from bench.shapes import FAMILIES, PROFILE, Family, Preempting, node
 
@@ -98,7 +98,7 @@ def timing(family: Metric, **labels: str) -> tuple[int, float]:
     return int(count), 1000 * seconds / count if count else 0.0
 
 
-class Ground:
+class BenchEnvironment:
     """A control plane with the cluster of one family in it."""
 
     def __init__(self, plane: ControlPlane, family: Family, options: argparse.Namespace) -> None:
@@ -107,14 +107,14 @@ class Ground:
         self._family = family
         self._options = options
 
-    def lay(self) -> None:
+    def create_cluster(self) -> None:
         """Create what stays for both schedulers."""
         nodes = [node(number) for number in range(self._options.nodes)]
         names = [one["metadata"]["name"] for one in nodes]
         self._create([*self._family.once, *nodes])
         self._create(thing for name in names for thing in self._family.of_node(name))
 
-    def people(self) -> None:
+    def create_pods(self) -> None:
         """Create the pods, those that wait last."""
         options, family = self._options, self._family
         waiting = [f"waiting-{number}" for number in range(options.pods)]
@@ -123,7 +123,7 @@ class Ground:
             self._create(family.placed(options.placed, options.nodes))
         self._create(map(family.pending, waiting))
 
-    def empty(self) -> None:
+    def delete_pods(self) -> None:
         """Remove the pods that were scheduled, and after preemption all others too.
 
         Volumes and their claims may stay.
@@ -155,9 +155,9 @@ class Ground:
             )
 
 
-def measure(ground: Ground, kind: Kind, program: Path, pods: int) -> Cost:
+def measure(environment: BenchEnvironment, kind: Kind, program: Path, pods: int) -> Cost:
     """Let one scheduler place what waits; return what it says of it."""
-    plane = ground.plane
+    plane = environment.plane
     kubeconfig = plane.write_kubeconfig(plane.folder / "scheduler.kubeconfig", token=ADMIN_TOKEN)
     config = configuration([PROFILE], kubeconfig)
     binds = BindLog(plane.folder / "audit.log")
@@ -165,7 +165,7 @@ def measure(ground: Ground, kind: Kind, program: Path, pods: int) -> Cost:
     scheduler.run()
     ready = time.time()
     try:
-        scheduler.require(TIMEOUT_SECONDS, f"{pods} binds", lambda: binds.read() >= pods)
+        scheduler.wait_for(TIMEOUT_SECONDS, f"{pods} binds", lambda: binds.read() >= pods)
         families = scheduler.metrics(ADMIN_TOKEN)
     finally:
         scheduler.kill()
@@ -186,13 +186,13 @@ def compare(name: str, options: argparse.Namespace) -> list[Cost]:
         plane = ControlPlane(find_or_build(["etcd", "kube-apiserver"]), Path(folder) / "plane")
         try:
             plane.start()
-            ground = Ground(plane, FAMILIES[name], options)
-            ground.lay()
+            environment = BenchEnvironment(plane, FAMILIES[name], options)
+            environment.create_cluster()
             costs = []
             for kind in KINDS:
-                ground.people()
-                costs.append(measure(ground, kind, programs[kind], options.pods))
-                ground.empty()
+                environment.create_pods()
+                costs.append(measure(environment, kind, programs[kind], options.pods))
+                environment.delete_pods()
             return costs
         finally:
             plane.stop()

@@ -18,10 +18,10 @@ import pytest
 # the ground is shared with tests/bench and the Makefile, so it is a package beside the tests
 sys.path.insert(0, str(Path(__file__).parent))
 
-from testground.binaries import PROGRAMS, MissingBinaries, find_or_build
-from testground.control_plane import ControlPlane
-from testground.kwok import KwokCluster
-from testground.schedulers import Kind, RunScheduler
+from envtest.binaries import PROGRAMS, MissingBinaries, find_or_build
+from envtest.control_plane import ControlPlane
+from envtest.kwok import KwokCluster
+from envtest.schedulers import Kind, RunScheduler
 
 from proreus.bench.processes import end_all
 

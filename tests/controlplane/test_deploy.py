@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import yaml
-from testground import findings, objects
-from testground.control_plane import ADMIN_TOKEN, ControlPlane
-from testground.kube_client import ApiFailure, KubeClient
-from testground.schedulers import RunScheduler
-from testground.waiting import eventually
+from envtest import assertions, objects
+from envtest.control_plane import ADMIN_TOKEN, ControlPlane
+from envtest.kube_client import ApiFailure, KubeClient
+from envtest.schedulers import RunScheduler
+from envtest.waiting import eventually
 
 Json = dict[str, Any]
 
@@ -144,14 +144,14 @@ def test_the_rbac_is_enough(
     )
     client.create(objects.PODS.format("default"), objects.pod("huge", names[0], cpu="99"))
 
-    findings.wait_until_bound(client, 100, 60)
+    assertions.wait_until_bound(client, 100, 60)
 
     def huge_is_explained() -> str:
         pod = client.get(f"{objects.PODS.format('default')}/huge")
-        return str(findings.condition(pod).get("message", ""))
+        return str(assertions.condition(pod).get("message", ""))
 
     assert "10 Insufficient cpu" in eventually(20, "a reason for the huge pod", huge_is_explained)
-    eventually(20, "Scheduled events", lambda: len(findings.scheduled_events(client)) == 100)
+    eventually(20, "Scheduled events", lambda: len(assertions.scheduled_events(client)) == 100)
     lease = client.get(f"{LEASES.format('proreus')}/proreus")["spec"]
     assert lease["holderIdentity"]
     metrics = scheduler.metrics(ADMIN_TOKEN)  # through TokenReview and SubjectAccessReview

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from testground import findings, objects
-from testground.control_plane import ControlPlane
-from testground.kube_client import KubeClient
-from testground.schedulers import RunScheduler, configuration, profile
-from testground.waiting import eventually
+from envtest import assertions, objects
+from envtest.control_plane import ControlPlane
+from envtest.kube_client import KubeClient
+from envtest.schedulers import RunScheduler, configuration, profile
+from envtest.waiting import eventually
 
 Json = dict[str, Any]
 
@@ -226,8 +226,8 @@ def settled(client: KubeClient, name: str, node: str) -> Json:
 
     def done() -> Json:
         pod = client.get(f"{PODS}/{name}")
-        refused = findings.condition(pod).get("message")
-        return pod if findings.node_of(pod) or refused else {}
+        refused = assertions.condition(pod).get("message")
+        return pod if assertions.node_of(pod) or refused else {}
 
     pod = eventually(20, f"a decision about {name}", done)
     extended = pod["status"].get("extendedResourceClaimStatus")
@@ -238,15 +238,15 @@ def settled(client: KubeClient, name: str, node: str) -> Json:
         else next((entry["resourceClaimName"] for entry in entries), None)
     )
     claim = client.get(f"{CLAIMS}/{claim_name}") if claim_name else {}
-    story = {
-        "bound": findings.node_of(pod) == node,
-        "refused": findings.condition(pod).get("message"),
+    recorded_state = {
+        "bound": assertions.node_of(pod) == node,
+        "refused": assertions.condition(pod).get("message"),
         "mappings": extended and extended["requestMappings"],
         "spec": claim.get("spec"),
         "finalizers": claim.get("metadata", {}).get("finalizers"),
         "status": claim.get("status"),
     }
-    plain = json.dumps(story, sort_keys=True).replace(node, "NODE")
+    plain = json.dumps(recorded_state, sort_keys=True).replace(node, "NODE")
     for unlike in (pod["metadata"]["uid"], name.split("-")[0]):
         plain = plain.replace(unlike, "-")
     result: Json = json.loads(plain, object_hook=_without_chance)

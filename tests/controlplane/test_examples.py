@@ -15,11 +15,11 @@ from urllib.request import urlopen
 
 import pytest
 import yaml
-from testground import objects
-from testground.control_plane import ControlPlane
-from testground.kube_client import KubeClient
-from testground.schedulers import RunScheduler, configuration
-from testground.waiting import eventually
+from envtest import objects
+from envtest.control_plane import ControlPlane
+from envtest.kube_client import KubeClient
+from envtest.schedulers import RunScheduler, configuration
+from envtest.waiting import eventually
 
 from proreus.bench.processes import Child, free_ports
 
@@ -50,7 +50,7 @@ def licences(folder: Path) -> Iterator[Callable[[], Json]]:
             return False
 
     server.start()
-    server.require(20, "an answer", answers)
+    server.wait_for(20, "an answer", answers)
     yield state
     server.kill()
 

@@ -16,11 +16,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from testground import findings, objects
-from testground.control_plane import ControlPlane
-from testground.kube_client import KubeClient
-from testground.schedulers import RunScheduler, configuration, profile
-from testground.waiting import eventually
+from envtest import assertions, objects
+from envtest.control_plane import ControlPlane
+from envtest.kube_client import KubeClient
+from envtest.schedulers import RunScheduler, configuration, profile
+from envtest.waiting import eventually
 
 from proreus.bench.processes import free_ports
 
@@ -160,7 +160,7 @@ def configurations(scheduler: str, port: int, dead: int) -> list[Json]:
 
 
 @pytest.fixture(scope="module")
-def stories(
+def recorded_states(
     control_plane: ControlPlane, run_module_scheduler: RunScheduler, extender: Extender
 ) -> dict[tuple[str, str], Json]:
     """Play everything on both schedulers, one pod after the other."""
@@ -206,14 +206,14 @@ def perform(client: KubeClient, scheduler: str, play: str) -> Json:
 
     def done() -> Json:
         found = client.get(f"{PODS}/{name}")
-        told = findings.condition(found).get("message")
-        return found if findings.node_of(found) or told else {}
+        told = assertions.condition(found).get("message")
+        return found if assertions.node_of(found) or told else {}
 
     found = eventually(20, f"a decision about {name}", done)
-    condition = findings.condition(found)
+    condition = assertions.condition(found)
     client.delete(f"{PODS}/{name}", gracePeriodSeconds="0")
     return {
-        "node": findings.node_of(found),
+        "node": assertions.node_of(found),
         "nominated": found["status"].get("nominatedNodeName"),
         "reason": condition.get("reason"),
         "message": (condition.get("message") or "").replace(scheduler, "SCHEDULER"),
@@ -227,23 +227,23 @@ def _on(nodes: tuple[str, ...]) -> Json:
 
 
 def test_nodes_sent_back_as_objects_count_as_empty(
-    stories: dict[tuple[str, str], Json],
+    recorded_states: dict[tuple[str, str], Json],
 ) -> None:
     for scheduler in (OURS, UPSTREAM):
-        assert stories[scheduler, "whole-busy"]["node"] == NODES[0]
-        assert stories[scheduler, "names-busy"]["node"] == IDLE
+        assert recorded_states[scheduler, "whole-busy"]["node"] == NODES[0]
+        assert recorded_states[scheduler, "names-busy"]["node"] == IDLE
 
 
 @pytest.mark.parametrize("play", PLAYS)
-def test_the_same_outcome(stories: dict[tuple[str, str], Json], play: str) -> None:
-    ours, theirs = stories[OURS, play], stories[UPSTREAM, play]
+def test_the_same_outcome(recorded_states: dict[tuple[str, str], Json], play: str) -> None:
+    ours, theirs = recorded_states[OURS, play], recorded_states[UPSTREAM, play]
     assert ours == theirs
     assert ours["node"] or ours["message"]
 
 
 @pytest.mark.parametrize("play", [play for play in PLAYS if play != "dead"])
 def test_the_same_questions(
-    stories: dict[tuple[str, str], Json], extender: Extender, play: str
+    recorded_states: dict[tuple[str, str], Json], extender: Extender, play: str
 ) -> None:
     # A pod that fails is tried again: only the first attempt is comparable.
     ours, theirs = (first_attempt(extender.asked[s, play], s) for s in (OURS, UPSTREAM))

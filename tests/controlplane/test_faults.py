@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from testground import findings, objects
-from testground.control_plane import ADMIN_TOKEN, ControlPlane
-from testground.schedulers import RunScheduler, SchedulerProcess, configuration, profile
-from testground.waiting import eventually
+from envtest import assertions, objects
+from envtest.control_plane import ADMIN_TOKEN, ControlPlane
+from envtest.schedulers import RunScheduler, SchedulerProcess, configuration, profile
+from envtest.waiting import eventually
 
 Json = dict[str, Any]
 
@@ -51,10 +51,10 @@ def wait_until_half_way(plane: ControlPlane) -> None:
 
 
 def check_nothing_lost_or_doubled(plane: ControlPlane, pods: int = PODS) -> None:
-    findings.wait_until_bound(plane.client, pods, 120)
-    listed = plane.client.list(findings.ALL_PODS)
+    assertions.wait_until_bound(plane.client, pods, 120)
+    listed = plane.client.list(assertions.ALL_PODS)
     assert len(listed) == pods
-    findings.check_no_node_over_committed(plane.client.list(objects.NODES), listed)
+    assertions.check_no_node_over_committed(plane.client.list(objects.NODES), listed)
     # an apiserver that is killed after it wrote to etcd leaves no line about it, hence "at most"
     twice = {pod: statuses for pod, statuses in plane.binds_by_pod().items() if statuses[201] > 1}
     assert not twice
@@ -83,7 +83,7 @@ def test_apiserver_is_killed_while_a_lease_is_held(
     fill(new_control_plane, pods=200)
     lease = LEASE | {"leaseDuration": "30s", "renewDeadline": "25s"}
     scheduler = run_scheduler(slow_configuration(new_control_plane.kubeconfig, **lease))
-    findings.wait_until_bound(new_control_plane.client, 200, 60)
+    assertions.wait_until_bound(new_control_plane.client, 200, 60)
 
     new_control_plane.restart_apiserver()
     new_control_plane.client.create_all(
@@ -105,7 +105,7 @@ def test_watches_are_too_old_after_compaction(
     plane, client = new_control_plane, new_control_plane.client
     fill(plane, nodes=40, pods=200)
     scheduler = run_scheduler(configuration([profile("spread-out")], plane.kubeconfig))
-    findings.wait_until_bound(client, 200, 60)
+    assertions.wait_until_bound(client, 200, 60)
     old_version = client.get(objects.NODES, limit="1")["metadata"]["resourceVersion"]
 
     scheduler.signal(signal.SIGSTOP)
@@ -121,15 +121,15 @@ def test_watches_are_too_old_after_compaction(
     # Pods may be listed again before nodes are, and be bound to what was there: as everywhere.
     selector = {"nodeSelector": {"kubernetes.io/hostname": "node-00050"}}
     client.create_all(objects.PODS, [objects.pod("first", "spread-out", spec=selector)])
-    findings.wait_until_bound(client, 100 + 20 + 1, 60)
+    assertions.wait_until_bound(client, 100 + 20 + 1, 60)
     waiting = [objects.pod(f"later-{i}", "spread-out", cpu="4") for i in range(60)]
     client.create_all(objects.PODS, waiting)
-    findings.wait_until_bound(client, 100 + 20 + 1 + 60, 60)
-    nodes, pods = client.list(objects.NODES), client.list(findings.ALL_PODS)
+    assertions.wait_until_bound(client, 100 + 20 + 1 + 60, 60)
+    nodes, pods = client.list(objects.NODES), client.list(assertions.ALL_PODS)
     later = [pod for pod in pods if pod["metadata"]["name"].startswith("later-")]
-    findings.check_all_fit(nodes, later)  # none on a node that went
-    findings.check_no_node_over_committed(nodes, [p for p in pods if p in later or others(p)])
-    assert {findings.node_of(pod) for pod in later} & {f"node-{i:05}" for i in range(40, 60)}
+    assertions.check_all_fit(nodes, later)  # none on a node that went
+    assertions.check_no_node_over_committed(nodes, [p for p in pods if p in later or others(p)])
+    assert {assertions.node_of(pod) for pod in later} & {f"node-{i:05}" for i in range(40, 60)}
     scheduler.finish()
 
 

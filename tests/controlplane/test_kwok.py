@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from testground import findings, objects
-from testground.kube_client import KubeClient
-from testground.kwok import KwokCluster
-from testground.schedulers import RunScheduler, configuration, profile
-from testground.waiting import eventually
+from envtest import assertions, objects
+from envtest.kube_client import KubeClient
+from envtest.kwok import KwokCluster
+from envtest.schedulers import RunScheduler, configuration, profile
+from envtest.waiting import eventually
 
 Json = dict[str, Any]
 
@@ -102,17 +102,17 @@ def wait_until_everything_runs(client: KubeClient) -> None:
 
 
 def check_what_happened(client: KubeClient) -> None:
-    pods, nodes = client.list(findings.ALL_PODS), client.list(objects.NODES)
+    pods, nodes = client.list(assertions.ALL_PODS), client.list(objects.NODES)
     assert Counter(pod["spec"]["schedulerName"] for pod in pods) == {
         name: 2 * REPLICAS + 2 * COMPLETIONS + bare for name, bare in zip(NAMES, BARE, strict=True)
     }
-    findings.check_all_fit(nodes, pods)
-    findings.check_no_node_over_committed(nodes, pods)
-    findings.check_scheduled_conditions(pods)
+    assertions.check_all_fit(nodes, pods)
+    assertions.check_no_node_over_committed(nodes, pods)
+    assertions.check_scheduled_conditions(pods)
 
     def announced() -> Counter[str]:
-        events = findings.scheduled_events(client)
-        done = findings.check_each_scheduler_touched_its_own(events, pods)
+        events = assertions.scheduled_events(client)
+        done = assertions.check_each_scheduler_touched_its_own(events, pods)
         # kube-scheduler drops events when they come too fast, and here it may be either
         return done if done.total() > 0.95 * len(pods) else Counter()
 
@@ -138,7 +138,7 @@ def roll_out(client: KubeClient, name: str) -> None:
     pods = [pod for pod in pods_of(client, name) if "deletionTimestamp" not in pod["metadata"]]
     assert len(pods) == REPLICAS
     assert not {pod["metadata"]["uid"] for pod in pods} & old
-    findings.check_no_node_over_committed(client.list(objects.NODES), all_pods(client))
+    assertions.check_no_node_over_committed(client.list(objects.NODES), all_pods(client))
 
 
 def drain(client: KubeClient, kubectl: list[str]) -> None:
@@ -150,8 +150,8 @@ def drain(client: KubeClient, kubectl: list[str]) -> None:
         "spec": {"maxUnavailable": "50%", "selector": {"matchLabels": {"app": "bin-packing-0"}}},
     }
     client.create("/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget)
-    running = [pod for pod in all_pods(client) if not findings.terminal(pod)]
-    [(node, evicted)] = Counter(findings.node_of(pod) for pod in running).most_common(1)
+    running = [pod for pod in all_pods(client) if not assertions.terminal(pod)]
+    [(node, evicted)] = Counter(assertions.node_of(pod) for pod in running).most_common(1)
     assert evicted > 10
     subprocess.run(
         [*kubectl, "drain", str(node), "--ignore-daemonsets", "--force", "--timeout=60s"],
@@ -168,12 +168,14 @@ def drain(client: KubeClient, kubectl: list[str]) -> None:
 
     eventually(60, "all Deployments whole again after the drain", whole_again, every=0.25)
     pods = all_pods(client)
-    assert not [pod for pod in pods if findings.node_of(pod) == node and not findings.terminal(pod)]
-    findings.check_no_node_over_committed(client.list(objects.NODES), pods)
+    assert not [
+        pod for pod in pods if assertions.node_of(pod) == node and not assertions.terminal(pod)
+    ]
+    assertions.check_no_node_over_committed(client.list(objects.NODES), pods)
 
 
 def all_pods(client: KubeClient) -> list[Json]:
-    return client.list(findings.ALL_PODS)
+    return client.list(assertions.ALL_PODS)
 
 
 def pods_of(client: KubeClient, deployment: str) -> list[Json]:

@@ -14,6 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from envtest.cluster import ScenarioCluster, differences
+from envtest.control_plane import ControlPlane
+from envtest.fake_extender import FakeExtender
+from envtest.schedulers import Kind, RunScheduler, configuration
 from scenarios import (
     Scenario,
     affinity,
@@ -25,13 +29,9 @@ from scenarios import (
     spread,
     volumes,
 )
-from testground.control_plane import ControlPlane
-from testground.fake_extender import FakeExtender
-from testground.schedulers import Kind, RunScheduler, configuration
-from testground.stage import Stage, differences
 
 Json = dict[str, Any]
-Stages = dict[str, Stage]
+ScenarioClusters = dict[str, ScenarioCluster]
 
 FAMILIES = (nodes, affinity, spread, volumes, devices, preemption, extenders)
 SCENARIOS = {one.__name__: one for family in FAMILIES for one in family.SCENARIOS}
@@ -57,9 +57,9 @@ GATED_FAMILIES = {
 
 
 @pytest.fixture(scope="module")
-def stages(
+def clusters(
     binaries: dict[str, Path], folder: Path, run_module_scheduler: RunScheduler, under_test: Kind
-) -> Iterator[Stages]:
+) -> Iterator[ScenarioClusters]:
     with raised(binaries, folder, run_module_scheduler, under_test) as made:
         yield made
 
@@ -67,12 +67,12 @@ def stages(
 @contextmanager
 def raised(
     binaries: dict[str, Path], folder: Path, run: RunScheduler, under_test: Kind, gates: str = ""
-) -> Iterator[Stages]:
+) -> Iterator[ScenarioClusters]:
     """Start a control plane and a scheduler for each stage."""
     kinds: dict[str, Kind] = {OURS: under_test, UPSTREAM: "kube-scheduler"}
     flags = [f"--feature-gates={gates}"] if gates else []
     apis = ["--runtime-config=scheduling.k8s.io/v1alpha2=true"] if gates else []
-    made: Stages = {}
+    made: ScenarioClusters = {}
     with ExitStack() as cleanup:
         for name, kind in kinds.items():
             where = folder / f"same-{name}-{gates.count('=')}"
@@ -85,19 +85,19 @@ def raised(
             del config["profiles"]  # the default one is what is compared
             config["extenders"] = [extender.configuration()]
             run(config, kind=kind, flags=flags)
-            made[name] = Stage(plane.client)
+            made[name] = ScenarioCluster(plane.client)
             made[name].prepare()
         yield made
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_both_tell_the_same_story(stages: Stages, name: str) -> None:
-    stories = play(stages, SCENARIOS[name])
+def test_both_tell_the_same_story(clusters: ScenarioClusters, name: str) -> None:
+    recorded_states = play(clusters, SCENARIOS[name])
     if name in ATTEMPTS_VARY:
-        for story in stories.values():
-            story["events"] = without_attempts(story["events"])
-    assert "\n".join(differences(stories[OURS], stories[UPSTREAM])) == ""
-    assert stories[OURS]["at the end"]["pods"]
+        for recorded_state in recorded_states.values():
+            recorded_state["events"] = without_attempts(recorded_state["events"])
+    assert "\n".join(differences(recorded_states[OURS], recorded_states[UPSTREAM])) == ""
+    assert recorded_states[OURS]["at the end"]["pods"]
 
 
 @pytest.mark.parametrize("gates", GATED_FAMILIES)
@@ -109,11 +109,13 @@ def test_both_tell_the_same_story_with_gates(
     gates: str,
     subtests: pytest.Subtests,
 ) -> None:
-    with raised(binaries, folder, run_scheduler, under_test, gates) as stages:
+    with raised(binaries, folder, run_scheduler, under_test, gates) as clusters:
         for scenario in GATED_FAMILIES[gates]:
             with subtests.test(scenario.__name__):
-                stories = play(stages, scenario)
-                assert "\n".join(differences(stories[OURS], stories[UPSTREAM])) == ""
+                recorded_states = play(clusters, scenario)
+                assert (
+                    "\n".join(differences(recorded_states[OURS], recorded_states[UPSTREAM])) == ""
+                )
 
 
 def without_attempts(events: dict[str, list[str]]) -> dict[str, list[str]]:
@@ -124,19 +126,19 @@ def without_attempts(events: dict[str, list[str]]) -> dict[str, list[str]]:
     }
 
 
-def play(stages: Stages, scenario: Scenario) -> dict[str, Json]:
+def play(clusters: ScenarioClusters, scenario: Scenario) -> dict[str, Json]:
     """Play it on both stages at once; return both stories."""
 
     def one(name: str) -> Json:
-        stage = stages[name]
+        cluster = clusters[name]
         try:
-            scenario(stage)
-            return stage.story()
+            scenario(cluster)
+            return cluster.recorded_state()
         finally:
-            stage.clear()
+            cluster.clear()
 
-    with ThreadPoolExecutor(len(stages)) as threads:
-        running = {name: threads.submit(one, name) for name in stages}
+    with ThreadPoolExecutor(len(clusters)) as threads:
+        running = {name: threads.submit(one, name) for name in clusters}
     failed = {name: trouble for name, future in running.items() if (trouble := future.exception())}
     for name, trouble in failed.items():
         trouble.add_note(f"on the stage called {name}; stages with trouble: {', '.join(failed)}")

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from prometheus_client import Metric
-from testground import findings, objects
-from testground.control_plane import ADMIN_TOKEN, STRANGER_TOKEN, ControlPlane
-from testground.kube_client import KubeClient
-from testground.schedulers import (
+from envtest import assertions, objects
+from envtest.control_plane import ADMIN_TOKEN, STRANGER_TOKEN, ControlPlane
+from envtest.kube_client import KubeClient
+from envtest.schedulers import (
     SHARED_PLUGINS,
     RunScheduler,
     SchedulerProcess,
     configuration,
     profile,
 )
-from testground.waiting import eventually
+from envtest.waiting import eventually
+from prometheus_client import Metric
 
 Json = dict[str, Any]
 
@@ -120,8 +120,8 @@ def outcome(control_plane: ControlPlane, run_module_scheduler: RunScheduler) -> 
     pods = [make_pod(index, (SPREAD, PACK)[index % 2]) for index in range(PODS)]
     pods += [make_pod(index, UPSTREAM) for index in range(100)]
     client.create_all(objects.PODS, pods)
-    findings.wait_until_bound(client, len(pods), 120)
-    bound = client.list(findings.ALL_PODS)
+    assertions.wait_until_bound(client, len(pods), 120)
+    bound = client.list(assertions.ALL_PODS)
     hopeless = ask_for_the_impossible(client)
     return Outcome(
         nodes=client.list(objects.NODES),
@@ -148,8 +148,8 @@ def ask_for_the_impossible(client: KubeClient) -> list[Json]:
     )
 
     def refused() -> list[Json]:
-        pods = client.list(findings.ALL_PODS, labelSelector="hopeless")
-        done = [pod for pod in pods if findings.condition(pod).get("message")]
+        pods = client.list(assertions.ALL_PODS, labelSelector="hopeless")
+        done = [pod for pod in pods if assertions.condition(pod).get("message")]
         return done if len(done) == len(FITS_NOWHERE) * 3 else []
 
     return eventually(30, "a reason for each pod that fits nowhere", refused)
@@ -159,7 +159,7 @@ def wait_for_events(client: KubeClient, count: int) -> dict[str, list[Json]]:
     """Events trail behind the bindings that they tell of."""
 
     def enough() -> dict[str, list[Json]]:
-        events = findings.scheduled_events(client)
+        events = assertions.scheduled_events(client)
         return events if len(events) >= count else {}
 
     return eventually(30, f"Scheduled events of {count} pods", enough, every=0.5)
@@ -170,7 +170,7 @@ def failure_notes(client: KubeClient, count: int) -> dict[str, set[str]]:
 
     def enough() -> dict[str, set[str]]:
         notes: dict[str, set[str]] = {}
-        for event in client.list(findings.EVENTS, fieldSelector="reason=FailedScheduling"):
+        for event in client.list(assertions.EVENTS, fieldSelector="reason=FailedScheduling"):
             notes.setdefault(event["regarding"]["name"], set()).add(event["note"])
         return notes if len(notes) >= count else {}
 
@@ -179,15 +179,15 @@ def failure_notes(client: KubeClient, count: int) -> dict[str, set[str]]:
 
 def test_all_pods_are_bound(outcome: Outcome) -> None:
     assert len(outcome.pods) == PODS + 100
-    assert all(findings.node_of(pod) for pod in outcome.pods)
+    assert all(assertions.node_of(pod) for pod in outcome.pods)
 
 
 def test_pods_are_where_they_fit(outcome: Outcome) -> None:
-    findings.check_all_fit(outcome.nodes, outcome.pods)
+    assertions.check_all_fit(outcome.nodes, outcome.pods)
 
 
 def test_no_node_is_over_committed(outcome: Outcome) -> None:
-    findings.check_no_node_over_committed(outcome.nodes, outcome.pods)
+    assertions.check_no_node_over_committed(outcome.nodes, outcome.pods)
 
 
 def test_no_pod_is_bound_twice(outcome: Outcome, control_plane: ControlPlane) -> None:
@@ -197,24 +197,24 @@ def test_no_pod_is_bound_twice(outcome: Outcome, control_plane: ControlPlane) ->
 
 
 def test_every_pod_has_one_scheduled_event(outcome: Outcome) -> None:
-    findings.check_every_pod_has_one_scheduled_event(outcome.events, outcome.pods)
+    assertions.check_every_pod_has_one_scheduled_event(outcome.events, outcome.pods)
 
 
 def test_each_scheduler_touched_its_own(outcome: Outcome) -> None:
-    done = findings.check_each_scheduler_touched_its_own(outcome.events, outcome.pods)
+    done = assertions.check_each_scheduler_touched_its_own(outcome.events, outcome.pods)
     assert done == {SPREAD: PODS // 2, PACK: PODS // 2, UPSTREAM: 100}
 
 
 def test_conditions_say_whether_pods_are_scheduled(outcome: Outcome) -> None:
-    findings.check_scheduled_conditions(outcome.pods)
-    findings.check_scheduled_conditions(outcome.hopeless)
+    assertions.check_scheduled_conditions(outcome.pods)
+    assertions.check_scheduled_conditions(outcome.hopeless)
 
 
 def test_profiles_follow_their_strategies(outcome: Outcome) -> None:
     def crowd(scheduler: str) -> float:
         """How many of its scheduler's pods a pod finds on its node, itself included, on average."""
         pods = [pod for pod in outcome.pods if pod["spec"]["schedulerName"] == scheduler]
-        on_node = Counter(findings.node_of(pod) for pod in pods)
+        on_node = Counter(assertions.node_of(pod) for pod in pods)
         return sum(count * count for count in on_node.values()) / len(pods)
 
     assert crowd(PACK) > 2 * crowd(SPREAD)
@@ -224,8 +224,8 @@ def test_profiles_follow_their_strategies(outcome: Outcome) -> None:
 @pytest.mark.parametrize("scheduler", [SPREAD, PACK])
 def test_the_reason_is_upstreams(outcome: Outcome, name: str, scheduler: str) -> None:
     by_name = {pod["metadata"]["name"]: pod for pod in outcome.hopeless}
-    ours = findings.condition(by_name[f"{name}.{scheduler}"])
-    theirs = findings.condition(by_name[f"{name}.{UPSTREAM}"])
+    ours = assertions.condition(by_name[f"{name}.{scheduler}"])
+    theirs = assertions.condition(by_name[f"{name}.{UPSTREAM}"])
     for field in ("lastTransitionTime", "lastProbeTime"):
         ours.pop(field), theirs.pop(field)
     assert ours == theirs
@@ -234,7 +234,7 @@ def test_the_reason_is_upstreams(outcome: Outcome, name: str, scheduler: str) ->
 
 def test_a_reason_is_what_the_nodes_make_it(outcome: Outcome) -> None:
     [pod] = [p for p in outcome.hopeless if p["metadata"]["name"] == f"no-such-label.{SPREAD}"]
-    assert findings.condition(pod)["message"] == (
+    assert assertions.condition(pod)["message"] == (
         "0/200 nodes are available: 10 node(s) were unschedulable, 170 node(s) didn't match Pod's "
         "node affinity/selector, 20 node(s) had untolerated taint(s)."
     )

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from testground import objects
-from testground.control_plane import ControlPlane
-from testground.fake_storage import (
+from envtest import objects
+from envtest.control_plane import ControlPlane
+from envtest.fake_storage import (
     CLAIMS,
     DRIVER,
     SELECTED,
@@ -21,9 +21,9 @@ from testground.fake_storage import (
     FakeStorage,
     volume,
 )
-from testground.kube_client import KubeClient
-from testground.schedulers import RunScheduler, configuration, profile
-from testground.waiting import eventually
+from envtest.kube_client import KubeClient
+from envtest.schedulers import RunScheduler, configuration, profile
+from envtest.waiting import eventually
 
 Json = dict[str, Any]
 

@@ -246,7 +246,7 @@ def test_arguments_are_flags_of_run_and_files_are_mounted(spec: Json, container:
         name, _, value = argument.lstrip("-").partition("=")
         assert name in (known if argument.startswith("--") else short)
         if argument.startswith("--"):
-            assert known[name].effect, f"{argument} does nothing"
+            assert known[name].has_effect, f"{argument} does nothing"
         if value.startswith("/"):
             assert any(Path(value).is_relative_to(mount) for mount in mounts), argument
 

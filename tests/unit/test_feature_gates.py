@@ -1,7 +1,7 @@
 import pytest
 
 from proreus.errors import ConfigError
-from proreus.feature_gates import ELSEWHERE, GATES, FeatureGates
+from proreus.feature_gates import GATES, OTHER_COMPONENTS, FeatureGates
 
 
 def test_defaults():
@@ -79,7 +79,7 @@ def test_whole_stages_leave_alone_what_is_named():
 
 def test_gates_of_other_components_are_accepted_and_have_no_effect():
     assert FeatureGates.parse("ExtendWebSocketsToKubelet=false") == FeatureGates()
-    assert not ELSEWHERE & set(GATES)
+    assert not OTHER_COMPONENTS & set(GATES)
 
 
 def test_unknown_gates_are_a_bug_of_the_caller():
@@ -89,6 +89,6 @@ def test_unknown_gates_are_a_bug_of_the_caller():
 
 def test_dependencies_of_the_table_are_in_the_table_and_hold_by_default():
     for name, gate in GATES.items():
-        assert set(gate.needs) <= set(GATES), name
+        assert set(gate.dependencies) <= set(GATES), name
         if gate.default:
-            assert all(GATES[need].default for need in gate.needs), name
+            assert all(GATES[need].default for need in gate.dependencies), name

@@ -9,7 +9,7 @@ from functools import partial
 from time import time
 from typing import Any
 
-from proreus import heap, logs
+from proreus import gc_tuning, logs
 from proreus.app.clients import Clients
 from proreus.app.leading import make_elector
 from proreus.app.loop_watchdog import LoopWatchdog
@@ -18,9 +18,9 @@ from proreus.app.served_plugins import ServedPlugins
 from proreus.client.dispatcher import Dispatcher
 from proreus.client.event_bodies import ObjectReference
 from proreus.client.event_recorder import EventRecorder
-from proreus.client.flow_control import FlowControl
-from proreus.client.informer_stores import InformerStores
+from proreus.client.informer_factory import InformerFactory
 from proreus.client.leader_election import LeaderElector
+from proreus.client.rate_limiter import RateLimiter
 from proreus.clock import RealClock
 from proreus.config.durations import format_duration
 from proreus.config.types import ClientConnection, SchedulerConfiguration
@@ -36,10 +36,10 @@ from proreus.scheduler.assembly import Assembly
 from proreus.scheduler.environment import Environment
 from proreus.scheduler.extender import whole_types
 from proreus.scheduler.profile_set import ProfileSet
-from proreus.server.health import Check
+from proreus.server.health import HealthCheck
 from proreus.server.plugin_registration import PATH, registration_page
 from proreus.server.responses import json_body
-from proreus.server.server import Server, Sources
+from proreus.server.server import EndpointSources, Server
 
 log = logs.logger(__name__)
 
@@ -77,15 +77,15 @@ class Process:
         self._clients = clients
         self._clock = RealClock()
         connection = config.client_connection
-        self._dispatcher = Dispatcher(clients.main, flow_control=_rate(connection))
+        self._dispatcher = Dispatcher(clients.main, rate_limiter=_rate(connection))
         self._events = EventRecorder(
             clients.events,
             clock=self._clock,
-            quiet=self._dispatcher.wait_for_quiet,
-            flow_control=_rate(connection),
+            wait_until_idle=self._dispatcher.wait_until_idle,
+            rate_limiter=_rate(connection),
         )
         self._whole_types = whole_types(config.extenders)
-        self._stores = InformerStores(clients.main, self._on_informer_error, self._whole_types)
+        self._stores = InformerFactory(clients.main, self._on_informer_error, self._whole_types)
         self._refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._background: set[asyncio.Task[None]] = set()
         self._synced = self._leads = self._stopping = False
@@ -225,7 +225,7 @@ class Process:
         finally:
             synced.cancel()
         self._synced = True
-        heap.settle()
+        gc_tuning.freeze_startup_heap()
         # Not before: until now there was much to read at once, and nobody who waited for the loop.
         if threshold := self._options.loop_blocked_threshold_seconds:
             self._start("loop watchdog", LoopWatchdog(threshold, self._metrics).run())
@@ -291,23 +291,23 @@ class Process:
             about = elector.reference()
         component = next(iter(self._scheduler.profiles))
         self._events.event_about(
-            about, event_type, reason, "Scheduling", note, component, by_note=True
+            about, event_type, reason, "Scheduling", note, component, distinct_by_note=True
         )
 
     # ---- the parts -----------------------------------------------------------------------------
 
     def _server(self) -> Server:
         elects = self._config.leader_election.leader_elect
-        election = (Check("leaderElection", lambda: None),) if elects else ()
+        election = (HealthCheck("leaderElection", lambda: None),) if elects else ()
         server = Server(
             self._options.serving,
-            Sources(
+            EndpointSources(
                 metrics=self._metrics,
                 healthz=election,
                 readyz=(
                     *election,
-                    Check("shutdown", lambda: "shutting down" if self._stopping else None),
-                    Check("sched-handler-sync", self._why_not_synced),
+                    HealthCheck("shutdown", lambda: "shutting down" if self._stopping else None),
+                    HealthCheck("sched-handler-sync", self._why_not_synced),
                 ),
                 configz=lambda: to_data(self._config),
                 last_reload=lambda: self.last_reload,
@@ -341,6 +341,6 @@ class Process:
         return self._stores.store(PODS).values() if self._leads else None
 
 
-def _rate(connection: ClientConnection) -> FlowControl:
+def _rate(connection: ClientConnection) -> RateLimiter:
     """Return the client-side rate that the configuration states."""
-    return FlowControl(connection.qps, max(connection.burst, 1))
+    return RateLimiter(connection.qps, max(connection.burst, 1))

@@ -21,7 +21,7 @@ from proreus.app.followed_files import FollowedFiles
 from proreus.app.options import RunOptions
 from proreus.app.process import Process
 from proreus.app.reload import Reloader
-from proreus.app.served_plugins import meet_plugins
+from proreus.app.served_plugins import connect_plugins
 from proreus.client.session import ApiClient
 from proreus.config.types import SchedulerConfiguration
 from proreus.config.write import to_yaml
@@ -67,7 +67,7 @@ async def _run_until(stopping: asyncio.Event, options: RunOptions) -> None:
     metrics = _metrics(options)
     async with contextlib.AsyncExitStack() as stack:
         served = await stack.enter_async_context(
-            meet_plugins(options.plugin_endpoints, options.plugin_slots, metrics)
+            connect_plugins(options.plugin_endpoints, options.plugin_slots, metrics)
         )
         files = FollowedFiles(options.config, options.plugins)
         loaded_plugins = load(options.plugins, served.classes)

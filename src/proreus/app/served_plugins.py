@@ -129,7 +129,7 @@ def _state_of(slot: Endpoint) -> Mapping[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def meet_plugins(
+async def connect_plugins(
     addresses: Sequence[str],
     slots: Sequence[str],
     metrics: SchedulerMetrics,

@@ -16,14 +16,14 @@ import msgspec
 
 from proreus.bench.templates import JsonObject
 from proreus.client import credentials
-from proreus.client.answers import AnswerLost, Unreachable
 from proreus.client.request_headers import JSON, MERGE_PATCH, user_agent
+from proreus.client.responses import ResponseLost, Unreachable
 from proreus.client.session import ApiClient
 from proreus.errors import ApiError, Conflict, NotFound, TooManyRequests
 
 T = TypeVar("T")
 
-AT_ONCE = 32
+CONCURRENCY = 32
 """Writes under way together; scheduler_perf has 30."""
 
 _ATTEMPTS = 6
@@ -34,7 +34,7 @@ decode = msgspec.json.decode
 
 
 @dataclass(frozen=True)
-class Place:
+class RestMapping:
     """Where a kind is served."""
 
     prefix: str
@@ -53,7 +53,7 @@ class Api:
 
     def __init__(self, client: ApiClient) -> None:
         self.client = client
-        self._places: dict[tuple[str, str], Place] = {}
+        self._rest_mappings: dict[tuple[str, str], RestMapping] = {}
 
     async def create(self, path: str, body: JsonObject | bytes) -> JsonObject:
         """POST an object; what exists already is as good as created."""
@@ -94,16 +94,16 @@ class Api:
                 return items
             query = f"limit=2000&continue={token}"
 
-    async def place_of(self, obj: JsonObject) -> Place:
+    async def rest_mapping_for(self, obj: JsonObject) -> RestMapping:
         """Return where objects of this apiVersion and kind are served, as discovery tells."""
         version, kind = obj["apiVersion"], obj["kind"]
-        if (version, kind) not in self._places:
+        if (version, kind) not in self._rest_mappings:
             prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
             for resource in (await self.get(prefix))["resources"]:
                 if "/" not in resource["name"]:
-                    place = Place(prefix, resource["name"], resource["namespaced"])
-                    self._places[version, resource["kind"]] = place
-        return self._places[version, kind]
+                    mapping = RestMapping(prefix, resource["name"], resource["namespaced"])
+                    self._rest_mappings[version, resource["kind"]] = mapping
+        return self._rest_mappings[version, kind]
 
     async def request(
         self,
@@ -127,7 +127,7 @@ class Api:
                 )
             except TooManyRequests as busy:
                 pause, error = busy.retry_after, busy
-            except (Unreachable, AnswerLost) as lost:
+            except (Unreachable, ResponseLost) as lost:
                 pause, error = 0.2 * 2**attempt, lost  # type: ignore[assignment]
             except ApiError as failed:
                 if failed.status < 500:
@@ -148,7 +148,7 @@ async def connected(kubeconfig: Path, component: str = "bench") -> AsyncIterator
 
 
 async def for_each(
-    items: Iterable[T], work: Callable[[T], Awaitable[Any]], at_once: int = AT_ONCE
+    items: Iterable[T], work: Callable[[T], Awaitable[Any]], concurrency: int = CONCURRENCY
 ) -> None:
     """Do the work of each item, some at once; the first failure ends it all and is raised."""
     waiting = iter(items)
@@ -157,7 +157,7 @@ async def for_each(
         for item in waiting:
             await work(item)
 
-    workers = [asyncio.create_task(worker()) for _ in range(at_once)]
+    workers = [asyncio.create_task(worker()) for _ in range(concurrency)]
     try:
         await asyncio.gather(*workers)
     finally:

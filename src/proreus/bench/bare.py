@@ -22,7 +22,7 @@ from proreus.errors import ApiError
 from proreus.objects.kinds import NODES
 from proreus.objects.meta import ApiStruct, ObjectMeta, Resource, Untyped
 
-AT_ONCE = 64
+CONCURRENCY = 64
 
 
 class _Spec(ApiStruct, frozen=True):
@@ -30,14 +30,14 @@ class _Spec(ApiStruct, frozen=True):
     scheduling_gates: tuple[ApiStruct, ...] = ()
 
 
-class WaitingPod(ApiStruct, frozen=True):
+class PendingPod(ApiStruct, frozen=True):
     """A pod, as far as one must know to bind it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: _Spec = _Spec()
 
 
-PODS = Resource("", "v1", "pods", "Pod", True, WaitingPod)
+PODS = Resource("", "v1", "pods", "Pod", True, PendingPod)
 
 
 class Binder:
@@ -45,8 +45,8 @@ class Binder:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._waiting: deque[WaitingPod] = deque()
-        self._come = asyncio.Semaphore(0)
+        self._waiting: deque[PendingPod] = deque()
+        self._available = asyncio.Semaphore(0)
         self._nodes = Informer(api.client, Resource(**(vars(NODES) | {"type": Untyped})))
         self._pods = Informer(api.client, PODS, field_selector="spec.nodeName=")
         self._pods.add_handler(self)
@@ -54,18 +54,18 @@ class Binder:
         self._names: list[str] = []
         self._number = 0
 
-    def on_add(self, pod: WaitingPod) -> None:
+    def on_add(self, pod: PendingPod) -> None:
         """Put a pod in line."""
         if not pod.spec.scheduling_gates and pod.metadata.deletion_timestamp is None:
             self._waiting.append(pod)
-            self._come.release()
+            self._available.release()
 
-    def on_update(self, old: WaitingPod, new: WaitingPod) -> None:
+    def on_update(self, old: PendingPod, new: PendingPod) -> None:
         """Put a pod in line whose gates are open now."""
         if old.spec.scheduling_gates:
             self.on_add(new)
 
-    def on_delete(self, pod: WaitingPod, final_state_unknown: bool) -> None:
+    def on_delete(self, pod: PendingPod, final_state_unknown: bool) -> None:
         """Mind nothing: a bound pod leaves this watch."""
 
     async def run(self, lease: str) -> None:
@@ -75,12 +75,12 @@ class Binder:
             tasks.create_task(self._pods.run())
             await self._nodes.synced.wait()
             await self._wait_for(lease)
-            for _ in range(AT_ONCE):
+            for _ in range(CONCURRENCY):
                 tasks.create_task(self._bind_all())
 
     async def _bind_all(self) -> None:
         while True:
-            await self._come.acquire()
+            await self._available.acquire()
             pod = self._waiting.popleft()
             if nodes := self._names:
                 self._number += 1
@@ -99,7 +99,7 @@ class Binder:
     def _on_nodes(self) -> None:
         self._names = list(self._nodes.store)
 
-    async def _bind(self, pod: WaitingPod, node: str) -> None:
+    async def _bind(self, pod: PendingPod, node: str) -> None:
         namespace, name = pod.metadata.namespace, pod.metadata.name
         body = {
             "apiVersion": "v1",

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 
-class Authority:
+class CertificateAuthority:
     """A certificate authority that keeps everything in one folder as PEM files."""
 
     def __init__(self, folder: Path) -> None:

@@ -21,25 +21,25 @@ from proreus.bench.control_plane import ADMIN_TOKEN, ControlPlane
 from proreus.bench.executor import NAMESPACES, Executor
 from proreus.bench.measures import Pass, PeriodCollector, utilisation_spread
 from proreus.bench.pod_creation import PODS
-from proreus.bench.pods import PodLog
+from proreus.bench.pods import PodTracker
 from proreus.bench.processes import Child, ChildFailed
 from proreus.bench.schedulers import (
-    Contestant,
     SchedulerProcess,
+    SchedulerUnderTest,
     configuration,
-    give_lease_up,
     hold_lease,
-    settable,
-    until_still,
+    release_lease,
+    unlocked_gates,
+    wait_until_idle,
 )
-from proreus.bench.workloads import Plan
+from proreus.bench.workloads import ResolvedWorkload
 from proreus.errors import NotFound, ProreusError
 
 _CLEAN_SECONDS = 120.0
 _STAND_BY_SECONDS = 15.0
 _DEVICE_VERSIONS = ("v1", "v1beta2", "v1beta1", "v1alpha3")
 
-Say = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Ground:
+class BenchEnvironment:
     """Where a pass takes place."""
 
     kubeconfig: Path
@@ -66,37 +66,45 @@ class Ground:
 
 
 async def compare(
-    plan: Plan, contestants: Sequence[Contestant], options: Options, say: Say
+    plan: ResolvedWorkload,
+    schedulers_under_test: Sequence[SchedulerUnderTest],
+    options: Options,
+    report_progress: ReportProgress,
 ) -> AsyncIterator[Pass]:
     """Yield what each scheduler did, round by round.
 
     A pass that fails is yielded too, with its ``failure``; who comes after it goes on.
     """
-    gates, _ = settable(plan.feature_gates)
+    gates, _ = unlocked_gates(plan.feature_gates)
     for number in range(options.rounds):
-        for contestant in contestants[:: 1 if number % 2 == 0 else -1]:
-            title = f"round {number + 1}/{options.rounds} · {contestant.name}"
-            say(f"{title} · control plane")
-            name = f"{plan.name.replace('/', '-')}-{contestant.name}-{number}"
-            async with _ground(options, gates, name) as ground:
-                yield await _pass(plan, contestant, gates, ground, options, number, title, say)
+        for under_test in schedulers_under_test[:: 1 if number % 2 == 0 else -1]:
+            title = f"round {number + 1}/{options.rounds} · {under_test.name}"
+            report_progress(f"{title} · control plane")
+            name = f"{plan.name.replace('/', '-')}-{under_test.name}-{number}"
+            async with _environment(options, gates, name) as environment:
+                yield await _pass(
+                    plan, under_test, gates, environment, options, number, title, report_progress
+                )
 
 
 async def _pass(
-    plan: Plan,
-    contestant: Contestant,
+    plan: ResolvedWorkload,
+    under_test: SchedulerUnderTest,
     gates: Mapping[str, bool],
-    ground: Ground,
+    environment: BenchEnvironment,
     options: Options,
     number: int,
     title: str,
-    say: Say,
+    report_progress: ReportProgress,
 ) -> Pass:
-    result = Pass(contestant.name, number)
-    async with connected(ground.kubeconfig) as api, connected(ground.kubeconfig) as looking_on:
-        pods = PodLog(looking_on.client)
-        collector = PeriodCollector(pods, ground.children, from_first_binding=options.backlog)
-        runner = _Runner(plan, contestant, gates, ground, api, collector)
+    result = Pass(under_test.name, number)
+    async with (
+        connected(environment.kubeconfig) as api,
+        connected(environment.kubeconfig) as watch_api,
+    ):
+        pods = PodTracker(watch_api.client)
+        collector = PeriodCollector(pods, environment.children, from_first_binding=options.backlog)
+        runner = _Runner(plan, under_test, gates, environment, api, collector)
         executor = Executor(
             plan,
             api,
@@ -104,28 +112,30 @@ async def _pass(
             collector,
             runner if options.backlog else None,
             timeout_seconds=options.timeout_seconds,
-            priority_classes=not ground.own,
+            priority_classes=not environment.own,
         )
         watching = asyncio.create_task(pods.run())
-        telling = asyncio.create_task(_tell(title, executor, pods, say))
+        progress_task = asyncio.create_task(
+            _report_progress_periodically(title, executor, pods, report_progress)
+        )
         try:
             await pods.synced()
             result.start_seconds = await runner.start()
-            await _while_alive(runner, executor.run())
+            await _run_while_scheduler_alive(runner, executor.run())
             result.peak_rss_bytes = collector.peak_rss_bytes()
             result.utilisation_spread = await utilisation_spread(api)
         except ProreusError as error:
             result.failure = str(error)
         finally:
-            telling.cancel()
+            progress_task.cancel()
             await runner.finish()
             result.periods = collector.periods
             result.log_errors = runner.errors()
-            if not ground.own:
-                say(f"{title} · cleaning up")
+            if not environment.own:
+                report_progress(f"{title} · cleaning up")
                 await _clean_up(api, executor, pods)
             watching.cancel()
-            await asyncio.gather(watching, telling, return_exceptions=True)
+            await asyncio.gather(watching, progress_task, return_exceptions=True)
     return result
 
 
@@ -134,16 +144,16 @@ class _Runner:
 
     def __init__(
         self,
-        plan: Plan,
-        contestant: Contestant,
+        plan: ResolvedWorkload,
+        under_test: SchedulerUnderTest,
         gates: Mapping[str, bool],
-        ground: Ground,
+        environment: BenchEnvironment,
         api: Api,
         collector: PeriodCollector,
     ) -> None:
-        self._contestant = contestant
+        self._under_test = under_test
         self._gates = gates
-        self._ground = ground
+        self._environment = environment
         self._api = api
         self._collector = collector
         self._started: list[SchedulerProcess] = []
@@ -152,9 +162,11 @@ class _Runner:
 
     async def start(self, *, elects: bool = False) -> float:
         """Start one; return the seconds until it was ready."""
-        config = configuration(self._base, self._ground.kubeconfig, elects=elects)
+        config = configuration(self._base, self._environment.kubeconfig, elects=elects)
         name = f"scheduler-{len(self._started)}"
-        process = SchedulerProcess(self._contestant, config, self._gates, self._ground.folder, name)
+        process = SchedulerProcess(
+            self._under_test, config, self._gates, self._environment.folder, name
+        )
         self._started.append(process)
         began = time.perf_counter()
         await process.run()
@@ -167,13 +179,13 @@ class _Runner:
         await self._started[-1].finish()
         await hold_lease(self._api)
         await self.start(elects=True)
-        await until_still(self._started[-1], _STAND_BY_SECONDS)
+        await wait_until_idle(self._started[-1], _STAND_BY_SECONDS)
 
     async def release(self) -> None:
         """Let it lead."""
-        for child in self._ground.children.values():
-            await until_still(child, _STAND_BY_SECONDS)
-        await give_lease_up(self._api)
+        for child in self._environment.children.values():
+            await wait_until_idle(child, _STAND_BY_SECONDS)
+        await release_lease(self._api)
 
     def check(self) -> None:
         """Raise ``ChildFailed`` when the scheduler has ended by itself."""
@@ -191,7 +203,7 @@ class _Runner:
         return [line for process in self._started for line in process.errors]
 
 
-async def _while_alive(runner: _Runner, work: Coroutine[Any, Any, None]) -> None:
+async def _run_while_scheduler_alive(runner: _Runner, work: Coroutine[Any, Any, None]) -> None:
     """Do the work, but give up at once when there is nobody left to schedule."""
     task = asyncio.create_task(work)
     try:
@@ -205,7 +217,9 @@ async def _while_alive(runner: _Runner, work: Coroutine[Any, Any, None]) -> None
 
 
 @asynccontextmanager
-async def _ground(options: Options, gates: Mapping[str, bool], name: str) -> AsyncIterator[Ground]:
+async def _environment(
+    options: Options, gates: Mapping[str, bool], name: str
+) -> AsyncIterator[BenchEnvironment]:
     """A folder, and a control plane in it unless there is one already."""
     with tempfile.TemporaryDirectory(prefix="proreus-bench-") as temporary:
         folder = (options.keep or Path(temporary)) / name
@@ -213,7 +227,7 @@ async def _ground(options: Options, gates: Mapping[str, bool], name: str) -> Asy
             folder = folder.with_name(f"{folder.name}+")
         folder.mkdir(parents=True)
         if options.kubeconfig is not None:
-            yield Ground(options.kubeconfig.resolve(), folder, {}, own=False)
+            yield BenchEnvironment(options.kubeconfig.resolve(), folder, {}, own=False)
             return
         flags = _apiserver_flags(gates)
         plane = ControlPlane(options.programs, folder / "control-plane", flags=flags)
@@ -221,7 +235,7 @@ async def _ground(options: Options, gates: Mapping[str, bool], name: str) -> Asy
             plane.start()
             kubeconfig = plane.write_kubeconfig(folder / "token.kubeconfig", token=ADMIN_TOKEN)
             children = {"apiserver": plane.apiserver, "etcd": plane.etcd}
-            yield Ground(kubeconfig, folder, children, own=True)
+            yield BenchEnvironment(kubeconfig, folder, children, own=True)
         finally:
             plane.stop()
 
@@ -242,18 +256,22 @@ def _apiserver_flags(gates: Mapping[str, bool]) -> list[str]:
     return flags
 
 
-async def _tell(title: str, executor: Executor, pods: PodLog, say: Say) -> None:
+async def _report_progress_periodically(
+    title: str, executor: Executor, pods: PodTracker, report_progress: ReportProgress
+) -> None:
     """Say twice a second how far it is."""
     before, at = 0, time.perf_counter()
     while True:
         await asyncio.sleep(0.5)
         bound, now = len(pods.bindings), time.perf_counter()
         rate = (bound - before) / (now - at)
-        say(f"{title} · {executor.doing} · {bound:,} pods bound, {rate:,.0f}/s")
+        report_progress(
+            f"{title} · {executor.current_operation} · {bound:,} pods bound, {rate:,.0f}/s"
+        )
         before, at = bound, now
 
 
-async def _clean_up(api: Api, executor: Executor, pods: PodLog) -> None:
+async def _clean_up(api: Api, executor: Executor, pods: PodTracker) -> None:
     """Remove what a pass left behind in a cluster that is not ours."""
 
     async def delete(path: str) -> None:

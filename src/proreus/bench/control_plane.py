@@ -15,7 +15,7 @@ from pathlib import Path
 
 import yaml
 
-from proreus.bench.certificates import Authority, write_service_account_keys
+from proreus.bench.certificates import CertificateAuthority, write_service_account_keys
 from proreus.bench.processes import Child, free_ports
 from proreus.errors import ConfigError
 
@@ -81,14 +81,14 @@ class ControlPlane:
         """Start both; returns once the apiserver is ready, about five seconds later."""
         self.etcd.start()
         self.start_apiserver()
-        self.apiserver.require(
+        self.apiserver.wait_for(
             30, "default namespace", lambda: self._answers("/api/v1/namespaces/default")
         )
 
     def start_apiserver(self) -> None:
         """Start the apiserver (again) and wait until it is ready."""
         self.apiserver.start()
-        self.apiserver.require(60, "readyz", lambda: self._answers("/readyz"))
+        self.apiserver.wait_for(60, "readyz", lambda: self._answers("/readyz"))
 
     def stop(self) -> None:
         """End both and forget the data."""
@@ -133,7 +133,7 @@ class ControlPlane:
 
     def _write_credentials(self, tokens: Sequence[str]) -> None:
         pki = self.folder / "pki"
-        authority = Authority(pki)
+        authority = CertificateAuthority(pki)
         authority.issue("apiserver", serves=True)
         authority.issue(ADMIN[0], ADMIN[1])
         write_service_account_keys(pki)

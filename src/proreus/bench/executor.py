@@ -15,9 +15,9 @@ from proreus.bench import devices, objects
 from proreus.bench import operations as ops
 from proreus.bench.api import Api, for_each
 from proreus.bench.pod_creation import PODS, PodCreation
-from proreus.bench.pods import PodLog
+from proreus.bench.pods import PodTracker
 from proreus.bench.templates import JsonObject, Template, template_of
-from proreus.bench.workloads import Plan
+from proreus.bench.workloads import ResolvedWorkload
 from proreus.errors import ApiError, ProreusError
 
 NAMESPACES = "/api/v1/namespaces"
@@ -53,23 +53,23 @@ class Backlog(Protocol):
 
 
 class Executor:
-    """Runs a plan. ``doing`` is what it does now, for those who watch.
+    """Runs a plan. ``current_operation`` is what it does now, for those who watch.
 
     ``priority_classes``: pods get their priority by a class, as the Priority admission wants it.
     """
 
     def __init__(
         self,
-        plan: Plan,
+        plan: ResolvedWorkload,
         api: Api,
-        pods: PodLog,
+        pods: PodTracker,
         collector: Collector,
         backlog: Backlog | None = None,
         *,
         timeout_seconds: float = 600.0,
         priority_classes: bool = False,
     ) -> None:
-        self.doing = ""
+        self.current_operation = ""
         self.expected = 0
         """How many pods the operation under way waits for."""
         self.created: list[str] = []
@@ -92,12 +92,14 @@ class Executor:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
                 for index, operation in enumerate(self._plan.operations):
-                    self.doing = f"{operation.opcode} ({index + 1}/{len(self._plan.operations)})"
+                    self.current_operation = (
+                        f"{operation.opcode} ({index + 1}/{len(self._plan.operations)})"
+                    )
                     await self._run(operation, index)
                 for task in self._background:
                     task.cancel()
         except* ProreusError as failures:
-            raise ProreusError(f"{self.doing}: {failures.exceptions[0]}") from failures
+            raise ProreusError(f"{self.current_operation}: {failures.exceptions[0]}") from failures
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something in the background, to the end of the workload."""
@@ -185,7 +187,7 @@ class Executor:
         if operation.steady_state:
             backlog = None
         if backlog:
-            self.doing += ", the scheduler stands by"
+            self.current_operation += ", the scheduler stands by"
             await backlog.hold()
             await self._creation.create(operation, namespace)
         if operation.collect_metrics:
@@ -264,7 +266,7 @@ class Executor:
         async def create(index: int) -> None:
             body = template.object(index, operation.count)
             path = await self._collection(body, operation.namespace)
-            made = await _patiently(lambda: self._api.create(path, body))
+            made = await _retry_until_served(lambda: self._api.create(path, body))
             if not operation.namespace and made:
                 self.created.append(f"{path}/{made['metadata']['name']}")
 
@@ -306,8 +308,8 @@ class Executor:
         for body in bodies:
             if body["kind"] == "Pod":
                 await self._creation.admit(body)
-            place = await self._api.place_of(body)
-            collections.append(place.path(namespace if place.namespaced else ""))
+            mapping = await self._api.rest_mapping_for(body)
+            collections.append(mapping.path(namespace if mapping.namespaced else ""))
         slots: list[list[str]] = [[""] * max(operation.number, 1) for _ in bodies]
 
         async def turn(number: int) -> None:
@@ -334,17 +336,17 @@ class Executor:
         self._start(turns())
 
     async def _collection(self, body: JsonObject, namespace: str) -> str:
-        place = await self._api.place_of(body)
-        if place.namespaced != bool(namespace):
-            problem = "needs a namespace" if place.namespaced else "must not have a namespace"
+        mapping = await self._api.rest_mapping_for(body)
+        if mapping.namespaced != bool(namespace):
+            problem = "needs a namespace" if mapping.namespaced else "must not have a namespace"
             raise ProreusError(f"{body['kind']} {problem}")
-        return place.path(namespace)
+        return mapping.path(namespace)
 
     def _template(self, path: str | None) -> Template | None:
         return template_of(self._plan.path(path)) if path else None
 
 
-async def _patiently(work: Callable[[], Awaitable[JsonObject]]) -> JsonObject:
+async def _retry_until_served(work: Callable[[], Awaitable[JsonObject]]) -> JsonObject:
     """Try again for a while: a kind just defined is not served at once."""
     deadline = time.perf_counter() + _RETRY_SECONDS
     while True:

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from prometheus_client.parser import text_string_to_metric_families
 
 from proreus.bench.api import Api
-from proreus.bench.pods import Binding, PodLog
+from proreus.bench.pods import ObservedBinding, PodTracker
 from proreus.bench.processes import Child, machine_cpu_seconds
-from proreus.bench.schedulers import SchedulerProcess, until_still
+from proreus.bench.schedulers import SchedulerProcess, wait_until_idle
 from proreus.objects.codec import decoder_for
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.quantity import parse_amount
 from proreus.objects.requests import pod_requests
 
 ALGORITHM = "scheduler_scheduling_algorithm_duration_seconds"
-_STILL_SECONDS = 10.0
+_IDLE_TIMEOUT_SECONDS = 10.0
 _SHARED = ("cpu", "memory")
 
 
@@ -74,7 +74,7 @@ class PeriodCollector:
     """
 
     def __init__(
-        self, pods: PodLog, children: Mapping[str, Child], *, from_first_binding: bool = False
+        self, pods: PodTracker, children: Mapping[str, Child], *, from_first_binding: bool = False
     ) -> None:
         self.periods: list[Period] = []
         self.scheduler: SchedulerProcess | None = None
@@ -85,7 +85,7 @@ class PeriodCollector:
     async def start(self, name: str, namespaces: list[str], labels: dict[str, str]) -> None:
         """Begin once the scheduler has digested what came before."""
         assert self.scheduler is not None, "no scheduler runs yet"
-        await until_still(self.scheduler, _STILL_SECONDS)
+        await wait_until_idle(self.scheduler, _IDLE_TIMEOUT_SECONDS)
         self._name, self._namespaces, self._labels = name, frozenset(namespaces), labels
         self._metrics = await self.scheduler.metrics()
         self._cpu, self._machine_cpu = self._cpu_seconds(), machine_cpu_seconds()
@@ -102,7 +102,7 @@ class PeriodCollector:
             if binding.namespace in self._namespaces
             and self._labels.items() <= binding.labels.items()
         ]
-        await until_still(self.scheduler, _STILL_SECONDS)
+        await wait_until_idle(self.scheduler, _IDLE_TIMEOUT_SECONDS)
         cpu = {name: used - self._cpu[name] for name, used in self._cpu_seconds().items()}
         others = machine_cpu_seconds() - self._machine_cpu - sum(cpu.values())
         others /= time.perf_counter() - self._began
@@ -111,7 +111,7 @@ class PeriodCollector:
 
     def _period(
         self,
-        bindings: Sequence[Binding],
+        bindings: Sequence[ObservedBinding],
         ended: float,
         mean: float | None,
         p99: float | None,

@@ -15,7 +15,7 @@ from pydantic.alias_generators import to_camel
 from proreus.config.durations import parse_duration
 
 
-class Part(BaseModel):
+class StrictModel(BaseModel):
     """A piece of a workload file: camelCase there, nothing that is not known, nothing bent."""
 
     model_config = ConfigDict(
@@ -35,7 +35,7 @@ Seconds = Annotated[float, BeforeValidator(_seconds)]
 """Written as Go writes durations: ``10s``, ``1m30s``."""
 
 
-class Operation(Part):
+class Operation(StrictModel):
     """What all operations share."""
 
     opcode: str
@@ -48,20 +48,20 @@ class Operation(Part):
         return False
 
 
-class _LabelNodes(Part):
+class _LabelNodes(StrictModel):
     label_key: str
     label_values: list[str] = Field(min_length=1)
 
 
-class _UniqueNodeLabel(Part):
+class _UniqueNodeLabel(StrictModel):
     label_key: str
 
 
-class _VolumeNodeResources(Part):
+class _VolumeNodeResources(StrictModel):
     count: int
 
 
-class _NodeAllocatable(Part):
+class _NodeAllocatable(StrictModel):
     node_allocatable: dict[str, str] = {}
     csi_node_allocatable: dict[str, _VolumeNodeResources] = {}
     migrated_plugins: list[str] = []

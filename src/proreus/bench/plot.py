@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from proreus.bench.measures import Pass
-from proreus.bench.report import medians, shown
+from proreus.bench.report import format_number, medians
 from proreus.errors import ConfigError
 
 FORMATS = (".svg", ".png")
@@ -60,7 +60,7 @@ def draw(path: Path, title: str, passes: Sequence[Pass]) -> None:
     for axes, (key, name) in zip(bars, _BARS, strict=True):
         values = [middle[each][key] or 0.0 for each in names]
         drawn = axes.bar(names, values, color=[colours[each] for each in names])
-        axes.bar_label(drawn, labels=[shown(value) for value in values], fontsize=7)
+        axes.bar_label(drawn, labels=[format_number(value) for value in values], fontsize=7)
         axes.set_title(name, fontsize=8)
         axes.set_xticks([])
         axes.tick_params(labelsize=7)

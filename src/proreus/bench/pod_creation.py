@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from proreus.bench import devices, objects
 from proreus.bench.api import Api, encode, for_each
 from proreus.bench.operations import CreatePods
-from proreus.bench.pods import PodLog
+from proreus.bench.pods import PodTracker
 from proreus.bench.templates import JsonObject, Template, template_of
-from proreus.bench.workloads import Plan
+from proreus.bench.workloads import ResolvedWorkload
 
 PODS = "/api/v1/namespaces/{}/pods"
 VOLUMES = "/api/v1/persistentvolumes"
@@ -27,7 +27,13 @@ class PodCreation:
     """Creates the pods of createPods. ``created`` takes the paths of what outlives a namespace."""
 
     def __init__(
-        self, plan: Plan, api: Api, pods: PodLog, created: list[str], *, classes: bool
+        self,
+        plan: ResolvedWorkload,
+        api: Api,
+        pods: PodTracker,
+        created: list[str],
+        *,
+        classes: bool,
     ) -> None:
         self._plan = plan
         self._api = api

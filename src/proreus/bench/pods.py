@@ -1,8 +1,8 @@
 """What becomes of pods, as a watch tells: when each was created, tried and bound.
 
-``PodLog`` decodes as little of a pod as answers that, so that looking on costs the machine under
-test little. Times are this process's: a pod is created when its POST is sent, and bound when the
-watch says so; latencies are therefore upper bounds, by the same amounts for every scheduler.
+``PodTracker`` decodes as little of a pod as answers that, so that looking on costs the machine
+under test little. Times are this process's: a pod is created when its POST is sent, and bound when
+the watch says so; latencies are therefore upper bounds, by the same amounts for every scheduler.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from proreus.objects.meta import ApiStruct, ObjectMeta, Resource, key_of
 Stage = Literal["Scheduled", "Attempted"]
 
 
-class PodsStuck(ProreusError):
+class PodsTimedOut(ProreusError):
     """Pods that should have been bound, tried or deleted were not."""
 
 
@@ -41,7 +41,7 @@ class _Status(ApiStruct, frozen=True):
     conditions: tuple[_Condition, ...] = ()
 
 
-class SeenPod(ApiStruct, frozen=True):
+class TrackedPod(ApiStruct, frozen=True):
     """As much of a pod as is looked at."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -65,11 +65,11 @@ class SeenPod(ApiStruct, frozen=True):
         return told[0] if told else "no scheduler has said anything about it"
 
 
-SEEN_PODS = Resource("", "v1", "pods", "Pod", True, SeenPod)
+TRACKED_PODS = Resource("", "v1", "pods", "Pod", True, TrackedPod)
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class ObservedBinding:
     """One pod that was bound; times are of ``time.perf_counter``, in seconds."""
 
     key: str
@@ -83,18 +83,18 @@ class Binding:
         return self.key.partition("/")[0]
 
 
-class PodLog:
+class PodTracker:
     """All pods of a cluster, and their history since ``run`` began."""
 
     def __init__(self, client: ApiClient) -> None:
-        self.bindings: list[Binding] = []
+        self.bindings: list[ObservedBinding] = []
         self.created: dict[str, float] = {}
         """When the bench sent each pod, by namespace/name."""
         self.bound: Counter[str] = Counter()
         """How many pods of each namespace have a node now."""
         self.attempted: Counter[str] = Counter()
         """How many of them were tried at least."""
-        self._informer = Informer(client, SEEN_PODS)
+        self._informer = Informer(client, TRACKED_PODS)
         self._informer.add_handler(self)
         self._informer.add_batch_hook(self._on_batch)
         self._changed = asyncio.Event()
@@ -107,25 +107,25 @@ class PodLog:
         """Return once the pods that are there are known."""
         await self._informer.synced.wait()
 
-    def on_add(self, pod: SeenPod) -> None:
+    def on_add(self, pod: TrackedPod) -> None:
         """Take in a new pod."""
         self._count(pod, 1)
         if pod.bound:
             self._note_bound(pod)
 
-    def on_update(self, old: SeenPod, new: SeenPod) -> None:
+    def on_update(self, old: TrackedPod, new: TrackedPod) -> None:
         """Note the moment of a binding."""
         self._count(old, -1)
         self._count(new, 1)
         if new.bound and not old.bound:
             self._note_bound(new)
 
-    def on_delete(self, pod: SeenPod, final_state_unknown: bool) -> None:
+    def on_delete(self, pod: TrackedPod, final_state_unknown: bool) -> None:
         """Forget when it was created: the next of that name is another one."""
         self._count(pod, -1)
         self.created.pop(key_of(pod), None)
 
-    def _count(self, pod: SeenPod, by: int) -> None:
+    def _count(self, pod: TrackedPod, by: int) -> None:
         namespace = pod.metadata.namespace
         if pod.bound:
             self.bound[namespace] += by
@@ -134,7 +134,7 @@ class PodLog:
 
     def matching(
         self, namespaces: Iterable[str] = (), labels: Mapping[str, str] | None = None
-    ) -> list[SeenPod]:
+    ) -> list[TrackedPod]:
         """Return the pods that are there now, of these namespaces (none: all) and labels."""
         wanted, asked = frozenset(namespaces), (labels or {}).items()
         return [
@@ -155,7 +155,7 @@ class PodLog:
     ) -> None:
         """Wait until ``count`` pods of a namespace (with these labels) have come to a stage.
 
-        Raises ``PodsStuck`` when none has come so far for ``timeout_seconds``, with an example.
+        Raises ``PodsTimedOut`` when none has come so far for ``timeout_seconds``, with an example.
         """
         most, since = -1, time.perf_counter()
         while True:
@@ -166,7 +166,7 @@ class PodLog:
                 most, since = now, time.perf_counter()
             left = since + timeout_seconds - time.perf_counter()
             if left <= 0:
-                raise PodsStuck(
+                raise PodsTimedOut(
                     f"{count - now} of {count} pods in {namespace} were not {stage.lower()}, and "
                     f"none for {timeout_seconds:.0f} s{self._example(stage, namespace, labels)}"
                 )
@@ -188,7 +188,7 @@ class PodLog:
         deadline = time.perf_counter() + timeout_seconds
         while left := len(self.matching(namespaces)):
             if time.perf_counter() > deadline:
-                raise PodsStuck(f"{left} pods are still there after {timeout_seconds:.0f} s")
+                raise PodsTimedOut(f"{left} pods are still there after {timeout_seconds:.0f} s")
             await self._next_change(1.0)
 
     async def _next_change(self, timeout_seconds: float) -> None:
@@ -200,14 +200,16 @@ class PodLog:
             return
         await asyncio.sleep(0.05)
 
-    def _note_bound(self, pod: SeenPod) -> None:
+    def _note_bound(self, pod: TrackedPod) -> None:
         key = key_of(pod)
         created = self.created.get(key)
-        self.bindings.append(Binding(key, pod.metadata.labels, created, time.perf_counter()))
+        self.bindings.append(
+            ObservedBinding(key, pod.metadata.labels, created, time.perf_counter())
+        )
 
     def _on_batch(self) -> None:
         self._changed.set()
 
 
-def _is_at(stage: Stage, pod: SeenPod) -> bool:
+def _is_at(stage: Stage, pod: TrackedPod) -> bool:
     return pod.bound if stage == "Scheduled" else pod.attempted

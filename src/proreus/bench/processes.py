@@ -118,7 +118,7 @@ class Child:
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return "\n".join([f"--- log of {self.name} ---", *text.splitlines()[-lines:]])
 
-    def require(self, seconds: float, what: str, probe: Callable[[], T]) -> T:
+    def wait_for(self, seconds: float, what: str, probe: Callable[[], T]) -> T:
         """Return the first true answer of ``probe``; fail when the process ends or time runs out.
 
         Errors of the network count as "not yet".

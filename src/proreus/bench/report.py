@@ -14,7 +14,7 @@ from rich.table import Table
 
 from proreus.bench.measures import Pass, Period
 from proreus.bench.schedulers import BARE, PROREUS
-from proreus.bench.workloads import Plan
+from proreus.bench.workloads import ResolvedWorkload
 
 JsonObject = dict[str, Any]
 Figure = Callable[[Pass, Period], float | None]
@@ -102,19 +102,19 @@ def table(passes: Sequence[Pass]) -> Table:
     for key, title, _ in FIGURES:
         values = [middle[name][key] for name in middle]
         if any(value is not None for value in values):
-            ratio = [shown(share[key])] if share else []
-            lines.add_row(title, *map(shown, values), *ratio)
+            ratio = [format_number(share[key])] if share else []
+            lines.add_row(title, *map(format_number, values), *ratio)
     return lines
 
 
-def shown(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     """Return a figure as people read it: three digits, a dash for none."""
     if value is None:
         return "-"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.3g}"
 
 
-def troubles(passes: Sequence[Pass]) -> list[str]:
+def failure_lines(passes: Sequence[Pass]) -> list[str]:
     """Return what went wrong, a line each: passes that failed, errors in logs."""
     lines = []
     for one in passes:
@@ -138,7 +138,9 @@ def machine() -> JsonObject:
     }
 
 
-def as_json(plan: Plan, passes: Sequence[Pass], settings: Mapping[str, Any]) -> JsonObject:
+def as_json(
+    plan: ResolvedWorkload, passes: Sequence[Pass], settings: Mapping[str, Any]
+) -> JsonObject:
     """Return everything that was measured of one workload."""
     middle = medians(passes)
     return {

@@ -41,35 +41,35 @@ _ELECTION = {
     "retryPeriod": "1s",
 }
 _START_SECONDS = 120.0
-_STILL_SHARE = 0.05
+_IDLE_CPU_SHARE = 0.05
 """A process that uses less of a CPU than this has nothing left to do."""
 
 _ERROR_LINE = re.compile(r"E\d{4} |panic:|Traceback ")
-_REMARKS = ("The manifest file is empty, ignoring",)
+_IGNORED_ERROR_LINES = ("The manifest file is empty, ignoring",)
 """What kube-scheduler calls an error at every start."""
 
 
 @dataclass(frozen=True)
-class Contestant:
+class SchedulerUnderTest:
     """Who schedules: a name for the table, and its program (None for proreus's own)."""
 
     name: str
     program: Path | None = None
 
 
-def contestants(choice: str) -> list[Contestant]:
+def schedulers_under_test(choice: str) -> list[SchedulerUnderTest]:
     """Return who ``--scheduler`` names: proreus, a path, or (with a path) both.
 
     Raises ``ConfigError`` for a path that is no program.
     """
     if choice == PROREUS:
-        return [Contestant(PROREUS)]
+        return [SchedulerUnderTest(PROREUS)]
     path = Path(choice)
     if not path.is_file():
         raise ConfigError(
             f"--scheduler {choice}: must be proreus, both, or the path of a kube-scheduler binary"
         )
-    return [Contestant(path.name, path.resolve())]
+    return [SchedulerUnderTest(path.name, path.resolve())]
 
 
 def configuration(base: Path | None, kubeconfig: Path, *, elects: bool) -> dict[str, Any]:
@@ -90,13 +90,13 @@ def configuration(base: Path | None, kubeconfig: Path, *, elects: bool) -> dict[
     }
 
 
-def settable(gates: Mapping[str, bool]) -> tuple[dict[str, bool], list[str]]:
+def unlocked_gates(gates: Mapping[str, bool]) -> tuple[dict[str, bool], list[str]]:
     """Return the gates that 1.36 lets one set, and a note on each that is locked otherwise."""
     free: dict[str, bool] = {}
     notes = []
     for name, value in gates.items():
         gate = GATES.get(name)
-        if gate is not None and gate.locked and gate.default != value:
+        if gate is not None and gate.lock_to_default and gate.default != value:
             notes.append(f"{name}={str(value).lower()} is left out: the gate is locked in 1.36")
         else:
             free[name] = value
@@ -108,27 +108,27 @@ class SchedulerProcess(Child):
 
     def __init__(
         self,
-        contestant: Contestant,
+        under_test: SchedulerUnderTest,
         config: dict[str, Any],
         gates: Mapping[str, bool],
         folder: Path,
         name: str,
     ) -> None:
-        self.contestant = contestant
+        self.under_test = under_test
         self.errors: list[str] = []
         """The lines of its log that spoke of errors before it was asked to end."""
         [self._port] = free_ports(1)
         config_file = folder / f"{name}.yaml"
         config_file.write_text(yaml.safe_dump(config))
         kubeconfig = config["clientConnection"]["kubeconfig"]
-        if contestant.name == BARE:
+        if under_test.name == BARE:
             command: list[str | Path] = [sys.executable, "-m", "proreus.bench.bare", kubeconfig]
             if config["leaderElection"]["leaderElect"]:
                 command.append(f"{LEASES}/{LEASE}")
         else:
-            run = [contestant.program or sys.executable]
+            run = [under_test.program or sys.executable]
             command = [
-                *(run if contestant.program else [*run, "-m", "proreus", "run"]),
+                *(run if under_test.program else [*run, "-m", "proreus", "run"]),
                 f"--config={config_file}",
                 f"--authentication-kubeconfig={kubeconfig}",
                 f"--authorization-kubeconfig={kubeconfig}",
@@ -140,24 +140,24 @@ class SchedulerProcess(Child):
             if gates:
                 settings = ",".join(f"{gate}={str(on).lower()}" for gate, on in gates.items())
                 command.append(f"--feature-gates={settings}")
-        super().__init__(contestant.name, command, folder / f"{name}.log")
+        super().__init__(under_test.name, command, folder / f"{name}.log")
 
     @property
-    def measures_itself(self) -> bool:
+    def has_metrics(self) -> bool:
         """Whether it has /metrics."""
-        return self.contestant.name != BARE
+        return self.under_test.name != BARE
 
     async def run(self) -> None:
         """Start it and wait until it is ready."""
         self.start()
-        if self.measures_itself:
+        if self.has_metrics:
             await asyncio.to_thread(
-                self.require, _START_SECONDS, "readyz", lambda: self.get("/readyz") == "ok"
+                self.wait_for, _START_SECONDS, "readyz", lambda: self.get("/readyz") == "ok"
             )
 
     async def metrics(self) -> str:
         """Return what its /metrics says; empty for one that has none."""
-        return await asyncio.to_thread(self.get, "/metrics") if self.measures_itself else ""
+        return await asyncio.to_thread(self.get, "/metrics") if self.has_metrics else ""
 
     def get(self, path: str) -> str:
         """Return what one of its own endpoints answers; raises OSError."""
@@ -186,11 +186,12 @@ class SchedulerProcess(Child):
         return [
             line
             for line in lines
-            if _ERROR_LINE.match(line) and not any(remark in line for remark in _REMARKS)
+            if _ERROR_LINE.match(line)
+            and not any(remark in line for remark in _IGNORED_ERROR_LINES)
         ]
 
 
-async def until_still(child: Child, timeout_seconds: float) -> None:
+async def wait_until_idle(child: Child, timeout_seconds: float) -> None:
     """Wait until a process has nothing left to do, or the time is up."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_seconds
@@ -198,7 +199,7 @@ async def until_still(child: Child, timeout_seconds: float) -> None:
     while loop.time() < deadline:
         await asyncio.sleep(0.5)
         now = child.cpu_seconds()
-        if now - before <= _STILL_SHARE * (loop.time() - at):
+        if now - before <= _IDLE_CPU_SHARE * (loop.time() - at):
             return
         before, at = now, loop.time()
 
@@ -217,6 +218,6 @@ async def hold_lease(api: Api) -> None:
     await api.create(LEASES, {"metadata": {"name": LEASE}, "spec": spec})
 
 
-async def give_lease_up(api: Api) -> None:
+async def release_lease(api: Api) -> None:
     """Let the one that stands by lead."""
     await api.patch(f"{LEASES}/{LEASE}", {"spec": {"holderIdentity": ""}})

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from proreus import heap
+from proreus import gc_tuning
 from proreus.config.load import default_configuration
 from proreus.feature_gates import FeatureGates
 from proreus.objects.codec import decoder_for
@@ -60,7 +60,7 @@ class Scale:
         return f"{kind}, {self.placed:,} placed" if self.placed else kind
 
 
-class Outcome(NamedTuple):
+class SimulationResult(NamedTuple):
     """What a simulation took."""
 
     scale: Scale
@@ -79,13 +79,13 @@ class Outcome(NamedTuple):
     """Standard deviation of the nodes' requested share of CPU, 0 to 1."""
 
 
-def simulate(scale: Scale) -> Outcome:
+def simulate(scale: Scale) -> SimulationResult:
     """Run one simulation in a fresh process; raises ``RuntimeError`` when a pod finds no node."""
     with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as process:
         return process.submit(_simulate, scale).result()
 
 
-def _simulate(scale: Scale) -> Outcome:
+def _simulate(scale: Scale) -> SimulationResult:
     import uvloop
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -98,19 +98,19 @@ class _Simulation:
     def __init__(self, scale: Scale) -> None:
         self._scale = scale
 
-    async def run(self) -> Outcome:
+    async def run(self) -> SimulationResult:
         scale = self._scale
         gates, registry = FeatureGates(), Registry(IN_TREE_PLUGINS)
         self._cluster = OfflineCluster(default_configuration(registry, gates), registry, gates)
         empty = _resident_bytes()
-        seconds = self._take_in(NODES, map(_node, range(scale.nodes)))
+        seconds = self._load(NODES, map(_node, range(scale.nodes)))
         with_nodes = _resident_bytes()
-        seconds += self._take_in(PODS, self._placed())
-        self._take_in(PODS, self._pending())
-        heap.settle()
+        seconds += self._load(PODS, self._placed())
+        self._load(PODS, self._pending())
+        gc_tuning.freeze_startup_heap()
         rate = await self._schedule()
         pods = scale.placed + scale.pods
-        return Outcome(
+        return SimulationResult(
             scale,
             rate,
             seconds,
@@ -120,7 +120,7 @@ class _Simulation:
             self._cpu_spread(),
         )
 
-    def _take_in(self, kind: Resource[Any], objects: Iterator[Json]) -> float:
+    def _load(self, kind: Resource[Any], objects: Iterator[Json]) -> float:
         """Decode objects and tell the handlers; return the seconds that it took."""
         decode, put = decoder_for(kind.type).decode, self._cluster.api.put
         seconds = 0.0

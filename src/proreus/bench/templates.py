@@ -86,7 +86,7 @@ class Template:
         made = document.data
         if not isinstance(made, dict) or not made.get("kind") or not made.get("apiVersion"):
             raise ConfigError(f"{self.path}: must be an object with apiVersion and kind")
-        return dict(_as_the_api_writes(made))
+        return dict(_with_json_field_names(made))
 
 
 @lru_cache(maxsize=256)
@@ -135,12 +135,12 @@ def _value(tokens: list[str], names: dict[str, int]) -> tuple[Number, list[str]]
     raise ConfigError(f"template: {first} is unknown; there are numbers, {allowed}")
 
 
-def _as_the_api_writes(value: Any) -> Any:
+def _with_json_field_names(value: Any) -> Any:
     """Begin field names in lower case: Go does not mind, but the apiserver would drop them."""
     if isinstance(value, dict):
         return dict(_fields(value))
     if isinstance(value, list):
-        return [_as_the_api_writes(item) for item in value]
+        return [_with_json_field_names(item) for item in value]
     return value
 
 
@@ -149,6 +149,6 @@ def _fields(fields: JsonObject) -> Iterator[tuple[str, Any]]:
         if name in _FREE_FORM:
             yield name, value
         elif name[:1].isupper():
-            yield name[0].lower() + name[1:], _as_the_api_writes(value)
+            yield name[0].lower() + name[1:], _with_json_field_names(value)
         else:
-            yield name, _as_the_api_writes(value)
+            yield name, _with_json_field_names(value)

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from proreus.bench.operations import AnyOperation, CreatePods, CreatePodSets, Operation, Part
+from proreus.bench.operations import AnyOperation, CreatePods, CreatePodSets, Operation, StrictModel
 from proreus.config.durations import DurationError
 from proreus.config.reading import read
 from proreus.errors import ConfigError
@@ -22,18 +22,18 @@ from proreus.errors import ConfigError
 Parameters = dict[str, bool | int | float | str]
 
 
-class _ThresholdMetric(Part):
+class _ThresholdMetric(StrictModel):
     name: str = ""
     labels: dict[str, str] = {}
     data_bucket: str = ""
     expect_lower: bool = False
 
 
-class _Collected(Part):
+class _Collected(StrictModel):
     metrics: dict[str, Any] = {}
 
 
-class Workload(Part):
+class Workload(StrictModel):
     """One size of a test case. Thresholds are upstream's own and are only shown."""
 
     name: str = Field(min_length=1)
@@ -44,7 +44,7 @@ class Workload(Part):
     feature_gates: dict[str, bool] = {}
 
 
-class TestCase(Part):
+class TestCase(StrictModel):
     """One scenario."""
 
     __test__ = False  # not one of pytest's, whatever its name
@@ -66,7 +66,7 @@ _TEST_CASES: TypeAdapter[list[TestCase]] = TypeAdapter(
 
 
 @dataclass(frozen=True)
-class Plan:
+class ResolvedWorkload:
     """One workload, ready to be run: operations with their numbers, paths made absolute."""
 
     test_case: TestCase
@@ -119,7 +119,7 @@ def names(cases: list[TestCase]) -> list[str]:
 
 def plan(
     cases: list[TestCase], name: str, folder: Path, overrides: Mapping[str, Any] | None = None
-) -> Plan:
+) -> ResolvedWorkload:
     """Return the workload ``CASE/WORKLOAD``, its parameters filled in, some of them overridden.
 
     Raises ``ConfigError`` for an unknown name or parameter. A parameter that no operation uses is
@@ -145,7 +145,7 @@ def plan(
     )
     unused = sorted(set(workload.params) - used)
     notes = (f"no operation uses {', '.join(unused)}",) if unused else ()
-    return Plan(case, workload, operations, folder, notes)
+    return ResolvedWorkload(case, workload, operations, folder, notes)
 
 
 def _find(cases: list[TestCase], name: str) -> tuple[TestCase, Workload]:

@@ -13,8 +13,8 @@ from proreus.errors import ConfigError, ProreusError
 if TYPE_CHECKING:
     from proreus.bench.comparison import Options
     from proreus.bench.measures import Pass
-    from proreus.bench.schedulers import Contestant
-    from proreus.bench.workloads import Plan
+    from proreus.bench.schedulers import SchedulerUnderTest
+    from proreus.bench.workloads import ResolvedWorkload
 
 
 @click.command("bench", short_help="Measure proreus and kube-scheduler on one workload.")
@@ -143,7 +143,7 @@ def command(
         programs=programs,
         keep=keep,
     )
-    _run(plans, _contestants(scheduler, bare, assets), options, json_path, plot_path)
+    _run(plans, _schedulers_under_test(scheduler, bare, assets), options, json_path, plot_path)
 
 
 _OURS = Path("tests/bench/workloads")
@@ -187,7 +187,9 @@ def _values(overrides: tuple[str, ...]) -> dict[str, Any]:
     return values
 
 
-def _plans(files: list[Path], chosen: tuple[str, ...], overrides: dict[str, Any]) -> list[Plan]:
+def _plans(
+    files: list[Path], chosen: tuple[str, ...], overrides: dict[str, Any]
+) -> list[ResolvedWorkload]:
     """Return the chosen workloads; raises ``ConfigError`` for one that no file has."""
     from proreus.bench.workloads import load, names, plan
 
@@ -204,21 +206,23 @@ def _plans(files: list[Path], chosen: tuple[str, ...], overrides: dict[str, Any]
     return plans
 
 
-def _contestants(choice: str, bare: bool, assets: Path | None) -> list[Contestant]:
+def _schedulers_under_test(
+    choice: str, bare: bool, assets: Path | None
+) -> list[SchedulerUnderTest]:
     from proreus.bench.control_plane import find_programs
-    from proreus.bench.schedulers import BARE, PROREUS, Contestant, contestants
+    from proreus.bench.schedulers import BARE, PROREUS, SchedulerUnderTest, schedulers_under_test
 
     if choice == "both":
         program = find_programs(["kube-scheduler"], assets)["kube-scheduler"]
-        found = [Contestant("kube-scheduler", program), Contestant(PROREUS)]
+        found = [SchedulerUnderTest("kube-scheduler", program), SchedulerUnderTest(PROREUS)]
     else:
-        found = contestants(choice)
-    return [*found, Contestant(BARE)] if bare else found
+        found = schedulers_under_test(choice)
+    return [*found, SchedulerUnderTest(BARE)] if bare else found
 
 
 def _run(
-    plans: list[Plan],
-    contestants: list[Contestant],
+    plans: list[ResolvedWorkload],
+    schedulers_under_test: list[SchedulerUnderTest],
     options: Options,
     json_path: Path | None,
     plot_path: Path | None,
@@ -230,17 +234,17 @@ def _run(
     from rich.console import Console
 
     from proreus.bench import plot, report
-    from proreus.bench.schedulers import settable
+    from proreus.bench.schedulers import unlocked_gates
 
     console, progress = Console(), Console(stderr=True)
     documents, failed = [], False
     for plan in plans:
-        for note in (*plan.notes, *settable(plan.feature_gates)[1]):
+        for note in (*plan.notes, *unlocked_gates(plan.feature_gates)[1]):
             progress.print(f"{plan.name}: {note}", highlight=False)
-        passes, interrupted = _passes(plan, contestants, options, progress)
+        passes, interrupted = _passes(plan, schedulers_under_test, options, progress)
         console.print(plan.name, style="bold", highlight=False)
         console.print(report.table(passes))
-        for line in report.troubles(passes):
+        for line in report.failure_lines(passes):
             console.print(line, style="red", markup=False, highlight=False)
         failed = failed or any(one.failure for one in passes)
         settings = {"rounds": options.rounds, "backlog": options.backlog}
@@ -256,7 +260,10 @@ def _run(
 
 
 def _passes(
-    plan: Plan, contestants: list[Contestant], options: Options, progress: Any
+    plan: ResolvedWorkload,
+    schedulers_under_test: list[SchedulerUnderTest],
+    options: Options,
+    progress: Any,
 ) -> tuple[list[Pass], bool]:
     """Run one workload, telling how it goes; return its passes, and whether it was interrupted."""
     from proreus.bench.comparison import compare
@@ -267,7 +274,7 @@ def _passes(
     with progress.status(plan.name) as status:
 
         async def work() -> None:
-            async for one in compare(plan, contestants, options, status.update):
+            async for one in compare(plan, schedulers_under_test, options, status.update):
                 passes.append(one)
                 main = one.main
                 told = one.failure or (main and f"{main.pods_per_second:,.0f} pods/s") or "done"

@@ -24,9 +24,9 @@ _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 
 @dataclass(frozen=True)
 class Flag:
-    """One flag. ``effect`` False: accepted for kube-scheduler's sake, and said so once.
+    """One flag. ``has_effect`` False: accepted for kube-scheduler's sake, and said so once.
 
-    ``bare`` is the value of the flag when it is given without one; None: it needs one.
+    ``no_opt_default`` is the value of the flag when it is given without one; None: it needs one.
     """
 
     name: str
@@ -35,17 +35,17 @@ class Flag:
     group: str
     help: str
     short: str = ""
-    effect: bool = True
-    bare: str | None = None
+    has_effect: bool = True
+    no_opt_default: str | None = None
 
     @property
-    def alone(self) -> str | None:
+    def value_when_omitted(self) -> str | None:
         """What the flag means without a value, None if it needs one."""
-        return "true" if self.kind == "bool" else self.bare
+        return "true" if self.kind == "bool" else self.no_opt_default
 
 
 @dataclass(frozen=True)
-class Values:
+class ParsedFlags:
     """What was given: raw texts by flag name, in the order of the command line."""
 
     flags: Mapping[str, Flag]
@@ -66,7 +66,7 @@ class Values:
 
     def without_effect(self) -> list[str]:
         """Return the given flags that change nothing."""
-        return [f"--{name}" for name in self.given if not self.flags[name].effect]
+        return [f"--{name}" for name in self.given if not self.flags[name].has_effect]
 
     def _text(self, flag: Flag) -> str:
         given = self.given.get(flag.name)
@@ -84,20 +84,20 @@ class FlagError(click.ClickException):
 
 
 class GoCommand(click.Command):
-    """A command whose flags are rows of a table; its function takes one ``Values``."""
+    """A command whose flags are rows of a table; its function takes one ``ParsedFlags``."""
 
     def __init__(
         self,
         name: str,
         flags: Sequence[Flag],
-        callback: Callable[[Values], Any],
+        callback: Callable[[ParsedFlags], Any],
         help_text: str,
     ) -> None:
         super().__init__(name, callback=lambda: self._call(), help=help_text)
         self._run = callback
         self._flags = {flag.name: flag for flag in flags}
         self._shorts = {flag.short: flag for flag in flags if flag.short}
-        self._values = Values(self._flags, {})
+        self._values = ParsedFlags(self._flags, {})
 
     def _call(self) -> Any:
         return self._run(self._values)
@@ -121,7 +121,9 @@ class GoCommand(click.Command):
             else:
                 _refuse_positional(ctx, [token])
             given.setdefault(flag.name, []).append(value)
-        self._values = Values(self._flags, {name: tuple(texts) for name, texts in given.items()})
+        self._values = ParsedFlags(
+            self._flags, {name: tuple(texts) for name, texts in given.items()}
+        )
         for name in given:
             self._values[name]  # so that a wrong value is told now
         return super().parse_args(ctx, [])
@@ -133,7 +135,9 @@ class GoCommand(click.Command):
             raise FlagError(f"unknown flag: --{name}")
         if equals:
             return flag, value
-        return flag, _next(f"--{flag.name}", rest) if flag.alone is None else flag.alone
+        return flag, _next(
+            f"--{flag.name}", rest
+        ) if flag.value_when_omitted is None else flag.value_when_omitted
 
     def _short(self, token: str, rest: list[str]) -> tuple[Flag, str]:
         flag = self._shorts.get(token[1])
@@ -147,8 +151,8 @@ class GoCommand(click.Command):
         groups: dict[str, list[tuple[str, str]]] = {}
         for flag in self._flags.values():
             dashes = f"-{flag.short}, --{flag.name}" if flag.short else f"--{flag.name}"
-            left = dashes if flag.alone else f"{dashes} {flag.kind}"
-            note = "" if flag.effect else " (accepted, has no effect)"
+            left = dashes if flag.value_when_omitted else f"{dashes} {flag.kind}"
+            note = "" if flag.has_effect else " (accepted, has no effect)"
             default = f" (default {flag.default})" if flag.default not in ("", "[]") else ""
             groups.setdefault(flag.group, []).append((left, f"{flag.help}{default}{note}"))
         for title, rows in groups.items():

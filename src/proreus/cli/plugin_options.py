@@ -36,23 +36,23 @@ def load_plugins(
     """Load all plugins there are; what is refused is said on standard error."""
     from proreus.loading import PluginSources, load
 
-    loaded_plugins = load(PluginSources(plugin, plugin_dir), _served_at(endpoints))
+    loaded_plugins = load(PluginSources(plugin, plugin_dir), _classes_of_endpoints(endpoints))
     for refusal in loaded_plugins.refusals:
         click.echo(f"Refused: {refusal}", err=True)
     return loaded_plugins
 
 
-def _served_at(endpoints: tuple[str, ...]) -> dict[str, type[Plugin]]:
+def _classes_of_endpoints(endpoints: tuple[str, ...]) -> dict[str, type[Plugin]]:
     """Meet the plugins in processes of their own, without waiting for them to start."""
     if not endpoints:
         return {}
     import asyncio
 
-    from proreus.app.served_plugins import meet_plugins
+    from proreus.app.served_plugins import connect_plugins
     from proreus.metrics import SchedulerMetrics
 
     async def met() -> dict[str, type[Plugin]]:
-        async with meet_plugins(endpoints, (), SchedulerMetrics(), 0.0) as served:
+        async with connect_plugins(endpoints, (), SchedulerMetrics(), 0.0) as served:
             return served.classes
 
     try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 import proreus
-from proreus.cli.go_flags import FlagError, GoCommand, Values
+from proreus.cli.go_flags import FlagError, GoCommand, ParsedFlags
 from proreus.cli.run_flags import FLAGS, LEADER_ELECTION
 from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 KUBERNETES_VERSION = "1.36"
 
 
-def _run(values: Values) -> int:
+def _run(values: ParsedFlags) -> int:
     if values["version"] != "false":
         click.echo(version_text(raw=values["version"] == "raw"))
         return 0
@@ -55,7 +55,7 @@ def git_version() -> str:
     return f"v{KUBERNETES_VERSION}.0+proreus.{proreus.__version__}"
 
 
-def run_options(values: Values) -> RunOptions:
+def run_options(values: ParsedFlags) -> RunOptions:
     """Check the flags against each other and return them as options; raise FlagError."""
     from proreus.app import RunOptions
     from proreus.loading import PluginSources
@@ -100,7 +100,7 @@ def run_options(values: Values) -> RunOptions:
     )
 
 
-def _serving(values: Values) -> ServingOptions:
+def _serving(values: ParsedFlags) -> ServingOptions:
     return ServingOptions(
         bind_address=values["bind-address"],
         secure_port=values["secure-port"],
@@ -122,7 +122,7 @@ def _serving(values: Values) -> ServingOptions:
     )
 
 
-def _authentication(values: Values) -> AuthenticationOptions:
+def _authentication(values: ParsedFlags) -> AuthenticationOptions:
     return AuthenticationOptions(
         kubeconfig=values["authentication-kubeconfig"],
         skip_lookup=values["authentication-skip-lookup"],
@@ -140,7 +140,7 @@ def _authentication(values: Values) -> AuthenticationOptions:
     )
 
 
-def _leader_election(values: Values) -> dict[str, Any]:
+def _leader_election(values: ParsedFlags) -> dict[str, Any]:
     """Return what was given, by the field names of ``config.types.LeaderElection``."""
     suffix = {"lease_duration", "renew_deadline", "retry_period"}
     found = {}
@@ -162,7 +162,7 @@ def _sni(text: str) -> SniCertificate:
     return SniCertificate(certificate, key, tuple(filter(None, names.split(","))))
 
 
-def _log_problems(values: Values) -> list[str]:
+def _log_problems(values: ParsedFlags) -> list[str]:
     from proreus.logs import parse_vmodule
 
     found = []
@@ -179,7 +179,7 @@ def _log_problems(values: Values) -> list[str]:
     return found
 
 
-def _plugin_problems(values: Values) -> list[str]:
+def _plugin_problems(values: ParsedFlags) -> list[str]:
     found = []
     if (policy := values["plugin-failure-policy"]) not in ("fail", "skip"):
         found.append(
@@ -192,7 +192,7 @@ def _plugin_problems(values: Values) -> list[str]:
     return found
 
 
-def _allowed_labels(values: Values) -> dict[str, tuple[str, ...]]:
+def _allowed_labels(values: ParsedFlags) -> dict[str, tuple[str, ...]]:
     allowed: dict[str, str] = dict(values["allow-metric-labels"])
     path = values["allow-metric-labels-manifest"]
     if path:

@@ -30,7 +30,8 @@ def _flags(group: str, *rows: tuple[str, Kind, str, str]) -> tuple[Flag, ...]:
 
 def _ignored(group: str, *rows: tuple[str, Kind, str, str]) -> tuple[Flag, ...]:
     return tuple(
-        Flag(name, kind, default, group, text, effect=False) for name, kind, default, text in rows
+        Flag(name, kind, default, group, text, has_effect=False)
+        for name, kind, default, text in rows
     )
 
 
@@ -47,7 +48,7 @@ FLAGS: tuple[Flag, ...] = (
         "false",
         _MISC,
         "Print the version and exit; raw: more of it.",
-        bare="true",
+        no_opt_default="true",
     ),
     *_flags(
         _DEPRECATED,

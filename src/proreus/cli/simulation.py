@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from proreus.bench.simulation import Outcome, Scale
+    from proreus.bench.simulation import Scale, SimulationResult
 
 _TITLES = ("nodes", "pods/s", "µs/pod", "start s", "B/node", "B/pod", "MiB", "spread")
 _SIZES = (1_000, 5_000, 15_000, 50_000, 100_000)
@@ -54,7 +54,7 @@ def _scales(nodes: Sequence[int], pods: int | None) -> Iterable[Scale]:
         yield Scale(_SIZES[-1], _PODS, placed=_MOST_PODS - _PODS)
 
 
-def _row(outcomes: Sequence[Outcome]) -> list[str]:
+def _row(outcomes: Sequence[SimulationResult]) -> list[str]:
     middle = _medians(outcomes)
     return [
         outcomes[0].scale.title,
@@ -69,10 +69,10 @@ def _row(outcomes: Sequence[Outcome]) -> list[str]:
     ]
 
 
-def _medians(outcomes: Sequence[Outcome]) -> dict[str, float]:
+def _medians(outcomes: Sequence[SimulationResult]) -> dict[str, float]:
     names = [name for name in outcomes[0]._fields if name != "scale"]
     return {name: statistics.median(getattr(one, name) for one in outcomes) for name in names}
 
 
-def _as_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def _as_json(outcomes: Sequence[SimulationResult]) -> dict[str, Any]:
     return {**asdict(outcomes[0].scale), "rounds": len(outcomes), **_medians(outcomes)}

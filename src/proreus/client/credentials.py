@@ -30,7 +30,7 @@ NOT_CONFIGURED = (
 _RECHECK_SECONDS = 60.0
 _DEBOUNCE_SECONDS = 1.0
 
-Fetch = Callable[[bool], Awaitable[str]]
+FetchAuthorization = Callable[[bool], Awaitable[str]]
 """Return the Authorization header; True asks for a new token even if the old one looks valid."""
 
 
@@ -56,7 +56,7 @@ class Credentials:
     tls: TlsFiles = TlsFiles()
     tls_server_name: str | None = None
     proxy: str | None = None
-    fetch: Fetch = _anonymous
+    fetch: FetchAuthorization = _anonymous
     now: Callable[[], float] = time.monotonic
     _authorization: str | None = field(default=None, init=False, repr=False)
     _fetched_at: float = field(default=0.0, init=False, repr=False)
@@ -140,7 +140,7 @@ async def load(
         return await _from_service_account(environ)
     except kubernetes_config.ConfigException as error:
         if "KUBERNETES_SERVICE_HOST" in environ:
-            raise ConfigError(f"in-cluster configuration: {_sentence(error)}") from error
+            raise ConfigError(f"in-cluster configuration: {_first_line(error)}") from error
     if environ.get("KUBERNETES_MASTER"):
         return _bare(environ["KUBERNETES_MASTER"], environ)
     raise ConfigError(NOT_CONFIGURED)
@@ -191,7 +191,7 @@ async def _from_service_account(environ: Mapping[str, str]) -> Credentials:
     )
 
 
-def _token_file(path: str) -> Fetch:
+def _token_file(path: str) -> FetchAuthorization:
     async def fetch(_: bool) -> str:
         token = Path(path).read_text().strip()  # noqa: ASYNC240 - a small file in memory
         if not token:
@@ -213,13 +213,13 @@ async def _from_kubeconfig(
             kubeconfig, context, configuration, persist_config=False
         )
     except kubernetes_config.ConfigException as error:
-        raise ConfigError(f"kubeconfig {kubeconfig}: {_sentence(error)}") from error
+        raise ConfigError(f"kubeconfig {kubeconfig}: {_first_line(error)}") from error
     except OSError as error:
         raise ConfigError(f"kubeconfig {kubeconfig}: {error}") from error
     except Exception as error:
         # the loader indexes what it read without looking, so that bad YAML ends in any exception
         raise ConfigError(
-            f"kubeconfig {kubeconfig}: cannot be read: {type(error).__name__}: {_sentence(error)}"
+            f"kubeconfig {kubeconfig}: cannot be read: {type(error).__name__}: {_first_line(error)}"
         ) from error
 
     server = master or str(getattr(loader, "host", "") or environ.get("KUBERNETES_MASTER", ""))
@@ -245,7 +245,7 @@ async def _from_kubeconfig(
     return credentials
 
 
-def _fetch_of(loader: Any, credentials: Credentials) -> Fetch:
+def _fetch_of(loader: Any, credentials: Credentials) -> FetchAuthorization:
     """Return how this user's Authorization header is had, again and again."""
     user = loader._user.value if loader._user is not None else {}
     if user.get("tokenFile"):
@@ -297,7 +297,7 @@ async def _forced_oidc(loader: Any) -> None:
     try:
         await loader._refresh_oidc(provider)
     except kubernetes_config.ConfigException as error:
-        raise ConfigError(_sentence(error)) from error
+        raise ConfigError(_first_line(error)) from error
     loader.token = f"Bearer {provider['config']['id-token']}"
 
 
@@ -308,7 +308,7 @@ def _empty_configuration() -> Configuration:
     return configuration
 
 
-def _sentence(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 

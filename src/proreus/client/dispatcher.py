@@ -2,7 +2,7 @@
 
 It is the ``ApiWriter`` of ``framework/handle.py``. How a write is sent, retried and checked is in
 ``checked_writes``; here is *what* is written, and how each write is recognised after its answer was
-lost. Writes count in ``busy``: who writes things of less weight (the event recorder) waits for
+lost. Writes count in ``in_flight``: who writes things of less weight (the event recorder) waits for
 quiet.
 """
 
@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from proreus.client import protobuf_edits
-from proreus.client.answers import AnswerLost
 from proreus.client.backoff import Backoff
-from proreus.client.checked_writes import SERVER_ERRORS, CheckedWriter, Write, shows
-from proreus.client.flow_control import FlowControl, no_limit
+from proreus.client.checked_writes import SERVER_ERRORS, CheckedWriter, Write, has_desired_state
+from proreus.client.rate_limiter import RateLimiter, no_rate_limit
 from proreus.client.request_headers import MERGE_PATCH, PROTOBUF, STRATEGIC_MERGE_PATCH
+from proreus.client.responses import ResponseLost
 from proreus.client.session import ApiClient
 from proreus.errors import ApiError, Conflict, NotFound
 from proreus.objects.codec import Decoder, decoder_for
@@ -32,8 +32,10 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 # A proxy in between may send a request twice, so that a 409 can be the echo of a success.
-_DOUBTED_OF_BIND = SERVER_ERRORS | {409}
-_RETRIED_OF_STATUS = frozenset(("InternalError", "ServiceUnavailable", "Conflict", "Unreachable"))
+_AMBIGUOUS_BIND_CODES = SERVER_ERRORS | {409}
+_RETRIABLE_STATUS_REASONS = frozenset(
+    ("InternalError", "ServiceUnavailable", "Conflict", "Unreachable")
+)
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ class DispatcherOptions:
     """``parallelism`` bounds the writes in flight; ``doubt_…`` the search for a lost answer."""
 
     parallelism: int = 64
-    doubt_tries: int = 5
-    doubt_backoff_seconds: tuple[float, float] = (0.1, 2.0)
+    verify_attempts: int = 5
+    verify_backoff_seconds: tuple[float, float] = (0.1, 2.0)
     status_tries: int = 4
     status_backoff_seconds: float = 0.01
 
@@ -54,7 +56,7 @@ class Dispatcher:
         self,
         client: ApiClient,
         *,
-        flow_control: FlowControl | None = None,
+        rate_limiter: RateLimiter | None = None,
         options: DispatcherOptions | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -62,23 +64,23 @@ class Dispatcher:
         self._rng = rng or random.Random()
         self._writer = CheckedWriter(
             client,
-            flow_control or no_limit(),
+            rate_limiter or no_rate_limit(),
             parallelism=self._options.parallelism,
-            doubt_tries=self._options.doubt_tries,
-            doubt_backoff_seconds=self._options.doubt_backoff_seconds,
+            verify_attempts=self._options.verify_attempts,
+            verify_backoff_seconds=self._options.verify_backoff_seconds,
             rng=self._rng,
         )
         # By path of a pod's status: set once the last patch that was asked for is done.
         self._patching: dict[str, asyncio.Event] = {}
 
     @property
-    def busy(self) -> int:
+    def in_flight(self) -> int:
         """How many writes are under way or wait for their turn."""
-        return self._writer.busy
+        return self._writer.in_flight
 
-    async def wait_for_quiet(self, at_most_seconds: float) -> None:
+    async def wait_until_idle(self, at_most_seconds: float) -> None:
         """Return when no write is under way, or after ``at_most_seconds``."""
-        await self._writer.wait_for_quiet(at_most_seconds)
+        await self._writer.wait_until_idle(at_most_seconds)
 
     # -- pods ----------------------------------------------------------------------------------
 
@@ -89,7 +91,7 @@ class Dispatcher:
         be written over its PodScheduled condition, which the binding makes true.
 
         Raises ``Conflict`` if it is on another node or is another pod by now, ``NotFound`` if it is
-        gone, another ``ApiError`` if it could not be done. After ``AnswerLost`` the pod may yet
+        gone, another ``ApiError`` if it could not be done. After ``ResponseLost`` the pod may yet
         turn out to be bound, which the informer then tells.
         """
         meta = pod.metadata
@@ -97,7 +99,7 @@ class Dispatcher:
         path = PODS.path(namespace, name)
         await self.wait_for_patches(pod)
 
-        async def check() -> bytes | None:
+        async def verify() -> bytes | None:
             body = await self._writer.read(path)
             found: Pod = decoder_for(Pod).decode(body)
             if uid and found.metadata.uid != uid:
@@ -118,7 +120,13 @@ class Dispatcher:
             "target": {"kind": "Node", "name": node_name},
         }
         await self._writer.write(
-            Write("POST", f"{path}/binding", _encode(binding), check, doubted=_DOUBTED_OF_BIND)
+            Write(
+                "POST",
+                f"{path}/binding",
+                _encode(binding),
+                verify,
+                ambiguous_codes=_AMBIGUOUS_BIND_CODES,
+            )
         )
 
     async def wait_for_patches(self, pod: Pod) -> None:
@@ -149,12 +157,12 @@ class Dispatcher:
                 del self._patching[path]
 
     async def _patch_status(self, path: str, patch: JsonObject) -> bytes:
-        async def check() -> bytes | None:
+        async def verify() -> bytes | None:
             found = await self._writer.read(path)
-            return found if shows(patch, _decode(found)) else None
+            return found if has_desired_state(patch, _decode(found)) else None
 
         write = Write(
-            "PATCH", f"{path}/status", _encode(patch), check, STRATEGIC_MERGE_PATCH, frozenset()
+            "PATCH", f"{path}/status", _encode(patch), verify, STRATEGIC_MERGE_PATCH, frozenset()
         )
         backoff = Backoff(
             self._options.status_backoff_seconds, 10.0, factor=5.0, jitter=0.1, rng=self._rng
@@ -165,7 +173,7 @@ class Dispatcher:
             try:
                 return await self._writer.write(write)
             except ApiError as error:
-                if not tries_left or error.reason not in _RETRIED_OF_STATUS:
+                if not tries_left or error.reason not in _RETRIABLE_STATUS_REASONS:
                     raise
             await asyncio.sleep(backoff.next())
 
@@ -197,19 +205,19 @@ class Dispatcher:
         meta = obj.get("metadata", {})
         namespace, name = meta.get("namespace", ""), meta.get("name", "")
 
-        async def check() -> bytes | None:
+        async def verify() -> bytes | None:
             if not name or subresource:
-                raise AnswerLost(f"whether the {resource.kind} was created cannot be known")
+                raise ResponseLost(f"whether the {resource.kind} was created cannot be known")
             try:
                 found = await self._writer.read(resource.path(namespace, name))
             except NotFound:
                 return None
-            if shows(obj, _decode(found)):
+            if has_desired_state(obj, _decode(found)):
                 return found
             raise Conflict(409, "AlreadyExists", f'{resource.plural} "{name}" already exists')
 
         path = resource.path(namespace, name if subresource else "", subresource)
-        return _decode(await self._writer.write(Write("POST", path, _encode(obj), check)))
+        return _decode(await self._writer.write(Write("POST", path, _encode(obj), verify)))
 
     async def update(
         self, resource: Resource[Any], obj: JsonObject, subresource: str = ""
@@ -221,12 +229,12 @@ class Dispatcher:
         ignored = ("metadata", "spec" if subresource == "status" else "status")
         wanted = {key: value for key, value in obj.items() if key not in ignored}
 
-        async def check() -> bytes | None:
+        async def verify() -> bytes | None:
             found = await self._writer.read(resource.path(namespace, name))
             current = _decode(found)
             if current["metadata"].get("resourceVersion") == meta.get("resourceVersion"):
                 return None
-            if shows(wanted, current):
+            if has_desired_state(wanted, current):
                 return found
             raise Conflict(
                 409,
@@ -236,7 +244,7 @@ class Dispatcher:
             )
 
         path = resource.path(namespace, name, subresource)
-        return _decode(await self._writer.write(Write("PUT", path, _encode(obj), check)))
+        return _decode(await self._writer.write(Write("PUT", path, _encode(obj), verify)))
 
     async def patch(
         self,
@@ -249,12 +257,12 @@ class Dispatcher:
     ) -> JsonObject:
         """Apply a merge patch (or a strategic one, by its content type); return the object."""
 
-        async def check() -> bytes | None:
+        async def verify() -> bytes | None:
             found = await self._writer.read(resource.path(namespace, name))
-            return found if shows(patch, _decode(found)) else None
+            return found if has_desired_state(patch, _decode(found)) else None
 
         path = resource.path(namespace, name, subresource)
-        write = Write("PATCH", path, _encode(patch), check, content_type)
+        write = Write("PATCH", path, _encode(patch), verify, content_type)
         return _decode(await self._writer.write(write))
 
     async def patch_status(
@@ -275,7 +283,7 @@ class Dispatcher:
         """
         path = resource.path(namespace, name)
 
-        async def check() -> bytes | None:
+        async def verify() -> bytes | None:
             found = _decode(await self._writer.read(path))["metadata"]
             return b"" if finalizer in found.get("finalizers", ()) else None
 
@@ -285,7 +293,7 @@ class Dispatcher:
                 409, "Conflict", f'{resource.plural} "{name}" has been modified since it was read'
             )
         body = protobuf_edits.add_finalizer(data, finalizer)
-        await self._writer.write(Write("PUT", path, body, check, PROTOBUF))
+        await self._writer.write(Write("PUT", path, body, verify, PROTOBUF))
 
     async def delete(
         self, resource: Resource[Any], namespace: str, name: str, uid: str = ""
@@ -295,7 +303,7 @@ class Dispatcher:
         await self._delete(resource.path(namespace, name), options, uid)
 
     async def _delete(self, path: str, options: JsonObject, uid: str) -> None:
-        async def check() -> bytes | None:
+        async def verify() -> bytes | None:
             try:
                 meta = _decode(await self._writer.read(path))["metadata"]
             except NotFound:
@@ -305,7 +313,7 @@ class Dispatcher:
             return b"" if gone else None
 
         body = _encode({"kind": "DeleteOptions", "apiVersion": "v1", **options})
-        await self._writer.write(Write("DELETE", path, body, check))
+        await self._writer.write(Write("DELETE", path, body, verify))
 
 
 def _bind_conflict(name: str, fault: str) -> Conflict:

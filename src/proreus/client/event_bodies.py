@@ -51,7 +51,7 @@ def reference_to(obj: Pod | PodGroup) -> ObjectReference:
 
 
 @dataclass(frozen=True, slots=True)
-class EventText:
+class EventKey:
     """What an event says; two that are equal (but for the note) are one event that repeats."""
 
     type: str
@@ -62,8 +62,8 @@ class EventText:
     related: ObjectReference | None = None
 
 
-def body_of(
-    text: EventText, note: str, name: str, instant: float, instance: str, *, core: bool
+def event_body(
+    text: EventKey, note: str, name: str, instant: float, instance: str, *, core: bool
 ) -> JsonObject:
     """Return a new Event; ``instant`` in seconds since the epoch."""
     body: JsonObject = {
@@ -76,7 +76,7 @@ def body_of(
         body |= {
             "apiVersion": "v1",
             "involvedObject": text.regarding.body(),
-            "message": cut(note),
+            "message": truncate_note(note),
             "source": {"component": text.controller},
             "reportingComponent": text.controller,
             "firstTimestamp": seconds_time(instant),
@@ -91,7 +91,7 @@ def body_of(
             "reportingInstance": instance,
             "action": text.action,
             "regarding": text.regarding.body(),
-            "note": cut(note),
+            "note": truncate_note(note),
         }
         if text.related is not None:
             body["related"] = text.related.body()
@@ -115,7 +115,7 @@ def seconds_time(instant: float) -> str:
     return datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def cut(note: str) -> str:
+def truncate_note(note: str) -> str:
     """Return a note of at most 1024 bytes: the first 1020 and " ..." of a longer one."""
     data = note.encode()
     if len(data) <= _NOTE_BYTES:

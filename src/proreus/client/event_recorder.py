@@ -18,17 +18,17 @@ from typing import Any
 
 import msgspec
 
-from proreus.client.answers import AnswerLost, Unreachable
 from proreus.client.checked_writes import CheckedWriter, Write
 from proreus.client.event_bodies import (
-    EventText,
+    EventKey,
     ObjectReference,
-    body_of,
+    event_body,
     reference_to,
     series_patch,
 )
-from proreus.client.flow_control import FlowControl, no_limit
+from proreus.client.rate_limiter import RateLimiter, no_rate_limit
 from proreus.client.request_headers import JSON, STRATEGIC_MERGE_PATCH
+from proreus.client.responses import ResponseLost, Unreachable
 from proreus.client.session import ApiClient
 from proreus.clock import Clock, RealClock
 from proreus.errors import ApiError, Conflict, NotFound
@@ -47,12 +47,12 @@ _WORKERS = 8
 _PATIENCE_SECONDS = 0.5
 _IMPATIENT_SECONDS = 0.05
 """How long an Event waits for bindings to be done; less once a tenth of the room is taken."""
-_REMEMBERED = 16_384
+_MAX_CACHED_EVENTS = 16_384
 
 _encode = msgspec.json.Encoder().encode
 
 
-_Key = tuple[EventText, bool, str]
+_Key = tuple[EventKey, bool, str]
 """What makes an event another one: its text, its form, and its note where that counts."""
 
 
@@ -87,8 +87,8 @@ class _Entry:
 class EventRecorder:
     """Records events; ``run`` writes them. ``dropped`` counts those that found no room.
 
-    ``quiet(seconds)`` returns when nothing of more weight is being written, or after that time.
-    ``capacity`` bounds what waits to be written.
+    ``wait_until_idle(seconds)`` returns when nothing of more weight is being written, or after that
+    time. ``capacity`` bounds what waits to be written.
     """
 
     def __init__(
@@ -96,24 +96,24 @@ class EventRecorder:
         client: ApiClient,
         *,
         clock: Clock | None = None,
-        quiet: Callable[[float], Awaitable[None]] | None = None,
-        flow_control: FlowControl | None = None,
+        wait_until_idle: Callable[[float], Awaitable[None]] | None = None,
+        rate_limiter: RateLimiter | None = None,
         capacity: int = 50_000,
         hostname: str | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self._client = client
         self._clock = clock or RealClock()
-        self._quiet = quiet
+        self._idle = wait_until_idle
         self._capacity = capacity
         self._hostname = hostname or socket.gethostname()
         self._rng = rng or random.Random()
         self._writer = CheckedWriter(
             client,
-            flow_control or no_limit(),
+            rate_limiter or no_rate_limit(),
             parallelism=_WORKERS,
-            doubt_tries=1,
-            doubt_backoff_seconds=(0.1, 1.0),
+            verify_attempts=1,
+            verify_backoff_seconds=(0.1, 1.0),
             rng=self._rng,
         )
         self._queue: deque[_Entry] = deque()
@@ -121,7 +121,7 @@ class EventRecorder:
         self._under_way = 0  # entries queued or being written
         self._all_written = asyncio.Event()
         self._all_written.set()
-        self._remembered: dict[_Key, _Entry] = {}
+        self._event_cache: dict[_Key, _Entry] = {}
         self._last_nanoseconds = 0
         self._core_only = False
         self.dropped = 0
@@ -154,31 +154,33 @@ class EventRecorder:
         related: ObjectReference | None = None,
         *,
         core: bool = False,
-        by_note: bool = False,
+        distinct_by_note: bool = False,
     ) -> None:
         """Note an event about any object; ``core`` asks for the core/v1 form.
 
-        ``by_note``: with another note it is another event, not one more of a series that goes on
-        to show the first note.
+        ``distinct_by_note``: with another note it is another event, not one more of a series that
+        goes on to show the first note.
         """
-        text = EventText(event_type, reason, action, controller, regarding, related)
-        key = (text, core, note if by_note else "")
+        text = EventKey(event_type, reason, action, controller, regarding, related)
+        key = (text, core, note if distinct_by_note else "")
         now = self._clock.now()
-        known = self._remembered.get(key)
-        if known is not None:
-            known.count += 1
-            known.last = now
-            if known.count == 2:
-                self._enqueue(known)
+        cached = self._event_cache.get(key)
+        if cached is not None:
+            cached.count += 1
+            cached.last = now
+            if cached.count == 2:
+                self._enqueue(cached)
             return
         entry = _Entry(key, note, f"{regarding.name}.{self._nanoseconds(now):x}", now)
         if self._enqueue(entry):
-            self._remember(entry)
+            self._cache_event(entry)
 
-    def _remember(self, entry: _Entry) -> None:
-        if len(self._remembered) >= _REMEMBERED:  # at thousands a second, minutes are too many
-            del self._remembered[next(iter(self._remembered))]
-        self._remembered[entry.key] = entry
+    def _cache_event(self, entry: _Entry) -> None:
+        if (
+            len(self._event_cache) >= _MAX_CACHED_EVENTS
+        ):  # at thousands a second, minutes are too many
+            del self._event_cache[next(iter(self._event_cache))]
+        self._event_cache[entry.key] = entry
 
     def _enqueue(self, entry: _Entry) -> bool:
         if entry.under_way:
@@ -204,16 +206,16 @@ class EventRecorder:
 
     def refresh_series(self) -> None:
         """Write the present count of every series (every 30 minutes)."""
-        for entry in self._remembered.values():
+        for entry in self._event_cache.values():
             if entry.count > 1:
                 self._enqueue(entry)
 
     def finish_series(self) -> None:
         """Forget what was silent for 6 minutes; write the last count of series (every 6)."""
         silent_since = self._clock.now() - FINISH_SECONDS
-        for key, entry in list(self._remembered.items()):
+        for key, entry in list(self._event_cache.items()):
             if entry.last < silent_since:
-                del self._remembered[key]
+                del self._event_cache[key]
                 if entry.count > 1:
                     self._enqueue(entry)
 
@@ -221,7 +223,7 @@ class EventRecorder:
 
     async def run(self) -> None:
         """Write what is told until cancelled."""
-        await self._choose_form()
+        await self._discover_event_api()
         async with asyncio.TaskGroup() as tasks:
             for number in range(_WORKERS):
                 tasks.create_task(self._work(), name=f"event writer {number}")
@@ -236,7 +238,7 @@ class EventRecorder:
         except TimeoutError:
             return
 
-    async def _choose_form(self) -> None:
+    async def _discover_event_api(self) -> None:
         """Ask once whether the apiserver has events.k8s.io/v1."""
         try:
             await self._client.request("GET", f"/apis/{EVENTS.group}/{EVENTS.version}")
@@ -250,9 +252,9 @@ class EventRecorder:
             while not self._queue:
                 self._filled.clear()
                 await self._filled.wait()
-            if self._quiet is not None:
+            if self._idle is not None:
                 pressing = len(self._queue) > self._capacity // 10
-                await self._quiet(_IMPATIENT_SECONDS if pressing else _PATIENCE_SECONDS)
+                await self._idle(_IMPATIENT_SECONDS if pressing else _PATIENCE_SECONDS)
                 if not self._queue:
                     continue
             entry = self._queue.popleft()
@@ -270,7 +272,7 @@ class EventRecorder:
             try:
                 await self._write_once(entry)
                 return
-            except (AnswerLost, Unreachable):
+            except (ResponseLost, Unreachable):
                 await asyncio.sleep(_SLEEP_SECONDS * (1.0 + 0.25 * self._rng.random()))
             except ApiError as error:
                 logger.debug("event %s was refused: %s", entry.name, error)
@@ -289,24 +291,24 @@ class EventRecorder:
             path = resource.path(namespace, entry.name)
             try:
                 await self._writer.write(
-                    Write("PATCH", path, patch, _never_seen, STRATEGIC_MERGE_PATCH)
+                    Write("PATCH", path, patch, _always_retry, STRATEGIC_MERGE_PATCH)
                 )
                 entry.written = count
                 return
             except NotFound:
                 pass  # it has expired, which is no reason not to tell
         instance = f"{entry.text.controller}-{self._hostname}"[:128]
-        body = body_of(entry.text, entry.note, entry.name, entry.at, instance, core=core)
+        body = event_body(entry.text, entry.note, entry.name, entry.at, instance, core=core)
         if entry.written:
             body |= series_patch(count, entry.last, core=core)
         with suppress(Conflict):  # names are unique: it was ours, and its answer was lost
             await self._writer.write(
-                Write("POST", resource.path(namespace), _encode(body), _never_seen, JSON)
+                Write("POST", resource.path(namespace), _encode(body), _always_retry, JSON)
             )
         entry.written = count if entry.written else 1
 
 
-async def _never_seen() -> bytes | None:
+async def _always_retry() -> bytes | None:
     """Let a write in doubt be repeated: the event's name makes that harmless."""
     return None
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
-from proreus.client.contact import Contact
+from proreus.client.connectivity import Connectivity
 from proreus.client.reflector import Reflector, ReflectorOptions
 from proreus.client.session import ApiClient
 from proreus.client.watch import DELETED, WatchEvent
@@ -26,7 +26,7 @@ T = TypeVar("T", bound=ApiObject)
 S = TypeVar("S", contravariant=True)
 
 
-class Handler(Protocol[S]):
+class ResourceEventHandler(Protocol[S]):
     """Who is told; what a handler raises ends the informer, and with it the process."""
 
     def on_add(self, obj: S) -> None:
@@ -59,17 +59,17 @@ class Informer(Generic[T]):
         label_selector: str = "",
         options: ReflectorOptions | None = None,
         on_error: Callable[[Resource[T], ApiError], None] | None = None,
-        contact: Contact | None = None,
+        connectivity: Connectivity | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self.resource = resource
         self.store: dict[str, T] = {}
         self.synced = asyncio.Event()
-        self._handlers: list[Handler[T]] = []
+        self._handlers: list[ResourceEventHandler[T]] = []
         self._batch_hooks: list[Callable[[], None]] = []
         self._paused = 0
         # (is it the whole state?, objects or events)
-        self._held: deque[tuple[bool, list[Any]]] = deque()
+        self._deferred: deque[tuple[bool, list[Any]]] = deque()
         self._reflector = Reflector(
             client,
             resource,
@@ -78,11 +78,11 @@ class Informer(Generic[T]):
             label_selector=label_selector,
             options=options,
             on_error=on_error,
-            contact=contact,
+            connectivity=connectivity,
             rng=rng,
         )
 
-    def add_handler(self, handler: Handler[T], *, first: bool = False) -> None:
+    def add_handler(self, handler: ResourceEventHandler[T], *, first: bool = False) -> None:
         """Tell ``handler`` of what is there now, and of each change from now on.
 
         ``first``: before the handlers that were there already.
@@ -91,7 +91,7 @@ class Informer(Generic[T]):
         for obj in self.store.values():
             handler.on_add(obj)
 
-    def remove_handler(self, handler: Handler[T]) -> None:
+    def remove_handler(self, handler: ResourceEventHandler[T]) -> None:
         """Tell ``handler`` no more; not to be called while changes are handed out."""
         # another list, for one that is being walked through stays as it is
         self._handlers = [one for one in self._handlers if one is not handler]
@@ -113,14 +113,14 @@ class Informer(Generic[T]):
         if self._paused == 0:
             raise RuntimeError(f"resume of {self.resource.plural} without a pause")
         self._paused -= 1
-        while self._held and not self._paused:
-            whole, held = self._held.popleft()
+        while self._deferred and not self._paused:
+            whole, held = self._deferred.popleft()
             (self.replace if whole else self.apply)(held)
 
     def replace(self, objects: list[T]) -> None:
         """Take the whole state (the reflector's call): handlers hear of the differences alone."""
         if self._paused:
-            self._held.append((True, objects))
+            self._deferred.append((True, objects))
             return
         fresh = {key_of(obj): obj for obj in objects}
         for key in [key for key in self.store if key not in fresh]:
@@ -133,7 +133,7 @@ class Informer(Generic[T]):
     def apply(self, events: list[WatchEvent[T]]) -> None:
         """Take changes in order (the reflector's call)."""
         if self._paused:
-            self._held.append((False, events))
+            self._deferred.append((False, events))
             return
         for event in events:
             obj = event.object

@@ -20,9 +20,9 @@ from typing import Any
 
 import msgspec
 
-from proreus.client.answers import AnswerLost
 from proreus.client.event_bodies import ObjectReference, micro_time
 from proreus.client.event_recorder import EventRecorder
+from proreus.client.responses import ResponseLost
 from proreus.client.session import ApiClient
 from proreus.clock import Clock, RealClock
 from proreus.errors import ApiError, Conflict, LeaseLost, NotFound
@@ -103,15 +103,15 @@ class LeaderElector:
         self._rng = rng or random.Random()
         self._collection = LEASES.path(self._options.namespace)
         self._path = LEASES.path(self._options.namespace, self._options.name)
-        self._lease: JsonObject | None = None  # as last seen, or written by us
-        self._seen_at = 0.0  # when its spec last changed, on our clock
-        self._announced = ""
+        self._observed_lease: JsonObject | None = None  # as last seen, or written by us
+        self._observed_at = 0.0  # when its spec last changed, on our clock
+        self._reported_leader = ""
         self._deadline = 0.0  # by which the present attempt must end, on our clock
 
     @property
     def leader(self) -> str:
         """Return who leads, as far as we have seen; empty when nobody does."""
-        return self._announced
+        return self._reported_leader
 
     async def run(self) -> None:
         """Acquire the Lease, keep it, and raise ``LeaseLost`` when that fails.
@@ -121,7 +121,7 @@ class LeaderElector:
         """
         await self._acquire()
         self.is_leader = True
-        self._tell("became leader")
+        self._record_event("became leader")
         logger.info("%s: %s leads", self._path, self.identity)
         try:
             self._on_started_leading()
@@ -135,13 +135,13 @@ class LeaderElector:
         raise LeaseLost(
             f"the Lease {self._options.namespace}/{self._options.name} is lost: it could not be "
             f"renewed within {self._options.renew_deadline_seconds:g} s"
-            + (f", {self._announced} holds it now" if self._held_by_another() else "")
+            + (f", {self._reported_leader} holds it now" if self._held_by_other() else "")
         )
 
     def _stop(self) -> None:
         self.is_leader = False
         self._on_stopped_leading()
-        self._tell("stopped leading")
+        self._record_event("stopped leading")
 
     async def _acquire(self) -> None:
         while not await self._try("acquire", self._options.request_seconds):
@@ -164,7 +164,7 @@ class LeaderElector:
             deadline = min(started + options.renew_deadline_seconds, end_of_lease)
             while not await self._try("renew", deadline - self._now()):
                 left_seconds = deadline - self._now()
-                if left_seconds <= 0 or self._held_by_another():
+                if left_seconds <= 0 or self._held_by_other():
                     return
                 await asyncio.sleep(min(period, left_seconds))
                 started = self._now()
@@ -180,12 +180,12 @@ class LeaderElector:
             return False
 
     async def _acquire_or_renew(self) -> bool:
-        if self.is_leader and self._lease is not None and self._holder() == self.identity:
+        if self.is_leader and self._observed_lease is not None and self._holder() == self.identity:
             try:
-                await self._put(self._record(self._lease))
+                await self._put(self._renewed_spec_of(self._observed_lease))
                 self._on_renew(False)
                 return True
-            except (Conflict, AnswerLost) as error:
+            except (Conflict, ResponseLost) as error:
                 # changed meanwhile, or changed by us with the answer lost: reading tells
                 logger.info("%s: renewing after a read: %s", self._path, error)
         try:
@@ -193,10 +193,10 @@ class LeaderElector:
         except NotFound:
             await self._create()
             return True
-        assert self._lease is not None
-        if self._held_by_another():
+        assert self._observed_lease is not None
+        if self._held_by_other():
             return False
-        await self._put(self._record(self._lease))
+        await self._put(self._renewed_spec_of(self._observed_lease))
         self._on_renew(True)
         return True
 
@@ -216,7 +216,7 @@ class LeaderElector:
         }
         self._observe(_decode(await self._request("POST", self._collection, _encode(lease))))
 
-    def _record(self, lease: JsonObject) -> JsonObject:
+    def _renewed_spec_of(self, lease: JsonObject) -> JsonObject:
         """Return the Lease with us as its holder; what we do not know of stays in it."""
         old = lease.get("spec") or {}
         now = micro_time(self._clock.now())
@@ -239,17 +239,17 @@ class LeaderElector:
         self._deadline = self._now() + at_most_seconds
         try:
             self._observe(_decode(await self._request("GET", self._path)))
-            if self._lease is None or self._holder() != self.identity:
+            if self._observed_lease is None or self._holder() != self.identity:
                 return
             now = micro_time(self._clock.now())
             spec = {
-                **self._lease["spec"],
+                **self._observed_lease["spec"],
                 "holderIdentity": "",
                 "leaseDurationSeconds": 1,
                 "acquireTime": now,
                 "renewTime": now,
             }
-            await self._request("PUT", self._path, _encode({**self._lease, "spec": spec}))
+            await self._request("PUT", self._path, _encode({**self._observed_lease, "spec": spec}))
         except (ApiError, msgspec.DecodeError) as error:
             logger.warning("%s: the Lease could not be released: %s", self._path, error)
         else:
@@ -258,35 +258,35 @@ class LeaderElector:
     async def _request(self, method: str, path: str, body: bytes | None = None) -> bytes:
         seconds = min(self._options.request_seconds, self._deadline - self._now())
         if seconds <= 0:
-            raise AnswerLost("there was no time left to ask the apiserver")
+            raise ResponseLost("there was no time left to ask the apiserver")
         query = f"timeout={int(self._options.request_seconds)}s"
         return await self._client.request(method, path, body, query=query, timeout_seconds=seconds)
 
     def _observe(self, lease: JsonObject) -> None:
         """Remember the Lease, and when it last changed by our clock."""
-        if self._lease is None or lease.get("spec") != self._lease.get("spec"):
-            self._seen_at = self._now()
-        self._lease = lease
+        if self._observed_lease is None or lease.get("spec") != self._observed_lease.get("spec"):
+            self._observed_at = self._now()
+        self._observed_lease = lease
         holder = self._holder()
-        if holder != self._announced:
-            self._announced = holder
+        if holder != self._reported_leader:
+            self._reported_leader = holder
             if holder:
                 self._on_new_leader(holder)
 
     def _holder(self) -> str:
-        spec = (self._lease or {}).get("spec") or {}
+        spec = (self._observed_lease or {}).get("spec") or {}
         return str(spec.get("holderIdentity") or "")
 
-    def _held_by_another(self) -> bool:
+    def _held_by_other(self) -> bool:
         """Whether somebody else holds the Lease, and may still believe so."""
-        if self._holder() in ("", self.identity) or self._lease is None:
+        if self._holder() in ("", self.identity) or self._observed_lease is None:
             return False
-        seconds = self._lease["spec"].get("leaseDurationSeconds") or 0
-        return self._seen_at + float(seconds) > self._now()
+        seconds = self._observed_lease["spec"].get("leaseDurationSeconds") or 0
+        return self._observed_at + float(seconds) > self._now()
 
     def reference(self) -> ObjectReference:
         """Return the Lease as Events refer to it."""
-        meta = (self._lease or {}).get("metadata") or {}
+        meta = (self._observed_lease or {}).get("metadata") or {}
         return ObjectReference(
             "Lease",
             self._options.name,
@@ -296,7 +296,7 @@ class LeaderElector:
             meta.get("resourceVersion", ""),
         )
 
-    def _tell(self, what: str) -> None:
+    def _record_event(self, what: str) -> None:
         """Record the Event that kube-scheduler records on its Lease."""
         if self._recorder is None:
             return

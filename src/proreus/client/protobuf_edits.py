@@ -24,8 +24,8 @@ def add_finalizer(data: bytes, finalizer: str) -> bytes:
     Raises ``ValueError`` for what is not such an object.
     """
     envelope = _envelope(data)
-    obj = list(fields(_only(envelope, _RAW_OF_UNKNOWN)))
-    meta = _only(obj, _METADATA_OF_OBJECT)
+    obj = list(fields(_required_field(envelope, _RAW_OF_UNKNOWN)))
+    meta = _required_field(obj, _METADATA_OF_OBJECT)
     meta += encode_message([(_FINALIZERS_OF_METADATA, BYTES, finalizer.encode())])
     raw = encode_message(_replaced(obj, _METADATA_OF_OBJECT, meta))
     return MAGIC + encode_message(_replaced(envelope, _RAW_OF_UNKNOWN, raw))
@@ -33,9 +33,9 @@ def add_finalizer(data: bytes, finalizer: str) -> bytes:
 
 def resource_version(data: bytes) -> str:
     """Return the resourceVersion of an object in its envelope."""
-    obj = list(fields(_only(_envelope(data), _RAW_OF_UNKNOWN)))
-    meta = list(fields(_only(obj, _METADATA_OF_OBJECT)))
-    return _only(meta, _RESOURCE_VERSION_OF_METADATA).decode()
+    obj = list(fields(_required_field(_envelope(data), _RAW_OF_UNKNOWN)))
+    meta = list(fields(_required_field(obj, _METADATA_OF_OBJECT)))
+    return _required_field(meta, _RESOURCE_VERSION_OF_METADATA).decode()
 
 
 def _envelope(data: bytes) -> list[Field]:
@@ -44,7 +44,7 @@ def _envelope(data: bytes) -> list[Field]:
     return list(fields(data[len(MAGIC) :]))
 
 
-def _only(message: list[Field], number: int) -> bytes:
+def _required_field(message: list[Field], number: int) -> bytes:
     for found, _, content in message:
         if found == number:
             return content

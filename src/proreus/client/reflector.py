@@ -6,7 +6,8 @@ bookmark; only when the server says that this is too old (410) is all listed aga
 is tried again with jittered back-off; a connection that has died silently is found by the read
 deadline, since a healthy apiserver sends a bookmark about every minute.
 
-The reflector holds no objects: it tells a ``Sink`` (the informer), which alone knows what changed.
+The reflector holds no objects: it tells a ``ReflectorStore`` (the informer), which alone knows what
+changed.
 """
 
 import asyncio
@@ -21,9 +22,9 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from proreus.client.answers import AnswerLost
 from proreus.client.backoff import Backoff
-from proreus.client.contact import Contact, is_outage
+from proreus.client.connectivity import Connectivity, is_outage
+from proreus.client.responses import ResponseLost
 from proreus.client.session import ApiClient
 from proreus.client.stream import Stream
 from proreus.client.watch import DELETED, EventDecoder, LineSplitter, ListDecoder, WatchEvent
@@ -36,10 +37,12 @@ logger = logging.getLogger(__name__)
 
 _NO_WATCH_LIST = frozenset((400, 405, 406, 415, 422))
 """Codes by which a server refuses ``sendInitialEvents``."""
-_FORGIVEN_SECONDS = 60.0  # a stream that broke after a good while is the first fault of a new count
+_BACKOFF_RESET_SECONDS = (
+    60.0  # a stream that broke after a good while is the first fault of a new count
+)
 
 
-class Sink(Protocol[T]):
+class ReflectorStore(Protocol[T]):
     """Who wants to know; both methods are sync, and what they raise ends the reflector."""
 
     def replace(self, objects: list[T]) -> None:
@@ -53,18 +56,19 @@ class Sink(Protocol[T]):
 
 @dataclass(frozen=True)
 class ReflectorOptions:
-    """Times in seconds. ``stall_seconds`` must exceed the server's bookmark interval (a minute)."""
+    """Times in seconds. ``read_timeout_seconds`` must exceed the server's bookmark interval (a
+    minute)."""
 
     page_size: int = 500
     watch_list: bool = True
-    initial_silence_seconds: float = 10.0
-    stall_seconds: float = 150.0
-    watch_seconds: tuple[float, float] = (300.0, 600.0)
-    list_seconds: float = 60.0
-    healthy_seconds: float = 1.0
-    relist_seconds: float = 10.0
+    initial_events_timeout_seconds: float = 10.0
+    read_timeout_seconds: float = 150.0
+    watch_timeout_seconds: tuple[float, float] = (300.0, 600.0)
+    list_timeout_seconds: float = 60.0
+    short_watch_seconds: float = 1.0
+    min_relist_interval_seconds: float = 10.0
     backoff_seconds: tuple[float, float] = (0.2, 30.0)
-    not_served_seconds: float = 300.0
+    not_served_retry_seconds: float = 300.0
 
 
 class HandlerFailed(RuntimeError):
@@ -79,18 +83,18 @@ class Reflector(Generic[T]):
         self,
         client: ApiClient,
         resource: Resource[T],
-        sink: Sink[T],
+        store: ReflectorStore[T],
         *,
         field_selector: str = "",
         label_selector: str = "",
         options: ReflectorOptions | None = None,
         on_error: Callable[[Resource[T], ApiError], None] | None = None,
-        contact: Contact | None = None,
+        connectivity: Connectivity | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self._client = client
         self._resource = resource
-        self._sink = sink
+        self._store = store
         self._selectors = {
             key: value
             for key, value in (("fieldSelector", field_selector), ("labelSelector", label_selector))
@@ -98,8 +102,8 @@ class Reflector(Generic[T]):
         }
         self._options = options or ReflectorOptions()
         self._on_error = on_error
-        self._contact = contact or Contact()
-        self._out_of_contact = False
+        self._connectivity = connectivity or Connectivity()
+        self._marked_unreachable = False
         self._rng = rng or random.Random()
         self._backoff = Backoff(*self._options.backoff_seconds, rng=self._rng)
         self._watch_list = self._options.watch_list
@@ -107,9 +111,9 @@ class Reflector(Generic[T]):
         self._events = EventDecoder(resource.type)
         self._lists = ListDecoder(resource.type)
         self._resource_version = ""  # empty: the whole state is needed first
-        self._known = False  # whether the sink has ever got a state
+        self._synced = False  # whether the sink has ever got a state
         self._listed_at = -math.inf
-        self._last_complaint = ""
+        self._last_error = ""
 
     async def run(self) -> None:
         """Run until cancelled; network errors are survived, errors of the sink are not."""
@@ -121,7 +125,7 @@ class Reflector(Generic[T]):
                 if self._resource_version:
                     await self._watch()
                 else:
-                    await self._read_all()
+                    await self._list_and_watch()
                 broken = False
             except Gone as error:
                 # What the sink has is too old to resume from: all is compared anew, at once unless
@@ -129,75 +133,77 @@ class Reflector(Generic[T]):
                 logger.info("%s: relisting: %s", self._path, error.message)
                 if self._resource_version:
                     self._resource_version = ""
-                    broken = started - self._listed_at < self._options.relist_seconds
+                    broken = started - self._listed_at < self._options.min_relist_interval_seconds
             except NotFound as error:
-                if not self._known:
-                    self._tell(self._sink.replace, [])
-                    self._complain(error, "not served: taken as empty, and looked for rarely")
+                if not self._synced:
+                    self._deliver(self._store.replace, [])
+                    self._report_error(error, "not served: taken as empty, and looked for rarely")
                     await asyncio.sleep(
-                        self._options.not_served_seconds * self._rng.uniform(1, 1.2)
+                        self._options.not_served_retry_seconds * self._rng.uniform(1, 1.2)
                     )
                     continue
                 # A kind that is withdrawn goes by DELETED events; this is somebody in between.
-                self._complain(error, "will be tried again")
+                self._report_error(error, "will be tried again")
             except ApiError as error:
                 if "Too large resource version" in error.message:
                     self._resource_version = ""  # etcd was restored from a backup
                 if is_outage(error):
-                    self._lose_contact(error)
+                    self._mark_unreachable(error)
                 else:
-                    self._complain(error, "will be tried again")
+                    self._report_error(error, "will be tried again")
             except msgspec.DecodeError as error:
-                self._complain(
-                    AnswerLost(
+                self._report_error(
+                    ResponseLost(
                         f"the apiserver answered something that is no list or watch: {error}"
                     ),
                     "will be tried again",
                 )
             lived_seconds = loop.time() - started
             # an orderly end after a moment is no end at all; so is a reason to list again
-            healthy = lived_seconds >= self._options.healthy_seconds or not self._resource_version
+            healthy = (
+                lived_seconds >= self._options.short_watch_seconds or not self._resource_version
+            )
             if not broken and healthy:
                 self._backoff.reset()
                 continue
-            if lived_seconds >= _FORGIVEN_SECONDS:
+            if lived_seconds >= _BACKOFF_RESET_SECONDS:
                 self._backoff.reset()
             await asyncio.sleep(self._backoff.next())
 
-    def _complain(self, error: ApiError, invalidation_key: str) -> None:
+    def _report_error(self, error: ApiError, consequence: str) -> None:
         """Tell of an error: the callback each time, the log when it is news."""
-        if error.message != self._last_complaint:
-            self._last_complaint = error.message
+        if error.message != self._last_error:
+            self._last_error = error.message
             level = logging.ERROR if isinstance(error, Forbidden) else logging.WARNING
-            logger.log(level, "%s: %s (%s)", self._path, error.message, invalidation_key)
+            logger.log(level, "%s: %s (%s)", self._path, error.message, consequence)
         if self._on_error is not None:
             self._on_error(self._resource, error)
 
-    def _lose_contact(self, error: ApiError) -> None:
+    def _mark_unreachable(self, error: ApiError) -> None:
         """Tell of an error that is not about this kind."""
-        self._out_of_contact = True
-        self._contact.lost(error)
+        self._marked_unreachable = True
+        self._connectivity.mark_unreachable(error)
         if self._on_error is not None:
             self._on_error(self._resource, error)
 
-    def _regain_contact(self) -> None:
-        if self._out_of_contact:
-            self._out_of_contact = False
-            self._contact.regained()
+    def _mark_reachable(self) -> None:
+        if self._marked_unreachable:
+            self._marked_unreachable = False
+            self._connectivity.mark_reachable()
 
-    async def _read_all(self) -> None:
+    async def _list_and_watch(self) -> None:
         """Give the sink the whole state, then watch from there until the stream ends."""
         if self._watch_list:
-            refusal = await self._stream_all()
+            refusal = await self._stream_list_and_watch()
             if not refusal:
                 return
             logger.info("%s: listing in pages instead of streaming: %s", self._path, refusal)
             self._watch_list = False
         objects, resource_version = await self._list(self._options.page_size)
-        self._take_all(objects, resource_version)
+        self._sync_with(objects, resource_version)
         await self._watch()
 
-    def _tell(self, tell: Callable[[list[Any]], None], what: list[Any]) -> None:
+    def _deliver(self, tell: Callable[[list[Any]], None], what: list[Any]) -> None:
         """Hand on to the sink, whose errors end the run whatever they are."""
         try:
             tell(what)
@@ -206,15 +212,15 @@ class Reflector(Generic[T]):
                 f"a handler of {self._path} raised {type(error).__name__}: {error}"
             ) from error
 
-    def _take_all(self, objects: list[T], resource_version: str) -> None:
-        self._regain_contact()
-        self._tell(self._sink.replace, objects)
+    def _sync_with(self, objects: list[T], resource_version: str) -> None:
+        self._mark_reachable()
+        self._deliver(self._store.replace, objects)
         self._resource_version = resource_version
-        self._known = True
+        self._synced = True
         self._listed_at = asyncio.get_running_loop().time()
-        self._last_complaint = ""
+        self._last_error = ""
 
-    async def _stream_all(self) -> str:
+    async def _stream_list_and_watch(self) -> str:
         """Do the same in one stream; return why the server cannot, or "" at the stream's end."""
         query = self._query(
             watch="true",
@@ -231,8 +237,8 @@ class Reflector(Generic[T]):
                 if isinstance(found, str):
                     return found
                 complete = True
-                self._take_all(*found)
-                await self._follow(stream, splitter)
+                self._sync_with(*found)
+                await self._handle_watch(stream, splitter)
         except ApiError as error:
             if complete or error.status not in _NO_WATCH_LIST:
                 raise
@@ -246,7 +252,7 @@ class Reflector(Generic[T]):
         found: dict[str, T] = {}
         while True:
             try:
-                async with asyncio.timeout(self._options.initial_silence_seconds):
+                async with asyncio.timeout(self._options.initial_events_timeout_seconds):
                     chunk = await stream.chunk()
             except TimeoutError:
                 return "it sends no end of the initial events"
@@ -273,7 +279,7 @@ class Reflector(Generic[T]):
                     "GET",
                     self._path,
                     query=self._query(**paging),
-                    timeout_seconds=self._options.list_seconds,
+                    timeout_seconds=self._options.list_timeout_seconds,
                 )
             except Gone:
                 if "continue" not in paging:
@@ -294,27 +300,27 @@ class Reflector(Generic[T]):
             timeoutSeconds=self._timeout_seconds(),
         )
         async with self._stream(query) as stream:
-            await self._follow(stream, LineSplitter())
+            await self._handle_watch(stream, LineSplitter())
 
-    async def _follow(self, stream: Stream, splitter: LineSplitter) -> None:
+    async def _handle_watch(self, stream: Stream, splitter: LineSplitter) -> None:
         """Hand on what comes until the stream ends; raise if that is not in an orderly way."""
-        self._regain_contact()
+        self._mark_reachable()
         decode = self._events.decode
         while chunk := await stream.chunk():
             batch = decode(splitter.feed(chunk))
             if batch.resource_version:
                 self._resource_version = batch.resource_version
-                self._last_complaint = ""
+                self._last_error = ""
             if batch.events:
-                self._tell(self._sink.apply, batch.events)
+                self._deliver(self._store.apply, batch.events)
             if batch.error is not None:
                 raise batch.error
-        if splitter.rest_bytes:
-            raise AnswerLost(f"the watch of {self._path} was cut in the middle of a line")
+        if splitter.pending_bytes:
+            raise ResponseLost(f"the watch of {self._path} was cut in the middle of a line")
 
     def _stream(self, query: str) -> AbstractAsyncContextManager[Stream]:
         return self._client.stream(
-            self._path, query=query, stall_seconds=self._options.stall_seconds
+            self._path, query=query, read_timeout_seconds=self._options.read_timeout_seconds
         )
 
     def _query(self, **parameters: str) -> str:
@@ -322,4 +328,4 @@ class Reflector(Generic[T]):
 
     def _timeout_seconds(self) -> str:
         """Spread the ends of watches, so that they do not come back all at once."""
-        return str(int(self._rng.uniform(*self._options.watch_seconds)))
+        return str(int(self._rng.uniform(*self._options.watch_timeout_seconds)))

@@ -39,9 +39,9 @@ class RequestHeaders:
 
     def fields(self, authorization: str, content_type: str) -> Mapping[str, str]:
         """Return the headers, but for Host and the length of the body."""
-        known = self._fields.get((authorization, content_type))
-        if known is not None:
-            return known
+        cached = self._fields.get((authorization, content_type))
+        if cached is not None:
+            return cached
         accept = PROTOBUF if content_type == PROTOBUF else JSON
         headers = {"Accept": accept, "User-Agent": self._agent, "Content-Type": content_type}
         if authorization:
@@ -53,9 +53,9 @@ class RequestHeaders:
 
     def lines(self, authorization: str, content_type: str) -> bytes:
         """Return the header lines, but for the length; raises ``ValueError`` for invalid ones."""
-        known = self._lines.get((authorization, content_type))
-        if known is not None:
-            return known
+        cached = self._lines.get((authorization, content_type))
+        if cached is not None:
+            return cached
         headers = {"Host": self._host, **self.fields(authorization, content_type)}
         lines = [f"{name}: {value}" for name, value in headers.items()]
         if not all(line.isprintable() for line in lines):

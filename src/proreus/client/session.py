@@ -17,11 +17,11 @@ from typing import NamedTuple
 import aiohttp
 from yarl import URL
 
-from proreus.client.answers import Answer, AnswerLost, Unreachable, error_of
-from proreus.client.connections import Connections, NotConnected
+from proreus.client.connection_pool import ConnectionPool, NotConnected
 from proreus.client.credentials import Credentials
 from proreus.client.request_headers import JSON, RequestHeaders, user_agent
-from proreus.client.stream import NETWORK_ERRORS, Stream, text_of
+from proreus.client.responses import HttpResponse, ResponseLost, Unreachable, error_from_response
+from proreus.client.stream import NETWORK_ERRORS, Stream, error_message
 from proreus.errors import ApiError
 
 _READ_BUFFER_BYTES = 256 * 1024
@@ -78,14 +78,14 @@ class ApiClient:
         self._server = URL(credentials.server)
         self.host = self._server.authority
         # what only aiohttp does: proxies, and a password in the URL
-        self._intricate = credentials.proxy is not None or self._server.user is not None
+        self._needs_aiohttp = credentials.proxy is not None or self._server.user is not None
         self._base = credentials.server.rstrip("/")
         self._prefix = self._server.raw_path.rstrip("/")
         self._timeout_seconds = timeout_seconds
         self._connect_seconds = connect_seconds
         self._headers = RequestHeaders(self.host, agent or user_agent())
         self._session: aiohttp.ClientSession | None = None
-        self._writes: Connections | None = None
+        self._writes: ConnectionPool | None = None
         self._closed = False
         self._refreshing: asyncio.Task[bool] | None = None
 
@@ -120,10 +120,11 @@ class ApiClient:
         answer = await self.send(request, timeout_seconds)
         if answer.ok:
             return answer.body
-        raise error_of(answer, f"{method} {path}")
+        raise error_from_response(answer, f"{method} {path}")
 
-    async def send(self, request: Request, timeout_seconds: float | None = None) -> Answer:
-        """Return whatever was answered; raise ``Unreachable`` or ``AnswerLost`` if nothing was."""
+    async def send(self, request: Request, timeout_seconds: float | None = None) -> HttpResponse:
+        """Return whatever was answered; raise ``Unreachable`` or ``ResponseLost`` if nothing
+        was."""
         if timeout_seconds is None:
             timeout_seconds = self._timeout_seconds
         answer = await self._attempt(request, timeout_seconds)
@@ -133,27 +134,30 @@ class ApiClient:
 
     @asynccontextmanager
     async def stream(
-        self, path: str, *, query: str, stall_seconds: float
+        self, path: str, *, query: str, read_timeout_seconds: float
     ) -> AsyncIterator["Stream"]:
-        """Open a watch; chunks end with ``AnswerLost`` when none came for ``stall_seconds``."""
-        response = await self._open(path, query, stall_seconds)
+        """Open a watch; chunks end with ``ResponseLost`` when none came for
+        ``read_timeout_seconds``."""
+        response = await self._open(path, query, read_timeout_seconds)
         if response.status == 401 and await self._refresh():
             response.close()
-            response = await self._open(path, query, stall_seconds)
+            response = await self._open(path, query, read_timeout_seconds)
         try:
             if not 200 <= response.status < 300:
                 try:
-                    answer = _answer(response, await response.read())
+                    answer = _to_response(response, await response.read())
                 except NETWORK_ERRORS as error:
-                    raise self._lost(error, f"GET {path}") from error
-                raise error_of(answer, f"GET {path}")
+                    raise self._transport_error(error, f"GET {path}") from error
+                raise error_from_response(answer, f"GET {path}")
             yield Stream(response, f"the watch of {path} at {self.host}")
         finally:
             response.close()
 
-    async def _open(self, path: str, query: str, stall_seconds: float) -> aiohttp.ClientResponse:
+    async def _open(
+        self, path: str, query: str, read_timeout_seconds: float
+    ) -> aiohttp.ClientResponse:
         timeout = aiohttp.ClientTimeout(
-            sock_connect=self._connect_seconds, sock_read=stall_seconds, total=None
+            sock_connect=self._connect_seconds, sock_read=read_timeout_seconds, total=None
         )
         started = time.perf_counter()
         code = "<error>"
@@ -162,28 +166,28 @@ class ApiClient:
             code = str(response.status)
             return response
         except NETWORK_ERRORS as error:
-            raise self._lost(error, f"GET {path}") from error
+            raise self._transport_error(error, f"GET {path}") from error
         finally:
             self.hooks.on_request(
                 code, "GET", "WATCH", self.host, time.perf_counter() - started, 0, 0
             )
 
-    async def _attempt(self, request: Request, timeout_seconds: float) -> Answer:
+    async def _attempt(self, request: Request, timeout_seconds: float) -> HttpResponse:
         method, path, body = request.method, request.path, request.body
-        exchange = self._read if method == "GET" or self._intricate else self._write
+        round_trip = self._read if method == "GET" or self._needs_aiohttp else self._write
         started = time.perf_counter()
         code, received = "<error>", 0
         try:
-            answer = await exchange(request, timeout_seconds)
+            answer = await round_trip(request, timeout_seconds)
             code, received = str(answer.code), len(answer.body)
             return answer
         except NETWORK_ERRORS as error:
-            raise self._lost(error, f"{method} {path}") from error
+            raise self._transport_error(error, f"{method} {path}") from error
         finally:
             seconds, sent = time.perf_counter() - started, len(body) if body else 0
             self.hooks.on_request(code, method, method, self.host, seconds, sent, received)
 
-    async def _write(self, request: Request, timeout_seconds: float) -> Answer:
+    async def _write(self, request: Request, timeout_seconds: float) -> HttpResponse:
         """Exchange a request for its answer in few steps."""
         writes = self._writes
         if writes is None:
@@ -202,9 +206,9 @@ class ApiClient:
             len(body),
             body,
         )
-        return await writes.exchange(data, timeout_seconds)
+        return await writes.round_trip(data, timeout_seconds)
 
-    async def _read(self, request: Request, timeout_seconds: float) -> Answer:
+    async def _read(self, request: Request, timeout_seconds: float) -> HttpResponse:
         """Exchange a request for its answer over aiohttp."""
         timeout = aiohttp.ClientTimeout(
             total=timeout_seconds, sock_connect=min(timeout_seconds, self._connect_seconds)
@@ -214,7 +218,7 @@ class ApiClient:
             data = await response.read()
         finally:
             response.release()
-        return _answer(response, data)
+        return _to_response(response, data)
 
     async def _begin(
         self, request: Request, timeout: aiohttp.ClientTimeout
@@ -236,16 +240,16 @@ class ApiClient:
         )
 
     async def _authorization(self) -> str:
-        known = self.credentials.authorization()
-        return known if known is not None else await self.credentials.fetch_authorization()
+        cached = self.credentials.authorization()
+        return cached if cached is not None else await self.credentials.fetch_authorization()
 
-    def _new_connections(self) -> Connections:
+    def _new_connections(self) -> ConnectionPool:
         if self._closed:
             raise Unreachable("the connections to the apiserver are closed already")
         server = self._server
         assert server.raw_host is not None
         assert server.port is not None
-        return Connections(
+        return ConnectionPool(
             server.raw_host,
             server.port,
             tls=self.credentials.tls_context,
@@ -283,17 +287,17 @@ class ApiClient:
     def _refresh_ended(self, _: "asyncio.Task[bool]") -> None:
         self._refreshing = None
 
-    def _lost(self, error: Exception, request: str) -> ApiError:
+    def _transport_error(self, error: Exception, request: str) -> ApiError:
         """Tell a request that cannot have happened from one that may have."""
-        text = text_of(error)
+        text = error_message(error)
         if isinstance(error, _UNSENT):
             return Unreachable(f"the apiserver {self._base} cannot be reached: {text}")
-        return AnswerLost(f"{request}: no answer from the apiserver {self._base}: {text}")
+        return ResponseLost(f"{request}: no answer from the apiserver {self._base}: {text}")
 
 
-def _answer(response: aiohttp.ClientResponse, body: bytes) -> Answer:
+def _to_response(response: aiohttp.ClientResponse, body: bytes) -> HttpResponse:
     retry_after = None
     if response.status >= 400:
         text = response.headers.get("Retry-After", "")
         retry_after = float(text) if text.isdigit() else None
-    return Answer(response.status, body, response.content_type, retry_after)
+    return HttpResponse(response.status, body, response.content_type, retry_after)

@@ -7,7 +7,7 @@ import time
 
 import aiohttp
 
-from proreus.client.answers import AnswerLost
+from proreus.client.responses import ResponseLost
 
 NETWORK_ERRORS = (aiohttp.ClientError, OSError, TimeoutError)
 """What goes wrong on the way to a server and back."""
@@ -38,7 +38,7 @@ class Stream:
             self._last = time.monotonic()
             return data
         except NETWORK_ERRORS as error:
-            raise AnswerLost(f"{self._name} broke: {text_of(error)}") from error
+            raise ResponseLost(f"{self._name} broke: {error_message(error)}") from error
 
     async def _gather(self) -> None:
         """Let events pile up in the socket for a moment."""
@@ -52,7 +52,7 @@ class Stream:
             protocol.resume_reading()
 
 
-def text_of(error: Exception) -> str:
+def error_message(error: Exception) -> str:
     """Return what a network error says, or at least its name."""
     if isinstance(error, TimeoutError):
         return f"timed out ({str(error) or type(error).__name__})"

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from proreus.client.answers import Status, error_of_status
+from proreus.client.responses import ApiStatus, error_from_status
 from proreus.errors import ApiError
 from proreus.objects.codec import decoder_for
 from proreus.objects.meta import ApiObject, ApiStruct, ListMeta, ObjectMeta
@@ -48,7 +48,7 @@ class _Metadata(ApiStruct, frozen=True):
 
 
 _FRAME = msgspec.json.Decoder(_Frame)
-_STATUS = msgspec.json.Decoder(Status)
+_STATUS = msgspec.json.Decoder(ApiStatus)
 
 
 class LineSplitter:
@@ -72,7 +72,7 @@ class LineSplitter:
         return head.split(b"\n")
 
     @property
-    def rest_bytes(self) -> int:
+    def pending_bytes(self) -> int:
         """Return the length of the line that is still incomplete."""
         return sum(map(len, self._parts))
 
@@ -134,7 +134,7 @@ class EventDecoder(Generic[T]):
         """Decode errors, bookmarks, and objects with explicit nulls; skip what is none of them."""
         frame = _FRAME.decode(line)
         if frame.type == ERROR:
-            batch.error = error_of_status(_STATUS.decode(frame.object))
+            batch.error = error_from_status(_STATUS.decode(frame.object))
         elif frame.type == BOOKMARK:
             meta = decoder_for(_Metadata).decode(bytes(frame.object)).metadata
             batch.resource_version = meta.resource_version

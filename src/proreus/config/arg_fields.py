@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from proreus.config.durations import format_duration
 from proreus.config.fields import ConfigModel, Seconds, is_duration
 from proreus.config.types import PluginArgs
-from proreus.places import place_of_class
+from proreus.source_location import class_location
 
 _JSON_TYPES: dict[Any, str] = {
     int: "integer",
@@ -47,7 +47,7 @@ def fields_of(model: type[PluginArgs]) -> tuple[ArgField, ...]:
 
 def describe_args(model: type[PluginArgs]) -> str:
     """Return one sentence on what a plugin's arguments are and where they are defined."""
-    file, line = place_of_class(model)
+    file, line = class_location(model)
     listed = ", ".join(map(str, fields_of(model))) or "none"
     return f"{model.__qualname__} ({file}:{line}) has the fields {listed}"
 

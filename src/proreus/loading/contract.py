@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from proreus.config.types import PluginArgs
 from proreus.framework import plugin as framework
 from proreus.framework.plugin import POINTS, Plugin, points_of
-from proreus.places import place_of_attribute, place_of_class, place_of_function
+from proreus.source_location import attribute_location, class_location, function_location
 
 _BASES = (
     *POINTS.values(),
@@ -80,7 +80,7 @@ def _all() -> str:
 
 
 def _place(plugin: type) -> str:
-    file, line = place_of_class(plugin)
+    file, line = class_location(plugin)
     return f"{file}:{line}" if line else file
 
 
@@ -91,18 +91,18 @@ def _attribute_faults(plugin: type[Plugin]) -> Iterator[ContractViolation]:
     name: Any = plugin.name
     if not isinstance(name, str) or not name or name == "*" or not name.isprintable():
         text = f"name must be a printable text other than * and nothing, not {name!r}"
-        yield ContractViolation(place_of_attribute(plugin, "name"), text)
+        yield ContractViolation(attribute_location(plugin, "name"), text)
     args: Any = plugin.Args
     if args is not None and not (isinstance(args, type) and issubclass(args, PluginArgs)):
         text = f"Args must be a class that inherits from PluginArgs, or None, not {args!r}"
-        yield ContractViolation(place_of_attribute(plugin, "Args"), text)
+        yield ContractViolation(attribute_location(plugin, "Args"), text)
     for base in _BASES:
         if issubclass(plugin, base):
             for flag, annotation in inspect.get_annotations(base).items():
                 value = getattr(plugin, flag, None)
                 if annotation == "ClassVar[bool]" and not isinstance(value, bool):
                     text = f"{flag} must be True or False, not {value!r}"
-                    yield ContractViolation(place_of_attribute(plugin, flag), text)
+                    yield ContractViolation(attribute_location(plugin, flag), text)
 
 
 # ---- methods -----------------------------------------------------------------------------------
@@ -131,9 +131,9 @@ def _method_faults(
         return
     if not callable(own):
         text = f"{name} must be a method, {_def(declared)} {name}{_taken(declared)}, not {own!r}"
-        yield ContractViolation(place_of_attribute(plugin, name), text)
+        yield ContractViolation(attribute_location(plugin, name), text)
         return
-    place = place_of_function(own)
+    place = function_location(own)
     waits = inspect.iscoroutinefunction(inspect.unwrap(own))
     if waits and not inspect.iscoroutinefunction(declared):
         text = f"{name} must be def, not async def: nothing may wait at this point"
@@ -154,14 +154,14 @@ def _uninherited_method_faults(
             f"{name} is a method of {base.__name__}, which class {plugin.__name__} does not "
             "inherit: it would never be called; inherit it, or rename the method"
         )
-        yield ContractViolation(place_of_function(own), text)
+        yield ContractViolation(function_location(own), text)
 
 
 def _constructor_faults(plugin: type[Plugin]) -> Iterator[ContractViolation]:
     made = plugin.__init__
     if made is Plugin.__init__:
         return
-    place = place_of_function(made)
+    place = function_location(made)
     if not _takes(plugin, "__init__", made, 2):
         text = f"__init__ must take {_taken(Plugin.__init__)}, it takes {_taken(made)}"
         yield ContractViolation(place, text)

@@ -16,9 +16,9 @@ from proreus.loading.contract import contract_violations, resembles_plugin
 from proreus.loading.folder import PluginFolder
 from proreus.loading.loaded_plugins import LoadedPlugin, LoadedPlugins, Origin, RejectedPlugin
 from proreus.loading.sources import PluginSources
-from proreus.places import names_in, place_of_class, place_of_error
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.calls import is_cancellation
+from proreus.source_location import class_location, error_location, plugin_names_in
 
 ENTRY_POINTS = "proreus.plugins"
 """The group of entry points by which a package offers plugins."""
@@ -39,7 +39,7 @@ def load(
     loading = _Loading()
     for plugin in IN_TREE_PLUGINS:
         loading.found[plugin.name] = LoadedPlugin(
-            plugin, Origin("in-tree", *place_of_class(plugin))
+            plugin, Origin("in-tree", *class_location(plugin))
         )
     if sources.packages:
         for entry_point in entry_points(group=ENTRY_POINTS):
@@ -124,8 +124,8 @@ class _Loading:
             except BaseException as error:
                 if is_cancellation(error):
                     raise
-                place = place_of_error(error, folder.owns) or file
-                names = names_in(folder.sources[name])
+                place = error_location(error, folder.owns) or file
+                names = plugin_names_in(folder.sources[name])
                 self.refusals.append(
                     RejectedPlugin(source, place, _cannot_be_imported(error), names)
                 )
@@ -164,7 +164,7 @@ class _Loading:
         if faults:
             self.refusals.extend(faults)
             return
-        file, line = place_of_class(plugin)
+        file, line = class_location(plugin)
         origin = Origin(way, file, line, package, version)
         other = self.found.get(plugin.name)
         if other is not None and not _same(other.plugin, plugin):
@@ -183,7 +183,7 @@ class _Loading:
     ) -> None:
         module = module.partition(":")[0]
         top = f"{os.sep}{module.partition('.')[0]}"
-        place = place_of_error(
+        place = error_location(
             error, lambda file: f"{top}." in file or (f"{top}{os.sep}" in file and file != __file__)
         )
         why = _cannot_be_imported(error)

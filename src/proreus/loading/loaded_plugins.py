@@ -12,8 +12,8 @@ from proreus.config.types import Plugins, SchedulerConfiguration
 from proreus.errors import ConfigError, ProreusError
 from proreus.framework.plugin import Plugin
 from proreus.loading.enabling import enabled_with_defaults
-from proreus.places import place_of_error
 from proreus.runtime.registry import Registry
+from proreus.source_location import error_location
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class LoadedPlugins:
         except ProreusError:
             raise
         except Exception as error:
-            place = place_of_error(error, files.__contains__)
+            place = error_location(error, files.__contains__)
             if not place:
                 raise
             told = f"{type(error).__name__}: {error}"

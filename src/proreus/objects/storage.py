@@ -38,7 +38,7 @@ QuantityText = str | int | float
 # ---- PersistentVolume --------------------------------------------------------------------------
 
 
-class ObjectReference(ApiStruct, frozen=True):
+class ClaimReference(ApiStruct, frozen=True):
     """The claim that a volume belongs to, or is kept for."""
 
     api_version: str = ""
@@ -67,7 +67,7 @@ class PersistentVolumeSpec(ApiStruct, frozen=True):
 
     capacity: ResourceList = {}
     access_modes: tuple[str, ...] = ()
-    claim_ref: ObjectReference | None = None
+    claim_ref: ClaimReference | None = None
     storage_class_name: str = ""
     volume_mode: str | None = None
     volume_attributes_class_name: str | None = None

@@ -104,7 +104,7 @@ class InMemoryApi:
 
         What is there already is told of at once. Returns what ends all that.
         """
-        function = _Function(handler)
+        function = _HandlerFunc(handler)
         for obj in self._stores.get(resource.kind, {}).values():
             function.on_add(obj)
         self._handlers[resource.kind] = [function, *self._handlers.get(resource.kind, ())]
@@ -248,7 +248,7 @@ class InMemoryApi:
         return answer | {"apiVersion": resource.api_version, "kind": resource.kind}
 
 
-class _Function:
+class _HandlerFunc:
     """A function of (old, new) as an informer handler."""
 
     def __init__(self, function: Callable[[Any, Any], None]) -> None:

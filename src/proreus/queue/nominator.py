@@ -14,7 +14,7 @@ from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.objects.meta import ObjectMeta
 from proreus.objects.pod import Pod
 
-_REMEMBERED = 20_000
+_MAX_CACHED_EVENTS = 20_000
 """So many changes are remembered at most."""
 
 
@@ -38,7 +38,7 @@ class Nominator:
         self._queued_pod = queued_pod
         self._node_of: dict[str, str] = {}
         self._by_node: dict[str, dict[str, PodInfo]] = {}
-        self._touched = Changes[str](_REMEMBERED)
+        self._touched = Changes[str](_MAX_CACHED_EVENTS)
 
     def nominated_pods(self, node_name: str) -> list[PodInfo]:
         """Return the pods nominated to a node, as they are now.

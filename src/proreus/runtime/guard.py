@@ -25,9 +25,9 @@ from proreus.framework.pod_group import Placement
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.status import Code, Status
 from proreus.logs import logger
-from proreus.places import place_of_class, place_of_error
 from proreus.runtime.calls import is_cancellation, plugin_error
 from proreus.runtime.conduct import Meter, PluginConduct
+from proreus.source_location import class_location, error_location
 
 log = logger(__name__)
 
@@ -59,8 +59,8 @@ def blamed_on(plugin: type[Plugin]) -> Iterator[None]:
     except BaseException as error:
         if is_cancellation(error) or not brought_along(plugin):
             raise
-        file, line = place_of_class(plugin)
-        place = place_of_error(error, file.__eq__)
+        file, line = class_location(plugin)
+        place = error_location(error, file.__eq__)
         place = place or (f"{file}:{line}" if line else plugin.__name__)
         raise ConfigError(f"{place}: {type(error).__name__}: {error}") from error
 

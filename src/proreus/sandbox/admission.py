@@ -19,7 +19,7 @@ _FIRST = {PODS: 0, "cpu": 1, "memory": 2, "ephemeral-storage": 3}
 _AFFINITY = "node(s) didn't match Pod's node affinity/selector"
 _PORTS = "node(s) didn't have free ports for the requested pod ports"
 _TAINTS = "node(s) had taints that the pod didn't tolerate"
-_EVERYWHERE = ("", "0.0.0.0", "::")
+_WILDCARD_ADDRESSES = ("", "0.0.0.0", "::")
 
 HostPort = tuple[str, str, int]
 """Address, protocol, port."""
@@ -34,14 +34,14 @@ class Rejection:
 
 
 @dataclass(slots=True)
-class Demand:
+class PodRequirements:
     """What a pod takes from a node while it is there."""
 
     requests: dict[str, int]
     ports: tuple[HostPort, ...]
 
 
-def demand_of(pod: Pod) -> Demand:
+def pod_requirements(pod: Pod) -> PodRequirements:
     """Return what a pod takes."""
     requests = {name: amount for name, amount in pod_requests(pod).items() if amount}
     requests[PODS] = 1
@@ -51,11 +51,11 @@ def demand_of(pod: Pod) -> Demand:
         for port in container.ports
         if port.host_port
     )
-    return Demand(requests, ports)
+    return PodRequirements(requests, ports)
 
 
 @dataclass(slots=True)
-class NodeAccount:
+class NodeAllocation:
     """A node, and what the pods that it has let in take of it."""
 
     node: Node
@@ -71,23 +71,23 @@ class NodeAccount:
             name: parse_amount(name, amount) for name, amount in node.status.allocatable.items()
         }
 
-    def take(self, demand: Demand) -> None:
+    def add_pod(self, requirements: PodRequirements) -> None:
         """Count a pod in."""
-        for name, amount in demand.requests.items():
+        for name, amount in requirements.requests.items():
             self.used[name] = self.used.get(name, 0) + amount
-        self.ports.extend(demand.ports)
+        self.ports.extend(requirements.ports)
 
-    def give_back(self, demand: Demand) -> None:
+    def remove_pod(self, requirements: PodRequirements) -> None:
         """Count a pod out."""
-        for name, amount in demand.requests.items():
+        for name, amount in requirements.requests.items():
             self.used[name] -= amount
-        for port in demand.ports:
+        for port in requirements.ports:
             self.ports.remove(port)
 
-    def check(self, pod: Pod, demand: Demand) -> Rejection | None:
+    def check(self, pod: Pod, requirements: PodRequirements) -> Rejection | None:
         """Return why a pod may not come in, or None."""
-        for name in sorted(demand.requests, key=lambda n: (_FIRST.get(n, 4), n)):
-            wanted = demand.requests[name]
+        for name in sorted(requirements.requests, key=lambda n: (_FIRST.get(n, 4), n)):
+            wanted = requirements.requests[name]
             used, capacity = self.used.get(name, 0), self.capacity.get(name, 0)
             if used + wanted > capacity and (name == PODS or is_tracked_resource(name)):
                 return Rejection(
@@ -97,7 +97,7 @@ class NodeAccount:
                 )
         if not self._has_affinity(pod):
             return _failed("NodeAffinity", _AFFINITY)
-        if any(_clash(wanted, taken) for wanted in demand.ports for taken in self.ports):
+        if any(_conflicts(wanted, taken) for wanted in requirements.ports for taken in self.ports):
             return _failed("NodePorts", _PORTS)
         no_execute = frozenset({NO_EXECUTE})
         if first_untolerated(self.node.spec.taints, pod.spec.tolerations, no_execute) is not None:
@@ -119,7 +119,7 @@ def _failed(predicate: str, text: str) -> Rejection:
     return Rejection(predicate, f"Predicate {predicate} failed: {text}")
 
 
-def _clash(one: HostPort, other: HostPort) -> bool:
+def _conflicts(one: HostPort, other: HostPort) -> bool:
     if one[1:] != other[1:]:
         return False
-    return one[0] == other[0] or one[0] in _EVERYWHERE or other[0] in _EVERYWHERE
+    return one[0] == other[0] or one[0] in _WILDCARD_ADDRESSES or other[0] in _WILDCARD_ADDRESSES

@@ -31,22 +31,22 @@ def make_node(
 ) -> JsonObject:
     """Return a Node that is ready. ``capacity`` adds to, or replaces, what the size gives."""
     amounts = {**SIZES[size], **(capacity or {})}
-    known = {
+    default_labels = {
         "kubernetes.io/hostname": name,
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": "amd64",
         "node.kubernetes.io/instance-type": size,
     }
     if zone:
-        known["topology.kubernetes.io/region"] = region
-        known["topology.kubernetes.io/zone"] = zone
+        default_labels["topology.kubernetes.io/region"] = region
+        default_labels["topology.kubernetes.io/zone"] = zone
     spec: JsonObject = {}
     if taints:
         spec["taints"] = taints
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": {**known, **(labels or {})}},
+        "metadata": {"name": name, "labels": {**default_labels, **(labels or {})}},
         "spec": spec,
         "status": {
             "capacity": amounts,

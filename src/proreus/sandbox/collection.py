@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from proreus.sandbox.refusals import expired
-from proreus.sandbox.selectors import ALL, ALWAYS_SELECTABLE, Selector
+from proreus.sandbox.api_errors import expired
+from proreus.sandbox.selectors import ALL, ALWAYS_SELECTABLE, SelectionPredicate
 
 ADDED: Final = "ADDED"
 MODIFIED: Final = "MODIFIED"
@@ -26,13 +26,13 @@ JsonObject = dict[str, Any]
 decode_json = msgspec.json.Decoder().decode
 encode_json = msgspec.json.Encoder().encode
 
-BEFORE_HISTORY: Final = -1
+COMPACTED_POSITION: Final = -1
 """A position from which nothing can be read."""
 
 _DEFAULTS = {"spec.unschedulable": "false", "spec.hostNetwork": "false"}
 
 
-class Version:
+class StoredObject:
     """An object at one resourceVersion; ``fields`` starts with its name and its namespace."""
 
     __slots__ = ("data", "fields", "labels", "revision")
@@ -61,18 +61,18 @@ class Version:
         return found
 
 
-class Change:
+class WatchCacheEvent:
     """What happened at one resourceVersion; ``previous`` is None for ADDED."""
 
     __slots__ = ("previous", "type", "version")
 
-    def __init__(self, type_: str, version: Version, previous: Version | None) -> None:
+    def __init__(self, type_: str, version: StoredObject, previous: StoredObject | None) -> None:
         self.type = type_
         self.version = version
         self.previous = previous
 
 
-def _revision_of(change: Change) -> int:
+def _revision_of(change: WatchCacheEvent) -> int:
     return change.version.revision
 
 
@@ -90,8 +90,8 @@ class Collection:
             for path, (parent, _, key) in zip(field_paths, parts, strict=True)
         ]
         self._history_bytes = history_bytes
-        self._objects: dict[str, dict[str, Version]] = {}
-        self._changes: list[Change] = []
+        self._objects: dict[str, dict[str, StoredObject]] = {}
+        self._changes: list[WatchCacheEvent] = []
         self._changes_bytes = 0
         self._start = 0  # position of self._changes[0]
         self.compacted = revision
@@ -102,12 +102,14 @@ class Collection:
     def __len__(self) -> int:
         return sum(map(len, self._objects.values()))
 
-    def get(self, name: str, namespace: str = "") -> Version | None:
+    def get(self, name: str, namespace: str = "") -> StoredObject | None:
         """Return an object, or None."""
         objects = self._objects.get(namespace)
         return None if objects is None else objects.get(name)
 
-    def select(self, namespace: str | None = None, selector: Selector = ALL) -> list[Version]:
+    def select(
+        self, namespace: str | None = None, selector: SelectionPredicate = ALL
+    ) -> list[StoredObject]:
         """Return the objects of a namespace (None: of all), in the order of their keys."""
         if selector.fields:
             if (name := selector.equal_to(0)) is not None:
@@ -115,7 +117,7 @@ class Collection:
             if namespace is None:
                 namespace = selector.equal_to(1)
         namespaces = sorted(self._objects) if namespace is None else [namespace]
-        found: list[Version] = []
+        found: list[StoredObject] = []
         for each in namespaces:
             objects = self._objects.get(each, {})
             found += [objects[name] for name in sorted(objects)]
@@ -123,16 +125,18 @@ class Collection:
             return found
         return [version for version in found if selector.matches(version.labels, version.fields)]
 
-    def by_namespace(self) -> Iterator[Iterable[Version]]:
+    def by_namespace(self) -> Iterator[Iterable[StoredObject]]:
         """Return the objects of each namespace, the first that was created first."""
         return (objects.values() for objects in self._objects.values())
 
-    def _select_name(self, name: str, namespace: str | None, selector: Selector) -> list[Version]:
+    def _select_name(
+        self, name: str, namespace: str | None, selector: SelectionPredicate
+    ) -> list[StoredObject]:
         namespaces = sorted(self._objects) if namespace is None else [namespace]
         found = (self.get(name, each) for each in namespaces)
         return [v for v in found if v is not None and selector.matches(v.labels, v.fields)]
 
-    def write(self, obj: JsonObject, revision: int) -> Version:
+    def write(self, obj: JsonObject, revision: int) -> StoredObject:
         """Keep an object, which says itself which one it is, as of ``revision``."""
         version = self._version(obj, revision)
         objects = self._objects.get(version.fields[1])
@@ -140,24 +144,24 @@ class Collection:
             objects = self._objects[version.fields[1]] = {}
         previous = objects.get(version.fields[0])
         objects[version.fields[0]] = version
-        self._record(Change(ADDED if previous is None else MODIFIED, version, previous))
+        self._record(WatchCacheEvent(ADDED if previous is None else MODIFIED, version, previous))
         return version
 
-    def remove(self, obj: JsonObject, revision: int) -> Version:
+    def remove(self, obj: JsonObject, revision: int) -> StoredObject:
         """Forget an object; return its last state, as of ``revision``."""
         version = self._version(obj, revision)
         objects = self._objects[version.fields[1]]
         previous = objects.pop(version.fields[0])
         if not objects:
             del self._objects[version.fields[1]]
-        self._record(Change(DELETED, version, previous))
+        self._record(WatchCacheEvent(DELETED, version, previous))
         return version
 
-    def draft(self, obj: JsonObject, revision: int) -> Version:
+    def draft(self, obj: JsonObject, revision: int) -> StoredObject:
         """Return what writing would keep, without keeping it (a dry run)."""
         return self._version(obj, revision)
 
-    def _version(self, obj: JsonObject, revision: int) -> Version:
+    def _version(self, obj: JsonObject, revision: int) -> StoredObject:
         metadata = obj["metadata"]
         metadata["resourceVersion"] = str(revision)
         fields = [metadata["name"], metadata.get("namespace") or ""]
@@ -169,9 +173,9 @@ class Collection:
             elif not isinstance(value, str):
                 value = str(value).lower() if isinstance(value, bool) else str(value)
             fields.append(value)
-        return Version(revision, encode_json(obj), metadata.get("labels") or {}, tuple(fields))
+        return StoredObject(revision, encode_json(obj), metadata.get("labels") or {}, tuple(fields))
 
-    def _record(self, change: Change) -> None:
+    def _record(self, change: WatchCacheEvent) -> None:
         self._changes.append(change)
         self._changes_bytes += len(change.version.data)
         if self._changes_bytes > self._history_bytes:
@@ -199,13 +203,13 @@ class Collection:
         return self._start + len(self._changes)
 
     def position_after(self, revision: int) -> int:
-        """Return where the changes after a resourceVersion begin; raises ``Refusal`` 410."""
+        """Return where the changes after a resourceVersion begin; raises ``StatusError`` 410."""
         if revision < self.compacted:
             raise expired(f"too old resource version: {revision} ({self.compacted})")
         return self._start + bisect_right(self._changes, revision, key=_revision_of)
 
-    def changes_from(self, position: int, most: int | None = None) -> list[Change]:
-        """Return (at most so many) changes from a position on; raises ``Refusal`` 410."""
+    def changes_from(self, position: int, most: int | None = None) -> list[WatchCacheEvent]:
+        """Return (at most so many) changes from a position on; raises ``StatusError`` 410."""
         if position < self._start:
             raise expired(f"too old resource version: history begins after {self.compacted}")
         first = position - self._start
@@ -213,5 +217,5 @@ class Collection:
 
 
 def field_labels(fields: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what selectors may name, in the order of ``Version.fields``."""
+    """Return what selectors may name, in the order of ``StoredObject.fields``."""
     return ALWAYS_SELECTABLE + fields

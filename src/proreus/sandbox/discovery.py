@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from proreus.sandbox.resources import Resources, Served
+from proreus.sandbox.resources import Resources, ServedResource
 
 JsonObject = dict[str, Any]
 
@@ -83,7 +83,7 @@ def _resource_list(resources: Resources, group: str, version: str) -> JsonObject
     }
 
 
-def _entries(served: Served) -> list[JsonObject]:
+def _entries(served: ServedResource) -> list[JsonObject]:
     entry: JsonObject = {
         "name": served.plural,
         "singularName": served.kind.lower(),
@@ -107,7 +107,7 @@ def _entries(served: Served) -> list[JsonObject]:
     return entries
 
 
-def _verbs_of(served: Served) -> list[str]:
+def _verbs_of(served: ServedResource) -> list[str]:
     if served.create_only:
         return ["create"]
     return ["get", "list"] if served.read_only else _VERBS

@@ -5,8 +5,8 @@ Nodes take turns, so that 5,000 of them are a steady trickle and not a wave.
 
 from typing import Any
 
+from proreus.sandbox.api_errors import StatusError
 from proreus.sandbox.metadata import rfc3339
-from proreus.sandbox.refusals import Refusal
 from proreus.sandbox.store import Store
 
 JsonObject = dict[str, Any]
@@ -16,7 +16,7 @@ LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 40
 
 
-class Turns:
+class RoundRobin:
     """Lets each of many have its turn once a period: says who is due as time goes by."""
 
     def __init__(self, period_seconds: float, now: float) -> None:
@@ -38,7 +38,7 @@ class Turns:
         return [names[place % len(names)] for place in range(int(begin), int(end))]
 
 
-def beat(store: Store, name: str) -> None:
+def update_node_status(store: Store, name: str) -> None:
     """Set the time of the last heartbeat in a node's conditions."""
     version = store.collection("nodes").get(name)
     if version is None:
@@ -78,9 +78,9 @@ def renew_lease(store: Store, name: str) -> None:
     store.create(LEASES, lease, LEASE_NAMESPACE)
 
 
-def drop_lease(store: Store, name: str) -> None:
+def delete_lease(store: Store, name: str) -> None:
     """Delete the Lease of a node that is gone."""
     try:
         store.delete(LEASES, name, LEASE_NAMESPACE)
-    except Refusal:
+    except StatusError:
         return

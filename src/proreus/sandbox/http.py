@@ -11,10 +11,10 @@ from typing import Any
 
 from aiohttp import web
 
+from proreus.sandbox.api_errors import StatusError
 from proreus.sandbox.collection import Collection
-from proreus.sandbox.refusals import Refusal
-from proreus.sandbox.requests import Request
-from proreus.sandbox.server import Answer, ApiServer, WatchAnswer
+from proreus.sandbox.requests import ApiRequest
+from proreus.sandbox.server import ApiServer, Response, WatchResponse
 
 _MAX_BODY_BYTES = 3 * 1024 * 1024
 
@@ -62,16 +62,18 @@ class HttpServer:
             body = await request.read() if request.body_exists else b""
         except web.HTTPRequestEntityTooLarge:
             text = f"Request entity too large: limit is {_MAX_BODY_BYTES}"
-            refusal = Refusal(413, "RequestEntityTooLarge", text)
-            return web.json_response(refusal.status(), status=refusal.code)
-        answer = self._api.answer(Request(request.method, request.raw_path, request.headers, body))
-        if isinstance(answer, Answer):
+            status_error = StatusError(413, "RequestEntityTooLarge", text)
+            return web.json_response(status_error.status(), status=status_error.code)
+        answer = self._api.answer(
+            ApiRequest(request.method, request.raw_path, request.headers, body)
+        )
+        if isinstance(answer, Response):
             headers: dict[str, str] = {"Content-Type": answer.content_type, **answer.headers}
             return web.Response(body=answer.body, status=answer.code, headers=headers)
         return await self._serve_watch(request, answer)
 
     async def _serve_watch(
-        self, request: web.BaseRequest, answer: WatchAnswer
+        self, request: web.BaseRequest, answer: WatchResponse
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
@@ -80,7 +82,7 @@ class HttpServer:
         waker = _Waker(collection)
         self._watches.add(waker)
         try:
-            await self._tell(response, answer, waker)
+            await self._stream_events(response, answer, waker)
         except ConnectionError:
             pass  # the watcher has gone, as watchers do
         finally:
@@ -88,8 +90,8 @@ class HttpServer:
             self._watches.discard(waker)
         return response
 
-    async def _tell(
-        self, response: web.StreamResponse, answer: WatchAnswer, waker: "_Waker"
+    async def _stream_events(
+        self, response: web.StreamResponse, answer: WatchResponse, waker: "_Waker"
     ) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + answer.timeout_seconds
@@ -97,7 +99,7 @@ class HttpServer:
         watch, write = answer.watch, response.write
         try:
             while not waker.stopped:
-                if data := watch.take():
+                if data := watch.next_events():
                     await write(data)
                     continue
                 if answer.initial_events_end:
@@ -112,8 +114,8 @@ class HttpServer:
                     next_bookmark = min(loop.time() + self._bookmark_seconds, deadline)
                     continue
                 await waker.wait(next_bookmark)
-        except Refusal as refusal:
-            await write(self._api.error(refusal))
+        except StatusError as status_error:
+            await write(self._api.error(status_error))
         await response.write_eof()
 
 

@@ -17,11 +17,17 @@ from proreus.objects.codec import decoder_for
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.sandbox import heartbeats
-from proreus.sandbox.admission import Demand, NodeAccount, demand_of
-from proreus.sandbox.collection import ADDED, BEFORE_HISTORY, DELETED, Change, Version
+from proreus.sandbox.admission import NodeAllocation, PodRequirements, pod_requirements
+from proreus.sandbox.api_errors import StatusError
+from proreus.sandbox.collection import (
+    ADDED,
+    COMPACTED_POSITION,
+    DELETED,
+    StoredObject,
+    WatchCacheEvent,
+)
 from proreus.sandbox.pod_statuses import set_rejected, set_running, set_succeeded
 from proreus.sandbox.pods import TERMINAL_PHASES
-from proreus.sandbox.refusals import Refusal
 from proreus.sandbox.store import Store
 
 JsonObject = dict[str, Any]
@@ -52,12 +58,14 @@ class KubeletOptions:
 
 
 @dataclass(slots=True)
-class _PodAccount:
+class _PodState:
     """A pod on a node, as its kubelet knows it."""
 
     uid: str
     node: str
-    demand: Demand | None = None  # None: takes nothing, for it is not let in or has ended
+    requirements: PodRequirements | None = (
+        None  # None: takes nothing, for it is not let in or has ended
+    )
     stopping: bool = False
 
 
@@ -69,15 +77,15 @@ class Kubelets:
         self._options = options
         self._pods = store.collection("pods")
         self._nodes = store.collection("nodes")
-        self._accounts: dict[str, NodeAccount] = {}
-        self._known: dict[Key, _PodAccount] = {}
-        self._homeless: dict[str, set[Key]] = {}  # bound to nodes that are not there
-        self._later: list[tuple[float, int, str, Key, str]] = []
+        self._accounts: dict[str, NodeAllocation] = {}
+        self._pod_states: dict[Key, _PodState] = {}
+        self._pods_of_unknown_nodes: dict[str, set[Key]] = {}  # bound to nodes that are not there
+        self._timers: list[tuple[float, int, str, Key, str]] = []
         self._order = count()
-        self._pods_seen = self._nodes_seen = BEFORE_HISTORY
+        self._pods_seen = self._nodes_seen = COMPACTED_POSITION
         now = store.time.clock.now()
-        self._beats = heartbeats.Turns(options.heartbeat_seconds or 1.0, now)
-        self._leases = heartbeats.Turns(options.lease_seconds or 1.0, now)
+        self._beats = heartbeats.RoundRobin(options.heartbeat_seconds or 1.0, now)
+        self._leases = heartbeats.RoundRobin(options.lease_seconds or 1.0, now)
         self._next_beat = now
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -110,8 +118,8 @@ class Kubelets:
                 await asyncio.sleep(0)
                 continue
             pause = 1.0
-            if self._later:
-                pause = min(pause, max(0.0, self._later[0][0] - clock.now()))
+            if self._timers:
+                pause = min(pause, max(0.0, self._timers[0][0] - clock.now()))
             try:
                 async with asyncio.timeout(pause):
                     await self._wake.wait()
@@ -125,9 +133,9 @@ class Kubelets:
         self._read_nodes()
         more = self._read_pods(now)
         for _ in range(_SLICE):
-            if not self._later or self._later[0][0] > now:
+            if not self._timers or self._timers[0][0] > now:
                 break
-            _, _, action, key, uid = heapq.heappop(self._later)
+            _, _, action, key, uid = heapq.heappop(self._timers)
             self._act(action, key, uid, now)
         else:
             more = True
@@ -140,7 +148,7 @@ class Kubelets:
         names = list(self._accounts)
         if self._options.heartbeat_seconds:
             for name in self._beats.due(names, now):
-                heartbeats.beat(self._store, name)
+                heartbeats.update_node_status(self._store, name)
         if self._options.lease_seconds:
             for name in self._leases.due(names, now):
                 heartbeats.renew_lease(self._store, name)
@@ -149,40 +157,40 @@ class Kubelets:
         try:
             changes = self._nodes.changes_from(self._nodes_seen)
             self._nodes_seen += len(changes)
-        except Refusal:  # history was forgotten: all nodes count as new
-            changes = [Change(ADDED, version, None) for version in self._nodes.select()]
+        except StatusError:  # history was forgotten: all nodes count as new
+            changes = [WatchCacheEvent(ADDED, version, None) for version in self._nodes.select()]
             self._nodes_seen = self._nodes.end
             for name in self._accounts.keys() - {change.version.name for change in changes}:
-                self._lose(name)
+                self._remove_node(name)
         for change in changes:
             name = change.version.name
             if change.type == DELETED:
-                self._lose(name)
+                self._remove_node(name)
                 continue
             node = decoder_for(Node).decode(change.version.data)
             account = self._accounts.get(name)
             if account is None:
-                self._adopt(node, change.version)
+                self._add_node(node, change.version)
             else:
                 account.refresh(node)
 
-    def _lose(self, name: str) -> None:
+    def _remove_node(self, name: str) -> None:
         self._accounts.pop(name, None)
-        heartbeats.drop_lease(self._store, name)
+        heartbeats.delete_lease(self._store, name)
 
-    def _adopt(self, node: Node, version: Version) -> None:
+    def _add_node(self, node: Node, version: StoredObject) -> None:
         """A node came (back): its pods count, and those that waited for it may start."""
         now = self._store.time.clock.now()
         name = version.name
         addresses = version.object().get("status", {}).get("addresses") or ()
         address = next((a["address"] for a in addresses if a["type"] == "InternalIP"), "")
-        account = self._accounts[name] = NodeAccount(node, address)
+        account = self._accounts[name] = NodeAllocation(node, address)
         account.refresh(node)
-        for pod in self._known.values():
-            if pod.node == name and pod.demand is not None:
-                account.take(pod.demand)
-        for key in self._homeless.pop(name, ()):
-            self._plan(now, "admit", key, self._known[key].uid)
+        for pod in self._pod_states.values():
+            if pod.node == name and pod.requirements is not None:
+                account.add_pod(pod.requirements)
+        for key in self._pods_of_unknown_nodes.pop(name, ()):
+            self._schedule_action(now, "admit", key, self._pod_states[key].uid)
         if self._options.lease_seconds:
             heartbeats.renew_lease(self._store, name)
 
@@ -190,74 +198,80 @@ class Kubelets:
         try:
             changes = self._pods.changes_from(self._pods_seen, _SLICE)
             self._pods_seen += len(changes)
-        except Refusal:  # history was forgotten: begin anew from what there is
-            changes = [Change(ADDED, version, None) for version in self._pods.select()]
+        except StatusError:  # history was forgotten: begin anew from what there is
+            changes = [WatchCacheEvent(ADDED, version, None) for version in self._pods.select()]
             self._pods_seen = self._pods.end
-            for known in self._known.values():
-                self._release(known)
-            for forgotten in (self._known, self._homeless, self._later):
+            for pod_state in self._pod_states.values():
+                self._release(pod_state)
+            for forgotten in (self._pod_states, self._pods_of_unknown_nodes, self._timers):
                 forgotten.clear()
         for change in changes:
             version = change.version
             if change.type == DELETED:
                 self._forget(version)
             elif version.fields[_NODE_NAME]:
-                self._see(version, now)
+                self._observe_pod(version, now)
         return self._pods_seen < self._pods.end
 
-    def _see(self, version: Version, now: float) -> None:
+    def _observe_pod(self, version: StoredObject, now: float) -> None:
         key = (version.namespace, version.name)
-        known = self._known.get(key)
-        if known is not None:
+        pod_state = self._pod_states.get(key)
+        if pod_state is not None:
             if version.fields[_PHASE] in TERMINAL_PHASES:
-                self._release(known)
+                self._release(pod_state)
             # The bytes are searched first because nearly no change is a deletion.
-            if not known.stopping and b'"deletionTimestamp"' in version.data:
-                self._see_deletion(key, known, version, now)
+            if not pod_state.stopping and b'"deletionTimestamp"' in version.data:
+                self._observe_deletion(key, pod_state, version, now)
             return
         pod = decoder_for(Pod).decode(version.data)
-        known = _PodAccount(pod.metadata.uid, pod.spec.node_name)
-        self._known[key] = known
+        pod_state = _PodState(pod.metadata.uid, pod.spec.node_name)
+        self._pod_states[key] = pod_state
         if pod.metadata.deletion_timestamp is not None:
-            self._see_deletion(key, known, version, now)
+            self._observe_deletion(key, pod_state, version, now)
         if version.fields[_PHASE] not in TERMINAL_PHASES:
-            self._admit(key, known, pod, now)
+            self._admit(key, pod_state, pod, now)
 
-    def _see_deletion(self, key: Key, known: _PodAccount, version: Version, now: float) -> None:
+    def _observe_deletion(
+        self, key: Key, pod_state: _PodState, version: StoredObject, now: float
+    ) -> None:
         metadata = version.object()["metadata"]
         if "deletionTimestamp" not in metadata:
             return
-        known.stopping = True
+        pod_state.stopping = True
         grace = float(metadata.get("deletionGracePeriodSeconds") or 0)
-        self._plan(now + min(grace, self._options.stop_seconds), "stop", key, known.uid)
+        self._schedule_action(
+            now + min(grace, self._options.stop_seconds), "stop", key, pod_state.uid
+        )
 
-    def _admit(self, key: Key, known: _PodAccount, pod: Pod, now: float) -> None:
-        account = self._accounts.get(known.node)
+    def _admit(self, key: Key, pod_state: _PodState, pod: Pod, now: float) -> None:
+        account = self._accounts.get(pod_state.node)
         if account is None:
-            self._homeless.setdefault(known.node, set()).add(key)
+            self._pods_of_unknown_nodes.setdefault(pod_state.node, set()).add(key)
             return
-        demand = demand_of(pod)
+        requirements = pod_requirements(pod)
         running = pod.status.phase == "Running"
-        rejection = None if running else account.check(pod, demand)
+        rejection = None if running else account.check(pod, requirements)
         if rejection is not None:
             obj = self._store.get("pods", key[1], key[0]).object()
             set_rejected(obj, rejection.reason, rejection.message, self._store.time.now())
             self._store.write("pods", obj)
-            self._tell_rejection(obj, rejection.reason, rejection.message)
+            self._record_rejection_event(obj, rejection.reason, rejection.message)
             return
-        known.demand = demand
-        account.take(demand)
+        pod_state.requirements = requirements
+        account.add_pod(requirements)
         if running:
-            self._plan_end(key, known.uid, pod.metadata.annotations, now)
+            self._schedule_completion(key, pod_state.uid, pod.metadata.annotations, now)
             return
         start = self._options.start_seconds
         start += start * self._options.start_jitter * random.random()
-        self._plan(now + start, "start", key, known.uid)
+        self._schedule_action(now + start, "start", key, pod_state.uid)
 
-    def _plan(self, when: float, action: str, key: Key, uid: str) -> None:
-        heapq.heappush(self._later, (when, next(self._order), action, key, uid))
+    def _schedule_action(self, when: float, action: str, key: Key, uid: str) -> None:
+        heapq.heappush(self._timers, (when, next(self._order), action, key, uid))
 
-    def _plan_end(self, key: Key, uid: str, annotations: dict[str, str], now: float) -> None:
+    def _schedule_completion(
+        self, key: Key, uid: str, annotations: dict[str, str], now: float
+    ) -> None:
         text = annotations.get(RUN_SECONDS)
         if text is None:
             return
@@ -265,52 +279,52 @@ class Kubelets:
             seconds = float(text)
         except ValueError:
             return
-        self._plan(now + seconds, "end", key, uid)
+        self._schedule_action(now + seconds, "end", key, uid)
 
     def _act(self, action: str, key: Key, uid: str, now: float) -> None:
-        known = self._known.get(key)
+        pod_state = self._pod_states.get(key)
         version = self._pods.get(key[1], key[0])
-        if known is None or known.uid != uid or version is None:
+        if pod_state is None or pod_state.uid != uid or version is None:
             return
         if action == "stop":
             self._store.delete("pods", key[1], key[0], grace_seconds=0)
             return
         if action == "admit":
-            self._admit(key, known, decoder_for(Pod).decode(version.data), now)
+            self._admit(key, pod_state, decoder_for(Pod).decode(version.data), now)
             return
-        if version.fields[_PHASE] in TERMINAL_PHASES or known.stopping:
+        if version.fields[_PHASE] in TERMINAL_PHASES or pod_state.stopping:
             return
         pod = version.object()
         if action == "start":
-            account = self._accounts.get(known.node)
+            account = self._accounts.get(pod_state.node)
             host_ip = "" if account is None else account.address
             set_running(pod, self._pod_ip(), host_ip, self._store.time.now())
             annotations = pod["metadata"].get("annotations")
             if annotations:
-                self._plan_end(key, uid, annotations, now)
+                self._schedule_completion(key, uid, annotations, now)
         else:
             set_succeeded(pod, self._store.time.now())
-            self._release(known)
+            self._release(pod_state)
         self._store.write("pods", pod)
 
-    def _release(self, known: _PodAccount) -> None:
-        demand, known.demand = known.demand, None
-        account = self._accounts.get(known.node)
-        if demand is not None and account is not None:
-            account.give_back(demand)
+    def _release(self, pod_state: _PodState) -> None:
+        requirements, pod_state.requirements = pod_state.requirements, None
+        account = self._accounts.get(pod_state.node)
+        if requirements is not None and account is not None:
+            account.remove_pod(requirements)
 
-    def _forget(self, version: Version) -> None:
+    def _forget(self, version: StoredObject) -> None:
         key = (version.namespace, version.name)
-        known = self._known.pop(key, None)
-        if known is not None:
-            self._release(known)
-            self._homeless.get(known.node, set()).discard(key)
+        pod_state = self._pod_states.pop(key, None)
+        if pod_state is not None:
+            self._release(pod_state)
+            self._pods_of_unknown_nodes.get(pod_state.node, set()).discard(key)
 
     def _pod_ip(self) -> str:
         number = next(self._order) + 1
         return f"10.{128 | number >> 16 & 127}.{number >> 8 & 255}.{number & 255}"
 
-    def _tell_rejection(self, pod: JsonObject, reason: str, message: str) -> None:
+    def _record_rejection_event(self, pod: JsonObject, reason: str, message: str) -> None:
         metadata = pod["metadata"]
         self._store.create(
             "events.events.k8s.io",

@@ -6,12 +6,12 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from proreus.sandbox.collection import Version, encode_json
-from proreus.sandbox.refusals import Refusal, bad_request, expired
-from proreus.sandbox.resources import Served
-from proreus.sandbox.selectors import Selector
+from proreus.sandbox.api_errors import StatusError, bad_request, expired
+from proreus.sandbox.collection import StoredObject, encode_json
+from proreus.sandbox.resources import ServedResource
+from proreus.sandbox.selectors import SelectionPredicate
 from proreus.sandbox.store import Store
-from proreus.sandbox.watch import Show
+from proreus.sandbox.watch import Converter
 
 JsonObject = dict[str, Any]
 
@@ -20,7 +20,7 @@ _SNAPSHOTS = 32
 
 
 def parse_revision(text: str) -> int:
-    """Parse a resourceVersion; raises ``Refusal`` 400."""
+    """Parse a resourceVersion; raises ``StatusError`` 400."""
     if not text:
         return 0
     if not text.isascii() or not text.isdigit():
@@ -29,10 +29,10 @@ def parse_revision(text: str) -> int:
 
 
 def check_not_ahead(store: Store, revision: int) -> None:
-    """Raise ``Refusal`` 504 for a resourceVersion that has not come yet."""
+    """Raise ``StatusError`` 504 for a resourceVersion that has not come yet."""
     if revision > store.revision:
         cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
-        raise Refusal(
+        raise StatusError(
             504,
             "Timeout",
             f"Timeout: Too large resource version: {revision}, current: {store.revision}",
@@ -47,7 +47,7 @@ class Page:
     __slots__ = ("continue_", "remaining", "revision", "versions")
 
     def __init__(
-        self, versions: list[Version], revision: int, continue_: str = "", remaining: int = 0
+        self, versions: list[StoredObject], revision: int, continue_: str = "", remaining: int = 0
     ) -> None:
         self.versions = versions
         self.revision = revision
@@ -61,11 +61,11 @@ class Page:
             metadata |= {"continue": self.continue_, "remainingItemCount": self.remaining}
         return metadata
 
-    def body(self, served: Served, show: Show | None) -> bytes:
+    def body(self, served: ServedResource, convert: Converter | None) -> bytes:
         """Return the list as JSON."""
         items: Iterable[bytes] = (version.data for version in self.versions)
-        if show is not None:
-            items = map(show, items)
+        if convert is not None:
+            items = map(convert, items)
         return b'{"kind":"%bList","apiVersion":"%b","metadata":%b,"items":[%b]}' % (
             served.kind.encode(),
             served.api_version.encode(),
@@ -79,13 +79,17 @@ class Lists:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._snapshots: OrderedDict[str, tuple[int, list[Version]]] = OrderedDict()
+        self._snapshots: OrderedDict[str, tuple[int, list[StoredObject]]] = OrderedDict()
         self._count = 0
 
     def read(
-        self, served: Served, namespace: str | None, selector: Selector, query: Mapping[str, str]
+        self,
+        served: ServedResource,
+        namespace: str | None,
+        selector: SelectionPredicate,
+        query: Mapping[str, str],
     ) -> Page:
-        """Return what a list request asks for; raises ``Refusal`` 400, 410 or 504."""
+        """Return what a list request asks for; raises ``StatusError`` 400, 410 or 504."""
         limit = parse_revision(query.get("limit", ""))
         token = query.get("continue", "")
         if token:
@@ -134,9 +138,14 @@ class Lists:
         return Page(versions[start:end], revision, token, remaining)
 
     def _as_of(
-        self, served: Served, namespace: str | None, selector: Selector, revision: int
-    ) -> list[Version]:
-        """Undo the changes after ``revision``; raises ``Refusal`` 410 when they are forgotten."""
+        self,
+        served: ServedResource,
+        namespace: str | None,
+        selector: SelectionPredicate,
+        revision: int,
+    ) -> list[StoredObject]:
+        """Undo the changes after ``revision``; raises ``StatusError`` 410 when they are
+        forgotten."""
         collection = self._store.collection(served)
         state = {version.fields[:2]: version for version in collection.select(namespace)}
         for change in reversed(collection.changes_from(collection.position_after(revision))):

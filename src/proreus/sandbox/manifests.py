@@ -12,8 +12,8 @@ from typing import Any
 import yaml
 
 from proreus.errors import ConfigError
-from proreus.sandbox.refusals import Refusal
-from proreus.sandbox.resources import Served
+from proreus.sandbox.api_errors import StatusError
+from proreus.sandbox.resources import ServedResource
 from proreus.sandbox.store import Store
 
 JsonObject = dict[str, Any]
@@ -28,7 +28,7 @@ def apply_file(store: Store, path: Path) -> list[str]:
     for number, obj in enumerate(_read(path), 1):
         try:
             applied.append(_apply(store, obj))
-        except (Refusal, ConfigError) as error:
+        except (StatusError, ConfigError) as error:
             raise ConfigError(f"{path}, document {number}: {error}") from error
     return applied
 
@@ -63,7 +63,7 @@ def _apply(store: Store, obj: Any) -> str:
     return f"{served.kind.lower()}/{name}"
 
 
-def _resource_of(store: Store, obj: Any) -> Served:
+def _resource_of(store: Store, obj: Any) -> ServedResource:
     if not isinstance(obj, dict):
         raise ConfigError(f"an object must be a mapping, not {type(obj).__name__}")
     version, kind = obj.get("apiVersion"), obj.get("kind")

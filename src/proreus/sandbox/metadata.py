@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from proreus.clock import Clock
-from proreus.sandbox.refusals import bad_request, conflict, invalid, modified
-from proreus.sandbox.resources import Served
+from proreus.sandbox.api_errors import bad_request, conflict, invalid, modified
+from proreus.sandbox.resources import ServedResource
 
 JsonObject = dict[str, Any]
 
@@ -58,8 +58,8 @@ def generate_name(prefix: str) -> str:
     return prefix + "".join(random.choices(_SUFFIX_LETTERS, k=5))
 
 
-def check_type(resource: Served, obj: Any) -> JsonObject:
-    """Return the object with its kind and apiVersion; raises ``Refusal`` 400 for another's."""
+def check_type(resource: ServedResource, obj: Any) -> JsonObject:
+    """Return the object with its kind and apiVersion; raises ``StatusError`` 400 for another's."""
     if not isinstance(obj, dict):
         raise bad_request("the body of the request is not an object")
     for key, expected in (("apiVersion", resource.api_version), ("kind", resource.kind)):
@@ -73,7 +73,9 @@ def check_type(resource: Served, obj: Any) -> JsonObject:
     return {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
 
 
-def prepare_create(resource: Served, obj: JsonObject, namespace: str, now: str) -> JsonObject:
+def prepare_create(
+    resource: ServedResource, obj: JsonObject, namespace: str, now: str
+) -> JsonObject:
     """Return the metadata of an object that is new."""
     given = obj.get("metadata") or {}
     metadata = {key: value for key, value in given.items() if value not in _ABSENT}
@@ -102,8 +104,8 @@ def prepare_create(resource: Served, obj: JsonObject, namespace: str, now: str) 
     return metadata
 
 
-def prepare_update(resource: Served, metadata: JsonObject, old: JsonObject) -> JsonObject:
-    """Return the metadata of an object that is written anew; raises ``Refusal`` 409."""
+def prepare_update(resource: ServedResource, metadata: JsonObject, old: JsonObject) -> JsonObject:
+    """Return the metadata of an object that is written anew; raises ``StatusError`` 409."""
     name = old["name"]
     if metadata.get("name", name) != name:
         raise bad_request(
@@ -119,8 +121,8 @@ def prepare_update(resource: Served, metadata: JsonObject, old: JsonObject) -> J
     return {**kept, **{key: old[key] for key in _SYSTEM_FIELDS if key in old}}
 
 
-def check_preconditions(resource: Served, wanted: JsonObject, old: JsonObject) -> None:
-    """Compare uid and resourceVersion, where they are given; raises ``Refusal`` 409."""
+def check_preconditions(resource: ServedResource, wanted: JsonObject, old: JsonObject) -> None:
+    """Compare uid and resourceVersion, where they are given; raises ``StatusError`` 409."""
     name = old["name"]
     uid, version = wanted.get("uid"), wanted.get("resourceVersion")
     if uid and uid != old["uid"]:
@@ -129,7 +131,9 @@ def check_preconditions(resource: Served, wanted: JsonObject, old: JsonObject) -
         raise modified(resource.name, name)
 
 
-def uid_conflict(resource: Served, name: str, namespace: str, wanted: str, found: str) -> Exception:
+def uid_conflict(
+    resource: ServedResource, name: str, namespace: str, wanted: str, found: str
+) -> Exception:
     """409 with the real apiserver's text."""
     key = "/".join(filter(None, ("/registry", resource.plural, namespace, name)))
     return conflict(

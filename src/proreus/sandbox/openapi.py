@@ -6,9 +6,9 @@ field itself. So the documents name paths and parameters, and no schemas.
 
 from typing import Any
 
+from proreus.sandbox.api_errors import path_not_found
 from proreus.sandbox.discovery import KUBERNETES_VERSION
-from proreus.sandbox.refusals import path_not_found
-from proreus.sandbox.resources import Resources, Served
+from proreus.sandbox.resources import Resources, ServedResource
 
 JsonObject = dict[str, Any]
 
@@ -25,7 +25,7 @@ def swagger() -> JsonObject:
 
 
 def document(resources: Resources, parts: list[str]) -> JsonObject:
-    """Return a document of version 3, or the list of them; raises ``Refusal`` 404."""
+    """Return a document of version 3, or the list of them; raises ``StatusError`` 404."""
     places = {_place(*key): served for key, served in resources.versions().items()}
     if not parts:
         return {"paths": {p: {"serverRelativeURL": f"/openapi/v3/{p}"} for p in places}}
@@ -40,7 +40,7 @@ def document(resources: Resources, parts: list[str]) -> JsonObject:
     }
 
 
-def _is_kept(served: Served) -> bool:
+def _is_kept(served: ServedResource) -> bool:
     return not (served.create_only or served.read_only)
 
 
@@ -48,7 +48,7 @@ def _place(group: str, version: str) -> str:
     return f"apis/{group}/{version}" if group else f"api/{version}"
 
 
-def _operations(served: Served) -> tuple[str, JsonObject]:
+def _operations(served: ServedResource) -> tuple[str, JsonObject]:
     namespace = "/namespaces/{namespace}" if served.namespaced else ""
     path = f"/{_place(served.group, served.version)}{namespace}/{served.plural}/{{name}}"
     kind = {"group": served.group, "version": served.version, "kind": served.kind}

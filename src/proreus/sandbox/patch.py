@@ -9,7 +9,7 @@ import copy
 from typing import Any
 
 from proreus.objects.merge_patch import merge_patch
-from proreus.sandbox.refusals import Refusal, bad_request, unsupported_media_type
+from proreus.sandbox.api_errors import StatusError, bad_request, unsupported_media_type
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -48,7 +48,7 @@ _SETS = frozenset({"finalizers", "podCIDRs"})
 
 
 def apply_patch(content_type: str, obj: JsonObject, patch: Any, custom: bool) -> JsonObject:
-    """Return the patched object; raises ``Refusal`` 400, 415 or 422.
+    """Return the patched object; raises ``StatusError`` 400, 415 or 422.
 
     ``custom``: a custom resource, for which there is no strategic merge.
     """
@@ -143,7 +143,7 @@ def _merge_list(field: str, old: list[Any], patch: list[Any]) -> list[Any]:
 
 
 def apply_json_patch(obj: JsonObject, patch: Any) -> JsonObject:
-    """Apply a JSON patch; raises ``Refusal`` 400 or, when it does not fit the object, 422."""
+    """Apply a JSON patch; raises ``StatusError`` 400 or, when it does not fit the object, 422."""
     if not isinstance(patch, list) or not all(isinstance(step, dict) for step in patch):
         raise bad_request("a JSON patch is a list of operations")
     root = {"": copy.deepcopy(obj)}
@@ -151,7 +151,7 @@ def apply_json_patch(obj: JsonObject, patch: Any) -> JsonObject:
         try:
             _apply_step(root, step)
         except (KeyError, IndexError, ValueError, TypeError) as error:
-            raise Refusal(
+            raise StatusError(
                 422,
                 "Invalid",
                 f"the server rejected our request due to an error in our request: operation "

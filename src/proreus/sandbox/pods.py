@@ -9,17 +9,17 @@ from typing import Any
 from proreus.errors import ProreusError
 from proreus.objects.codec import decoder_for
 from proreus.objects.selectors import LabelSelector, SelectorError, parse_label_selector
-from proreus.sandbox.collection import Version
-from proreus.sandbox.metadata import uid_conflict
-from proreus.sandbox.refusals import (
-    Refusal,
+from proreus.sandbox.api_errors import (
+    StatusError,
     bad_request,
     conflict,
     invalid,
     too_many_requests,
 )
-from proreus.sandbox.resources import Served
-from proreus.sandbox.store import Store, Strategy
+from proreus.sandbox.collection import StoredObject
+from proreus.sandbox.metadata import uid_conflict
+from proreus.sandbox.resources import ServedResource
+from proreus.sandbox.store import RegistryStrategy, Store
 
 JsonObject = dict[str, Any]
 
@@ -33,10 +33,10 @@ _MUTABLE_SPEC = frozenset(
 _MUTABLE_WHILE_GATED = frozenset({"nodeSelector", "affinity"})
 
 
-class PodStrategy(Strategy):
+class PodStrategy(RegistryStrategy):
     """Defaulting, immutability and graceful deletion."""
 
-    def prepare_create(self, store: Store, served: Served, obj: JsonObject) -> None:
+    def prepare_create(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
         """Default the spec, resolve the priority, begin the status."""
         name = obj["metadata"]["name"]
         spec = obj.get("spec")
@@ -65,7 +65,12 @@ class PodStrategy(Strategy):
             status.setdefault("conditions", [_gated_condition(store.time.now())])
 
     def prepare_update(
-        self, store: Store, served: Served, new: JsonObject, old: JsonObject, subresource: str
+        self,
+        store: Store,
+        served: ServedResource,
+        new: JsonObject,
+        old: JsonObject,
+        subresource: str,
     ) -> None:
         """Refuse changes of the spec beyond those that a pod survives."""
         if subresource or new.get("spec") == old["spec"]:
@@ -102,8 +107,8 @@ class PodStrategy(Strategy):
         return max(int(grace), 0)
 
 
-def bind(store: Store, pods: Served, name: str, namespace: str, binding: Any) -> None:
-    """Assign a pod to a node; raises ``Refusal`` 404 or 409 with the real apiserver's texts."""
+def bind(store: Store, pods: ServedResource, name: str, namespace: str, binding: Any) -> None:
+    """Assign a pod to a node; raises ``StatusError`` 404 or 409 with the real apiserver's texts."""
     if not isinstance(binding, dict):
         raise bad_request("the body of the request is not a Binding")
     target = (binding.get("target") or {}).get("name")
@@ -142,7 +147,7 @@ def _topology_of(store: Store, node: str) -> dict[str, str]:
     return {key: version.labels[key] for key in _TOPOLOGY_LABELS if key in version.labels}
 
 
-def _not_bound(name: str, why: str) -> Refusal:
+def _not_bound(name: str, why: str) -> StatusError:
     return conflict("pods/binding", name, why)
 
 
@@ -160,8 +165,8 @@ def set_condition(status: JsonObject, type_: str, value: str, now: str, **more: 
     conditions.append(fresh)
 
 
-def evict(store: Store, pods: Served, name: str, namespace: str, eviction: Any) -> None:
-    """Delete a pod if its disruption budgets allow it; raises ``Refusal`` 429 if not."""
+def evict(store: Store, pods: ServedResource, name: str, namespace: str, eviction: Any) -> None:
+    """Delete a pod if its disruption budgets allow it; raises ``StatusError`` 429 if not."""
     if not isinstance(eviction, dict) or eviction.get("kind", "Eviction") != "Eviction":
         raise bad_request("the body of the request is not an Eviction")
     current = store.get(pods, name, namespace)
@@ -170,14 +175,14 @@ def evict(store: Store, pods: Served, name: str, namespace: str, eviction: Any) 
     if current.fields[3] not in TERMINAL_PHASES and current.fields[2]:
         budgets = _budgets_of(store, namespace, current)
         if len(budgets) > 1:
-            raise Refusal(
+            raise StatusError(
                 500,
                 "InternalError",
                 "This pod has more than one PodDisruptionBudget, which the eviction subresource "
                 "does not support.",
             )
         if budgets and not dry_run:
-            _spend(store, budgets[0], name)
+            _decrement_disruptions_allowed(store, budgets[0], name)
     store.delete(
         pods,
         name,
@@ -188,7 +193,7 @@ def evict(store: Store, pods: Served, name: str, namespace: str, eviction: Any) 
     )
 
 
-def _budgets_of(store: Store, namespace: str, pod: Version) -> list[JsonObject]:
+def _budgets_of(store: Store, namespace: str, pod: StoredObject) -> list[JsonObject]:
     found = []
     for version in store.list("poddisruptionbudgets.policy", namespace):
         budget = version.object()
@@ -201,7 +206,7 @@ def _budgets_of(store: Store, namespace: str, pod: Version) -> list[JsonObject]:
     return found
 
 
-def _spend(store: Store, budget: JsonObject, pod_name: str) -> None:
+def _decrement_disruptions_allowed(store: Store, budget: JsonObject, pod_name: str) -> None:
     status = budget.setdefault("status", {})
     name = budget["metadata"]["name"]
     allowed = status.get("disruptionsAllowed", 0)
@@ -264,7 +269,7 @@ def _resolve_priority(store: Store, pod_name: str, spec: JsonObject) -> None:
         version = classes.get(class_name)
         if version is None:
             why = f"no PriorityClass with name {class_name} was found"
-            raise Refusal(
+            raise StatusError(
                 403,
                 "Forbidden",
                 f'pods "{pod_name}" is forbidden: {why}',

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from proreus.objects.protobuf import BYTES, MAGIC, VARINT, decode_int64, fields
-from proreus.sandbox.refusals import bad_request, unsupported_media_type
+from proreus.sandbox.api_errors import bad_request, unsupported_media_type
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 
@@ -113,7 +113,8 @@ _MESSAGES: dict[str, Schema] = {
 
 
 def decode(body: bytes) -> JsonObject:
-    """Return the object in a request's body; raises ``Refusal`` 400 or, for other kinds, 415."""
+    """Return the object in a request's body; raises ``StatusError`` 400 or, for other kinds,
+    415."""
     if not body.startswith(MAGIC):
         raise bad_request("the body of the request does not begin as Kubernetes' protobuf does")
     try:

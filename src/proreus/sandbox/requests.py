@@ -11,11 +11,11 @@ import msgspec
 import yaml
 
 from proreus.sandbox import protobuf
+from proreus.sandbox.api_errors import bad_request, path_not_found, unsupported_media_type
 from proreus.sandbox.collection import decode_json, field_labels
 from proreus.sandbox.lists import parse_revision
-from proreus.sandbox.refusals import bad_request, path_not_found, unsupported_media_type
-from proreus.sandbox.resources import Resources, Served
-from proreus.sandbox.selectors import ALL, Selector, parse_selector
+from proreus.sandbox.resources import Resources, ServedResource
+from proreus.sandbox.selectors import ALL, SelectionPredicate, parse_selector
 
 JsonObject = dict[str, Any]
 
@@ -23,7 +23,7 @@ JSON = "application/json"
 
 
 @dataclass(slots=True)
-class Request:
+class ApiRequest:
     """What came over the network. Header names are as the network layer compares them."""
 
     method: str
@@ -33,19 +33,19 @@ class Request:
 
 
 @dataclass(slots=True)
-class Target:
+class RequestInfo:
     """Where a path points."""
 
-    served: Served
+    served: ServedResource
     namespace: str | None
     name: str = ""
     subresource: str = ""
 
 
-def find_target(resources: Resources, parts: list[str]) -> Target | None:
+def request_info_of(resources: Resources, parts: list[str]) -> RequestInfo | None:
     """Return what a path names, or None for one that is not below a version of a group.
 
-    Raises ``Refusal`` 404.
+    Raises ``StatusError`` 404.
     """
     if parts[0] == "api" and len(parts) > 2 and parts[1] == "v1":
         group, version, rest = "", "v1", parts[2:]
@@ -69,19 +69,19 @@ def find_target(resources: Resources, parts: list[str]) -> Target | None:
         or (subresource == "finalize" and served.plural == "namespaces")
     ):
         raise path_not_found()
-    return Target(served, namespace, name, subresource)
+    return RequestInfo(served, namespace, name, subresource)
 
 
-def selector_of(served: Served, query: Mapping[str, str]) -> Selector:
-    """Return the selectors of a query; raises ``Refusal`` 400."""
+def selector_of(served: ServedResource, query: Mapping[str, str]) -> SelectionPredicate:
+    """Return the selectors of a query; raises ``StatusError`` 400."""
     labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
     if not labels and not fields:
         return ALL
     return parse_selector(labels, fields, field_labels(served.fields))
 
 
-def body_of(request: Request, content_type: str = "") -> Any:
-    """Decode the body: JSON, YAML, or some protobuf; raises ``Refusal`` 400 or 415."""
+def decode_body(request: ApiRequest, content_type: str = "") -> Any:
+    """Decode the body: JSON, YAML, or some protobuf; raises ``StatusError`` 400 or 415."""
     content_type = content_type or request.headers.get("Content-Type", JSON)
     if content_type.startswith(protobuf.MEDIA_TYPE):
         return protobuf.decode(request.body)
@@ -98,9 +98,9 @@ def body_of(request: Request, content_type: str = "") -> Any:
         raise bad_request(f"the body of the request is not YAML: {error}") from None
 
 
-def options_of(request: Request, query: Mapping[str, str]) -> JsonObject:
-    """Return DeleteOptions, of the body or the query; raises ``Refusal`` 400."""
-    options = body_of(request) if request.body else {}
+def options_of(request: ApiRequest, query: Mapping[str, str]) -> JsonObject:
+    """Return DeleteOptions, of the body or the query; raises ``StatusError`` 400."""
+    options = decode_body(request) if request.body else {}
     if not isinstance(options, dict):
         raise bad_request("the body of the request is not a DeleteOptions")
     grace = query.get("gracePeriodSeconds")

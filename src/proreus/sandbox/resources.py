@@ -1,23 +1,23 @@
 """Which resources are served, and under which names.
 
-A ``Served`` is one (group, version, plural). Two of them may share their storage: Events are kept
-once and shown as ``v1`` and as ``events.k8s.io/v1``; a custom resource may have several versions.
-Custom resources come and go with their definitions, so the table is a mutable registry.
+A ``ServedResource`` is one (group, version, plural). Two of them may share their storage: Events
+are kept once and shown as ``v1`` and as ``events.k8s.io/v1``; a custom resource may have several
+versions. Custom resources come and go with their definitions, so the table is a mutable registry.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from proreus.sandbox import event_forms
-from proreus.sandbox.refusals import path_not_found
+from proreus.sandbox import event_conversion
+from proreus.sandbox.api_errors import path_not_found
 
 JsonObject = dict[str, Any]
 Conversion = Callable[[JsonObject], JsonObject]
 StorageKey = tuple[str, str]
 
 
-class NamedResource(Protocol):
+class GroupVersionResource(Protocol):
     """What names a resource elsewhere (``objects.meta.Resource``)."""
 
     @property
@@ -29,7 +29,7 @@ class NamedResource(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Served:
+class ServedResource:
     """A served resource.
 
     ``fields``: dotted paths that field selectors may name, beside metadata.name and
@@ -82,12 +82,12 @@ POD_FIELDS = (
     "status.podIP",
     "spec.hostNetwork",
 )
-_EVENT_STORAGE = (event_forms.GROUP, "events")
+_EVENT_STORAGE = (event_conversion.GROUP, "events")
 
 
-def _core() -> Iterator[Served]:
-    def core(plural: str, kind: str, *short: str, **more: Any) -> Served:
-        return Served("", "v1", plural, kind, short_names=short, **more)
+def _core() -> Iterator[ServedResource]:
+    def core(plural: str, kind: str, *short: str, **more: Any) -> ServedResource:
+        return ServedResource("", "v1", plural, kind, short_names=short, **more)
 
     yield core(
         "pods",
@@ -115,16 +115,24 @@ def _core() -> Iterator[Served]:
         "Event",
         "ev",
         status=False,
-        fields=event_forms.FIELDS,
+        fields=event_conversion.FIELDS,
         storage=_EVENT_STORAGE,
-        to_storage=event_forms.from_core,
-        from_storage=event_forms.to_core,
+        to_storage=event_conversion.from_core,
+        from_storage=event_conversion.to_core,
     )
 
 
-def _groups() -> Iterator[Served]:
-    yield Served(event_forms.GROUP, "v1", "events", "Event", True, ("ev",), False,
-                 fields=event_forms.FIELDS)  # fmt: skip
+def _groups() -> Iterator[ServedResource]:
+    yield ServedResource(
+        event_conversion.GROUP,
+        "v1",
+        "events",
+        "Event",
+        True,
+        ("ev",),
+        False,
+        fields=event_conversion.FIELDS,
+    )
     workloads = ("all",)
     for plural, kind, short in (
         ("deployments", "Deployment", "deploy"),
@@ -132,51 +140,82 @@ def _groups() -> Iterator[Served]:
         ("statefulsets", "StatefulSet", "sts"),
         ("daemonsets", "DaemonSet", "ds"),
     ):
-        yield Served("apps", "v1", plural, kind, True, (short,), categories=workloads)
-    yield Served("batch", "v1", "jobs", "Job", categories=workloads)
-    yield Served("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, ("pdb",))
+        yield ServedResource("apps", "v1", plural, kind, True, (short,), categories=workloads)
+    yield ServedResource("batch", "v1", "jobs", "Job", categories=workloads)
+    yield ServedResource(
+        "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, ("pdb",)
+    )
     storage = "storage.k8s.io"
-    yield Served(storage, "v1", "storageclasses", "StorageClass", False, ("sc",), False)
-    yield Served(storage, "v1", "csinodes", "CSINode", False, (), False)
-    yield Served(storage, "v1", "csidrivers", "CSIDriver", False, (), False)
-    yield Served(storage, "v1", "csistoragecapacities", "CSIStorageCapacity", True, (), False)
-    yield Served(storage, "v1", "volumeattachments", "VolumeAttachment", False)
-    yield Served(storage, "v1", "volumeattributesclasses", "VolumeAttributesClass", False,
-                 ("vac",), False)  # fmt: skip
+    yield ServedResource(storage, "v1", "storageclasses", "StorageClass", False, ("sc",), False)
+    yield ServedResource(storage, "v1", "csinodes", "CSINode", False, (), False)
+    yield ServedResource(storage, "v1", "csidrivers", "CSIDriver", False, (), False)
+    yield ServedResource(
+        storage, "v1", "csistoragecapacities", "CSIStorageCapacity", True, (), False
+    )
+    yield ServedResource(storage, "v1", "volumeattachments", "VolumeAttachment", False)
+    yield ServedResource(
+        storage, "v1", "volumeattributesclasses", "VolumeAttributesClass", False, ("vac",), False
+    )
     dra = "resource.k8s.io"
-    yield Served(dra, "v1", "resourceclaims", "ResourceClaim", subresources=("binding",))
-    yield Served(dra, "v1", "resourceclaimtemplates", "ResourceClaimTemplate", status=False)
-    yield Served(dra, "v1", "resourceslices", "ResourceSlice", False, (), False,
-                 fields=("spec.nodeName", "spec.driver"))  # fmt: skip
-    yield Served(dra, "v1", "deviceclasses", "DeviceClass", False, (), False)
-    yield Served("coordination.k8s.io", "v1", "leases", "Lease", status=False)
+    yield ServedResource(dra, "v1", "resourceclaims", "ResourceClaim", subresources=("binding",))
+    yield ServedResource(dra, "v1", "resourceclaimtemplates", "ResourceClaimTemplate", status=False)
+    yield ServedResource(
+        dra,
+        "v1",
+        "resourceslices",
+        "ResourceSlice",
+        False,
+        (),
+        False,
+        fields=("spec.nodeName", "spec.driver"),
+    )
+    yield ServedResource(dra, "v1", "deviceclasses", "DeviceClass", False, (), False)
+    yield ServedResource("coordination.k8s.io", "v1", "leases", "Lease", status=False)
     scheduling = "scheduling.k8s.io"
-    yield Served(scheduling, "v1", "priorityclasses", "PriorityClass", False, ("pc",), False)
-    yield Served(scheduling, "v1alpha2", "podgroups", "PodGroup")
-    yield Served(scheduling, "v1alpha2", "workloads", "Workload")
-    yield Served("apiextensions.k8s.io", "v1", "customresourcedefinitions",
-                 "CustomResourceDefinition", False, ("crd", "crds"))  # fmt: skip
-    yield Served("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", False, (), False,
-                 create_only=True)  # fmt: skip
+    yield ServedResource(
+        scheduling, "v1", "priorityclasses", "PriorityClass", False, ("pc",), False
+    )
+    yield ServedResource(scheduling, "v1alpha2", "podgroups", "PodGroup")
+    yield ServedResource(scheduling, "v1alpha2", "workloads", "Workload")
+    yield ServedResource(
+        "apiextensions.k8s.io",
+        "v1",
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+        False,
+        ("crd", "crds"),
+    )
+    yield ServedResource(
+        "authentication.k8s.io",
+        "v1",
+        "tokenreviews",
+        "TokenReview",
+        False,
+        (),
+        False,
+        create_only=True,
+    )
     authorization = "authorization.k8s.io"
     for plural, kind in (
         ("subjectaccessreviews", "SubjectAccessReview"),
         ("selfsubjectaccessreviews", "SelfSubjectAccessReview"),
     ):
-        yield Served(authorization, "v1", plural, kind, False, (), False, create_only=True)
+        yield ServedResource(authorization, "v1", plural, kind, False, (), False, create_only=True)
     metrics = "metrics.k8s.io"
-    yield Served(metrics, "v1beta1", "nodes", "NodeMetrics", False, (), False, read_only=True)
-    yield Served(metrics, "v1beta1", "pods", "PodMetrics", True, (), False, read_only=True)
+    yield ServedResource(
+        metrics, "v1beta1", "nodes", "NodeMetrics", False, (), False, read_only=True
+    )
+    yield ServedResource(metrics, "v1beta1", "pods", "PodMetrics", True, (), False, read_only=True)
 
 
 class Resources:
     """All served resources, by path and by name."""
 
     def __init__(self) -> None:
-        self._served: dict[tuple[str, str, str], Served] = {}
+        self._served: dict[tuple[str, str, str], ServedResource] = {}
         for resource in (*_core(), *_groups()):
             self._served[resource.group, resource.version, resource.plural] = resource
-        self._by_name: dict[str, Served] = {}
+        self._by_name: dict[str, ServedResource] = {}
         self._name_all()
 
     def _name_all(self) -> None:
@@ -185,22 +224,22 @@ class Resources:
         for resource in self._served.values():
             self._by_name.setdefault(resource.name, resource)
 
-    def __iter__(self) -> Iterator[Served]:
+    def __iter__(self) -> Iterator[ServedResource]:
         return iter(self._served.values())
 
-    def at(self, group: str, version: str, plural: str) -> Served:
-        """Return the resource served under a path; raises ``Refusal`` 404."""
+    def at(self, group: str, version: str, plural: str) -> ServedResource:
+        """Return the resource served under a path; raises ``StatusError`` 404."""
         try:
             return self._served[group, version, plural]
         except KeyError:
             raise path_not_found() from None
 
-    def find(self, resource: "Served | NamedResource | str") -> Served:
+    def find(self, resource: "ServedResource | GroupVersionResource | str") -> ServedResource:
         """Return a resource by ``plural``, ``plural.group`` or any object that names it.
 
         Raises ``KeyError`` when it is not served.
         """
-        if isinstance(resource, Served):
+        if isinstance(resource, ServedResource):
             return resource
         if isinstance(resource, str):
             if resource not in self._by_name:
@@ -208,9 +247,9 @@ class Resources:
             return self._by_name[resource]
         return self._served[resource.group, resource.version, resource.plural]
 
-    def versions(self) -> dict[tuple[str, str], list[Served]]:
+    def versions(self) -> dict[tuple[str, str], list[ServedResource]]:
         """Return the resources of each (group, version), in the order of their coming."""
-        versions: dict[tuple[str, str], list[Served]] = {}
+        versions: dict[tuple[str, str], list[ServedResource]] = {}
         for resource in self._served.values():
             versions.setdefault((resource.group, resource.version), []).append(resource)
         return versions
@@ -218,7 +257,7 @@ class Resources:
     def define(self, definition: JsonObject) -> None:
         """Serve what a CustomResourceDefinition names; an earlier state of it is replaced."""
         self.undefine(definition)
-        for resource in served_by(definition):
+        for resource in resources_of_crd(definition):
             self._served[resource.group, resource.version, resource.plural] = resource
         self._name_all()
 
@@ -235,13 +274,13 @@ class Resources:
         self._name_all()
 
 
-def served_by(definition: JsonObject) -> list[Served]:
+def resources_of_crd(definition: JsonObject) -> list[ServedResource]:
     """Return the resources, one a served version, that a CustomResourceDefinition names."""
     spec = definition["spec"]
     names = spec["names"]
     group = spec["group"]
     stored = next((v["name"] for v in spec["versions"] if v.get("storage")), "")
-    template = Served(
+    template = ServedResource(
         group,
         "",
         names["plural"],

@@ -5,7 +5,7 @@ The sandbox knows tokens, not roles: who holds a token of it may do everything, 
 
 from typing import Any
 
-from proreus.sandbox.resources import Served
+from proreus.sandbox.resources import ServedResource
 
 JsonObject = dict[str, Any]
 
@@ -23,7 +23,7 @@ class Users:
         kind, _, token = authorization.partition(" ")
         return self._names.get(token.strip()) if kind.lower() == "bearer" else None
 
-    def review(self, served: Served, review: JsonObject) -> JsonObject:
+    def review(self, served: ServedResource, review: JsonObject) -> JsonObject:
         """Return a review with its status."""
         spec = review.get("spec") or {}
         if served.kind == "TokenReview":

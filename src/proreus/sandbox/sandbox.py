@@ -16,11 +16,11 @@ from proreus.sandbox.certificates import make_server_context
 from proreus.sandbox.cluster import make_nodes
 from proreus.sandbox.http import HttpServer
 from proreus.sandbox.kubelet import KubeletOptions, Kubelets
+from proreus.sandbox.metrics_server import DEFAULT_SHARE, FakeMetricsServer
 from proreus.sandbox.reviews import Users
 from proreus.sandbox.server import ApiServer
 from proreus.sandbox.store import DEFAULT_HISTORY_BYTES, Store
 from proreus.sandbox.strategies import STRATEGIES
-from proreus.sandbox.usage import DEFAULT_SHARE, Usage
 
 JsonObject = dict[str, Any]
 
@@ -59,7 +59,7 @@ class Sandbox:
     ) -> None:
         self.token = token or secrets.token_urlsafe(24)
         self.store = Store(STRATEGIES, clock, history_bytes)
-        usage = Usage(self.store, usage_share)
+        usage = FakeMetricsServer(self.store, usage_share)
         self.api = ApiServer(self.store, Users({self.token: ADMINISTRATOR}), usage)
         self.url = ""
         self.secure_url = ""

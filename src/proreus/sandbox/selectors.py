@@ -1,7 +1,7 @@
 """Label and field selectors as query parameters, parsed once a request or watch.
 
-A selector looks at a ``Version`` only through what was noted when that was written (labels and the
-values of the selectable fields), so matching never decodes an object.
+A selector looks at a ``StoredObject`` only through what was noted when that was written (labels and
+the values of the selectable fields), so matching never decodes an object.
 """
 
 import re
@@ -16,7 +16,7 @@ from proreus.objects.selectors import (
     parse_requirement,
 )
 from proreus.objects.selectors import Selector as LabelSelector
-from proreus.sandbox.refusals import bad_request
+from proreus.sandbox.api_errors import bad_request
 
 ALWAYS_SELECTABLE = ("metadata.name", "metadata.namespace")
 
@@ -31,7 +31,7 @@ _OPERATORS = {"in": "In", "notin": "NotIn", "=": "In", "==": "In", "!=": "NotIn"
 
 
 @dataclass(frozen=True, slots=True)
-class Selector:
+class SelectionPredicate:
     """Labels and fields that must match; ``fields`` are (index, value, whether equal)."""
 
     labels: LabelSelector = EVERYTHING
@@ -54,21 +54,21 @@ class Selector:
         return next((v for i, v, equal in self.fields if equal and i == index), None)
 
 
-ALL = Selector()
+ALL = SelectionPredicate()
 
 
-def parse_selector(labels: str, fields: str, selectable: tuple[str, ...]) -> Selector:
+def parse_selector(labels: str, fields: str, selectable: tuple[str, ...]) -> SelectionPredicate:
     """Parse query parameters; ``selectable`` are the field paths, in the order of their values.
 
-    Raises ``Refusal`` 400.
+    Raises ``StatusError`` 400.
     """
     if not labels and not fields:
         return ALL
-    return Selector(parse_labels(labels), parse_fields(fields, selectable))
+    return SelectionPredicate(parse_labels(labels), parse_fields(fields, selectable))
 
 
 def parse_labels(text: str) -> LabelSelector:
-    """Parse ``a=b,c!=d,e in (x,y),f notin (z),g,!h``; raises ``Refusal`` 400."""
+    """Parse ``a=b,c!=d,e in (x,y),f notin (z),g,!h``; raises ``StatusError`` 400."""
     requirements = []
     position = 0
     text = text.strip()
@@ -100,7 +100,8 @@ def _next_expression(text: str, position: int) -> tuple[LabelSelectorRequirement
 
 
 def parse_fields(text: str, selectable: tuple[str, ...]) -> tuple[tuple[int, str, bool], ...]:
-    """Parse ``a=b,c==d,e!=f``; a backslash escapes ``, = \\`` in values. Raises ``Refusal`` 400."""
+    """Parse ``a=b,c==d,e!=f``; a backslash escapes ``, = \\`` in values. Raises ``StatusError``
+    400."""
     found = []
     for term in re.split(r"(?<!\\),", text):
         if not term.strip():

@@ -10,37 +10,37 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from proreus.sandbox import discovery, openapi, tables
-from proreus.sandbox.collection import (
-    BEFORE_HISTORY,
-    Collection,
-    Version,
-    encode_json,
-)
-from proreus.sandbox.lists import Lists, parse_revision
-from proreus.sandbox.patch import MERGE_PATCH
-from proreus.sandbox.pods import bind, evict
-from proreus.sandbox.refusals import (
-    Refusal,
+from proreus.sandbox.api_errors import (
+    StatusError,
     invalid,
     method_not_allowed,
     path_not_found,
     unauthorized,
 )
+from proreus.sandbox.collection import (
+    COMPACTED_POSITION,
+    Collection,
+    StoredObject,
+    encode_json,
+)
+from proreus.sandbox.lists import Lists, parse_revision
+from proreus.sandbox.metrics_server import FakeMetricsServer
+from proreus.sandbox.patch import MERGE_PATCH
+from proreus.sandbox.pods import bind, evict
 from proreus.sandbox.requests import (
     JSON,
-    Request,
-    Target,
-    body_of,
-    find_target,
+    ApiRequest,
+    RequestInfo,
+    decode_body,
     options_of,
+    request_info_of,
     selector_of,
 )
-from proreus.sandbox.resources import Served
+from proreus.sandbox.resources import ServedResource
 from proreus.sandbox.reviews import Users
-from proreus.sandbox.selectors import Selector
+from proreus.sandbox.selectors import SelectionPredicate
 from proreus.sandbox.store import Store
-from proreus.sandbox.usage import Usage
-from proreus.sandbox.watch import Show, Watch, bookmark, error_line, shown_by
+from proreus.sandbox.watch import Converter, Watch, bookmark, converter_for, error_line
 
 JsonObject = dict[str, Any]
 
@@ -54,7 +54,7 @@ _SUCCESS = encode_json(
 
 
 @dataclass(slots=True)
-class Answer:
+class Response:
     """A whole answer."""
 
     code: int
@@ -64,11 +64,11 @@ class Answer:
 
 
 @dataclass(slots=True)
-class WatchAnswer:
+class WatchResponse:
     """A watch to be served for ``timeout_seconds``; ``opening`` comes first."""
 
     watch: Watch
-    served: Served
+    served: ServedResource
     timeout_seconds: float
     bookmarks: bool
     initial_events_end: bytes = b""
@@ -77,27 +77,27 @@ class WatchAnswer:
 class ApiServer:
     """Answers requests out of a store."""
 
-    def __init__(self, store: Store, users: Users, usage: Usage | None = None) -> None:
+    def __init__(self, store: Store, users: Users, usage: FakeMetricsServer | None = None) -> None:
         self.store = store
-        self._usage = usage or Usage(store)
+        self._usage = usage or FakeMetricsServer(store)
         self.lists = Lists(store)
         self._users = users
 
-    def answer(self, request: Request) -> Answer | WatchAnswer:
+    def answer(self, request: ApiRequest) -> Response | WatchResponse:
         """Answer a request; errors become Status bodies."""
         try:
             return self._answer(request)
-        except Refusal as refusal:
+        except StatusError as status_error:
             headers = {}
-            if refusal.retry_after_seconds:
-                headers["Retry-After"] = str(refusal.retry_after_seconds)
-            return Answer(refusal.code, encode_json(refusal.status()), headers=headers)
+            if status_error.retry_after_seconds:
+                headers["Retry-After"] = str(status_error.retry_after_seconds)
+            return Response(status_error.code, encode_json(status_error.status()), headers=headers)
         except Exception as error:  # a server outlives what it does not understand
             logger.exception("%s %s failed", request.method, request.target)
-            failure = Refusal(500, "InternalError", f"Internal error occurred: {error!r}")
-            return Answer(failure.code, encode_json(failure.status()))
+            failure = StatusError(500, "InternalError", f"Internal error occurred: {error!r}")
+            return Response(failure.code, encode_json(failure.status()))
 
-    def _answer(self, request: Request) -> Answer | WatchAnswer:
+    def _answer(self, request: ApiRequest) -> Response | WatchResponse:
         path, _, query_text = request.target.partition("?")
         if "%" in path:
             path = unquote(path)
@@ -105,33 +105,33 @@ class ApiServer:
         if parts[0] not in _OPEN_PATHS:
             self._authenticate(request)
         query = dict(parse_qsl(query_text, keep_blank_values=True)) if query_text else {}
-        target = find_target(self.store.resources, parts)
+        target = request_info_of(self.store.resources, parts)
         if target is None:
-            return self._answer_about_itself(parts, request)
+            return self._serve_discovery(parts, request)
         if request.method == "GET":
             return self._read(target, request, query)
         return self._write(target, request, query)
 
-    def _authenticate(self, request: Request) -> None:
+    def _authenticate(self, request: ApiRequest) -> None:
         if self._users.name_of(request.headers.get("Authorization", "")) is None:
             raise unauthorized()
 
     # -- reading ---------------------------------------------------------------------------------
 
     def _read(
-        self, target: Target, request: Request, query: Mapping[str, str]
-    ) -> Answer | WatchAnswer:
+        self, target: RequestInfo, request: ApiRequest, query: Mapping[str, str]
+    ) -> Response | WatchResponse:
         served = target.served
         if served.create_only:
             raise method_not_allowed()
-        as_table = tables.wanted(request.headers.get("Accept", ""))
+        as_table = tables.wants_table(request.headers.get("Accept", ""))
         if served.read_only:
             return self._measure(target, query, as_table)
         if target.name:
             version = self.store.get(served, target.name, target.namespace or "")
             if as_table:
                 table = tables.make_table(served, [version], {}, query, self.store.time.clock)
-                return Answer(200, encode_json(table))
+                return Response(200, encode_json(table))
             return self._shown(served, version)
         selector = selector_of(served, query)
         if query.get("watch") in ("true", "1"):
@@ -141,29 +141,35 @@ class ApiServer:
             table = tables.make_table(
                 served, page.versions, page.metadata(), query, self.store.time.clock
             )
-            return Answer(200, encode_json(table))
-        return Answer(200, page.body(served, shown_by(served)))
+            return Response(200, encode_json(table))
+        return Response(200, page.body(served, converter_for(served)))
 
-    def _measure(self, target: Target, query: Mapping[str, str], as_table: bool) -> Answer:
+    def _measure(self, target: RequestInfo, query: Mapping[str, str], as_table: bool) -> Response:
         """Answer with what is worked out here and now; there is nothing to be watched."""
         served = target.served
         if query.get("watch") in ("true", "1"):
             raise method_not_allowed()
         found = self._usage.read(target, selector_of(served, query))
         if as_table:
-            table = tables.make_table_of(served, found, query, self.store.time.clock)
-            return Answer(200, encode_json(table))
+            table = tables.make_table_from_objects(served, found, query, self.store.time.clock)
+            return Response(200, encode_json(table))
         if target.name:
-            return Answer(200, encode_json(found[0]))
+            return Response(200, encode_json(found[0]))
         head = {"kind": f"{served.kind}List", "apiVersion": served.api_version, "metadata": {}}
-        return Answer(200, encode_json(head | {"items": found}))
+        return Response(200, encode_json(head | {"items": found}))
 
     def _watch(
-        self, target: Target, selector: Selector, query: Mapping[str, str], as_table: bool
-    ) -> WatchAnswer:
+        self,
+        target: RequestInfo,
+        selector: SelectionPredicate,
+        query: Mapping[str, str],
+        as_table: bool,
+    ) -> WatchResponse:
         served, store = target.served, self.store
         if target.namespace is not None:
-            selector = Selector(selector.labels, (*selector.fields, (1, target.namespace, True)))
+            selector = SelectionPredicate(
+                selector.labels, (*selector.fields, (1, target.namespace, True))
+            )
         bookmarks = query.get("allowWatchBookmarks") in ("true", "1")
         send_initial = query.get("sendInitialEvents") in ("true", "1")
         text = query.get("resourceVersion", "")
@@ -171,10 +177,10 @@ class ApiServer:
         if send_initial:
             _check_watch_list(served, query, bookmarks)
         collection = store.collection(served)
-        show: Show | None = shown_by(served)
+        convert: Converter | None = converter_for(served)
         if as_table:
-            show = tables.shown_as_table(served, query, store.time.clock)
-        initial: list[Version] = []
+            convert = tables.table_converter(served, query, store.time.clock)
+        initial: list[StoredObject] = []
         end = b""
         if send_initial or (not revision and query.get("sendInitialEvents") != "false"):
             initial, position = collection.select(target.namespace, selector), collection.end
@@ -182,25 +188,27 @@ class ApiServer:
                 end = bookmark(served, store.revision, initial_events_end=True)
         else:
             position = _start_of(collection, revision)
-        watch = Watch(collection, selector, position, initial, show)
+        watch = Watch(collection, selector, position, initial, convert)
         timeout = float(query.get("timeoutSeconds") or 0) or 1800.0
-        return WatchAnswer(watch, served, timeout, bookmarks, end)
+        return WatchResponse(watch, served, timeout, bookmarks, end)
 
-    def bookmark(self, served: Served) -> bytes:
+    def bookmark(self, served: ServedResource) -> bytes:
         """Return the line that says how far a watch has come, when it has told all."""
         return bookmark(served, self.store.revision)
 
-    def error(self, refusal: Refusal) -> bytes:
+    def error(self, status_error: StatusError) -> bytes:
         """Return the line that ends a watch."""
-        return error_line(refusal)
+        return error_line(status_error)
 
-    def _shown(self, served: Served, version: Version, code: int = 200) -> Answer:
-        show = shown_by(served)
-        return Answer(code, version.data if show is None else show(version.data))
+    def _shown(self, served: ServedResource, version: StoredObject, code: int = 200) -> Response:
+        convert = converter_for(served)
+        return Response(code, version.data if convert is None else convert(version.data))
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def _write(self, target: Target, request: Request, query: Mapping[str, str]) -> Answer:
+    def _write(
+        self, target: RequestInfo, request: ApiRequest, query: Mapping[str, str]
+    ) -> Response:
         served, store = target.served, self.store
         if served.read_only:
             raise method_not_allowed()
@@ -208,11 +216,11 @@ class ApiServer:
         dry_run = query.get("dryRun") == "All"
         match request.method:
             case "POST":
-                return self._post(target, body_of(request), dry_run)
+                return self._post(target, decode_body(request), dry_run)
             case "PUT" if name:
                 version = store.update(
                     served,
-                    body_of(request),
+                    decode_body(request),
                     namespace,
                     name=name,
                     subresource=subresource,
@@ -225,7 +233,7 @@ class ApiServer:
                 version = store.patch(
                     served,
                     name,
-                    body_of(request, type_),
+                    decode_body(request, type_),
                     namespace,
                     content_type=type_,
                     subresource=subresource,
@@ -242,28 +250,28 @@ class ApiServer:
                 return self._delete_all(target, selector, options, dry_run)
         raise method_not_allowed()
 
-    def _post(self, target: Target, body: Any, dry_run: bool) -> Answer:
+    def _post(self, target: RequestInfo, body: Any, dry_run: bool) -> Response:
         served, store = target.served, self.store
         namespace, name = target.namespace or "", target.name
         if target.subresource == "binding":
             bind(store, served, name, namespace, body)
-            return Answer(201, _SUCCESS)
+            return Response(201, _SUCCESS)
         if target.subresource == "eviction":
             evict(store, served, name, namespace, body)
-            return Answer(201, _SUCCESS)
+            return Response(201, _SUCCESS)
         if name:
             raise method_not_allowed()
         if served.plural == "bindings":
             name = ((body or {}).get("metadata") or {}).get("name", "")
             bind(store, store.resources.find("pods"), name, namespace, body)
-            return Answer(201, _SUCCESS)
+            return Response(201, _SUCCESS)
         if served.create_only:
-            return Answer(201, encode_json(self._users.review(served, body)))
+            return Response(201, encode_json(self._users.review(served, body)))
         if served.namespaced and target.namespace is None:
             raise method_not_allowed()
         return self._shown(served, store.create(served, body, namespace, dry_run=dry_run), 201)
 
-    def _delete(self, target: Target, options: JsonObject, dry_run: bool) -> Answer:
+    def _delete(self, target: RequestInfo, options: JsonObject, dry_run: bool) -> Response:
         served = target.served
         version, gone = self.store.delete(
             served,
@@ -282,7 +290,7 @@ class ApiServer:
             "kind": served.plural,
             "uid": metadata["uid"],
         }
-        return Answer(
+        return Response(
             200,
             encode_json(
                 {
@@ -296,8 +304,8 @@ class ApiServer:
         )
 
     def _delete_all(
-        self, target: Target, selector: Selector, options: JsonObject, dry_run: bool
-    ) -> Answer:
+        self, target: RequestInfo, selector: SelectionPredicate, options: JsonObject, dry_run: bool
+    ) -> Response:
         served = target.served
         page = self.lists.read(served, target.namespace, selector, {})
         for version in page.versions:
@@ -308,35 +316,35 @@ class ApiServer:
                 grace_seconds=options.get("gracePeriodSeconds"),
                 dry_run=dry_run,
             )
-        return Answer(200, page.body(served, shown_by(served)))
+        return Response(200, page.body(served, converter_for(served)))
 
     # -- about itself ----------------------------------------------------------------------------
 
-    def _answer_about_itself(self, parts: list[str], request: Request) -> Answer:
+    def _serve_discovery(self, parts: list[str], request: ApiRequest) -> Response:
         if request.method != "GET":
             raise method_not_allowed()
         match parts:
             case ["healthz" | "livez" | "readyz", *_]:
-                return Answer(200, b"ok", TEXT)
+                return Response(200, b"ok", TEXT)
             case ["openapi", "v2"]:
-                return Answer(200, encode_json(openapi.swagger()))
+                return Response(200, encode_json(openapi.swagger()))
             case ["openapi", "v3", *rest]:
-                return Answer(200, encode_json(openapi.document(self.store.resources, rest)))
+                return Response(200, encode_json(openapi.document(self.store.resources, rest)))
         found = discovery.describe(self.store.resources, parts)
         if found is None:
             raise path_not_found()
-        return Answer(200, encode_json(found))
+        return Response(200, encode_json(found))
 
 
 def _start_of(collection: Collection, revision: int) -> int:
     """Return where a watch begins; one that begins too early is told so in its stream."""
     try:
         return collection.position_after(revision) if revision else collection.end
-    except Refusal:
-        return BEFORE_HISTORY
+    except StatusError:
+        return COMPACTED_POSITION
 
 
-def _check_watch_list(served: Served, query: Mapping[str, str], bookmarks: bool) -> None:
+def _check_watch_list(served: ServedResource, query: Mapping[str, str], bookmarks: bool) -> None:
     """Refuse what the real apiserver refuses of a WatchList (KEP-3157)."""
     if query.get("resourceVersionMatch") != "NotOlderThan":
         text = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
@@ -348,5 +356,5 @@ def _check_watch_list(served: Served, query: Mapping[str, str], bookmarks: bool)
         raise invalid("meta.k8s.io", "ListOptions", "", cause)
 
 
-def _is_new(version: Version, before: int) -> bool:
+def _is_new(version: StoredObject, before: int) -> bool:
     return version.revision > before and version.object()["metadata"].get("generation") == 1

@@ -2,7 +2,7 @@
 
 Everything is sync and happens at once, so there are no locks and no retries inside; optimistic
 concurrency is for those who read and write in two requests. What is special about a kind stands in
-its ``Strategy`` (``strategies``, ``pods``), which whoever makes the store passes in.
+its ``RegistryStrategy`` (``strategies``, ``pods``), which whoever makes the store passes in.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from proreus.clock import Clock, RealClock
-from proreus.sandbox.collection import Collection, Version
-from proreus.sandbox.event_forms import stored_path
+from proreus.sandbox.api_errors import already_exists, bad_request, not_found
+from proreus.sandbox.collection import Collection, StoredObject
+from proreus.sandbox.event_conversion import stored_path
 from proreus.sandbox.metadata import (
     Timestamps,
     check_preconditions,
@@ -24,12 +25,11 @@ from proreus.sandbox.metadata import (
     rfc3339,
 )
 from proreus.sandbox.patch import MERGE_PATCH, apply_patch
-from proreus.sandbox.refusals import already_exists, bad_request, not_found
-from proreus.sandbox.resources import NamedResource, Resources, Served, StorageKey
-from proreus.sandbox.selectors import ALL, Selector
+from proreus.sandbox.resources import GroupVersionResource, Resources, ServedResource, StorageKey
+from proreus.sandbox.selectors import ALL, SelectionPredicate
 
 JsonObject = dict[str, Any]
-AnyResource = Served | NamedResource | str
+AnyResource = ServedResource | GroupVersionResource | str
 
 logger = logging.getLogger(__name__)
 
@@ -39,19 +39,24 @@ EVENT_SECONDS = 3600.0
 SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
-class Strategy:
+class RegistryStrategy:
     """The hooks by which a kind differs from the others; nothing special here.
 
-    They may alter ``obj`` (``new``) in place and raise ``Refusal``.
+    They may alter ``obj`` (``new``) in place and raise ``StatusError``.
     """
 
     keeps_status_at_create = False
 
-    def prepare_create(self, store: Store, served: Served, obj: JsonObject) -> None:
+    def prepare_create(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
         """Default and check a new object; its metadata is ready."""
 
     def prepare_update(
-        self, store: Store, served: Served, new: JsonObject, old: JsonObject, subresource: str
+        self,
+        store: Store,
+        served: ServedResource,
+        new: JsonObject,
+        old: JsonObject,
+        subresource: str,
     ) -> None:
         """Check an update, and undo what it may not change."""
 
@@ -59,21 +64,21 @@ class Strategy:
         """Return how long an object that is deleted stays; 0: not at all."""
         return 0
 
-    def after_write(self, store: Store, served: Served, obj: JsonObject) -> None:
+    def after_write(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
         """React to an object that was created or updated."""
 
-    def after_remove(self, store: Store, served: Served, obj: JsonObject) -> None:
+    def after_remove(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
         """React to an object that is gone."""
 
 
-Strategies = Mapping[tuple[str, str], Strategy]
+Strategies = Mapping[tuple[str, str], RegistryStrategy]
 """By group and plural; ``("", "")`` is for all other kinds."""
 
 
 class Store:
-    """All objects of the sandbox. Methods raise ``Refusal`` where the apiserver would.
+    """All objects of the sandbox. Methods raise ``StatusError`` where the apiserver would.
 
-    A resource is given as a ``Served``, an ``objects`` Resource, or by name (``"pods"``,
+    A resource is given as a ``ServedResource``, an ``objects`` Resource, or by name (``"pods"``,
     ``"replicasets.apps"``). ``history_bytes`` bounds the past that watches can resume from, a
     resource.
     """
@@ -113,8 +118,8 @@ class Store:
             self._collections[key] = collection
         return collection
 
-    def get(self, resource: AnyResource, name: str, namespace: str = "") -> Version:
-        """Return an object; raises ``Refusal`` 404."""
+    def get(self, resource: AnyResource, name: str, namespace: str = "") -> StoredObject:
+        """Return an object; raises ``StatusError`` 404."""
         served = self.resources.find(resource)
         version = self.collection(served).get(name, namespace)
         if version is None:
@@ -122,8 +127,11 @@ class Store:
         return version
 
     def list(
-        self, resource: AnyResource, namespace: str | None = None, selector: Selector = ALL
-    ) -> list[Version]:
+        self,
+        resource: AnyResource,
+        namespace: str | None = None,
+        selector: SelectionPredicate = ALL,
+    ) -> list[StoredObject]:
         """Return the objects of a namespace (None: of all), in the order of their keys."""
         return self.collection(resource).select(namespace, selector)
 
@@ -156,7 +164,7 @@ class Store:
         *,
         keep_status: bool = False,
         dry_run: bool = False,
-    ) -> Version:
+    ) -> StoredObject:
         """Create an object. The namespace may also stand in the object; it defaults to "default".
 
         ``keep_status``: take the status as given, as though the object had been there for long
@@ -192,7 +200,7 @@ class Store:
         name: str = "",
         subresource: str = "",
         dry_run: bool = False,
-    ) -> Version:
+    ) -> StoredObject:
         """Replace an object, or with ``subresource="status"`` the status of one."""
         served = self.resources.find(resource)
         obj = check_type(served, obj)
@@ -214,7 +222,7 @@ class Store:
         content_type: str = MERGE_PATCH,
         subresource: str = "",
         dry_run: bool = False,
-    ) -> Version:
+    ) -> StoredObject:
         """Patch an object; a server-side apply creates what is not there."""
         served = self.resources.find(resource)
         if content_type.startswith("application/apply-patch") and not subresource:
@@ -232,13 +240,13 @@ class Store:
 
     def _replace(
         self,
-        served: Served,
-        current: Version,
+        served: ServedResource,
+        current: StoredObject,
         old: JsonObject,
         new: JsonObject,
         subresource: str,
         dry_run: bool,
-    ) -> Version:
+    ) -> StoredObject:
         metadata = prepare_update(served, new["metadata"], old["metadata"])
         if subresource == "status":
             new = {**old, "status": new.get("status") or {}}
@@ -251,17 +259,17 @@ class Store:
         strategy.prepare_update(self, served, new, old, subresource)
         if new == old:
             return current
-        if subresource != "status" and _differs_in_substance(new, old):
+        if subresource != "status" and _spec_changed(new, old):
             metadata["generation"] = metadata.get("generation", 0) + 1
         collection = self.collection(served)
-        if _is_done_with(metadata) and not dry_run:
+        if _should_delete_during_update(metadata) and not dry_run:
             return self.remove(served, new)
         version = self._write(collection, new, dry_run)
         if not dry_run:
             strategy.after_write(self, served, new)
         return version
 
-    def write(self, resource: AnyResource, obj: JsonObject) -> Version:
+    def write(self, resource: AnyResource, obj: JsonObject) -> StoredObject:
         """Keep an object that was read in the same breath: no checks, no hooks."""
         return self._write(self.collection(resource), obj, False)
 
@@ -274,7 +282,7 @@ class Store:
         grace_seconds: int | None = None,
         preconditions: Mapping[str, str] | None = None,
         dry_run: bool = False,
-    ) -> tuple[Version, bool]:
+    ) -> tuple[StoredObject, bool]:
         """Delete an object; return its last state and whether it is gone already.
 
         It stays, marked, while it has finalizers or, a pod on a node, until the kubelet is done.
@@ -297,7 +305,7 @@ class Store:
         metadata["generation"] = metadata.get("generation", 0) + 1
         return self._write(self.collection(served), obj, dry_run), False
 
-    def remove(self, resource: AnyResource, obj: JsonObject) -> Version:
+    def remove(self, resource: AnyResource, obj: JsonObject) -> StoredObject:
         """Forget an object for good, whatever keeps it."""
         served = self.resources.find(resource)
         self.revision += 1
@@ -305,17 +313,17 @@ class Store:
         self._strategy_of(served).after_remove(self, served, obj)
         return version
 
-    def _write(self, collection: Collection, obj: JsonObject, dry_run: bool) -> Version:
+    def _write(self, collection: Collection, obj: JsonObject, dry_run: bool) -> StoredObject:
         if dry_run:
             return collection.draft(obj, self.revision)
         self.revision += 1
         return collection.write(obj, self.revision)
 
-    def _strategy_of(self, served: Served) -> Strategy:
+    def _strategy_of(self, served: ServedResource) -> RegistryStrategy:
         return self._strategies.get((served.group, served.plural), self._strategies["", ""])
 
     def _namespace_of(
-        self, served: Served, obj: JsonObject, namespace: str, must_exist: bool = True
+        self, served: ServedResource, obj: JsonObject, namespace: str, must_exist: bool = True
     ) -> str:
         given = (obj.get("metadata") or {}).get("namespace") or ""
         if not served.namespaced:
@@ -331,7 +339,7 @@ class Store:
         return namespace
 
 
-def _is_done_with(metadata: JsonObject) -> bool:
+def _should_delete_during_update(metadata: JsonObject) -> bool:
     """Whether a marked object was kept by nothing but the finalizers that it no longer has."""
     return (
         "deletionTimestamp" in metadata
@@ -340,7 +348,7 @@ def _is_done_with(metadata: JsonObject) -> bool:
     )
 
 
-def _differs_in_substance(new: JsonObject, old: JsonObject) -> bool:
+def _spec_changed(new: JsonObject, old: JsonObject) -> bool:
     """Whether more than metadata and status changed, which counts as a new generation."""
     keys = (new.keys() | old.keys()) - {"metadata", "status"}
     return any(new.get(key) != old.get(key) for key in keys)

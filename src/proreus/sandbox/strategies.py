@@ -1,16 +1,16 @@
 """What is special about a kind when it is created, updated or deleted.
 
 The word is the real apiserver's: a registry strategy. Kinds that need nothing special share the
-plain ``Strategy``. Pods have a module of their own.
+plain ``RegistryStrategy``. Pods have a module of their own.
 """
 
 import random
 from typing import Any, ClassVar
 
+from proreus.sandbox.api_errors import StatusError, invalid
 from proreus.sandbox.pods import PodStrategy
-from proreus.sandbox.refusals import Refusal, invalid
-from proreus.sandbox.resources import Served
-from proreus.sandbox.store import Store, Strategy
+from proreus.sandbox.resources import ServedResource
+from proreus.sandbox.store import RegistryStrategy, Store
 
 JsonObject = dict[str, Any]
 
@@ -33,12 +33,12 @@ _NO_INFO = dict.fromkeys(
 """Fields that strict clients take for granted."""
 
 
-class NodeStrategy(Strategy):
+class NodeStrategy(RegistryStrategy):
     """Nodes come with the status that they report; allocatable defaults to capacity."""
 
     keeps_status_at_create = True
 
-    def prepare_create(self, store: Store, served: Served, obj: JsonObject) -> None:
+    def prepare_create(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
         """Fill in what a kubelet may leave out."""
         obj.setdefault("spec", {})
         status = obj.setdefault("status", {})
@@ -47,7 +47,12 @@ class NodeStrategy(Strategy):
         status["nodeInfo"] = _NO_INFO | status.get("nodeInfo", {})
 
     def prepare_update(
-        self, store: Store, served: Served, new: JsonObject, old: JsonObject, subresource: str
+        self,
+        store: Store,
+        served: ServedResource,
+        new: JsonObject,
+        old: JsonObject,
+        subresource: str,
     ) -> None:
         """Keep what may only be set once."""
         provider, before = (o.get("spec", {}).get("providerID") for o in (new, old))
@@ -57,17 +62,17 @@ class NodeStrategy(Strategy):
             raise invalid("", "Node", new["metadata"]["name"], cause)
 
 
-class NamespaceStrategy(Strategy):
+class NamespaceStrategy(RegistryStrategy):
     """A namespace takes its content with it when it goes."""
 
-    def prepare_create(self, store: Store, served: Served, obj: JsonObject) -> None:
+    def prepare_create(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
         """Add the label that selectors rely on."""
         metadata = obj["metadata"]
         labels = dict(metadata.get("labels") or {})
         metadata["labels"] = labels | {"kubernetes.io/metadata.name": metadata["name"]}
         obj["status"] = {"phase": "Active"}
 
-    def after_remove(self, store: Store, served: Served, obj: JsonObject) -> None:
+    def after_remove(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
         """Remove what was in it, finalizers or not."""
         namespace = obj["metadata"]["name"]
         for resource in list(store.resources):
@@ -76,10 +81,10 @@ class NamespaceStrategy(Strategy):
                     store.remove(resource, version.object())
 
 
-class ServiceStrategy(Strategy):
+class ServiceStrategy(RegistryStrategy):
     """Services get an address."""
 
-    def prepare_create(self, store: Store, served: Served, obj: JsonObject) -> None:
+    def prepare_create(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
         """Default the type and draw a cluster IP."""
         spec = obj.setdefault("spec", {})
         spec.setdefault("type", "ClusterIP")
@@ -93,13 +98,13 @@ class ServiceStrategy(Strategy):
         obj["status"] = {"loadBalancer": {}}
 
 
-class PhaseStrategy(Strategy):
+class PhaseStrategy(RegistryStrategy):
     """Kinds whose status starts with a phase."""
 
     def __init__(self, phase: str) -> None:
         self._phase = phase
 
-    def prepare_create(self, store: Store, served: Served, obj: JsonObject) -> None:
+    def prepare_create(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
         """Start in the first phase, unless a status was kept."""
         status = obj.setdefault("status", {})
         status.setdefault("phase", self._phase)
@@ -108,21 +113,21 @@ class PhaseStrategy(Strategy):
             spec.setdefault("volumeMode", "Filesystem")
 
 
-class StorageClassStrategy(Strategy):
+class StorageClassStrategy(RegistryStrategy):
     """Storage classes: two defaults that the volume plugins read."""
 
-    def prepare_create(self, store: Store, served: Served, obj: JsonObject) -> None:
+    def prepare_create(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
         """Default reclaim policy and binding mode."""
         obj.setdefault("reclaimPolicy", "Delete")
         obj.setdefault("volumeBindingMode", "Immediate")
 
 
-class PriorityClassStrategy(Strategy):
+class PriorityClassStrategy(RegistryStrategy):
     """Priority classes: only the system's own may be higher than a billion."""
 
     _highest: ClassVar = 1_000_000_000
 
-    def prepare_create(self, store: Store, served: Served, obj: JsonObject) -> None:
+    def prepare_create(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
         """Default the preemption policy and check the value."""
         obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
         obj.setdefault("value", 0)
@@ -133,10 +138,10 @@ class PriorityClassStrategy(Strategy):
             raise invalid(served.group, served.kind, name, cause)
 
 
-class DefinitionStrategy(Strategy):
+class CustomResourceDefinitionStrategy(RegistryStrategy):
     """CustomResourceDefinitions: what they name is served from then on."""
 
-    def prepare_create(self, store: Store, served: Served, obj: JsonObject) -> None:
+    def prepare_create(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
         """Check the name and accept it."""
         spec, name = obj.get("spec") or {}, obj["metadata"]["name"]
         for field in ("group", "names", "versions"):
@@ -165,11 +170,11 @@ class DefinitionStrategy(Strategy):
             ],
         }
 
-    def after_write(self, store: Store, served: Served, obj: JsonObject) -> None:
+    def after_write(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
         """Serve it."""
         store.resources.define(obj)
 
-    def after_remove(self, store: Store, served: Served, obj: JsonObject) -> None:
+    def after_remove(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
         """Serve it no longer; its objects go too."""
         name = f"{obj['spec']['names']['plural']}.{obj['spec']['group']}"
         try:
@@ -181,14 +186,14 @@ class DefinitionStrategy(Strategy):
         store.resources.undefine(obj)
 
 
-class DisruptionBudgetStrategy(Strategy):
+class PodDisruptionBudgetStrategy(RegistryStrategy):
     """Disruption budgets: nothing to fill in, but a selector is a must for being useful."""
 
-    def prepare_create(self, store: Store, served: Served, obj: JsonObject) -> None:
+    def prepare_create(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
         """Refuse a budget that says both how many must stay and how many may go."""
         spec = obj.get("spec") or {}
         if "minAvailable" in spec and "maxUnavailable" in spec:
-            raise Refusal(
+            raise StatusError(
                 422,
                 "Invalid",
                 f'PodDisruptionBudget.policy "{obj["metadata"]["name"]}" is invalid: spec: Invalid '
@@ -196,8 +201,8 @@ class DisruptionBudgetStrategy(Strategy):
             )
 
 
-STRATEGIES: dict[tuple[str, str], Strategy] = {
-    ("", ""): Strategy(),
+STRATEGIES: dict[tuple[str, str], RegistryStrategy] = {
+    ("", ""): RegistryStrategy(),
     ("", "pods"): PodStrategy(),
     ("", "nodes"): NodeStrategy(),
     ("", "namespaces"): NamespaceStrategy(),
@@ -206,7 +211,7 @@ STRATEGIES: dict[tuple[str, str], Strategy] = {
     ("", "persistentvolumeclaims"): PhaseStrategy("Pending"),
     ("storage.k8s.io", "storageclasses"): StorageClassStrategy(),
     ("scheduling.k8s.io", "priorityclasses"): PriorityClassStrategy(),
-    ("apiextensions.k8s.io", "customresourcedefinitions"): DefinitionStrategy(),
-    ("policy", "poddisruptionbudgets"): DisruptionBudgetStrategy(),
+    ("apiextensions.k8s.io", "customresourcedefinitions"): CustomResourceDefinitionStrategy(),
+    ("policy", "poddisruptionbudgets"): PodDisruptionBudgetStrategy(),
 }
 """By (group, plural); ("", "") is for all others."""

@@ -6,9 +6,9 @@ from typing import Any
 
 from proreus.clock import Clock
 from proreus.objects.quantity import milli_value, parse_quantity, whole_value
-from proreus.sandbox.collection import Version, decode_json, encode_json
-from proreus.sandbox.resources import Served
-from proreus.sandbox.watch import Show
+from proreus.sandbox.collection import StoredObject, decode_json, encode_json
+from proreus.sandbox.resources import ServedResource
+from proreus.sandbox.watch import Converter
 
 JsonObject = dict[str, Any]
 Row = list[Any]
@@ -37,14 +37,14 @@ _GENERIC = (("Name", 0), _AGE)
 _NONE = "<none>"
 
 
-def wanted(accept: str) -> bool:
+def wants_table(accept: str) -> bool:
     """Tell whether an ``Accept`` header asks for a table."""
     return "as=Table" in accept
 
 
 def make_table(
-    served: Served,
-    versions: Sequence[Version],
+    served: ServedResource,
+    versions: Sequence[StoredObject],
     list_metadata: JsonObject,
     query: Mapping[str, str],
     clock: Clock,
@@ -56,31 +56,35 @@ def make_table(
     return _table(served, objects, list_metadata, query.get("includeObject", "Metadata"), clock)
 
 
-def make_table_of(
-    served: Served, objects: list[JsonObject], query: Mapping[str, str], clock: Clock
+def make_table_from_objects(
+    served: ServedResource, objects: list[JsonObject], query: Mapping[str, str], clock: Clock
 ) -> JsonObject:
     """Return a Table of objects that are not kept, but were made for this answer."""
     return _table(served, objects, {}, query.get("includeObject", "Metadata"), clock)
 
 
-def shown_as_table(served: Served, query: Mapping[str, str], clock: Clock) -> Show:
+def table_converter(served: ServedResource, query: Mapping[str, str], clock: Clock) -> Converter:
     """Return what makes a table of one row of an object, for watches."""
     include = query.get("includeObject", "Metadata")
 
-    def show(data: bytes) -> bytes:
+    def convert(data: bytes) -> bytes:
         obj = _shown(served, decode_json(data))
         revision = obj["metadata"]["resourceVersion"]
         return encode_json(_table(served, [obj], {"resourceVersion": revision}, include, clock))
 
-    return show
+    return convert
 
 
-def _shown(served: Served, obj: JsonObject) -> JsonObject:
+def _shown(served: ServedResource, obj: JsonObject) -> JsonObject:
     return obj if served.from_storage is None else served.from_storage(obj)
 
 
 def _table(
-    served: Served, objects: list[JsonObject], metadata: JsonObject, include: str, clock: Clock
+    served: ServedResource,
+    objects: list[JsonObject],
+    metadata: JsonObject,
+    include: str,
+    clock: Clock,
 ) -> JsonObject:
     columns = [_definition(title, priority) for title, priority in _columns_of(served)]
     now = clock.now()
@@ -96,7 +100,7 @@ def _table(
     }
 
 
-def _columns_of(served: Served) -> tuple[tuple[str, int], ...]:
+def _columns_of(served: ServedResource) -> tuple[tuple[str, int], ...]:
     if served.columns:
         named = tuple((str(c["name"]), int(c.get("priority") or 0)) for c in served.columns)
         return (("Name", 0), *named)
@@ -126,7 +130,7 @@ def _included(obj: JsonObject, include: str) -> JsonObject | None:
     }
 
 
-def _cells(served: Served, obj: JsonObject, now: float) -> Row:
+def _cells(served: ServedResource, obj: JsonObject, now: float) -> Row:
     metadata = obj["metadata"]
     name, age = metadata["name"], duration_since(metadata.get("creationTimestamp"), now)
     if served.columns:

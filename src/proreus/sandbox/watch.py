@@ -1,28 +1,28 @@
 """A watch: a position in a collection's history, and a selector that gives events their types.
 
 To a watcher with a selector an object that begins to match is ADDED and one that ceases to is
-DELETED, whatever really happened to it. Nothing here waits: who serves a watch asks ``take`` for
-what has come, as often as the collection's listeners wake it.
+DELETED, whatever really happened to it. Nothing here waits: who serves a watch asks ``next_events``
+for what has come, as often as the collection's listeners wake it.
 """
 
 from collections.abc import Callable
 from typing import Any
 
+from proreus.sandbox.api_errors import StatusError
 from proreus.sandbox.collection import (
     ADDED,
     DELETED,
     MODIFIED,
-    Change,
     Collection,
-    Version,
+    StoredObject,
+    WatchCacheEvent,
     decode_json,
     encode_json,
 )
-from proreus.sandbox.refusals import Refusal
-from proreus.sandbox.resources import Served
-from proreus.sandbox.selectors import Selector
+from proreus.sandbox.resources import ServedResource
+from proreus.sandbox.selectors import SelectionPredicate
 
-Show = Callable[[bytes], bytes]
+Converter = Callable[[bytes], bytes]
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
@@ -35,28 +35,28 @@ _CLOSING = b"}\n"
 class Watch:
     """What one watcher is still to be told.
 
-    ``initial``: objects to begin with, as ADDED. ``show`` turns the stored form of an object into
-    the one that the watcher asked for (None: it is the stored one).
+    ``initial``: objects to begin with, as ADDED. ``convert`` turns the stored form of an object
+    into the one that the watcher asked for (None: it is the stored one).
     """
 
     def __init__(
         self,
         collection: Collection,
-        selector: Selector,
+        selector: SelectionPredicate,
         position: int,
-        initial: list[Version],
-        show: Show | None = None,
+        initial: list[StoredObject],
+        convert: Converter | None = None,
     ) -> None:
         self._collection = collection
         self._selector = selector
         self._position = position
         self._initial = initial[::-1]
-        self._show = show
+        self._convert = convert
 
-    def take(self, most: int = 1000) -> bytes:
+    def next_events(self, most: int = 1000) -> bytes:
         """Return the next events, one a line, at most ``most``; nothing when all is told.
 
-        Raises ``Refusal`` 410 when the history was compacted past this watcher.
+        Raises ``StatusError`` 410 when the history was compacted past this watcher.
         """
         if self._initial:
             batch = self._initial[: -most - 1 : -1]
@@ -70,7 +70,7 @@ class Watch:
         everything, line_of = self._selector.everything, self._line_of
         for change in changes:
             self._position += 1
-            if everything and self._show is None:
+            if everything and self._convert is None:
                 lines.append(self._line(change.type, change.version.data))
             elif line := line_of(change):
                 lines.append(line)
@@ -78,7 +78,7 @@ class Watch:
                 break
         return b"".join(lines)
 
-    def _line_of(self, change: Change) -> bytes | None:
+    def _line_of(self, change: WatchCacheEvent) -> bytes | None:
         matches = self._selector.matches
         version, previous = change.version, change.previous
         now = change.type != DELETED and matches(version.labels, version.fields)
@@ -96,12 +96,12 @@ class Watch:
         return self._line(DELETED, encode_json(left))
 
     def _line(self, type_: str, data: bytes) -> bytes:
-        if self._show is not None:
-            data = self._show(data)
+        if self._convert is not None:
+            data = self._convert(data)
         return _OPENINGS[type_] + data + _CLOSING
 
 
-def bookmark(served: Served, revision: int, initial_events_end: bool = False) -> bytes:
+def bookmark(served: ServedResource, revision: int, initial_events_end: bool = False) -> bytes:
     """Return the line that says: all until this resourceVersion is told."""
     metadata: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
     if initial_events_end:
@@ -110,12 +110,12 @@ def bookmark(served: Served, revision: int, initial_events_end: bool = False) ->
     return encode_json({"type": "BOOKMARK", "object": obj}) + b"\n"
 
 
-def error_line(refusal: Refusal) -> bytes:
+def error_line(status_error: StatusError) -> bytes:
     """Return the line that ends a watch."""
-    return encode_json({"type": "ERROR", "object": refusal.status()}) + b"\n"
+    return encode_json({"type": "ERROR", "object": status_error.status()}) + b"\n"
 
 
-def shown_by(served: Served) -> Show | None:
+def converter_for(served: ServedResource) -> Converter | None:
     """Return how the stored form becomes what is served, if it is not the same."""
     convert = served.from_storage
     if convert is None:

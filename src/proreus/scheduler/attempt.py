@@ -86,18 +86,18 @@ def error_failure(text: str, cause: ProreusError | None = None) -> Failure:
     return Failure(Status(Code.ERROR, (text,)), cause=cause)
 
 
-class Witness(Protocol):
+class AttemptObserver(Protocol):
     """Is told of every attempt what was found out on the way. Without one nothing is kept."""
 
-    def searched(self, attempt: Attempt, diagnosis: Diagnosis, feasible: Rows) -> None:
+    def after_filter(self, attempt: Attempt, diagnosis: Diagnosis, feasible: Rows) -> None:
         """Filter is done: who rejected which node, and the rows that are left."""
         ...
 
-    def scored(self, attempt: Attempt, feasible: Rows, scores: Mapping[str, IntArray]) -> None:
+    def after_score(self, attempt: Attempt, feasible: Rows, scores: Mapping[str, IntArray]) -> None:
         """Score is done: each plugin's weighted scores, as ``feasible`` goes."""
         ...
 
-    def failed(self, attempt: Attempt, failure: Failure) -> None:
+    def on_failure(self, attempt: Attempt, failure: Failure) -> None:
         """The attempt has ended without a bound pod; to be called before the pod is requeued."""
         ...
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
 
-from proreus.client.event_bodies import cut, printf_without_arguments
+from proreus.client.event_bodies import printf_without_arguments, truncate_note
 from proreus.errors import ApiError
 from proreus.framework.nominating import NominatingInfo
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
@@ -18,7 +18,7 @@ from proreus.logs import logger
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod, PodCondition, condition_of
 from proreus.queue.scheduling_queue import SchedulingQueue
-from proreus.scheduler.attempt import Attempt, Failure, Witness
+from proreus.scheduler.attempt import Attempt, AttemptObserver, Failure
 from proreus.scheduler.environment import Environment
 
 log = logger(__name__)
@@ -39,12 +39,12 @@ class FailureHandler:
         self._metrics = environment.metrics
         self._clock = environment.clock
         self._spawn = environment.spawn
-        self.witness: Witness | None = None
+        self.observer: AttemptObserver | None = None
 
     def handle(self, attempt: Attempt, failure: Failure) -> None:
         """Requeue the pod, register its nomination, write Event and condition."""
-        if self.witness is not None:
-            self.witness.failed(attempt, failure)
+        if self.observer is not None:
+            self.observer.on_failure(attempt, failure)
         rejected = failure.status.rejected
         self._count(attempt, rejected)
         self._log(attempt, failure, rejected)
@@ -56,7 +56,7 @@ class FailureHandler:
         self._queue.nominator.add_nominated_pod(queued.info, failure.nominating)
         profile = attempt.profile.name
         # kube-scheduler hands its message on as a format, and people compare.
-        note = printf_without_arguments(cut(failure.message))
+        note = printf_without_arguments(truncate_note(failure.message))
         self._events.event(pod, "Warning", "FailedScheduling", "Scheduling", note, profile)
         reason = UNSCHEDULABLE if rejected else SCHEDULER_ERROR
         patch = self._status_patch(pod, reason, failure.message, failure.nominating)

@@ -22,7 +22,7 @@ from proreus.runtime.background import BackgroundWork
 from proreus.runtime.calls import PluginTimer
 from proreus.runtime.profile import Profile
 from proreus.runtime.waiting_pods import WaitingPods
-from proreus.scheduler.attempt import Attempt, Decision, Failure, Witness
+from proreus.scheduler.attempt import Attempt, AttemptObserver, Decision, Failure
 from proreus.scheduler.binding_cycle import BindingCycle
 from proreus.scheduler.changes import as_assigned
 from proreus.scheduler.environment import Environment
@@ -147,9 +147,9 @@ class Scheduler:
         if self._at_work:
             self.work_in_background()
 
-    def tell(self, witness: Witness) -> None:
+    def tell(self, observer: AttemptObserver) -> None:
         """Let somebody know of every attempt what was found out on the way."""
-        self.scheduling_cycle.witness = self._failures.witness = witness
+        self.scheduling_cycle.observer = self._failures.observer = observer
 
     def stop(self) -> None:
         """Pop no more pods; those that Permit holds are turned down."""

@@ -45,10 +45,10 @@ from proreus.runtime.select_host import NodeScores, SelectHost
 from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.attempt import (
     Attempt,
+    AttemptObserver,
     Decision,
     Failure,
     Trace,
-    Witness,
     error_failure,
 )
 from proreus.scheduler.environment import Environment
@@ -104,7 +104,7 @@ class SchedulingCycle:
         self._waiting_pods = waiting_pods
         self._select = select_host
         self._metrics = environment.metrics
-        self.witness: Witness | None = None
+        self.observer: AttemptObserver | None = None
 
     def note_extenders(self, attempt: Attempt) -> None:
         """Find out which extenders are to be asked."""
@@ -139,9 +139,9 @@ class SchedulingCycle:
             outcome = await self._pre_filter(attempt)
             found = await self._find(attempt, outcome) if outcome.status is None else None
             trace.step("Computing predicates done")
-            if self.witness is not None:
+            if self.observer is not None:
                 rows = np.empty(0, dtype=np.intp) if found is None else found.rows
-                self.witness.searched(attempt, self.diagnose(outcome, found), rows)
+                self.observer.after_filter(attempt, self.diagnose(outcome, found), rows)
             if found is not None and found.count == 1:
                 return self._cache.table[int(found.rows[0])].name
             if found is not None and found.count:
@@ -240,13 +240,13 @@ class SchedulingCycle:
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
         with _timed(profile, "PreScore"):
             run_pre_score(profile, state, pod, found)
-        scores: dict[str, IntArray] | None = None if self.witness is None else {}
+        scores: dict[str, IntArray] | None = None if self.observer is None else {}
         with _timed(profile, "Score"):
             if profile.fetching:
                 await fetch_score(profile, state, pod, found.rows)
             ranking = prioritize_nodes(profile, state, pod, found, scores)
-        if self.witness is not None and scores is not None:
-            self.witness.scored(attempt, found.rows, scores)
+        if self.observer is not None and scores is not None:
+            self.observer.after_score(attempt, found.rows, scores)
         return ranking
 
     def _select_host(self, ranking: NodeScores) -> str:

@@ -22,9 +22,9 @@ from multidict import CIMultiDictProxy
 
 from proreus.errors import ApiError
 from proreus.metrics import SchedulerMetrics
+from proreus.server.client_ca import ClientCAs
 from proreus.server.delegation import ApiAccess, TtlCache, review
 from proreus.server.options import RequestHeaderOptions
-from proreus.server.trusted_clients import TrustedClients
 
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 
@@ -50,8 +50,8 @@ ANONYMOUS = User("system:anonymous", groups=("system:unauthenticated",))
 class NotAuthenticated(Exception):
     """Credentials were offered that are not valid, or could not be checked."""
 
-    def __init__(self, message: str, *, failed_check: bool = False) -> None:
-        self.failed_check = failed_check
+    def __init__(self, message: str, *, check_failed: bool = False) -> None:
+        self.check_failed = check_failed
         super().__init__(message)
 
 
@@ -60,7 +60,7 @@ class Authenticator:
 
     def __init__(
         self,
-        trusted: TrustedClients,
+        trusted: ClientCAs,
         api: ApiAccess | None,
         *,
         token_cache_ttl_seconds: float = 10.0,
@@ -72,7 +72,7 @@ class Authenticator:
         self._metrics = metrics
         # tokens are not kept, not even in memory: only what they hash to under a key of our own
         self._key = secrets.token_bytes(32)
-        self._reviewed: TtlCache[User | NotAuthenticated] = TtlCache()
+        self._token_cache: TtlCache[User | NotAuthenticated] = TtlCache()
 
     async def authenticate(self, headers: CIMultiDictProxy[str], certificate: bytes | None) -> User:
         """Return the caller by headers and TLS certificate (DER); raise NotAuthenticated."""
@@ -84,7 +84,7 @@ class Authenticator:
             self._count_user(user)
             return user
         except NotAuthenticated as error:
-            result = "error" if error.failed_check else "failure"
+            result = "error" if error.check_failed else "failure"
             raise
         finally:
             if self._metrics is not None:
@@ -99,11 +99,11 @@ class Authenticator:
         if certificate is not None:
             user = self._by_certificate(headers, x509.load_der_x509_certificate(certificate))
             if user is not None:
-                return _known(user)
+                return _with_authenticated_group(user)
         scheme, _, token = headers.get("Authorization", "").partition(" ")
         token = token.strip()
         if scheme.lower() == "bearer" and token and self._api is not None:
-            return _known(await self._by_token(self._api, token))
+            return _with_authenticated_group(await self._by_token(self._api, token))
         return ANONYMOUS
 
     def _by_certificate(
@@ -114,12 +114,12 @@ class Authenticator:
         if (
             proxy is not None
             and (not proxy.allowed_names or name in proxy.allowed_names)
-            and self._trusted.proxies.issued(certificate)
+            and self._trusted.proxies.has_signed(certificate)
         ):
             user = _by_request_headers(headers, proxy)
             if user is not None:
                 return user
-        if not self._trusted.clients.issued(certificate):
+        if not self._trusted.clients.has_signed(certificate):
             return None
         if self._metrics is not None:
             left = certificate.not_valid_after_utc - datetime.now(UTC)
@@ -130,10 +130,10 @@ class Authenticator:
 
     async def _by_token(self, api: ApiAccess, token: str) -> User:
         key = hmac.digest(self._key, token.encode(), hashlib.sha256)
-        answer = self._reviewed.get(key)
+        answer = self._token_cache.get(key)
         if answer is None:
             answer = await _review_token(api, token)
-            self._reviewed.put(key, answer, self._ttl)
+            self._token_cache.put(key, answer, self._ttl)
         if isinstance(answer, NotAuthenticated):
             raise answer
         return answer
@@ -157,7 +157,7 @@ async def _review_token(api: ApiAccess, token: str) -> User | NotAuthenticated:
     try:
         status = await review(api, TOKEN_REVIEWS, body)
     except ApiError as error:
-        raise NotAuthenticated(f"TokenReview failed: {error}", failed_check=True) from error
+        raise NotAuthenticated(f"TokenReview failed: {error}", check_failed=True) from error
     if not status.get("authenticated"):
         return NotAuthenticated(status.get("error") or "invalid bearer token")
     user: dict[str, Any] = status.get("user") or {}
@@ -184,7 +184,7 @@ def _by_request_headers(headers: CIMultiDictProxy[str], proxy: RequestHeaderOpti
     return User(name, uid, tuple(groups), extra)
 
 
-def _known(user: User) -> User:
+def _with_authenticated_group(user: User) -> User:
     """Return the user as a member of the group of all that are not anonymous."""
     if AUTHENTICATED in user.groups or ANONYMOUS.groups[0] in user.groups:
         return user

@@ -17,7 +17,7 @@ _PRIVILEGED_GROUP = "system:masters"
 
 
 @dataclass(frozen=True)
-class Decision:
+class AuthorizerDecision:
     """Whether a request may go on; ``reason`` is the authorizer's, often empty."""
 
     allowed: bool
@@ -37,7 +37,7 @@ class Authorizer:
         self._options = options
         self._api = api
         self._metrics = metrics
-        self._decided: TtlCache[Decision] = TtlCache()
+        self._decisions: TtlCache[AuthorizerDecision] = TtlCache()
         self._open = frozenset(path.removeprefix("/") for path in options.always_allow_paths)
         self._open_prefixes = tuple(
             path.removesuffix("*").removeprefix("/")
@@ -50,7 +50,7 @@ class Authorizer:
         path = path.removeprefix("/")
         return path in self._open or path.startswith(self._open_prefixes)
 
-    async def authorize(self, user: User, verb: str, path: str) -> Decision:
+    async def authorize(self, user: User, verb: str, path: str) -> AuthorizerDecision:
         """Decide; ``verb`` is the HTTP method in lower case. Raises ``ApiError``."""
         started = time.perf_counter()
         result = "error"
@@ -65,24 +65,24 @@ class Authorizer:
                     time.perf_counter() - started
                 )
 
-    async def _authorize(self, user: User, verb: str, path: str) -> Decision:
+    async def _authorize(self, user: User, verb: str, path: str) -> AuthorizerDecision:
         if _PRIVILEGED_GROUP in user.groups or self.is_open(path):
-            return Decision(True)
+            return AuthorizerDecision(True)
         if self._api is None:
-            return Decision(False)
+            return AuthorizerDecision(False)
         key = (user.name, user.uid, user.groups, tuple(sorted(user.extra.items())), verb, path)
-        decision = self._decided.get(key)
+        decision = self._decisions.get(key)
         if decision is None:
             decision = await _review_access(self._api, user, verb, path)
             options = self._options
             ttl = options.authorized_ttl_seconds
-            self._decided.put(
+            self._decisions.put(
                 key, decision, ttl if decision.allowed else options.unauthorized_ttl_seconds
             )
         return decision
 
 
-async def _review_access(api: ApiAccess, user: User, verb: str, path: str) -> Decision:
+async def _review_access(api: ApiAccess, user: User, verb: str, path: str) -> AuthorizerDecision:
     spec = {
         "user": user.name,
         "uid": user.uid,
@@ -100,4 +100,4 @@ async def _review_access(api: ApiAccess, user: User, verb: str, path: str) -> De
     evaluation_error = status.get("evaluationError")
     if evaluation_error and not allowed and not status.get("denied"):
         raise ApiError(500, "InternalError", evaluation_error)
-    return Decision(allowed, status.get("reason") or "")
+    return AuthorizerDecision(allowed, status.get("reason") or "")

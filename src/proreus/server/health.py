@@ -19,14 +19,14 @@ log = logs.logger(__name__)
 
 
 @dataclass(frozen=True)
-class Check:
+class HealthCheck:
     """One thing to ask. ``problem`` must not block; it returns None or one sentence."""
 
     name: str
     problem: Callable[[], str | None]
 
 
-PING = Check("ping", lambda: None)
+PING = HealthCheck("ping", lambda: None)
 
 
 class HealthMetrics(Registry):
@@ -59,7 +59,7 @@ class HealthMetrics(Registry):
 class HealthEndpoint:
     """One of the three roots with its checks, in the order in which they are told."""
 
-    def __init__(self, name: str, checks: Sequence[Check], metrics: HealthMetrics) -> None:
+    def __init__(self, name: str, checks: Sequence[HealthCheck], metrics: HealthMetrics) -> None:
         self.name = name
         self.checks = tuple(checks)
         self._metrics = metrics

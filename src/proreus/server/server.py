@@ -25,8 +25,9 @@ from proreus.objects.pod import Pod
 from proreus.server.authentication import Authenticator, NotAuthenticated
 from proreus.server.authorization import Authorizer
 from proreus.server.certificates import ServingCertificate
+from proreus.server.client_ca import ClientCAs
 from proreus.server.delegation import ApiAccess
-from proreus.server.health import PING, Check, HealthEndpoint, HealthMetrics
+from proreus.server.health import PING, HealthCheck, HealthEndpoint, HealthMetrics
 from proreus.server.listener import listen
 from proreus.server.options import ServingOptions
 from proreus.server.pod_resources import write_pod_resources
@@ -38,7 +39,6 @@ from proreus.server.responses import (
     status_body,
     unauthorized,
 )
-from proreus.server.trusted_clients import TrustedClients
 from proreus.server.zpages import ZPages
 
 log = logs.logger(__name__)
@@ -51,7 +51,7 @@ _GRACE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Sources:
+class EndpointSources:
     """Where the pages' content comes from; ``app`` fills this in.
 
     healthz, readyz: checks besides ping (healthz has ping only if it has no other check).
@@ -63,8 +63,8 @@ class Sources:
     """
 
     metrics: SchedulerMetrics
-    healthz: tuple[Check, ...] = ()
-    readyz: tuple[Check, ...] = ()
+    healthz: tuple[HealthCheck, ...] = ()
+    readyz: tuple[HealthCheck, ...] = ()
     configz: Callable[[], Mapping[str, Any]] = dict
     last_reload: Callable[[], Mapping[str, Any] | None] = lambda: None
     flags: Mapping[str, str] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class Server:
     def __init__(
         self,
         options: ServingOptions,
-        sources: Sources,
+        sources: EndpointSources,
         *,
         authentication_api: ApiAccess | None = None,
         authorization_api: ApiAccess | None = None,
@@ -94,7 +94,7 @@ class Server:
             raise ConfigError(*problems)
         self._options = options
         self._sources = sources
-        self._trusted = TrustedClients(options.authentication, authentication_api)
+        self._trusted = ClientCAs(options.authentication, authentication_api)
         self._authenticator = Authenticator(
             self._trusted,
             authentication_api,
@@ -113,7 +113,7 @@ class Server:
         self._pages = self._mux()
         self._certificate: ServingCertificate | None = None
         self._runner: web.ServerRunner | None = None
-        self._upkeep: list[asyncio.Task[None]] = []
+        self._background_tasks: list[asyncio.Task[None]] = []
         self.port = 0
 
     async def __aenter__(self) -> Server:
@@ -142,7 +142,7 @@ class Server:
         await self._runner.setup()
         await web.SockSite(self._runner, listener, ssl_context=certificate.context).start()
         address, self.port = listener.getsockname()[:2]
-        self._upkeep = [
+        self._background_tasks = [
             asyncio.create_task(self._follow_files(certificate)),
             asyncio.create_task(self._follow_client_ca(certificate)),
         ]
@@ -150,7 +150,7 @@ class Server:
 
     async def stop(self) -> None:
         """Stop listening; requests in progress have five seconds to end."""
-        tasks, self._upkeep = self._upkeep, []
+        tasks, self._background_tasks = self._background_tasks, []
         for task in tasks:
             task.cancel()
         for task in tasks:
@@ -291,7 +291,7 @@ def _scraped(request: web.BaseRequest, body: bytes, content_type: str) -> web.Re
     return response
 
 
-def _configz(sources: Sources) -> dict[str, Any]:
+def _configz(sources: EndpointSources) -> dict[str, Any]:
     told: dict[str, Any] = {"componentconfig": sources.configz()}
     if (last := sources.last_reload()) is not None:
         told["lastReload"] = last

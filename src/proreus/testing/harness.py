@@ -30,8 +30,8 @@ from proreus.objects.pod import Pod
 from proreus.offline.api import InMemoryApi, JsonObject
 from proreus.offline.cluster import OfflineCluster
 from proreus.scheduler.scheduler import Scheduler
-from proreus.testing.drive import Drive
-from proreus.testing.lookout import QueueName
+from proreus.testing.harness_driver import HarnessDriver
+from proreus.testing.inspector import QueueName
 from proreus.testing.manifests import AnyPod, as_node, key_of_pod
 from proreus.testing.outcome import Event, Outcome
 from proreus.testing.profiles import Configuration, load_with, profile_with, registry_with
@@ -71,7 +71,7 @@ class Harness:
         seed: int = 0,
         raise_errors: bool = True,
     ) -> None:
-        _refuse_inside_a_loop()
+        _require_no_running_loop()
         if config is not None and (args or weights or alone):
             raise TypeError("config says what args, weights and alone would: give one or the other")
         registry, feature_gates = registry_with(plugins), FeatureGates.from_list(gates)
@@ -88,11 +88,11 @@ class Harness:
         self.scheduler: Scheduler = self._cluster.scheduler
         self.api: InMemoryApi = self._cluster.api
         """What an apiserver would have; also what plugins write with."""
-        self._drive = Drive(self._cluster, loop, raise_errors)
+        self._driver = HarnessDriver(self._cluster, loop, raise_errors)
         if isinstance(nodes, int):
             nodes = [f"node-{number}" for number in range(nodes)]
         self.add(*map(as_node, nodes), *pods, *objects)
-        self._do(self._drive.begin())
+        self._do(self._driver.begin())
 
     def __enter__(self) -> Harness:
         return self
@@ -108,7 +108,7 @@ class Harness:
 
     def add(self, *objects: Node | PodInfo | Pod | JsonObject) -> None:
         """Let objects appear, or change to what is given; plugins and queue hear of it."""
-        self._do(self._drive.add(objects))
+        self._do(self._driver.add(objects))
 
     def put(self, resource: Resource[T], obj: T) -> None:
         """Let a typed object of any resource appear, or change to this."""
@@ -171,15 +171,15 @@ class Harness:
         Pods that are before it in the queue are tried first. Raises ``LookupError`` when the queue
         would not have it tried now, and says why; what a plugin raised; see ``raise_errors``.
         """
-        return self._do(self._drive.schedule(pod))
+        return self._do(self._driver.schedule(pod))
 
     def schedule_all(self) -> list[Outcome]:
         """Try the pods of the active queue until it is empty; return outcomes in order."""
-        return self._do(self._drive.schedule_all())
+        return self._do(self._driver.schedule_all())
 
     def advance(self, seconds: float) -> None:
         """Let time pass: back-offs, Permit's time limits, timers of plugins. Tries no pod."""
-        self._do(self._drive.advance(seconds))
+        self._do(self._driver.advance(seconds))
 
     def run(self, work: Coroutine[Any, Any, T], seconds: float = 5.0) -> T:
         """Run something in the harness's event loop, let all come to rest, return its result.
@@ -191,7 +191,7 @@ class Harness:
         async def guarded() -> T:
             task = asyncio.ensure_future(work)
             try:
-                await self._drive.wait_until(task.done, seconds)
+                await self._driver.wait_until(task.done, seconds)
             finally:
                 task.cancel()
             return task.result()
@@ -203,17 +203,17 @@ class Harness:
 
         The virtual clock stands still meanwhile.
         """
-        self._runner.run(self._drive.wait_until(condition, seconds))
+        self._runner.run(self._driver.wait_until(condition, seconds))
 
     # ---- what came of it -----------------------------------------------------------------------
 
     def outcome(self, pod: AnyPod) -> Outcome:
         """Return what is known of a pod's latest attempt, and where the pod is now."""
-        return self._drive.lookout.outcome(key_of_pod(pod))
+        return self._driver.inspector.outcome(key_of_pod(pod))
 
     def queue_of(self, pod: AnyPod) -> QueueName:
         """Return in which queue a pod waits to be tried, "" if in none."""
-        return self._drive.lookout.queue_of(key_of_pod(pod))
+        return self._driver.inspector.queue_of(key_of_pod(pod))
 
     def waiting(self, pod: AnyPod) -> WaitingPod:
         """Return a pod that Permit holds, to ``allow`` or ``reject``; raises ``LookupError``."""
@@ -243,7 +243,7 @@ class Harness:
 
         async def done() -> T:
             result = await work
-            await self._drive.settle()
+            await self._driver.settle()
             return result
 
         return self._runner.run(done())
@@ -258,7 +258,7 @@ class Harness:
         return key
 
 
-def _refuse_inside_a_loop() -> None:
+def _require_no_running_loop() -> None:
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -26,7 +26,7 @@ def as_pod(pod: PodInfo | Pod | JsonObject) -> Pod:
         return pod.pod
     if isinstance(pod, Pod):
         return pod
-    return decoder_for(Pod).convert(completed({"kind": "Pod", **pod}))
+    return decoder_for(Pod).convert(with_defaults({"kind": "Pod", **pod}))
 
 
 def key_of_pod(pod: AnyPod) -> str:
@@ -36,7 +36,7 @@ def key_of_pod(pod: AnyPod) -> str:
     return key_of(as_pod(pod))
 
 
-def completed(obj: JsonObject) -> JsonObject:
+def with_defaults(obj: JsonObject) -> JsonObject:
     """Fill in what an apiserver would: the namespace; for a pod, who schedules it."""
     kind = obj.get("kind", "")
     if kind not in BY_KIND:

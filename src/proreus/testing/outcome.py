@@ -103,7 +103,7 @@ def _known(outcome: Outcome) -> str:
 
 
 @dataclass
-class Findings:
+class AttemptRecord:
     """What was found out in one attempt."""
 
     feasible: list[str] = field(default_factory=list)
@@ -112,8 +112,9 @@ class Findings:
     failure: Failure | None = None
 
 
-class Findbook:
-    """Keeps the findings of the latest attempt of each pod. Implements ``scheduler.Witness``.
+class AttemptLog:
+    """Keeps the findings of the latest attempt of each pod. Implements
+    ``scheduler.AttemptObserver``.
 
     Names instead of rows: the table may have changed when somebody asks. ``raised``: what plugins
     raised since it was last emptied.
@@ -123,44 +124,44 @@ class Findbook:
         self._table = table
         self.attempts: list[str] = []
         """Keys of pods, an attempt each, in order."""
-        self._findings: dict[str, Findings] = {}
+        self._records: dict[str, AttemptRecord] = {}
         self.raised: list[tuple[str, ProreusError]] = []
 
-    def of(self, key: str) -> Findings | None:
+    def get(self, key: str) -> AttemptRecord | None:
         """Return the findings about a pod, None if it was never tried."""
-        return self._findings.get(key)
+        return self._records.get(key)
 
-    def searched(self, attempt: Attempt, diagnosis: Diagnosis, feasible: Rows) -> None:
+    def after_filter(self, attempt: Attempt, diagnosis: Diagnosis, feasible: Rows) -> None:
         """Note who rejected which node."""
         table, verdicts = self._table, diagnosis.complete()
         passed = set(feasible.tolist())
-        self._begun(attempt.pod.key).rejections = {
+        self._new_record(attempt.pod.key).rejections = {
             table[row].name: status
             for row in range(table.size)
             if row not in passed
             and (status := verdicts.status(row)) is not None
             and (status.plugin or status.reasons)
         }
-        self._findings[attempt.pod.key].feasible = sorted(table[row].name for row in passed)
+        self._records[attempt.pod.key].feasible = sorted(table[row].name for row in passed)
 
-    def scored(self, attempt: Attempt, feasible: Rows, scores: Mapping[str, IntArray]) -> None:
+    def after_score(self, attempt: Attempt, feasible: Rows, scores: Mapping[str, IntArray]) -> None:
         """Note what each plugin added to each node's score."""
-        self._findings[attempt.pod.key].scores = {
+        self._records[attempt.pod.key].scores = {
             self._table[row].name: {plugin: int(added[i]) for plugin, added in scores.items()}
             for i, row in enumerate(feasible.tolist())
         }
 
-    def failed(self, attempt: Attempt, failure: Failure) -> None:
+    def on_failure(self, attempt: Attempt, failure: Failure) -> None:
         """Note how the attempt ended."""
         key = attempt.pod.key
-        findings = self._findings.get(key)
-        if findings is None or findings.failure is not None:
-            findings = self._begun(key)
-        findings.failure = failure
+        record = self._records.get(key)
+        if record is None or record.failure is not None:
+            record = self._new_record(key)
+        record.failure = failure
         if failure.cause is not None:
             self.raised.append((key, failure.cause))
 
-    def _begun(self, key: str) -> Findings:
+    def _new_record(self, key: str) -> AttemptRecord:
         self.attempts.append(key)
-        findings = self._findings[key] = Findings()
-        return findings
+        record = self._records[key] = AttemptRecord()
+        return record

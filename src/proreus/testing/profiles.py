@@ -18,8 +18,8 @@ from proreus.runtime.registry import Registry
 
 Configuration = Mapping[str, Any] | str | Path
 
-_INDISPENSABLE = {"queueSort": "PrioritySort", "bind": "DefaultBinder"}
-_ONE_AT_MOST = ("queueSort", "placementGenerate")
+_REQUIRED_PLUGINS = {"queueSort": "PrioritySort", "bind": "DefaultBinder"}
+_SINGLE_PLUGIN_POINTS = ("queueSort", "placementGenerate")
 
 
 def registry_with(plugins: Sequence[type[Plugin]]) -> Registry:
@@ -74,13 +74,13 @@ def profile_with(
     taken = {point: [p.name for p in plugins if point in points_of(p)] for point in _POINTS}
     if alone:
         multi_point["disabled"] = [{"name": "*"}]
-        needed = [name for point, name in _INDISPENSABLE.items() if not taken[point]]
+        needed = [name for point, name in _REQUIRED_PLUGINS.items() if not taken[point]]
         multi_point["enabled"] += [{"name": name} for name in needed if name not in names]
     for point in _POINTS:
         if not taken[point]:
             continue
         sets[point] = {"enabled": [{"name": name} for name in taken[point]]}
-        if point in _ONE_AT_MOST:
+        if point in _SINGLE_PLUGIN_POINTS:
             sets[point]["disabled"] = [{"name": "*"}]
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",

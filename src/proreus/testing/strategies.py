@@ -1,6 +1,6 @@
 """Random nodes, pods and clusters for hypothesis: what ``agree`` draws from, and its parts.
 
-``clusters()``: nodes and pods by themselves. ``neighbourhoods()``: pods with wishes about other
+``clusters()``: nodes and pods by themselves. ``inter_pod_clusters()``: pods with wishes about other
 pods. ``volume_clusters()``, ``device_clusters()``: pods with volumes and with devices. Each draws a
 ``Cluster``: nodes, pods on them, a pod to be placed, other objects, and changes that happen then.
 """
@@ -24,13 +24,13 @@ from proreus.testing.clusters import (
     tolerations,
 )
 from proreus.testing.device_clusters import device_clusters
-from proreus.testing.neighbours import (
+from proreus.testing.inter_pod_clusters import (
     affinity_terms,
+    inter_pod_clusters,
     label_maps,
     label_selectors,
-    neighbourhoods,
     pod_affinities,
-    social_pods,
+    pods_with_inter_pod_terms,
     spread_constraints,
 )
 from proreus.testing.volume_clusters import volume_clusters
@@ -42,15 +42,15 @@ __all__ = [
     "changes",
     "clusters",
     "device_clusters",
+    "inter_pod_clusters",
     "label_maps",
     "label_selectors",
-    "neighbourhoods",
     "node_affinities",
     "node_selector_terms",
     "nodes",
     "pod_affinities",
     "pods",
-    "social_pods",
+    "pods_with_inter_pod_terms",
     "spread_constraints",
     "tolerations",
     "volume_clusters",

@@ -29,7 +29,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._instants: list[float] = []
         self._calls = 0
 
-    def follow(self, clock: Clock) -> None:
+    def use_clock(self, clock: Clock) -> None:
         """Take the time from a clock."""
         self._clock, self._origin = clock, clock.now()
 
@@ -62,13 +62,13 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._calls += 1
         return super().call_soon(callback, *args, context=context)
 
-    def next_instant(self) -> float | None:
+    def next_timer(self) -> float | None:
         """Return when, by the clock, something is due next, cancelled or not; None if nothing."""
         while self._instants and self._instants[0] <= self.time():
             heapq.heappop(self._instants)
         return self._instants[0] + self._origin if self._instants else None
 
-    async def come_to_rest(self) -> None:
+    async def run_until_idle(self) -> None:
         """Let everything go on until all of it waits: for time, for I/O, or for each other."""
         quiet = 0
         for _ in range(_MOST_ROUNDS):

@@ -19,13 +19,13 @@ from proreus.testing.builders import make_node, make_pod
 from proreus.testing.clusters import Change, Cluster, drop_node, place_pod, put_node, take_pod
 from proreus.testing.volumes import (
     DRIVER,
-    by_claim,
     make_attachment,
     make_capacity,
     make_claim,
-    make_class,
     make_csi_node,
+    make_storage_class,
     make_volume,
+    spec_with_claims,
 )
 
 BETA_ZONE, EBS_ZONE = "failure-domain.beta.kubernetes.io/zone", "topology.ebs.csi.aws.com/zone"
@@ -36,11 +36,11 @@ _SIZES = ("1Gi", "2Gi", "3Gi")
 _CLASSES = ("wait", "allowed", "static", "now", "ebs")
 _EBS = "ebs.csi.aws.com"
 _FIXED = (
-    make_class("wait"),
-    make_class("allowed", allowed=[{LABEL_ZONE: ["a"]}, {LABEL_HOSTNAME: ["n1", "n2"]}]),
-    make_class("static", "kubernetes.io/no-provisioner"),
-    make_class("now", mode="Immediate"),
-    make_class("ebs", "kubernetes.io/aws-ebs"),
+    make_storage_class("wait"),
+    make_storage_class("allowed", allowed=[{LABEL_ZONE: ["a"]}, {LABEL_HOSTNAME: ["n1", "n2"]}]),
+    make_storage_class("static", "kubernetes.io/no-provisioner"),
+    make_storage_class("now", mode="Immediate"),
+    make_storage_class("ebs", "kubernetes.io/aws-ebs"),
     {"kind": "CSIDriver", "metadata": {"name": DRIVER}, "spec": {"storageCapacity": True}},
 )
 
@@ -166,7 +166,7 @@ def _pods(name: str, node_names: tuple[str, ...], most: int) -> st.SearchStrateg
 
     def made(node_name: str, names: list[str], disks: list[JsonObject]) -> PodInfo:
         own = [{"name": f"d{number}", **disk} for number, disk in enumerate(disks)]
-        spec = {"volumes": [*by_claim(*names)["volumes"], *own]}
+        spec = {"volumes": [*spec_with_claims(*names)["volumes"], *own]}
         return make_pod(name, node_name=node_name, spec=spec)
 
     disks = st.lists(_disks(), max_size=2)

@@ -110,7 +110,7 @@ def make_claim(
     }
 
 
-def make_class(
+def make_storage_class(
     name: str = "wait",
     provisioner: str = DRIVER,
     mode: str | None = "WaitForFirstConsumer",
@@ -188,7 +188,7 @@ def make_attachment(
     }
 
 
-def by_claim(*names: str) -> dict[str, Any]:
+def spec_with_claims(*names: str) -> dict[str, Any]:
     """Return a pod's ``spec`` with a volume by each of some claims."""
     return {
         "volumes": [

@@ -1,13 +1,13 @@
 """Scenarios that two schedulers play on clusters of their own, one module a family of plugins.
 
-Each is a function of a ``Stage``; it says in its checks where pods go, and the test says that both
-stories are the same. Nodes differ in size or weight so that no tie is left to chance.
+Each is a function of a ``ScenarioCluster``; it says in its checks where pods go, and the test says
+that both stories are the same. Nodes differ in size or weight so that no tie is left to chance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from testground.stage import Stage
+from envtest.cluster import ScenarioCluster
 
-Scenario = Callable[[Stage], None]
+Scenario = Callable[[ScenarioCluster], None]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from testground.kube_client import ApiFailure
-from testground.stage import HOST, NAMESPACES, ZONE, Stage
+from envtest.cluster import HOST, NAMESPACES, ZONE, ScenarioCluster
+from envtest.kube_client import ApiFailure
 
 Json = dict[str, Any]
 
@@ -30,124 +30,124 @@ def _rules(terms: tuple[Json, ...], weighted: Json) -> Json:
     }
 
 
-def _zones(stage: Stage) -> None:
-    stage.node("a-1", 40, "a")
-    stage.node("a-2", 9, "a")
-    stage.node("b-1", 23, "b")
-    stage.node("b-2", 6, "b")
-    stage.node("c-1", 13, "c")
+def _zones(cluster: ScenarioCluster) -> None:
+    cluster.node("a-1", 40, "a")
+    cluster.node("a-2", 9, "a")
+    cluster.node("b-1", 23, "b")
+    cluster.node("b-2", 6, "b")
+    cluster.node("c-1", 13, "c")
 
 
-def _namespace(stage: Stage, name: str, **labels: str) -> None:
+def _namespace(cluster: ScenarioCluster, name: str, **labels: str) -> None:
     """Have a namespace: nobody finishes the deletion of one here, so it outlives its scenario."""
     body = {"metadata": {"name": name, "labels": labels}}
     try:
-        stage.client.create(NAMESPACES, body)
+        cluster.client.create(NAMESPACES, body)
     except ApiFailure as failure:
         if failure.status != 409:
             raise
-        stage.change(f"{NAMESPACES}/{name}", body)
+        cluster.change(f"{NAMESPACES}/{name}", body)
 
 
-def affinity_across_namespaces(stage: Stage) -> None:
+def affinity_across_namespaces(cluster: ScenarioCluster) -> None:
     """Namespaces are chosen by name, by label, all of them, and by a label that comes later."""
-    _zones(stage)
-    _namespace(stage, "across-red", team="red")
-    _namespace(stage, "across-blue", team="blue")
-    stage.pod("db", namespace="across-red", on="b-2", labels={"app": "db"})
-    stage.pod("db", namespace="across-blue", on="c-1", labels={"app": "db"})
-    stage.settle()
+    _zones(cluster)
+    _namespace(cluster, "across-red", team="red")
+    _namespace(cluster, "across-blue", team="blue")
+    cluster.pod("db", namespace="across-red", on="b-2", labels={"app": "db"})
+    cluster.pod("db", namespace="across-blue", on="c-1", labels={"app": "db"})
+    cluster.settle()
     db = {"app": "db"}
     blue = {"namespaceSelector": {"matchLabels": {"team": "blue"}}}
     late = {"namespaceSelector": {"matchLabels": {"team": "late"}}}
     red = {"namespaces": ["across-red"]}
-    stage.place("own", affinity=near(term(db)))
-    stage.place("red", affinity=near(term(db, **red)))
-    stage.place("blue", affinity=near(term(db, **blue)))
-    stage.place("red-zone", affinity=near(term(db, ZONE, **red)))
-    stage.place("blue-or-red", affinity=near(term(db, ZONE, **blue, **red)))
-    stage.place("none", affinity=away(term(db, ZONE, namespaceSelector={})))
-    stage.place("late", affinity=near(term(db, **late)))
-    stage.refused("own", "didn't match pod affinity rules")
-    stage.refused("late", "didn't match pod affinity rules")
-    stage.note("one namespace is not labelled yet")
-    stage.change(f"{NAMESPACES}/across-red", {"metadata": {"labels": {"team": "late"}}})
-    stage.settle()
-    stage.note("labels of a namespace wake nobody")
-    stage.node("fresh", 1, "b")
-    stage.bound(red="b-2", blue="c-1", late="b-2", none="a-1")
-    stage.bound(**{"red-zone": "b-1"})
+    cluster.place("own", affinity=near(term(db)))
+    cluster.place("red", affinity=near(term(db, **red)))
+    cluster.place("blue", affinity=near(term(db, **blue)))
+    cluster.place("red-zone", affinity=near(term(db, ZONE, **red)))
+    cluster.place("blue-or-red", affinity=near(term(db, ZONE, **blue, **red)))
+    cluster.place("none", affinity=away(term(db, ZONE, namespaceSelector={})))
+    cluster.place("late", affinity=near(term(db, **late)))
+    cluster.refused("own", "didn't match pod affinity rules")
+    cluster.refused("late", "didn't match pod affinity rules")
+    cluster.note("one namespace is not labelled yet")
+    cluster.change(f"{NAMESPACES}/across-red", {"metadata": {"labels": {"team": "late"}}})
+    cluster.settle()
+    cluster.note("labels of a namespace wake nobody")
+    cluster.node("fresh", 1, "b")
+    cluster.bound(red="b-2", blue="c-1", late="b-2", none="a-1")
+    cluster.bound(**{"red-zone": "b-1"})
 
 
-def pods_keep_others_away(stage: Stage) -> None:
+def pods_keep_others_away(cluster: ScenarioCluster) -> None:
     """Those that are there refuse those that come, across namespaces too."""
-    _zones(stage)
-    _namespace(stage, "away-guests")
+    _zones(cluster)
+    _namespace(cluster, "away-guests")
     everywhere = {"namespaceSelector": {}}
     alone = away(term({"app": "web"}, ZONE, **everywhere))
-    stage.pod("web", on="a-2", labels={"app": "web"}, affinity=alone)
-    stage.settle()
+    cluster.pod("web", on="a-2", labels={"app": "web"}, affinity=alone)
+    cluster.settle()
     guest = {"namespace": "away-guests", "labels": {"app": "web"}}
-    stage.place("first", **guest)
-    stage.place("second", **guest, affinity=alone)
-    stage.place("third", **guest, affinity=away(term({"app": "web"}, **everywhere)))
-    stage.place("fourth", **guest, affinity=alone)
-    stage.place("other", namespace="away-guests", labels={"app": "other"})
-    stage.refused("away-guests/fourth", "anti-affinity")
-    stage.note("no zone is free")
-    stage.end("web")
-    stage.decided("away-guests/fourth")
-    stage.place("labelled", labels={"app": "web"}, nodeSelector={ZONE: "c"})
+    cluster.place("first", **guest)
+    cluster.place("second", **guest, affinity=alone)
+    cluster.place("third", **guest, affinity=away(term({"app": "web"}, **everywhere)))
+    cluster.place("fourth", **guest, affinity=alone)
+    cluster.place("other", namespace="away-guests", labels={"app": "other"})
+    cluster.refused("away-guests/fourth", "anti-affinity")
+    cluster.note("no zone is free")
+    cluster.end("web")
+    cluster.decided("away-guests/fourth")
+    cluster.place("labelled", labels={"app": "web"}, nodeSelector={ZONE: "c"})
 
 
-def first_pod_of_a_group_may_go_anywhere(stage: Stage) -> None:
+def first_pod_of_a_group_may_go_anywhere(cluster: ScenarioCluster) -> None:
     """A pod that its own affinity matches starts the group; the others follow it."""
-    _zones(stage)
-    stage.node("no-zone", 90)
-    stage.change_node("no-zone", {"metadata": {"labels": {ZONE: None}}})
-    stage.settle()
+    _zones(cluster)
+    cluster.node("no-zone", 90)
+    cluster.change_node("no-zone", {"metadata": {"labels": {ZONE: None}}})
+    cluster.settle()
     group = {"labels": {"app": "group"}, "affinity": near(term({"app": "group"}, ZONE))}
     for name in ("one", "two", "three"):
-        stage.place(name, **group)
-    stage.place("stranger", affinity=near(term({"app": "strange"}, ZONE)))
-    stage.refused("stranger", "0/6 nodes are available")
-    stage.bound(one="a-1", two="a-1", three="a-1")
-    stage.pod("strange", on="b-2", labels={"app": "strange"})
-    stage.bound(stranger="b-1")
+        cluster.place(name, **group)
+    cluster.place("stranger", affinity=near(term({"app": "strange"}, ZONE)))
+    cluster.refused("stranger", "0/6 nodes are available")
+    cluster.bound(one="a-1", two="a-1", three="a-1")
+    cluster.pod("strange", on="b-2", labels={"app": "strange"})
+    cluster.bound(stranger="b-1")
 
 
-def preferences_between_pods_are_weighed(stage: Stage) -> None:
+def preferences_between_pods_are_weighed(cluster: ScenarioCluster) -> None:
     """Wishes of those that come and of those that are there add up, with their weights."""
-    _zones(stage)
+    _zones(cluster)
     likes_web = near(w50=term({"app": "web"}, ZONE))
     hates_noise = away(w80=term({"app": "noise"}))
-    stage.pod("db", on="b-2", labels={"app": "db"}, affinity=likes_web)
-    stage.pod("quiet", on="a-1", labels={"app": "quiet"}, affinity=hates_noise)
-    stage.pod("needs", on="c-1", labels={"app": "db"}, affinity=near(term({"app": "db"}, ZONE)))
-    stage.settle()
-    stage.place("web", labels={"app": "web"})
-    stage.place("noise", labels={"app": "noise"})
-    stage.place("mixed", affinity=near(w10=term({"app": "db"}, ZONE), w30=term({"app": "quiet"})))
-    stage.place("away", affinity=away(w100=term({"app": "quiet"}, ZONE)))
-    stage.place("pulled", labels={"app": "db"})
+    cluster.pod("db", on="b-2", labels={"app": "db"}, affinity=likes_web)
+    cluster.pod("quiet", on="a-1", labels={"app": "quiet"}, affinity=hates_noise)
+    cluster.pod("needs", on="c-1", labels={"app": "db"}, affinity=near(term({"app": "db"}, ZONE)))
+    cluster.settle()
+    cluster.place("web", labels={"app": "web"})
+    cluster.place("noise", labels={"app": "noise"})
+    cluster.place("mixed", affinity=near(w10=term({"app": "db"}, ZONE), w30=term({"app": "quiet"})))
+    cluster.place("away", affinity=away(w100=term({"app": "quiet"}, ZONE)))
+    cluster.place("pulled", labels={"app": "db"})
 
 
-def label_keys_narrow_the_terms(stage: Stage) -> None:
+def label_keys_narrow_the_terms(cluster: ScenarioCluster) -> None:
     """With matchLabelKeys and mismatchLabelKeys the apiserver completes the selectors."""
-    _zones(stage)
-    stage.settle()
+    _zones(cluster)
+    cluster.settle()
     for version in ("1", "2"):
         keys = {"matchLabelKeys": ["version"]}
         for number in range(3):
             labels = {"app": "web", "version": version}
             rules = away(term({"app": "web"}, ZONE, **keys))
-            stage.place(f"v{version}-{number}", labels=labels, affinity=rules)
+            cluster.place(f"v{version}-{number}", labels=labels, affinity=rules)
     tenants = {"mismatchLabelKeys": ["tenant"]}
     tenant = {"labelSelector": {"matchExpressions": [{"key": "tenant", "operator": "Exists"}]}}
     for index, name in enumerate(("x", "x", "y", "y", "z", "w")):
         rules = away({**tenant, **tenants, "topologyKey": ZONE})
-        stage.place(f"tenant-{index}", labels={"tenant": name}, affinity=rules)
-    stage.refused("tenant-5", "anti-affinity")
+        cluster.place(f"tenant-{index}", labels={"tenant": name}, affinity=rules)
+    cluster.refused("tenant-5", "anti-affinity")
 
 
 SCENARIOS = (

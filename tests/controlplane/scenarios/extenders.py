@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-from testground.fake_extender import RESOURCE
-from testground.stage import Stage
+from envtest.cluster import ScenarioCluster
+from envtest.fake_extender import RESOURCE
 
 ASKS = {"limits": {RESOURCE: "1"}}
 
 
-def an_extender_has_its_say(stage: Stage) -> None:
+def an_extender_has_its_say(cluster: ScenarioCluster) -> None:
     """Only for the pods that ask for what it manages."""
-    stage.node("lost", 60)
-    stage.node("kept", 30)
-    stage.node("kept-best", 10)
-    stage.settle()
-    stage.place("ordinary")
-    stage.place("swayed", **ASKS)
-    stage.place("too-big", "20", **ASKS)
-    stage.place("much-too-big", "40", **ASKS)
-    stage.place("nowhere", nodeSelector={"disk": "tape"}, **ASKS)
-    stage.bound(ordinary="lost", swayed="kept-best", **{"too-big": "kept"})
-    stage.refused("much-too-big", "it is a lost one")
+    cluster.node("lost", 60)
+    cluster.node("kept", 30)
+    cluster.node("kept-best", 10)
+    cluster.settle()
+    cluster.place("ordinary")
+    cluster.place("swayed", **ASKS)
+    cluster.place("too-big", "20", **ASKS)
+    cluster.place("much-too-big", "40", **ASKS)
+    cluster.place("nowhere", nodeSelector={"disk": "tape"}, **ASKS)
+    cluster.bound(ordinary="lost", swayed="kept-best", **{"too-big": "kept"})
+    cluster.refused("much-too-big", "it is a lost one")
 
 
-def an_extender_strikes_out_victims(stage: Stage) -> None:
+def an_extender_strikes_out_victims(cluster: ScenarioCluster) -> None:
     """The node that would be the best to clear is not one that it would take."""
-    stage.node("lost", 4)
-    stage.node("kept", 5)
-    stage.pod("cheap", "4", on="lost", priority="low")
-    stage.pod("dear", "5", on="kept", priority="middle")
-    stage.settle()
-    stage.place("preemptor", "3", priority="high", **ASKS)
-    stage.leaving("dear")
-    stage.settle()
-    stage.note("the dear one leaves")
-    stage.end("dear")
-    stage.bound(preemptor="kept")
+    cluster.node("lost", 4)
+    cluster.node("kept", 5)
+    cluster.pod("cheap", "4", on="lost", priority="low")
+    cluster.pod("dear", "5", on="kept", priority="middle")
+    cluster.settle()
+    cluster.place("preemptor", "3", priority="high", **ASKS)
+    cluster.leaving("dear")
+    cluster.settle()
+    cluster.note("the dear one leaves")
+    cluster.end("dear")
+    cluster.bound(preemptor="kept")
 
 
 SCENARIOS = (an_extender_has_its_say, an_extender_strikes_out_victims)

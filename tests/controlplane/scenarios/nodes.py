@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from testground import objects
-from testground.stage import Stage
+from envtest import objects
+from envtest.cluster import ScenarioCluster
 
 Json = dict[str, Any]
 
@@ -29,12 +29,12 @@ def affinity(required: list[Json] | None = None, **preferences: Any) -> Json:
     return {"nodeAffinity": rules}
 
 
-def nodes_are_scored_by_what_is_left(stage: Stage) -> None:
+def nodes_are_scored_by_what_is_left(cluster: ScenarioCluster) -> None:
     """Pods come one after the other; requests are summed up from all their parts."""
-    stage.node("small", 4, memory="16Gi")
-    stage.node("wide", 16, memory="20Gi")
-    stage.node("deep", 7, memory="100Gi")
-    stage.settle()
+    cluster.node("small", 4, memory="16Gi")
+    cluster.node("wide", 16, memory="20Gi")
+    cluster.node("deep", 7, memory="100Gi")
+    cluster.settle()
     sidecar = {
         "name": "side",
         "image": "pause",
@@ -46,134 +46,134 @@ def nodes_are_scored_by_what_is_left(stage: Stage) -> None:
         "image": "pause",
         "resources": {"requests": {"cpu": "3", "memory": "1Gi"}},
     }
-    stage.place("cpu-1", "2", memory="1Gi")
-    stage.place("cpu-2", "2", memory="1Gi")
-    stage.place("memory-1", "500m", memory="6Gi")
-    stage.place("memory-2", "500m", memory="6Gi")
-    stage.place("parts", "1", memory="2Gi", initContainers=[sidecar, first])
-    stage.place("whole", "1", memory="2Gi", limits={"cpu": "1", "memory": "2Gi"})
-    stage.place("level", "1", memory="2Gi", resources={"requests": {"cpu": "3", "memory": "4Gi"}})
-    stage.bound(whole="small", level="deep")
-    stage.place("too-wide", "12", memory="1Gi")
-    stage.place("too-deep", "6", memory="90Gi")
-    stage.refused("too-deep", "0/3 nodes are available")
+    cluster.place("cpu-1", "2", memory="1Gi")
+    cluster.place("cpu-2", "2", memory="1Gi")
+    cluster.place("memory-1", "500m", memory="6Gi")
+    cluster.place("memory-2", "500m", memory="6Gi")
+    cluster.place("parts", "1", memory="2Gi", initContainers=[sidecar, first])
+    cluster.place("whole", "1", memory="2Gi", limits={"cpu": "1", "memory": "2Gi"})
+    cluster.place("level", "1", memory="2Gi", resources={"requests": {"cpu": "3", "memory": "4Gi"}})
+    cluster.bound(whole="small", level="deep")
+    cluster.place("too-wide", "12", memory="1Gi")
+    cluster.place("too-deep", "6", memory="90Gi")
+    cluster.refused("too-deep", "0/3 nodes are available")
 
 
-def nodes_are_preferred_by_weight(stage: Stage) -> None:
+def nodes_are_preferred_by_weight(cluster: ScenarioCluster) -> None:
     """Labels, taints that are only a wish, and images, against what room says."""
     image = {"names": ["heavy:1"], "sizeBytes": 900 * 2**20}
-    stage.node("plain", 30)
-    stage.node("ssd", 16, labels={"disk": "ssd"})
-    stage.node("slow", 31, taints=SOFT)
-    stage.node("loaded", 17, status={"images": [image]})
-    stage.node("both", 8, labels={"disk": "ssd", "rack": "1"})
-    stage.settle()
+    cluster.node("plain", 30)
+    cluster.node("ssd", 16, labels={"disk": "ssd"})
+    cluster.node("slow", 31, taints=SOFT)
+    cluster.node("loaded", 17, status={"images": [image]})
+    cluster.node("both", 8, labels={"disk": "ssd", "rack": "1"})
+    cluster.settle()
     ssd, rack = preferred(60, "disk", "ssd"), preferred(40, "rack", "1")
-    stage.place("anywhere")
-    stage.place("likes-ssd", affinity=affinity(wishes=[ssd]))
-    stage.place("likes-both", affinity=affinity(wishes=[ssd, rack]))
-    stage.place("tolerant", tolerations=[{"key": "slow", "operator": "Exists"}])
+    cluster.place("anywhere")
+    cluster.place("likes-ssd", affinity=affinity(wishes=[ssd]))
+    cluster.place("likes-both", affinity=affinity(wishes=[ssd, rack]))
+    cluster.place("tolerant", tolerations=[{"key": "slow", "operator": "Exists"}])
     container = {"name": "main", "image": "heavy:1", "resources": {"requests": {"cpu": "1"}}}
-    stage.place("heavy", containers=[container])
-    stage.place("not-ssd", affinity=affinity([_term("disk", "DoesNotExist")], wishes=[ssd]))
+    cluster.place("heavy", containers=[container])
+    cluster.place("not-ssd", affinity=affinity([_term("disk", "DoesNotExist")], wishes=[ssd]))
     numbers = [{"key": "rack", "operator": "Gt", "values": ["0"]}]
-    stage.place("by-number", affinity=affinity([{"matchExpressions": numbers}]))
+    cluster.place("by-number", affinity=affinity([{"matchExpressions": numbers}]))
     fields = [{"key": "metadata.name", "operator": "In", "values": ["slow"]}]
-    stage.place("by-name", affinity=affinity([{"matchFields": fields}]))
-    stage.bound(**{"likes-both": "both", "by-number": "both", "by-name": "slow"})
+    cluster.place("by-name", affinity=affinity([{"matchFields": fields}]))
+    cluster.bound(**{"likes-both": "both", "by-number": "both", "by-name": "slow"})
 
 
 def _term(key: str, operator: str) -> Json:
     return {"matchExpressions": [{"key": key, "operator": operator}]}
 
 
-def refused_pods_are_told_why(stage: Stage) -> None:
+def refused_pods_are_told_why(cluster: ScenarioCluster) -> None:
     """Each node has a reason of its own."""
-    stage.node("cordoned", 32, unschedulable=True)
-    stage.node("tainted", 31, taints=FULL)
-    stage.node("tiny", 1, memory="1Gi")
-    stage.node("busy", 8, room={DEVICE: "2"}, labels={"disk": "ssd"})
-    stage.node("no-pods", 16, pods=0)
-    stage.pod("there", "6", on="busy", host_port=80, limits={DEVICE: "1"})
-    stage.settle()
+    cluster.node("cordoned", 32, unschedulable=True)
+    cluster.node("tainted", 31, taints=FULL)
+    cluster.node("tiny", 1, memory="1Gi")
+    cluster.node("busy", 8, room={DEVICE: "2"}, labels={"disk": "ssd"})
+    cluster.node("no-pods", 16, pods=0)
+    cluster.pod("there", "6", on="busy", host_port=80, limits={DEVICE: "1"})
+    cluster.settle()
     ssd = {"nodeSelector": {"disk": "ssd"}}
-    stage.place("too-big", "40")
-    stage.place("nearly", "4", memory="2Gi")
-    stage.place("port", "100m", host_port=80)
-    stage.place("device", "100m", limits={DEVICE: "2"})
-    stage.place("unknown-device", "100m", limits={"example.com/none": "1"})
-    stage.place("ssd", "3", **ssd)
-    stage.place("tape", nodeSelector={"disk": "tape"})
-    stage.place("name", affinity=affinity([{"matchFields": [_name("nowhere")]}]))
-    stage.place("never", "40", priority="polite")
-    stage.refused("tape", "0/5 nodes are available")
-    stage.bound(there="busy")
+    cluster.place("too-big", "40")
+    cluster.place("nearly", "4", memory="2Gi")
+    cluster.place("port", "100m", host_port=80)
+    cluster.place("device", "100m", limits={DEVICE: "2"})
+    cluster.place("unknown-device", "100m", limits={"example.com/none": "1"})
+    cluster.place("ssd", "3", **ssd)
+    cluster.place("tape", nodeSelector={"disk": "tape"})
+    cluster.place("name", affinity=affinity([{"matchFields": [_name("nowhere")]}]))
+    cluster.place("never", "40", priority="polite")
+    cluster.refused("tape", "0/5 nodes are available")
+    cluster.bound(there="busy")
 
 
 def _name(value: str) -> Json:
     return {"key": "metadata.name", "operator": "In", "values": [value]}
 
 
-def changes_of_nodes_wake_pods(stage: Stage) -> None:
+def changes_of_nodes_wake_pods(cluster: ScenarioCluster) -> None:
     """Each change helps one pod, which is bound long before anything is tried again by time."""
-    stage.node("cordoned", 4, unschedulable=True, labels={"for": "cordon"})
-    stage.node("tainted", 5, taints=FULL, labels={"for": "taint"})
-    stage.node("plain", 6)
-    stage.node("small", 2, labels={"for": "room"})
-    stage.node("busy", 3, labels={"for": "port"})
-    stage.pod("holder", "2", on="busy", host_port=80)
-    stage.settle()
+    cluster.node("cordoned", 4, unschedulable=True, labels={"for": "cordon"})
+    cluster.node("tainted", 5, taints=FULL, labels={"for": "taint"})
+    cluster.node("plain", 6)
+    cluster.node("small", 2, labels={"for": "room"})
+    cluster.node("busy", 3, labels={"for": "port"})
+    cluster.pod("holder", "2", on="busy", host_port=80)
+    cluster.settle()
     for name in ("cordon", "taint", "label", "new"):
-        stage.place(name, nodeSelector={"for": name})
-    stage.place("room", "3", nodeSelector={"for": "room"})
-    stage.place("port", "100m", host_port=80, nodeSelector={"for": "port"})
-    stage.place("freed", "2", nodeSelector={"for": "port"})
-    stage.note("all wait")
-    stage.change_node("cordoned", {"spec": {"unschedulable": None}})
-    stage.change_node("tainted", {"spec": {"taints": None}})
-    stage.change_node("plain", {"metadata": {"labels": {"for": "label"}}})
-    stage.change_node("small", {"status": {"allocatable": {"cpu": "4"}}}, status=True)
-    stage.node("fresh", 3, labels={"for": "new"})
-    stage.end("holder")
-    stage.bound(cordon="cordoned", taint="tainted", label="plain", new="fresh")
-    stage.bound(room="small", port="busy", freed="busy")
+        cluster.place(name, nodeSelector={"for": name})
+    cluster.place("room", "3", nodeSelector={"for": "room"})
+    cluster.place("port", "100m", host_port=80, nodeSelector={"for": "port"})
+    cluster.place("freed", "2", nodeSelector={"for": "port"})
+    cluster.note("all wait")
+    cluster.change_node("cordoned", {"spec": {"unschedulable": None}})
+    cluster.change_node("tainted", {"spec": {"taints": None}})
+    cluster.change_node("plain", {"metadata": {"labels": {"for": "label"}}})
+    cluster.change_node("small", {"status": {"allocatable": {"cpu": "4"}}}, status=True)
+    cluster.node("fresh", 3, labels={"for": "new"})
+    cluster.end("holder")
+    cluster.bound(cordon="cordoned", taint="tainted", label="plain", new="fresh")
+    cluster.bound(room="small", port="busy", freed="busy")
 
 
-def changes_of_pods_wake_them(stage: Stage) -> None:
+def changes_of_pods_wake_them(cluster: ScenarioCluster) -> None:
     """A toleration that is added, a request that gets smaller, a pod that ended."""
-    stage.node("tainted", 4, taints=FULL)
-    stage.node("small", 3)
-    stage.pod("runs", "2", on="small")
-    stage.settle()
-    stage.place("intolerant", nodeSelector={"kubernetes.io/hostname": "tainted"})
-    stage.place("second", "2", nodeSelector={"kubernetes.io/hostname": "small"})
-    stage.note("both wait")
+    cluster.node("tainted", 4, taints=FULL)
+    cluster.node("small", 3)
+    cluster.pod("runs", "2", on="small")
+    cluster.settle()
+    cluster.place("intolerant", nodeSelector={"kubernetes.io/hostname": "tainted"})
+    cluster.place("second", "2", nodeSelector={"kubernetes.io/hostname": "small"})
+    cluster.note("both wait")
     tolerations = {"spec": {"tolerations": [{"key": "full", "operator": "Exists"}]}}
-    stage.change(objects.PODS.format("default") + "/intolerant", tolerations)
-    stage.bound(intolerant="tainted")
+    cluster.change(objects.PODS.format("default") + "/intolerant", tolerations)
+    cluster.bound(intolerant="tainted")
     ended = {"status": {"phase": "Succeeded"}}
-    stage.change(objects.PODS.format("default") + "/runs/status", ended)
-    stage.bound(second="small")
+    cluster.change(objects.PODS.format("default") + "/runs/status", ended)
+    cluster.bound(second="small")
 
 
-def gates_hold_pods_until_they_are_gone(stage: Stage) -> None:
+def gates_hold_pods_until_they_are_gone(cluster: ScenarioCluster) -> None:
     """Two gates, removed one by one; what comes later must not be held up."""
-    stage.node("only", 4)
-    stage.settle()
+    cluster.node("only", 4)
+    cluster.settle()
     gates = [{"name": "example.com/a"}, {"name": "example.com/b"}]
-    stage.place("gated", "3", schedulingGates=gates)
-    stage.refused("gated", "non-empty scheduling gates")
-    stage.place("quick", "2")
-    stage.note("one is gated")
+    cluster.place("gated", "3", schedulingGates=gates)
+    cluster.refused("gated", "non-empty scheduling gates")
+    cluster.place("quick", "2")
+    cluster.note("one is gated")
     path = objects.PODS.format("default") + "/gated"
-    stage.change(path, {"spec": {"schedulingGates": gates[1:]}})
-    stage.settle()
-    stage.note("a gate is gone")
-    stage.change(path, {"spec": {"schedulingGates": None}})
-    stage.refused("gated", "Insufficient cpu")
-    stage.note("both are gone")
-    stage.end("quick")
-    stage.bound(gated="only")
+    cluster.change(path, {"spec": {"schedulingGates": gates[1:]}})
+    cluster.settle()
+    cluster.note("a gate is gone")
+    cluster.change(path, {"spec": {"schedulingGates": None}})
+    cluster.refused("gated", "Insufficient cpu")
+    cluster.note("both are gone")
+    cluster.end("quick")
+    cluster.bound(gated="only")
 
 
 SCENARIOS = (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from testground.stage import HOST, ZONE, Stage
+from envtest.cluster import HOST, ZONE, ScenarioCluster
 
 from scenarios.affinity import away, term
 from scenarios.spread import spread
@@ -17,158 +17,158 @@ Json = dict[str, Any]
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 
 
-def _budget(stage: Stage, name: str, labels: Json, allowed: int) -> None:
+def _budget(cluster: ScenarioCluster, name: str, labels: Json, allowed: int) -> None:
     spec = {"minAvailable": 1, "selector": {"matchLabels": labels}}
-    stage.add(BUDGETS, {"metadata": {"name": name}, "spec": spec})
+    cluster.add(BUDGETS, {"metadata": {"name": name}, "spec": spec})
     status = {
         "disruptionsAllowed": allowed,
         "currentHealthy": 1,
         "desiredHealthy": 1,
         "expectedPods": 1,
     }
-    stage.change(f"{BUDGETS}/{name}/status", {"status": status})
+    cluster.change(f"{BUDGETS}/{name}/status", {"status": status})
 
 
-def _evicts(stage: Stage, preemptor: str, node: str, *victims: str) -> None:
+def _evicts(cluster: ScenarioCluster, preemptor: str, node: str, *victims: str) -> None:
     """Check the choice, then let the victims go; others must not be harmed.
 
     Each end wakes the preemptor. It is waited for: whether it is tried between two ends that follow
     on each other would be chance.
     """
-    stage.leaving(*victims)
-    stage.refused(preemptor, "0/")
-    stage.settle()
-    stage.note(f"{preemptor} preempts")
+    cluster.leaving(*victims)
+    cluster.refused(preemptor, "0/")
+    cluster.settle()
+    cluster.note(f"{preemptor} preempts")
     for index, victim in enumerate(victims, 1):
-        stage.end(victim)
+        cluster.end(victim)
         if index < len(victims):
-            stage.refused(preemptor, "a terminating pod on the nominated node")
-    stage.bound(**{preemptor: node})
+            cluster.refused(preemptor, "a terminating pod on the nominated node")
+    cluster.bound(**{preemptor: node})
 
 
-def the_least_important_victims_leave(stage: Stage) -> None:
+def the_least_important_victims_leave(cluster: ScenarioCluster) -> None:
     """Of three nodes the one whose most important victim matters least; then the fewest."""
     for index, name in enumerate(("one", "two", "three")):
-        stage.node(name, 4 + index)
-    stage.pod("one-middle", "3", on="one", priority="middle")
-    stage.pod("two-low", "2", on="two", priority="low")
-    stage.pod("two-low-2", "2", on="two", priority="low")
-    stage.pod("three-low", "5", on="three", priority="low")
-    stage.settle()
-    stage.place("first", "4", priority="high")
-    _evicts(stage, "first", "three", "three-low")
-    stage.place("second", "4", priority="high")
-    _evicts(stage, "second", "two", "two-low", "two-low-2")
-    stage.place("third", "4", priority="high")
-    _evicts(stage, "third", "one", "one-middle")
-    stage.place("fourth", "4", priority="high")
-    stage.refused("fourth", "preemption: 0/3 nodes are available")
-    stage.place("polite", "4", priority="polite")
-    stage.refused("polite", "preemptionPolicy=Never")
+        cluster.node(name, 4 + index)
+    cluster.pod("one-middle", "3", on="one", priority="middle")
+    cluster.pod("two-low", "2", on="two", priority="low")
+    cluster.pod("two-low-2", "2", on="two", priority="low")
+    cluster.pod("three-low", "5", on="three", priority="low")
+    cluster.settle()
+    cluster.place("first", "4", priority="high")
+    _evicts(cluster, "first", "three", "three-low")
+    cluster.place("second", "4", priority="high")
+    _evicts(cluster, "second", "two", "two-low", "two-low-2")
+    cluster.place("third", "4", priority="high")
+    _evicts(cluster, "third", "one", "one-middle")
+    cluster.place("fourth", "4", priority="high")
+    cluster.refused("fourth", "preemption: 0/3 nodes are available")
+    cluster.place("polite", "4", priority="polite")
+    cluster.refused("polite", "preemptionPolicy=Never")
 
 
-def only_as_many_leave_as_needed(stage: Stage) -> None:
+def only_as_many_leave_as_needed(cluster: ScenarioCluster) -> None:
     """The more important are kept first; of equals those that started earlier."""
-    stage.node("only", 8)
+    cluster.node("only", 8)
     for name, cpu, priority, started in (
         ("a", "2", "middle", "01"),
         ("b", "2", "low", "03"),
         ("c", "1", "low", "02"),
         ("d", "3", "low", "01"),
     ):
-        stage.pod(name, cpu, on="only", priority=priority)
+        cluster.pod(name, cpu, on="only", priority=priority)
         body = {"status": {"startTime": f"2026-01-01T00:00:{started}Z"}}
-        stage.change(f"/api/v1/namespaces/default/pods/{name}/status", body)
-    stage.settle()
-    stage.place("preemptor", "3", priority="high")
-    _evicts(stage, "preemptor", "only", "b", "c")
+        cluster.change(f"/api/v1/namespaces/default/pods/{name}/status", body)
+    cluster.settle()
+    cluster.place("preemptor", "3", priority="high")
+    _evicts(cluster, "preemptor", "only", "b", "c")
 
 
-def disruption_budgets_are_spared(stage: Stage) -> None:
+def disruption_budgets_are_spared(cluster: ScenarioCluster) -> None:
     """A node without violations wins though its victims matter more; then the fewest of them."""
-    stage.node("guarded", 5)
-    stage.node("free", 6)
-    stage.node("allowed", 4)
-    _budget(stage, "guard", {"app": "guarded"}, 0)
-    _budget(stage, "one", {"app": "allowed"}, 1)
-    stage.pod("guarded-1", "3", on="guarded", priority="low", labels={"app": "guarded"})
-    stage.pod("guarded-2", "2", on="guarded", priority="low", labels={"app": "guarded"})
-    stage.pod("free", "4", on="free", priority="middle")
-    stage.pod("allowed-1", "2", on="allowed", priority="low", labels={"app": "allowed"})
-    stage.pod("allowed-2", "2", on="allowed", priority="low", labels={"app": "allowed"})
-    stage.settle()
-    stage.place("first", "4", priority="high")
-    _evicts(stage, "first", "free", "free")
-    stage.place("second", "4", priority="high")
-    _evicts(stage, "second", "allowed", "allowed-1", "allowed-2")
-    stage.place("third", "4", priority="high")
-    _evicts(stage, "third", "guarded", "guarded-1", "guarded-2")
+    cluster.node("guarded", 5)
+    cluster.node("free", 6)
+    cluster.node("allowed", 4)
+    _budget(cluster, "guard", {"app": "guarded"}, 0)
+    _budget(cluster, "one", {"app": "allowed"}, 1)
+    cluster.pod("guarded-1", "3", on="guarded", priority="low", labels={"app": "guarded"})
+    cluster.pod("guarded-2", "2", on="guarded", priority="low", labels={"app": "guarded"})
+    cluster.pod("free", "4", on="free", priority="middle")
+    cluster.pod("allowed-1", "2", on="allowed", priority="low", labels={"app": "allowed"})
+    cluster.pod("allowed-2", "2", on="allowed", priority="low", labels={"app": "allowed"})
+    cluster.settle()
+    cluster.place("first", "4", priority="high")
+    _evicts(cluster, "first", "free", "free")
+    cluster.place("second", "4", priority="high")
+    _evicts(cluster, "second", "allowed", "allowed-1", "allowed-2")
+    cluster.place("third", "4", priority="high")
+    _evicts(cluster, "third", "guarded", "guarded-1", "guarded-2")
 
 
-def rules_between_pods_need_victims_too(stage: Stage) -> None:
+def rules_between_pods_need_victims_too(cluster: ScenarioCluster) -> None:
     """A port, anti-affinity and hard spread are worth an eviction, if that helps at all."""
-    stage.node("a-1", 9, "a")
-    stage.node("b-1", 8, "b", taints=[{"key": "b", "effect": "NoSchedule"}])
-    stage.node("c-1", 7, "c", labels={"disk": "ssd"})
+    cluster.node("a-1", 9, "a")
+    cluster.node("b-1", 8, "b", taints=[{"key": "b", "effect": "NoSchedule"}])
+    cluster.node("c-1", 7, "c", labels={"disk": "ssd"})
     alone = away(term({"app": "x"}, ZONE))
-    stage.pod("x-low", on="a-1", priority="low", labels={"app": "x"})
-    stage.pod("x-high", on="c-1", priority="top", labels={"app": "x"})
-    stage.pod("port", on="c-1", priority="low", host_port=80)
-    stage.pod("web-1", on="c-1", priority="low", labels={"app": "web"})
-    stage.settle()
-    stage.place("lonely", priority="high", affinity=alone)
-    _evicts(stage, "lonely", "a-1", "x-low")
-    stage.place("port-2", priority="high", host_port=80, nodeSelector={"disk": "ssd"})
-    _evicts(stage, "port-2", "c-1", "port")
+    cluster.pod("x-low", on="a-1", priority="low", labels={"app": "x"})
+    cluster.pod("x-high", on="c-1", priority="top", labels={"app": "x"})
+    cluster.pod("port", on="c-1", priority="low", host_port=80)
+    cluster.pod("web-1", on="c-1", priority="low", labels={"app": "web"})
+    cluster.settle()
+    cluster.place("lonely", priority="high", affinity=alone)
+    _evicts(cluster, "lonely", "a-1", "x-low")
+    cluster.place("port-2", priority="high", host_port=80, nodeSelector={"disk": "ssd"})
+    _evicts(cluster, "port-2", "c-1", "port")
     here = {"nodeSelector": {HOST: "c-1"}, "labels": {"app": "web"}}
     constraint = spread(nodeAffinityPolicy="Ignore")
-    stage.place("spread", priority="high", topologySpreadConstraints=[constraint], **here)
-    stage.leaving("web-1")
-    stage.note("spread preempts")
+    cluster.place("spread", priority="high", topologySpreadConstraints=[constraint], **here)
+    cluster.leaving("web-1")
+    cluster.note("spread preempts")
 
 
-def a_nominated_pod_keeps_its_place(stage: Stage) -> None:
+def a_nominated_pod_keeps_its_place(cluster: ScenarioCluster) -> None:
     """Less important pods cannot take the room; a more important one can, and clears the name."""
-    stage.node("only", 4)
-    stage.node("other", 1)
-    stage.pod("victim", "4", on="only", priority="low")
-    stage.settle()
-    stage.place("middle", "3", priority="middle")
-    stage.leaving("victim")
-    stage.settle()
-    stage.note("one is nominated")
-    stage.place("small", "2", priority="low")
-    stage.place("tiny", "1", priority="low")
-    stage.bound(tiny="other")
-    stage.place("high", "2", priority="high")
-    stage.settle()
-    stage.note("another one comes")
-    stage.end("victim")
-    stage.bound(high="only")
-    stage.refused("middle", "Insufficient cpu")
-    stage.settle()
-    stage.note("the victim is gone")
+    cluster.node("only", 4)
+    cluster.node("other", 1)
+    cluster.pod("victim", "4", on="only", priority="low")
+    cluster.settle()
+    cluster.place("middle", "3", priority="middle")
+    cluster.leaving("victim")
+    cluster.settle()
+    cluster.note("one is nominated")
+    cluster.place("small", "2", priority="low")
+    cluster.place("tiny", "1", priority="low")
+    cluster.bound(tiny="other")
+    cluster.place("high", "2", priority="high")
+    cluster.settle()
+    cluster.note("another one comes")
+    cluster.end("victim")
+    cluster.bound(high="only")
+    cluster.refused("middle", "Insufficient cpu")
+    cluster.settle()
+    cluster.note("the victim is gone")
 
 
-def nominations_of_less_important_pods_are_cleared(stage: Stage) -> None:
+def nominations_of_less_important_pods_are_cleared(cluster: ScenarioCluster) -> None:
     """Who evicts somebody takes the place of less important pods that were promised it."""
-    stage.node("only", 6)
-    stage.pod("victim", "4", on="only", priority="low")
-    stage.pod("neighbour", "2", on="only", priority="middle")
-    stage.settle()
-    stage.place("first", "3", priority="middle")
-    stage.leaving("victim")
-    stage.note("the first one is nominated")
-    stage.place("second", "6", priority="top")
-    stage.leaving("neighbour")
-    stage.settle()
-    stage.note("the second one is nominated")
-    stage.end("victim")
-    stage.settle()
-    stage.note("one of two is gone")
-    stage.end("neighbour")
-    stage.bound(second="only")
-    stage.settle()
+    cluster.node("only", 6)
+    cluster.pod("victim", "4", on="only", priority="low")
+    cluster.pod("neighbour", "2", on="only", priority="middle")
+    cluster.settle()
+    cluster.place("first", "3", priority="middle")
+    cluster.leaving("victim")
+    cluster.note("the first one is nominated")
+    cluster.place("second", "6", priority="top")
+    cluster.leaving("neighbour")
+    cluster.settle()
+    cluster.note("the second one is nominated")
+    cluster.end("victim")
+    cluster.settle()
+    cluster.note("one of two is gone")
+    cluster.end("neighbour")
+    cluster.bound(second="only")
+    cluster.settle()
 
 
 SCENARIOS = (

@@ -11,7 +11,7 @@ import pytest
 
 from proreus.sandbox import Sandbox
 
-from ..kept_ports import BESIDE, kept_port
+from ..reserved_ports import SHARE_PORT_FLAG, reserved_port
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ async def start():
 
     async def run(*flags):
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "proreus", "run", BESIDE, *flags),
+            *(sys.executable, "-m", "proreus", "run", SHARE_PORT_FLAG, *flags),
             stderr=asyncio.subprocess.PIPE,
         )
         started.append(process)
@@ -104,7 +104,7 @@ def live():
         yield SimpleNamespace(
             Pages=Pages,
             ended=ended,
-            port=lambda: kept.enter_context(kept_port()),
+            port=lambda: kept.enter_context(reserved_port()),
             pod=pod,
             until=until,
         )

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from proreus.client.answers import AnswerLost, Unreachable
 from proreus.client.credentials import Credentials
 from proreus.client.dispatcher import Dispatcher, DispatcherOptions
-from proreus.client.flow_control import FlowControl
+from proreus.client.rate_limiter import RateLimiter
+from proreus.client.responses import ResponseLost, Unreachable
 from proreus.client.session import ApiClient, RequestHooks
 from proreus.errors import ApiError, Conflict, NotFound, TooManyRequests
 from proreus.objects.kinds import NODES, PODS
@@ -195,11 +195,11 @@ async def test_lost_bind_of_a_pod_that_is_gone_is_not_found(server, dispatcher):
 
 async def test_apiserver_that_stays_away_ends_the_doubt_in_bounded_time(server, dispatcher):
     server.script = cut
-    with pytest.raises(AnswerLost):
+    with pytest.raises(ResponseLost):
         await dispatcher.bind(POD, "n1")
     assert len(server.seen("POST", BINDING)) == 1
     assert asyncio.get_running_loop().time() < 15
-    assert dispatcher.busy == 0
+    assert dispatcher.in_flight == 0
 
 
 async def test_connection_refused_is_certain_and_needs_no_look(unused_tcp_port):
@@ -499,7 +499,7 @@ async def test_writes_pass_the_flow_control(server):
     server.script = script
     hooks = RequestHooks(on_throttle=lambda verb, host, seconds: waits.append(seconds))
     async with ApiClient(Credentials(server.url), hooks=hooks) as client:
-        dispatcher = Dispatcher(client, flow_control=FlowControl(10, 5, now=loop.time))
+        dispatcher = Dispatcher(client, rate_limiter=RateLimiter(10, 5, now=loop.time))
         started = loop.time()
         await asyncio.gather(*(dispatcher.bind(POD, "n1") for _ in range(25)))
     assert loop.time() - started == pytest.approx(2.0, abs=0.1)
@@ -521,10 +521,10 @@ async def test_no_more_than_parallelism_writes_are_in_flight(server, client):
     dispatcher = Dispatcher(client, options=DispatcherOptions(parallelism=4))
     binds = [asyncio.create_task(dispatcher.bind(POD, "n1")) for _ in range(12)]
     await asyncio.sleep(0.05)
-    assert dispatcher.busy == 12
+    assert dispatcher.in_flight == 12
     await asyncio.gather(*binds)
     assert most == 4
-    assert dispatcher.busy == 0
+    assert dispatcher.in_flight == 0
 
 
 async def test_quiet_is_waited_for_only_so_long(server, client, dispatcher):
@@ -535,13 +535,13 @@ async def test_quiet_is_waited_for_only_so_long(server, client, dispatcher):
         await call.answer(201, {})
 
     server.script = script
-    await dispatcher.wait_for_quiet(10)
+    await dispatcher.wait_until_idle(10)
     assert loop.time() < 0.1
     bind = asyncio.create_task(dispatcher.bind(POD, "n1"))
     await asyncio.sleep(1)
-    await dispatcher.wait_for_quiet(1)
+    await dispatcher.wait_until_idle(1)
     assert 2 <= loop.time() < 2.5
-    await dispatcher.wait_for_quiet(100)
+    await dispatcher.wait_until_idle(100)
     assert 5 <= loop.time() < 5.5
     await bind
 

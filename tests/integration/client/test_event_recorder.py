@@ -167,7 +167,9 @@ async def test_where_the_note_counts_another_one_is_another_event(server, client
     lease = ObjectReference("Lease", "l", "kube-system", "u", "coordination.k8s.io/v1", "3")
     async with recording(client) as recorder:
         for note in ("a field is wrong", "a file is broken", "a file is broken"):
-            recorder.event_about(lease, "Warning", "NotReloaded", "", note, "s", by_note=True)
+            recorder.event_about(
+                lease, "Warning", "NotReloaded", "", note, "s", distinct_by_note=True
+            )
         await recorder.flush(5)
     told = [call for call in writes(server) if call.method == "POST"]
     assert [post.json["note"] for post in told] == ["a field is wrong", "a file is broken"]
@@ -302,7 +304,7 @@ async def test_bindings_go_before_events(server):
     server.script = script
     async with ApiClient(Credentials(server.url)) as client:
         dispatcher = Dispatcher(client)
-        async with recording(client, quiet=dispatcher.wait_for_quiet) as recorder:
+        async with recording(client, wait_until_idle=dispatcher.wait_until_idle) as recorder:
             await asyncio.sleep(0.01)
             for number in range(200):
                 pod = Pod(metadata=ObjectMeta(name=f"p{number}", namespace="default"))

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from proreus.client.contact import Contact
+from proreus.client.connectivity import Connectivity
 from proreus.client.informer import Informer
 from proreus.client.reflector import HandlerFailed, ReflectorOptions
 from proreus.errors import ApiError, Forbidden, NotFound
@@ -20,7 +20,7 @@ PATH = "/api/v1/pods"
 PAGES = ReflectorOptions(watch_list=False)
 
 
-class Heard:
+class RecordingHandler:
     """A handler that writes down what it is told, in words."""
 
     def __init__(self):
@@ -38,9 +38,9 @@ class Heard:
 
 
 @asynccontextmanager
-async def running(client, heard, options=None, **more):
+async def running(client, recorded, options=None, **more):
     informer = Informer(client, PODS, options=options, rng=random.Random(1), **more)
-    informer.add_handler(heard)
+    informer.add_handler(recorded)
     task = asyncio.create_task(informer.run())
     try:
         yield informer
@@ -60,12 +60,12 @@ async def until(condition, seconds=400):
 
 
 @pytest.fixture
-def heard():
-    return Heard()
+def recorded():
+    return RecordingHandler()
 
 
 async def test_watch_list_brings_the_state_and_the_changes_in_one_stream(
-    server, client, wire, heard
+    server, client, wire, recorded
 ):
     async def script(call):
         assert call.query["sendInitialEvents"] == "true"
@@ -76,7 +76,7 @@ async def test_watch_list_brings_the_state_and_the_changes_in_one_stream(
             wire.event("ADDED", wire.pod("a", 1)), wire.event("ADDED", wire.pod("b", 2))
         )
         await asyncio.sleep(1)
-        assert heard.words == []  # a half state is no state
+        assert recorded.words == []  # a half state is no state
         await call.events(wire.bookmark(5, initial_end=True))
         await asyncio.sleep(1)
         await call.events(wire.event("MODIFIED", wire.pod("a", 6, node="n1")))
@@ -84,17 +84,19 @@ async def test_watch_list_brings_the_state_and_the_changes_in_one_stream(
         await asyncio.Event().wait()
 
     server.script = script
-    async with running(client, heard) as informer:
+    async with running(client, recorded) as informer:
         await informer.synced.wait()
-        await until(lambda: len(heard.words) == 4)
-    assert heard.words == ["+a", "+b", "a:1>6", "-b"]
+        await until(lambda: len(recorded.words) == 4)
+    assert recorded.words == ["+a", "+b", "a:1>6", "-b"]
     assert informer.store["default/a"].spec.node_name == "n1"
     assert list(informer.store) == ["default/a"]
     assert len(server.calls) == 1
 
 
 @pytest.mark.parametrize(("code", "reason"), [(422, "Invalid"), (400, "BadRequest")])
-async def test_pages_where_the_server_refuses_to_stream(server, client, wire, heard, code, reason):
+async def test_pages_where_the_server_refuses_to_stream(
+    server, client, wire, recorded, code, reason
+):
     async def script(call):
         if "sendInitialEvents" in call.query:
             await call.refuse(code, reason, "sendInitialEvents is forbidden for watch")
@@ -111,14 +113,14 @@ async def test_pages_where_the_server_refuses_to_stream(server, client, wire, he
             await asyncio.Event().wait()
 
     server.script = script
-    async with running(client, heard):
+    async with running(client, recorded):
         await until(lambda: len(server.calls) == 4)
-    assert heard.words == ["+a", "+b"]
+    assert recorded.words == ["+a", "+b"]
 
 
 @pytest.mark.parametrize("ending", ["silence", "end", "empty"])
 async def test_pages_where_the_server_ignores_the_wish_to_stream(
-    server, client, wire, heard, ending
+    server, client, wire, recorded, ending
 ):
     async def script(call):
         if "sendInitialEvents" in call.query:
@@ -133,13 +135,13 @@ async def test_pages_where_the_server_ignores_the_wish_to_stream(
             await call.begin_stream()
 
     server.script = script
-    async with running(client, heard) as informer:
+    async with running(client, recorded) as informer:
         await informer.synced.wait()
-    assert heard.words == ["+a"]
+    assert recorded.words == ["+a"]
 
 
 async def test_list_whose_snapshot_expires_between_pages_is_taken_in_one_piece(
-    server, client, wire, heard
+    server, client, wire, recorded
 ):
     async def script(call):
         if "watch" in call.query:
@@ -152,9 +154,9 @@ async def test_list_whose_snapshot_expires_between_pages_is_taken_in_one_piece(
             await call.answer(200, wire.pod_list(wire.pod("a"), wire.pod("b"), version=12))
 
     server.script = script
-    async with running(client, heard, PAGES):
+    async with running(client, recorded, PAGES):
         await until(lambda: server.calls and "watch" in server.calls[-1].query)
-    assert heard.words == ["+a", "+b"]
+    assert recorded.words == ["+a", "+b"]
     assert server.calls[-1].query["resourceVersion"] == "12"
 
 
@@ -174,7 +176,7 @@ def listing_then(wire, watch):
 
 
 async def test_line_cut_in_the_middle_is_fetched_again_from_where_the_stream_stood(
-    server, client, wire, heard
+    server, client, wire, recorded
 ):
     async def watch(call, number):
         await call.begin_stream()
@@ -189,13 +191,13 @@ async def test_line_cut_in_the_middle_is_fetched_again_from_where_the_stream_sto
             await call.events(wire.event("ADDED", wire.pod("c", 7)))
 
     server.script = listing_then(wire, watch)
-    async with running(client, heard, PAGES):
-        await until(lambda: len(heard.words) == 3)
-    assert heard.words == ["+a", "+b", "+c"]
+    async with running(client, recorded, PAGES):
+        await until(lambda: len(recorded.words) == 3)
+    assert recorded.words == ["+a", "+b", "+c"]
     assert len(server.calls) == 3  # one list: a broken stream is no reason to list again
 
 
-async def test_orderly_end_in_the_middle_of_a_line_loses_nothing(server, client, wire, heard):
+async def test_orderly_end_in_the_middle_of_a_line_loses_nothing(server, client, wire, recorded):
     async def watch(call, number):
         await call.begin_stream()
         if number == 1:
@@ -206,11 +208,11 @@ async def test_orderly_end_in_the_middle_of_a_line_loses_nothing(server, client,
             await call.events(wire.event("ADDED", wire.pod("b", 6)))
 
     server.script = listing_then(wire, watch)
-    async with running(client, heard, PAGES):
-        await until(lambda: len(heard.words) == 2)
+    async with running(client, recorded, PAGES):
+        await until(lambda: len(recorded.words) == 2)
 
 
-async def test_line_of_megabytes_in_small_pieces(server, client, wire, heard):
+async def test_line_of_megabytes_in_small_pieces(server, client, wire, recorded):
     big = wire.event("ADDED", {**wire.pod("big", 6), "padding": "x" * 3_000_000})
     line = json.dumps(big).encode() + b"\n"
 
@@ -220,26 +222,26 @@ async def test_line_of_megabytes_in_small_pieces(server, client, wire, heard):
             await call.chunk(line[start : start + 20_000])
 
     server.script = listing_then(wire, watch)
-    async with running(client, heard, PAGES):
-        await until(lambda: len(heard.words) == 2)
-    assert heard.words == ["+a", "+big"]
+    async with running(client, recorded, PAGES):
+        await until(lambda: len(recorded.words) == 2)
+    assert recorded.words == ["+a", "+big"]
 
 
-async def test_empty_answers_are_not_asked_for_in_a_hot_loop(server, client, wire, heard):
+async def test_empty_answers_are_not_asked_for_in_a_hot_loop(server, client, wire, recorded):
     async def watch(call, number):
         await call.begin_stream()
         await call.end_stream()
 
     server.script = listing_then(wire, watch)
-    async with running(client, heard, PAGES):
+    async with running(client, recorded, PAGES):
         await asyncio.sleep(60)
     assert 4 <= len(server.calls) <= 14
-    assert heard.words == ["+a"]
+    assert recorded.words == ["+a"]
 
 
 @pytest.mark.parametrize("where", ["at the start", "in the stream"])
 async def test_410_leads_to_a_new_list_of_which_handlers_hear_the_difference(
-    server, client, wire, heard, where
+    server, client, wire, recorded, where
 ):
     lists = [
         wire.pod_list(wire.pod("a", 1), wire.pod("b", 2), wire.pod("c", 3), version=5),
@@ -261,15 +263,15 @@ async def test_410_leads_to_a_new_list_of_which_handlers_hear_the_difference(
             await call.events(wire.event("ERROR", gone))
 
     server.script = script
-    async with running(client, heard, PAGES) as informer:
+    async with running(client, recorded, PAGES) as informer:
         await until(lambda: len(watches) == 2)
-    assert heard.words == ["+a", "+b", "+c", "-a?", "c:3>8", "+d"]
+    assert recorded.words == ["+a", "+b", "+c", "-a?", "c:3>8", "+d"]
     assert sorted(informer.store) == ["default/b", "default/c", "default/d"]
     assert watches == ["5", "11"]
 
 
 async def test_relist_sees_another_pod_of_the_same_name_as_a_delete_and_an_add(
-    server, client, wire, heard
+    server, client, wire, recorded
 ):
     lists = [
         wire.pod_list(wire.pod("a", 1, uid="one"), version=5),
@@ -285,25 +287,25 @@ async def test_relist_sees_another_pod_of_the_same_name_as_a_delete_and_an_add(
             await call.begin_stream()
 
     server.script = script
-    async with running(client, heard, PAGES):
-        await until(lambda: len(heard.words) == 3)
-    assert heard.words == ["+a", "-a?", "+a"]
+    async with running(client, recorded, PAGES):
+        await until(lambda: len(recorded.words) == 3)
+    assert recorded.words == ["+a", "-a?", "+a"]
 
 
 @pytest.mark.parametrize("refused", ["watch", "list"])
-async def test_410_after_each_list_is_not_a_hot_loop(server, client, wire, heard, refused):
+async def test_410_after_each_list_is_not_a_hot_loop(server, client, wire, recorded, refused):
     async def watch(call, number):
         await call.refuse(410, "Expired")
 
     server.script = listing_then(wire, watch)
     if refused == "list":
         server.script = lambda call: watch(call, 0)
-    async with running(client, heard, PAGES):
+    async with running(client, recorded, PAGES):
         await asyncio.sleep(60)
     assert len(server.calls) <= 30
 
 
-async def test_error_event_other_than_410_resumes_the_watch(server, client, wire, heard):
+async def test_error_event_other_than_410_resumes_the_watch(server, client, wire, recorded):
     async def watch(call, number):
         await call.begin_stream()
         if number == 1:
@@ -314,12 +316,12 @@ async def test_error_event_other_than_410_resumes_the_watch(server, client, wire
             await call.events(wire.event("ADDED", wire.pod("c", 7)))
 
     server.script = listing_then(wire, watch)
-    async with running(client, heard, PAGES):
-        await until(lambda: heard.words == ["+a", "+b", "+c"])
+    async with running(client, recorded, PAGES):
+        await until(lambda: recorded.words == ["+a", "+b", "+c"])
 
 
 async def test_bookmarks_move_the_place_to_resume_from_and_unknown_events_pass_by(
-    server, client, wire, heard
+    server, client, wire, recorded
 ):
     async def watch(call, number):
         if number == 1:
@@ -334,12 +336,12 @@ async def test_bookmarks_move_the_place_to_resume_from_and_unknown_events_pass_b
             await call.begin_stream()
 
     server.script = listing_then(wire, watch)
-    async with running(client, heard, PAGES):
+    async with running(client, recorded, PAGES):
         await until(lambda: len(server.calls) == 3)
-    assert heard.words == ["+a"]
+    assert recorded.words == ["+a"]
 
 
-async def test_silent_connection_is_given_up_and_the_watch_resumed(server, client, wire, heard):
+async def test_silent_connection_is_given_up_and_the_watch_resumed(server, client, wire, recorded):
     loop = asyncio.get_running_loop()
     started = []
 
@@ -353,26 +355,28 @@ async def test_silent_connection_is_given_up_and_the_watch_resumed(server, clien
             await call.events(wire.event("ADDED", wire.pod("b", 9)))
 
     server.script = listing_then(wire, watch)
-    async with running(client, heard, ReflectorOptions(watch_list=False, stall_seconds=150)):
-        await until(lambda: len(heard.words) == 2)
+    async with running(
+        client, recorded, ReflectorOptions(watch_list=False, read_timeout_seconds=150)
+    ):
+        await until(lambda: len(recorded.words) == 2)
     assert 150 <= started[1] - started[0] < 160
 
 
 async def test_kind_that_is_not_served_counts_as_empty_and_is_looked_for_rarely(
-    server, client, wire, heard
+    server, client, wire, recorded
 ):
     async def script(call):
         await call.answer(404, b"404 page not found")
 
     server.script = script
-    async with running(client, heard) as informer:
+    async with running(client, recorded) as informer:
         await asyncio.wait_for(informer.synced.wait(), 5)
         await asyncio.sleep(3600)
         assert informer.store == {}
     assert 8 <= len(server.calls) <= 14
 
 
-async def test_404_by_somebody_in_between_does_not_empty_the_store(server, client, wire, heard):
+async def test_404_by_somebody_in_between_does_not_empty_the_store(server, client, wire, recorded):
     async def watch(call, number):
         if number < 4:
             await call.answer(404, b"<html><body>default backend - 404</body></html>")
@@ -381,12 +385,12 @@ async def test_404_by_somebody_in_between_does_not_empty_the_store(server, clien
             await call.events(wire.event("ADDED", wire.pod("b", 9)))
 
     server.script = listing_then(wire, watch)
-    async with running(client, heard, PAGES):
-        await until(lambda: len(heard.words) == 2)
-    assert heard.words == ["+a", "+b"]
+    async with running(client, recorded, PAGES):
+        await until(lambda: len(recorded.words) == 2)
+    assert recorded.words == ["+a", "+b"]
 
 
-async def test_forbidden_is_told_clearly_and_tried_again(server, client, wire, heard, caplog):
+async def test_forbidden_is_told_clearly_and_tried_again(server, client, wire, recorded, caplog):
     errors = []
     text = 'pods is forbidden: User "x" cannot list resource "pods" in API group ""'
 
@@ -401,7 +405,7 @@ async def test_forbidden_is_told_clearly_and_tried_again(server, client, wire, h
     server.script = script
     options = {"on_error": lambda resource, error: errors.append((resource.kind, error))}
     with caplog.at_level(logging.WARNING):
-        async with running(client, heard, PAGES, **options) as informer:
+        async with running(client, recorded, PAGES, **options) as informer:
             await asyncio.sleep(0.001)
             assert not informer.synced.is_set()
             await informer.synced.wait()
@@ -416,7 +420,7 @@ async def test_forbidden_is_told_clearly_and_tried_again(server, client, wire, h
     [b"<html><h1>502 Bad Gateway</h1></html>", b"", b'{"kind": "PodList", "items'],
     ids=["html", "empty", "half"],
 )
-async def test_list_that_is_no_list_is_tried_again(server, client, wire, heard, fault):
+async def test_list_that_is_no_list_is_tried_again(server, client, wire, recorded, fault):
     async def script(call):
         if "watch" in call.query:
             await call.begin_stream()
@@ -426,12 +430,12 @@ async def test_list_that_is_no_list_is_tried_again(server, client, wire, heard, 
             await call.answer(200, wire.pod_list(wire.pod("a"), version=5))
 
     server.script = script
-    async with running(client, heard, PAGES) as informer:
+    async with running(client, recorded, PAGES) as informer:
         await informer.synced.wait()
-    assert heard.words == ["+a"]
+    assert recorded.words == ["+a"]
 
 
-async def test_server_that_is_down_is_survived(server, client, wire, heard):
+async def test_server_that_is_down_is_survived(server, client, wire, recorded):
     down = True
 
     async def script(call):
@@ -443,7 +447,7 @@ async def test_server_that_is_down_is_survived(server, client, wire, heard):
             await call.answer(200, wire.pod_list(wire.pod("a"), version=5))
 
     server.script = script
-    async with running(client, heard, PAGES) as informer:
+    async with running(client, recorded, PAGES) as informer:
         await asyncio.sleep(600)
         assert len(server.calls) < 60  # backed off
         down = False
@@ -464,9 +468,9 @@ async def test_an_outage_is_told_once_however_many_watches_it_breaks(server, cli
             call.cut()
 
     server.script = script
-    contact = Contact()
-    async with running(client, Heard(), PAGES, contact=contact) as one:  # noqa: SIM117
-        async with running(client, Heard(), PAGES, contact=contact) as other:
+    connectivity = Connectivity()
+    async with running(client, RecordingHandler(), PAGES, connectivity=connectivity) as one:  # noqa: SIM117
+        async with running(client, RecordingHandler(), PAGES, connectivity=connectivity) as other:
             await one.synced.wait()
             await other.synced.wait()
             with caplog.at_level(logging.INFO):
@@ -476,12 +480,18 @@ async def test_an_outage_is_told_once_however_many_watches_it_breaks(server, cli
                     down.clear()
                     await asyncio.sleep(100)
     told = [record.getMessage() for record in caplog.records]
-    lost, regained = "The apiserver does not answer; watches", "The apiserver answers again"
-    assert [text[: len(lost)] for text in told] == [lost, regained] * 2
+    mark_unreachable, mark_reachable = (
+        "The apiserver does not answer; watches",
+        "The apiserver answers again",
+    )
+    assert [text[: len(mark_unreachable)] for text in told] == [
+        mark_unreachable,
+        mark_reachable,
+    ] * 2
 
 
 async def test_objects_with_nulls_are_read_and_unreadable_ones_left_out(
-    server, client, wire, heard, caplog
+    server, client, wire, recorded, caplog
 ):
     nulls = wire.pod("nulls")
     nulls["spec"] = {"containers": None, "nodeName": None}
@@ -503,14 +513,14 @@ async def test_objects_with_nulls_are_read_and_unreadable_ones_left_out(
             await call.answer(200, wire.pod_list(nulls, bad, version=5))
 
     server.script = script
-    async with running(client, heard, PAGES):
-        await until(lambda: "+z" in heard.words)
-    assert heard.words == ["+nulls", "+z"]
+    async with running(client, recorded, PAGES):
+        await until(lambda: "+z" in recorded.words)
+    assert recorded.words == ["+nulls", "+z"]
     assert "default/bad cannot be read" in caplog.text
 
 
 async def test_error_of_a_handler_ends_the_informer(server, client, wire):
-    class Faulty(Heard):
+    class Faulty(RecordingHandler):
         def on_add(self, obj):
             raise ZeroDivisionError("a bug")
 
@@ -528,7 +538,7 @@ async def test_error_of_a_handler_ends_the_informer(server, client, wire):
 async def test_error_of_a_handler_does_not_pass_for_one_of_the_network(
     server, client, wire, word, bug
 ):
-    class Faulty(Heard):
+    class Faulty(RecordingHandler):
         def on_add(self, obj):
             super().on_add(obj)
             self.stumble()
@@ -552,13 +562,13 @@ async def test_error_of_a_handler_does_not_pass_for_one_of_the_network(
         await asyncio.wait_for(informer.run(), 60)
 
 
-async def test_field_selector_is_sent_with_list_and_watch(server, client, wire, heard):
+async def test_field_selector_is_sent_with_list_and_watch(server, client, wire, recorded):
     selector = "status.phase!=Succeeded,status.phase!=Failed"
 
     async def watch(call, number):
         await call.begin_stream()
 
     server.script = listing_then(wire, watch)
-    async with running(client, heard, PAGES, field_selector=selector):
+    async with running(client, recorded, PAGES, field_selector=selector):
         await until(lambda: len(server.calls) == 2)
     assert [call.query["fieldSelector"] for call in server.calls] == [selector, selector]

@@ -5,9 +5,9 @@ import asyncio
 import kmock as km
 import pytest
 
-from proreus.client.answers import AnswerLost, Unreachable
 from proreus.client.credentials import Credentials
 from proreus.client.request_headers import user_agent
+from proreus.client.responses import ResponseLost, Unreachable
 from proreus.client.session import ApiClient, Request, RequestHooks
 from proreus.errors import ApiError, Conflict, Forbidden, NotFound, TooManyRequests, Unauthorized
 
@@ -129,7 +129,7 @@ async def test_watch_is_opened_again_after_a_401(kmock, wire):
     tokens = Tokens("old", "new")
     async with (
         ApiClient(Credentials(str(kmock.url).rstrip("/"), fetch=tokens.fetch)) as api,
-        api.stream(PODS, query="watch=true", stall_seconds=5) as stream,
+        api.stream(PODS, query="watch=true", read_timeout_seconds=5) as stream,
     ):
         assert await stream.chunk() == b"welcome"
         assert await stream.chunk() == b""
@@ -142,7 +142,7 @@ async def test_hooks_hear_of_each_attempt(kmock, wire):
     hooks = RequestHooks(on_request=lambda *args: heard.append(args))
     async with ApiClient(Credentials(str(kmock.url).rstrip("/")), hooks=hooks) as api:
         await api.request("POST", PODS, b"123")
-        async with api.stream(PODS, query="watch=true", stall_seconds=5):
+        async with api.stream(PODS, query="watch=true", read_timeout_seconds=5):
             pass
     host = f"127.0.0.1:{kmock.url.port}"
     assert [(h[0], h[1], h[2], h[3], h[5], h[6]) for h in heard] == [
@@ -165,7 +165,7 @@ async def test_nobody_there_is_told_from_an_answer_lost(server, unused_tcp_port)
 
     server.script = script
     async with ApiClient(Credentials(server.url)) as api:
-        with pytest.raises(AnswerLost, match="POST /x: no answer"):
+        with pytest.raises(ResponseLost, match="POST /x: no answer"):
             await api.request("POST", "/x", b"{}")
     assert len(server.calls) == 1  # what may have happened is not repeated
 
@@ -177,7 +177,7 @@ async def test_silence_ends_with_an_answer_lost(server):
 
     server.script = script
     async with ApiClient(Credentials(server.url), timeout_seconds=30) as api:
-        with pytest.raises(AnswerLost, match="timed out"):
+        with pytest.raises(ResponseLost, match="timed out"):
             await api.request("POST", "/x", b"{}")
     assert 30 <= asyncio.get_running_loop().time() < 40
 

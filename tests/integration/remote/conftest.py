@@ -15,8 +15,8 @@ from proreus.remote.classes import plugin_class
 from proreus.remote.descriptor import MOST_TIMEOUT_SECONDS
 from proreus.remote.handshake import connect
 
-from .. import asking_world
-from ..asking_world import AskingWorld
+from .. import networked_cluster
+from ..networked_cluster import NetworkedCluster
 
 
 def resync() -> web.Response:
@@ -109,7 +109,7 @@ class Served:
 
 
 async def serve(served: Served, path: str = "") -> web.AppRunner:
-    runner, served.address = await asking_world.serve(served.handle, path)
+    runner, served.address = await networked_cluster.serve(served.handle, path)
     return runner
 
 
@@ -141,7 +141,7 @@ ANSWERED = (
 """What ``start`` takes for answers."""
 
 
-class World(AskingWorld):
+class World(NetworkedCluster):
     """An offline cluster with the default plugins and one that is served."""
 
     def __init__(self, plugin: type, args: Any = None, config: str = ""):
@@ -157,7 +157,7 @@ class World(AskingWorld):
 
 
 @pytest.fixture
-async def make_world():
+async def make_cluster():
     """Return a function that makes a world around a served plugin, background work included."""
     made = []
 

@@ -45,10 +45,10 @@ def rack(name):
     return {"example.com/rack": name}
 
 
-async def test_python_leaves_hot_racks_alone_and_prefers_free_cpu(run, make_world):
+async def test_python_leaves_hot_racks_alone_and_prefers_free_cpu(run, make_cluster):
     address = run(sys.executable, PYTHON / "plugin.py", "0")
     config = (PYTHON / "config.yaml").read_text()
-    world = await make_world(address, nodes=0, config=config)
+    world = await make_cluster(address, nodes=0, config=config)
     world.add_nodes("hot", cpu="64", labels=rack("r1"))
     world.add_nodes("busy", "free", labels=rack("r3"))
     world.add_pod("there", cpu="3", node_name="busy")
@@ -59,10 +59,10 @@ async def test_python_leaves_hot_racks_alone_and_prefers_free_cpu(run, make_worl
     )
 
 
-async def test_python_is_told_everything_again_after_a_restart(run, make_world, tmp_path):
+async def test_python_is_told_everything_again_after_a_restart(run, make_cluster, tmp_path):
     program = sys.executable, PYTHON / "plugin.py", tmp_path / "plugin.sock"
     config = (PYTHON / "config.yaml").read_text()
-    world = await make_world(run(*program), nodes=0, config=config)
+    world = await make_cluster(run(*program), nodes=0, config=config)
     world.add_nodes("hot", labels=rack("r2"))
     world.add_nodes("cool", labels=rack("r3"))
     assert await world.place("a") == "cool"
@@ -73,10 +73,10 @@ async def test_python_is_told_everything_again_after_a_restart(run, make_world, 
     assert not world.endpoint.is_open
 
 
-async def test_node_keeps_quiet_zones_quiet(run, make_world, node):
+async def test_node_keeps_quiet_zones_quiet(run, make_cluster, node):
     address = run(node, NODE / "plugin.js", "0")
     config = (NODE / "config.yaml").read_text()
-    world = await make_world(address, nodes=0, config=config)
+    world = await make_cluster(address, nodes=0, config=config)
     world.add_nodes("a", labels={ZONE: "zone-a"})
     world.add_nodes("b", labels={ZONE: "zone-b"})
     placed = [await world.place(f"p{number}", cpu="10m") for number in range(6)]
@@ -85,9 +85,9 @@ async def test_node_keeps_quiet_zones_quiet(run, make_world, node):
     assert "1 node(s) are quiet enough only as they are" in world.condition("picky").message
 
 
-async def test_node_is_told_everything_again_after_a_restart(run, make_world, node, tmp_path):
+async def test_node_is_told_everything_again_after_a_restart(run, make_cluster, node, tmp_path):
     program = node, NODE / "plugin.js", tmp_path / "plugin.sock"
-    world = await make_world(run(*program), config=(NODE / "config.yaml").read_text())
+    world = await make_cluster(run(*program), config=(NODE / "config.yaml").read_text())
     assert await world.place("a") != ""
     run.started[0].kill()
     run.started[0].wait()

@@ -11,13 +11,13 @@ from proreus.errors import ConfigError
 from proreus.metrics import SchedulerMetrics
 from proreus.remote.handshake import connect
 
-from ..asking_world import let_time_pass
+from ..networked_cluster import advance_loop_time
 from .conftest import rejecting, resync, scoring, serve, until
 
 
 async def hang(*_):
     """Never answer; whoever waits has waited for long enough."""
-    let_time_pass(60)
+    advance_loop_time(60)
     await asyncio.Event().wait()
 
 
@@ -29,9 +29,9 @@ def total(world, path, result):
 # ---- silence -------------------------------------------------------------------------------------
 
 
-async def test_a_hung_plugin_costs_one_timeout_and_then_pods_fail_at_once(make_world, start):
+async def test_a_hung_plugin_costs_one_timeout_and_then_pods_fail_at_once(make_cluster, start):
     served = await start("filter", "score", filter=hang, timeoutSeconds=8)
-    world = await make_world(served)
+    world = await make_cluster(served)
     assert await world.place("a") == ""
     condition = world.condition("a")
     assert condition.reason == "SchedulerError"
@@ -47,7 +47,7 @@ async def test_a_hung_plugin_costs_one_timeout_and_then_pods_fail_at_once(make_w
     assert world.scheduler.queue.get("default/a").rejectors == set()
 
 
-async def test_pods_go_on_without_one_that_may_be_ignored(make_world, start):
+async def test_pods_go_on_without_one_that_may_be_ignored(make_cluster, start):
     served = await start(
         "preFilter",
         "filter",
@@ -58,14 +58,14 @@ async def test_pods_go_on_without_one_that_may_be_ignored(make_world, start):
         pre_filter=hang,
         failureMode="ignore",
     )
-    world = await make_world(served)
+    world = await make_cluster(served)
     for name in "abc":
         assert await world.place(name) != ""
         assert world.pod(name).spec.node_name
     assert served.paths() == ["profiles", "nodes", "pre-filter"]
 
 
-async def test_what_was_known_is_not_used_while_it_is_left_out(make_world, start):
+async def test_what_was_known_is_not_used_while_it_is_left_out(make_cluster, start):
     served = await start(
         "filter",
         filter=rejecting("n0", "n1"),
@@ -74,27 +74,27 @@ async def test_what_was_known_is_not_used_while_it_is_left_out(make_world, start
         nodeColumns=["podCount"],
         failureMode="ignore",
     )
-    world = await make_world(served)
+    world = await make_cluster(served)
     assert await world.place("a") == "n2"
     served.answers["filter"] = hang
     # n2 has the most pods now; without the plugin it is the worst.
     assert await world.place("b", cpu="1") in ("n0", "n1")
 
 
-async def test_pods_that_it_rejected_are_tried_again_once_it_is_left_out(make_world, start):
+async def test_pods_that_it_rejected_are_tried_again_once_it_is_left_out(make_cluster, start):
     served = await start(
         "filter", filter=rejecting("n0", "n1", "n2"), failureMode="ignore", events=[]
     )
-    world = await make_world(served, background=True)
+    world = await make_cluster(served, background=True)
     assert await world.place() == ""
     world.endpoint._open("a test says so", world.endpoint._connection)
     world.advance(30)
     assert await world.attempt() != ""
 
 
-async def test_pods_that_it_rejected_are_tried_again_after_a_restart(make_world, start):
+async def test_pods_that_it_rejected_are_tried_again_after_a_restart(make_cluster, start):
     served = await start("filter", filter=rejecting("n0", "n1", "n2"), events=[])
-    world = await make_world(served, background=True)
+    world = await make_cluster(served, background=True)
     assert await world.place("a") == ""
     served.answers["filter"] = None  # another version of it, which rejects nothing
     served.forget()
@@ -104,10 +104,10 @@ async def test_pods_that_it_rejected_are_tried_again_after_a_restart(make_world,
     assert world.pod("a").spec.node_name
 
 
-async def test_it_comes_back_without_a_pod_as_probe(make_world, start, tmp_path):
+async def test_it_comes_back_without_a_pod_as_probe(make_cluster, start, tmp_path):
     path = str(tmp_path / "plugin.sock")  # a port might be somebody else's meanwhile
     served = await start("filter", filter=rejecting("n0", "n2"), path=path)
-    world = await make_world(served, background=True)
+    world = await make_cluster(served, background=True)
     assert await world.place("a") == "n1"
     await served.runner.cleanup()
     assert await world.place("b") == ""
@@ -122,19 +122,19 @@ async def test_it_comes_back_without_a_pod_as_probe(make_world, start, tmp_path)
     assert len(served.asked("nodes")) == before
 
 
-async def test_bad_health_opens_the_circuit_before_any_pod_waits(make_world, start, monkeypatch):
+async def test_bad_health_opens_the_circuit_before_any_pod_waits(make_cluster, start, monkeypatch):
     monkeypatch.setattr("proreus.remote.endpoint.HEALTH_SECONDS", 0.05)
     served = await start("filter", filter=hang, failureMode="ignore")
-    world = await make_world(served, background=True)
+    world = await make_cluster(served, background=True)
     served.ill = True
     await until(lambda: world.endpoint.is_open)
     assert await world.place() != ""
     assert served.asked("filter") == []
 
 
-async def test_messages_wait_until_it_is_back(make_world, start):
+async def test_messages_wait_until_it_is_back(make_cluster, start):
     served = await start("reserve", "preBind")
-    world = await make_world(served, background=True)
+    world = await make_cluster(served, background=True)
     served.answers["pre-bind"] = {"status": {"code": "Unschedulable", "reasons": ["no"]}}
     served.answers["unreserve"] = web.Response(status=200, body=b"{}")
     world.endpoint._open("a test says so", world.endpoint._connection)
@@ -148,9 +148,9 @@ async def test_messages_wait_until_it_is_back(make_world, start):
 # ---- forgetting ----------------------------------------------------------------------------------
 
 
-async def test_a_restarted_plugin_is_told_everything_anew(make_world, start):
+async def test_a_restarted_plugin_is_told_everything_anew(make_cluster, start):
     served = await start("filter", "score")
-    world = await make_world(served, args={"a": 1})
+    world = await make_cluster(served, args={"a": 1})
     assert await world.place("a") != ""
     served.forget()
     served.calls.clear()
@@ -160,18 +160,18 @@ async def test_a_restarted_plugin_is_told_everything_anew(make_world, start):
     assert served.asked("nodes")[-1]["rows"] is None
 
 
-async def test_one_that_forgets_again_and_again_is_a_bad_answer(make_world, start):
+async def test_one_that_forgets_again_and_again_is_a_bad_answer(make_cluster, start):
     served = await start("filter", filter=lambda *_: resync())
-    world = await make_world(served)
+    world = await make_cluster(served)
     assert await world.place() == ""
     assert "was told everything and says so again" in world.condition().message
     assert len(served.asked("filter")) == 2
     assert not world.endpoint.is_open
 
 
-async def test_a_descriptor_may_change_but_not_its_points(make_world, start):
+async def test_a_descriptor_may_change_but_not_its_points(make_cluster, start):
     served = await start("filter", filter=rejecting("n0"))
-    world = await make_world(served)
+    world = await make_cluster(served)
     await world.place("a")
     served.descriptor["nodeColumns"] = ["labels.zone"]
     served.answers["filter"] = None
@@ -186,9 +186,9 @@ async def test_a_descriptor_may_change_but_not_its_points(make_world, start):
     )
 
 
-async def test_scores_may_have_another_range_after_a_restart(make_world, start):
+async def test_scores_may_have_another_range_after_a_restart(make_cluster, start):
     served = await start("score", score=scoring(n1=100))
-    world = await make_world(served)
+    world = await make_cluster(served)
     assert await world.place("a") == "n1"
     served.descriptor["normalize"] = "highest"
     answers = iter([resync(), scoring(n2=4000)])
@@ -198,9 +198,9 @@ async def test_scores_may_have_another_range_after_a_restart(make_world, start):
     assert await world.place("b") == "n2"
 
 
-async def test_other_events_count_from_the_next_reload_on(make_world, start, caplog):
+async def test_other_events_count_from_the_next_reload_on(make_cluster, start, caplog):
     served = await start("filter", events=[{"resource": "Node"}])
-    world = await make_world(served)
+    world = await make_cluster(served)
     await world.place("a")
     served.descriptor["events"] = [{"resource": "AssignedPod"}]
     served.forget()
@@ -231,14 +231,14 @@ async def test_other_events_count_from_the_next_reload_on(make_world, start, cap
         (lambda *_: web.Response(status=302, headers={"Location": "/x"}), "status 302"),
     ],
 )
-async def test_nonsense_fails_the_pod_and_opens_nothing(answer, told, make_world, start):
+async def test_nonsense_fails_the_pod_and_opens_nothing(answer, told, make_cluster, start):
     def given(*_):
         if isinstance(answer, web.Response):
             return web.Response(body=answer.body)
         return answer(*_) if callable(answer) else answer
 
     served = await start("filter", filter=given)
-    world = await make_world(served)
+    world = await make_cluster(served)
     assert await world.place() == ""
     assert world.condition().reason == "SchedulerError"
     assert told in world.condition().message
@@ -246,10 +246,10 @@ async def test_nonsense_fails_the_pod_and_opens_nothing(answer, told, make_world
     assert total(world, "/v1/filter", "bad") + total(world, "/v1/filter", "answered") == 1
 
 
-async def test_an_answer_without_end_is_not_kept(make_world, start, monkeypatch):
+async def test_an_answer_without_end_is_not_kept(make_cluster, start, monkeypatch):
     monkeypatch.setattr("proreus.remote.connection._MOST_BYTES", 10_000)
     served = await start("filter", filter=lambda *_: web.Response(body=b" " * 10_001))
-    world = await make_world(served)
+    world = await make_cluster(served)
     assert await world.place("a") == ""
     assert "/v1/filter: the answer has more than 10000 bytes" in world.condition("a").message
     served.answers["filter"] = None
@@ -257,16 +257,16 @@ async def test_an_answer_without_end_is_not_kept(make_world, start, monkeypatch)
 
 
 @pytest.mark.parametrize("count", [0, 2, 4])
-async def test_as_many_scores_as_rows(count, make_world, start):
+async def test_as_many_scores_as_rows(count, make_cluster, start):
     served = await start("score", score={"scores": [1] * count})
-    world = await make_world(served)
+    world = await make_cluster(served)
     assert await world.place() == ""
     assert f"scores: {count} entries for 3 rows" in world.condition().message
 
 
-async def test_scores_out_of_range(make_world, start):
+async def test_scores_out_of_range(make_cluster, start):
     served = await start("score", score=scoring(n0=101))
-    world = await make_world(served)
+    world = await make_cluster(served)
     assert await world.place() == ""
     assert "returns an invalid score 101" in world.condition().message
 
@@ -334,14 +334,14 @@ async def test_args_that_the_plugin_refuses(start):
 
 
 @pytest.mark.parametrize("heeds", [True, False])
-async def test_arguments_that_are_checked_are_not_in_force(heeds, make_world, start):
+async def test_arguments_that_are_checked_are_not_in_force(heeds, make_cluster, start):
     def profiles(served, question):
         if not (heeds and question.get("check")):
             served.profiles = question["profiles"]
         return {}
 
     served = await start("filter", profiles=profiles)
-    world = await make_world(served, args={"limit": 1})
+    world = await make_cluster(served, args={"limit": 1})
     await world.place("a")
     await world.endpoint.check_args({"default-scheduler": {"limit": 2}})
     assert served.asked("profiles")[-1] == {

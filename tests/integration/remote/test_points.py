@@ -12,14 +12,14 @@ from proreus.testing.builders import make_pod
 from .conftest import rejecting, scoring, until
 
 
-async def test_filter_sees_the_nodes_once_and_then_what_changed(make_world, start):
+async def test_filter_sees_the_nodes_once_and_then_what_changed(make_cluster, start):
     served = await start(
         "filter",
         filter=rejecting("n0", "n2"),
         nodeColumns=["requested.cpu", "labels.zone", "taints", "unschedulable", "podCount"],
         podFields=["metadata.name", "metadata.labels", "requests"],
     )
-    world = await make_world(served, args={"limit": 3})
+    world = await make_cluster(served, args={"limit": 3})
     world.add_nodes("n3", labels={"zone": "b"}, unschedulable=True)
     assert await world.place("p", cpu="1", labels={"a": "b"}) == "n1"
     assert await world.place("q", cpu="1") == "n1"
@@ -42,9 +42,9 @@ async def test_filter_sees_the_nodes_once_and_then_what_changed(make_world, star
     assert second["version"] == change["version"]
 
 
-async def test_nodes_that_come_and_go(make_world, start):
+async def test_nodes_that_come_and_go(make_cluster, start):
     served = await start("filter", nodeColumns=["labels.zone"])
-    world = await make_world(served)
+    world = await make_cluster(served)
     await world.place("a")
     world.add_nodes("late", labels={"zone": "z"})
     await world.place("b")
@@ -56,7 +56,7 @@ async def test_nodes_that_come_and_go(make_world, start):
     assert named == {"n1": None, "n2": None, "late": "z"}
 
 
-async def test_reasons_are_told_and_earlier_plugins_come_first(make_world, start):
+async def test_reasons_are_told_and_earlier_plugins_come_first(make_cluster, start):
     def judged(served, question):
         rows = {name: row for row, name in enumerate(served.names(question))}
         return {
@@ -69,7 +69,7 @@ async def test_reasons_are_told_and_earlier_plugins_come_first(make_world, start
         }
 
     served = await start("filter", filter=judged)
-    world = await make_world(served, nodes=2)
+    world = await make_cluster(served, nodes=2)
     world.add_nodes("small", cpu="1")
     assert await world.place(cpu="2") == ""
     assert world.condition().message.startswith(
@@ -77,30 +77,30 @@ async def test_reasons_are_told_and_earlier_plugins_come_first(make_world, start
     )
 
 
-async def test_scores_decide_and_are_weighted(make_world, start):
+async def test_scores_decide_and_are_weighted(make_cluster, start):
     served = await start("score", score=scoring(n2=100))
-    world = await make_world(served)
+    world = await make_cluster(served)
     assert await world.place() == "n2"
     assert served.paths() == ["profiles", "nodes", "score"]
 
 
 @pytest.mark.parametrize(("normalize", "best"), [("highest", "n1"), ("lowest", "n0")])
-async def test_scores_of_any_size(normalize, best, make_world, start):
+async def test_scores_of_any_size(normalize, best, make_cluster, start):
     served = await start("score", score=scoring(n0=7, n1=4000, n2=900), normalize=normalize)
-    world = await make_world(served)
+    world = await make_cluster(served)
     assert await world.place() == best
 
 
-async def test_only_feasible_nodes_are_scored(make_world, start):
+async def test_only_feasible_nodes_are_scored(make_cluster, start):
     served = await start("score", score=scoring())
-    world = await make_world(served)
+    world = await make_cluster(served)
     world.add_nodes("small", cpu="1")
     await world.place(cpu="2")
     (question,) = served.asked("score")
     assert sorted(served.names(question)) == ["n0", "n1", "n2"]
 
 
-async def test_prefilter_names_nodes_skips_and_rejects(make_world, start):
+async def test_prefilter_names_nodes_skips_and_rejects(make_cluster, start):
     answers = iter(
         [
             {"nodes": ["n1", "n9"]},
@@ -109,7 +109,7 @@ async def test_prefilter_names_nodes_skips_and_rejects(make_world, start):
         ]
     )
     served = await start("preFilter", "filter", pre_filter=lambda *_: next(answers))
-    world = await make_world(served)
+    world = await make_cluster(served)
     assert await world.place("a") == "n1"
     assert len(served.asked("filter")) == 1
     assert served.names(served.asked("filter")[0]) == ["n1"]
@@ -119,10 +119,10 @@ async def test_prefilter_names_nodes_skips_and_rejects(make_world, start):
     assert world.condition("c").message.startswith("0/3 nodes are available: no rack left.")
 
 
-async def test_reserve_may_refuse_and_is_undone(make_world, start):
+async def test_reserve_may_refuse_and_is_undone(make_cluster, start):
     answers = iter([{"status": {"code": "Unschedulable", "reasons": ["no licence"]}}, {}])
     served = await start("reserve", reserve=lambda *_: next(answers))
-    world = await make_world(served, background=True)
+    world = await make_cluster(served, background=True)
     assert await world.place() == ""
     assert "no licence" in world.condition().message
     (question,) = served.asked("reserve")
@@ -139,32 +139,32 @@ async def test_reserve_may_refuse_and_is_undone(make_world, start):
     assert served.asked("reserve")[1]["node"] == node
 
 
-async def test_permit_holds_until_it_is_told_otherwise(make_world, start):
+async def test_permit_holds_until_it_is_told_otherwise(make_cluster, start):
     served = await start(
         "permit",
         permit={"status": {"code": "Wait", "timeoutSeconds": 60}},
         waiting=lambda _, question: {"allowed": [p["metadata"]["uid"] for p in question["pods"]]},
     )
-    world = await make_world(served, background=True)
+    world = await make_cluster(served, background=True)
     assert await world.place() != ""
     assert world.pod().spec.node_name
     assert served.paths() == ["profiles", "permit", "waiting"]
 
 
-async def test_permit_turns_down_later(make_world, start):
+async def test_permit_turns_down_later(make_cluster, start):
     def refuse(_, question):
         uid = question["pods"][0]["metadata"]["uid"]
         return {"rejected": [{"uid": uid, "reason": "the gang is not complete"}]}
 
     served = await start("permit", permit={"status": {"code": "Wait"}}, waiting=refuse)
     served.answers["permit"]["status"]["timeoutSeconds"] = 60
-    world = await make_world(served, background=True)
+    world = await make_cluster(served, background=True)
     await world.place()
     assert not world.pod().spec.node_name
     assert "the gang is not complete" in world.condition().message
 
 
-async def test_prebind_may_take_its_time_and_postbind_is_told(make_world, start, monkeypatch):
+async def test_prebind_may_take_its_time_and_postbind_is_told(make_cluster, start, monkeypatch):
     allowed = {}
     post = Connection.post
 
@@ -174,7 +174,7 @@ async def test_prebind_may_take_its_time_and_postbind_is_told(make_world, start,
 
     monkeypatch.setattr(Connection, "post", noting)
     served = await start("preBind", "postBind", timeoutSeconds=9, preBindTimeoutSeconds=99)
-    world = await make_world(served, background=True)
+    world = await make_cluster(served, background=True)
     node = await world.place()
     await until(lambda: len(served.asked("post-bind")) == 1)
     assert served.asked("post-bind")[0]["node"] == node
@@ -182,16 +182,16 @@ async def test_prebind_may_take_its_time_and_postbind_is_told(make_world, start,
     assert (allowed["/v1/pre-bind"], allowed["/v1/post-bind"]) == (99, 9)
 
 
-async def test_prebind_may_refuse(make_world, start):
+async def test_prebind_may_refuse(make_cluster, start):
     refusal = {"status": {"code": "Unschedulable", "reasons": ["volume is gone"]}}
     served = await start("preBind", pre_bind=refusal)
-    world = await make_world(served)
+    world = await make_cluster(served)
     await world.place()
     assert not world.pod().spec.node_name
     assert "volume is gone" in world.condition().message
 
 
-async def test_unix_sockets_and_base64(make_world, start, tmp_path):
+async def test_unix_sockets_and_base64(make_cluster, start, tmp_path):
     import base64
     import struct
 
@@ -217,7 +217,7 @@ async def test_unix_sockets_and_base64(make_world, start, tmp_path):
         nodes=nodes,
         score=packed,
     )
-    world = await make_world(served, nodes=4)
+    world = await make_cluster(served, nodes=4)
     chosen = await world.place()
     assert told == [[4000] * 4]
     assert chosen == world.scheduler.cache.table[2].name
@@ -226,7 +226,7 @@ async def test_unix_sockets_and_base64(make_world, start, tmp_path):
 # ---- what is not asked again -----------------------------------------------------------------
 
 
-async def test_a_row_local_plugin_is_asked_about_changed_rows_only(make_world, start):
+async def test_a_row_local_plugin_is_asked_about_changed_rows_only(make_cluster, start):
     served = await start(
         "filter",
         "score",
@@ -236,7 +236,7 @@ async def test_a_row_local_plugin_is_asked_about_changed_rows_only(make_world, s
         nodeColumns=["podCount"],
         podFields=["requests"],
     )
-    world = await make_world(served)
+    world = await make_cluster(served)
     first = await world.place("a")
     await world.place("b")
     row = served.columns["name"].index(first)
@@ -246,15 +246,15 @@ async def test_a_row_local_plugin_is_asked_about_changed_rows_only(make_world, s
     assert served.asked("filter")[2]["rows"] is None, "a pod that looks different"
 
 
-async def test_columns_that_did_not_change_are_no_news(make_world, start):
+async def test_columns_that_did_not_change_are_no_news(make_cluster, start):
     served = await start("filter", filter=rejecting("n0"), rowLocal=True, podFields=["requests"])
-    world = await make_world(served)
+    world = await make_cluster(served)
     for name in "abc":
         assert await world.place(name) in ("n1", "n2")
     assert served.paths() == ["profiles", "nodes", "filter"]
 
 
-async def test_a_new_epoch_ends_what_was_known_and_wakes_pods(make_world, start):
+async def test_a_new_epoch_ends_what_was_known_and_wakes_pods(make_cluster, start):
     served = await start(
         "filter",
         filter=rejecting("n0", "n1", "n2", epoch="1"),
@@ -263,7 +263,7 @@ async def test_a_new_epoch_ends_what_was_known_and_wakes_pods(make_world, start)
         events=[],
     )
     served.health = {"epoch": "1"}
-    world = await make_world(served, background=True)
+    world = await make_cluster(served, background=True)
     assert await world.place() == ""
     assert len(served.asked("filter")) == 1
     served.answers["filter"] = rejecting("n0", epoch="2")
@@ -277,9 +277,9 @@ async def test_a_new_epoch_ends_what_was_known_and_wakes_pods(make_world, start)
 # ---- beside preemption -------------------------------------------------------------------------
 
 
-async def test_preemption_makes_no_room_where_the_plugin_rejects(make_world, start):
+async def test_preemption_makes_no_room_where_the_plugin_rejects(make_cluster, start):
     served = await start("filter", filter=rejecting("n0"))
-    world = await make_world(served, nodes=0)
+    world = await make_cluster(served, nodes=0)
     world.add_nodes("n0", "n1", cpu="2")
     world.add_pod("low0", cpu="2", node_name="n0", priority=1)
     world.add_pod("low1", cpu="2", node_name="n1", priority=1)
@@ -290,7 +290,7 @@ async def test_preemption_makes_no_room_where_the_plugin_rejects(make_world, sta
 # ---- while an answer is awaited ----------------------------------------------------------------
 
 
-async def test_the_world_stands_still_until_the_pod_is_assumed(make_world, start):
+async def test_the_world_stands_still_until_the_pod_is_assumed(make_cluster, start):
     depth, most, held = 0, 0, []
 
     @contextlib.contextmanager
@@ -307,18 +307,18 @@ async def test_the_world_stands_still_until_the_pod_is_assumed(make_world, start
         return rejecting("n0", "n1")(served, question)
 
     served = await start("filter", "reserve", filter=dropping)
-    world = await make_world(served)
+    world = await make_cluster(served)
     world.scheduler.scheduling_cycle._paused = paused
     assert await world.place() == "n2"
     assert (depth, most) == (0, 1)
     assert sorted(node.name for node in world.scheduler.cache.table) == ["n1", "n2"]
 
 
-async def test_a_pod_that_goes_while_an_answer_is_awaited(make_world, start):
+async def test_a_pod_that_goes_while_an_answer_is_awaited(make_cluster, start):
     """Bindings go on meanwhile: one that fails takes its pod off a row that was told with it."""
     looks = {"rowLocal": True, "nodeColumns": ["podCount"], "podFields": ["requests"]}
     served = await start("filter", **looks)
-    world = await make_world(served)
+    world = await make_cluster(served)
     cache, gone = world.scheduler.cache, make_pod("gone")
     cache.assume(gone, "n1")
     row = cache.table.rows["n1"]

@@ -11,21 +11,21 @@ import sys
 import aiohttp
 import pytest
 
-from proreus.app.served_plugins import meet_plugins
+from proreus.app.served_plugins import connect_plugins
 from proreus.errors import ConfigError, NoSuchSlot
 from proreus.framework.events import EVERYTHING
 from proreus.loading import PluginSources, load
 from proreus.metrics import SchedulerMetrics
 from proreus.sandbox import Sandbox
 
-from ..kept_ports import BESIDE, kept_port
+from ..reserved_ports import SHARE_PORT_FLAG, reserved_port
 from .conftest import World, rejecting, scoring, until
 
 
 @pytest.fixture
 async def slot():
     """A slot for the plugin Far, and a cluster whose profile has it."""
-    async with meet_plugins((), ("Far",), SchedulerMetrics()) as served:
+    async with connect_plugins((), ("Far",), SchedulerMetrics()) as served:
         (plugin,) = served.classes.values()
         world = World(plugin, args={"limit": 1})
         world.add_nodes("n0", "n1", "n2")
@@ -166,12 +166,12 @@ async def test_a_posted_descriptor_is_what_the_process_serves(slot, start):
 
 async def test_slots_have_names_of_plugins():
     with pytest.raises(ConfigError, match=r'^--plugin-slot: "a b" must begin with a letter'):
-        async with meet_plugins((), ("a b",), SchedulerMetrics()):
+        async with connect_plugins((), ("a b",), SchedulerMetrics()):
             pass
 
 
 async def test_a_slot_under_a_name_that_is_taken_is_refused_with_its_flag():
-    async with meet_plugins((), ("NodeName",), SchedulerMetrics()) as served:
+    async with connect_plugins((), ("NodeName",), SchedulerMetrics()) as served:
         (refusal,) = load(PluginSources(packages=False), served.classes).refusals
     assert str(refusal) == (
         '--plugin-slot NodeName: there is a plugin "NodeName" already (in-tree); '
@@ -182,7 +182,7 @@ async def test_a_slot_under_a_name_that_is_taken_is_refused_with_its_flag():
 @pytest.mark.parametrize("mode", ["ignore", "fail"])
 async def test_a_process_that_is_away_refuses_no_configuration_if_it_may_be_ignored(mode, start):
     far = await start("filter", failureMode=mode)
-    async with meet_plugins((far.address,), (), SchedulerMetrics()) as served:
+    async with connect_plugins((far.address,), (), SchedulerMetrics()) as served:
         (plugin,) = served.classes.values()
         config = World(plugin).scheduler.profile_set.configuration
         await served.check_args(config)
@@ -240,12 +240,12 @@ async def run():
     kept = contextlib.ExitStack()
 
     async def begin(sandbox, kubeconfig, *flags) -> Port:
-        port = kept.enter_context(kept_port())
+        port = kept.enter_context(reserved_port())
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "proreus", "run", f"--kubeconfig={kubeconfig}"),
             *(f"--authentication-kubeconfig={kubeconfig}", "--leader-elect=false"),
             *(f"--authorization-kubeconfig={kubeconfig}", "--bind-address=127.0.0.1"),
-            *(f"--secure-port={port}", BESIDE, *flags),
+            *(f"--secure-port={port}", SHARE_PORT_FLAG, *flags),
             stderr=asyncio.subprocess.DEVNULL,
         )
         started.append(process)

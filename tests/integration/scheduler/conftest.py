@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from ..asking_world import AskingWorld, serve
+from ..networked_cluster import NetworkedCluster, serve
 
 
 @dataclass
@@ -72,15 +72,15 @@ async def start_extender():
 
 
 @pytest.fixture
-async def make_world():
+async def make_cluster():
     """Return a function that makes a world from the configurations of extenders."""
     worlds = []
 
     def make(
         *extenders: dict[str, Any], nodes: int = 3, features: tuple[str, ...] = (), **config: Any
-    ) -> AskingWorld:
+    ) -> NetworkedCluster:
         config["extenders"] = list(extenders)
-        world = AskingWorld(config, features=features, ask_extenders=True)
+        world = NetworkedCluster(config, features=features, ask_extenders=True)
         world.add_nodes(*(f"n{number}" for number in range(nodes)))
         worlds.append(world)
         return world

@@ -10,8 +10,8 @@ from aiohttp import web
 
 from proreus.framework.events import ADD, PERSISTENT_VOLUME_CLAIM, ClusterEvent
 
-from ..asking_world import let_time_pass
-from ..kept_ports import kept_port
+from ..networked_cluster import advance_loop_time
+from ..reserved_ports import reserved_port
 
 REFUSE_ALL = {"NodeNames": []}
 
@@ -23,22 +23,22 @@ def only(*names):
 @pytest.fixture
 def nobody():
     """The address of a port where nobody listens."""
-    with kept_port() as port:
+    with reserved_port() as port:
         yield f"127.0.0.1:{port}"
 
 
 async def hang(call):
     """Never answer; whoever waits has waited for long enough."""
-    let_time_pass(60)
+    advance_loop_time(60)
     await asyncio.Event().wait()
 
 
 # ---- filter --------------------------------------------------------------------------------------
 
 
-async def test_filter_by_name(make_world, configured, start_extender):
+async def test_filter_by_name(make_cluster, configured, start_extender):
     extender = await start_extender(filter=only("n1"))
-    world = make_world(configured(extender, "filter", urlPrefix=extender.url + "//"))
+    world = make_cluster(configured(extender, "filter", urlPrefix=extender.url + "//"))
     world.add_pod(labels={"a": "b"})
     assert await world.attempt() == "n1"
     (call,) = extender.calls
@@ -50,11 +50,11 @@ async def test_filter_by_name(make_world, configured, start_extender):
     assert call.headers["Accept-Encoding"] == "gzip"
 
 
-async def test_filter_by_object(make_world, configured, start_extender):
+async def test_filter_by_object(make_cluster, configured, start_extender):
     extender = await start_extender(
         filter=lambda call: {"Nodes": {"items": call.json["Nodes"]["items"][1:2]}}
     )
-    world = make_world(configured(extender, "filter", nodeCacheCapable=False))
+    world = make_cluster(configured(extender, "filter", nodeCacheCapable=False))
     world.add_pod()
     chosen = await world.attempt()
     (call,) = extender.calls
@@ -66,7 +66,7 @@ async def test_filter_by_object(make_world, configured, start_extender):
 
 
 async def test_rejections_are_told_and_anything_wakes_the_pod(
-    make_world, configured, start_extender
+    make_cluster, configured, start_extender
 ):
     answer = {
         "NodeNames": [],
@@ -74,7 +74,7 @@ async def test_rejections_are_told_and_anything_wakes_the_pod(
         "FailedAndUnresolvableNodes": {"n1": "never"},
     }
     extender = await start_extender(filter=answer)
-    world = make_world(configured(extender, "filter"))
+    world = make_cluster(configured(extender, "filter"))
     world.add_pod()
     assert await world.attempt() == ""
     condition = world.condition()
@@ -91,10 +91,10 @@ async def test_rejections_are_told_and_anything_wakes_the_pod(
 
 
 async def test_plugins_come_first_and_one_node_is_asked_about_too(
-    make_world, configured, start_extender
+    make_cluster, configured, start_extender
 ):
     extender = await start_extender(filter=REFUSE_ALL)
-    world = make_world(configured(extender, "filter"), nodes=1)
+    world = make_cluster(configured(extender, "filter"), nodes=1)
     world.add_nodes("full", cpu="1")
     world.add_pod(cpu="2")
     assert await world.attempt() == ""
@@ -104,12 +104,12 @@ async def test_plugins_come_first_and_one_node_is_asked_about_too(
 
 
 async def test_each_sees_what_the_last_one_left_and_ignorable_ones_come_last(
-    make_world, configured, start_extender
+    make_cluster, configured, start_extender
 ):
     first = await start_extender(filter=only("n2", "n1"))
     second = await start_extender(filter=only("n1"))
     third = await start_extender(filter=REFUSE_ALL)
-    world = make_world(
+    world = make_cluster(
         configured(third, "filter", ignorable=True),
         configured(first, "filter"),
         configured(second, "filter"),
@@ -120,10 +120,10 @@ async def test_each_sees_what_the_last_one_left_and_ignorable_ones_come_last(
     assert seen == [["n0", "n1", "n2"], ["n1", "n2"], ["n1"]]
 
 
-async def test_nobody_is_asked_about_no_nodes(make_world, configured, start_extender):
+async def test_nobody_is_asked_about_no_nodes(make_cluster, configured, start_extender):
     first = await start_extender(filter=REFUSE_ALL)
     second = await start_extender(filter=REFUSE_ALL)
-    world = make_world(configured(first, "filter"), configured(second, "filter"))
+    world = make_cluster(configured(first, "filter"), configured(second, "filter"))
     world.add_pod()
     await world.attempt()
     assert (len(first.calls), second.calls) == (1, [])
@@ -142,13 +142,13 @@ async def test_nobody_is_asked_about_no_nodes(make_world, configured, start_exte
     ],
 )
 async def test_an_error_fails_the_pod_unless_it_is_ignorable(
-    answer, message, make_world, configured, start_extender
+    answer, message, make_cluster, configured, start_extender
 ):
     def give(call):
         return web.Response(status=503) if answer == 503 else answer
 
     extender = await start_extender(filter=give)
-    world = make_world(configured(extender, "filter"))
+    world = make_cluster(configured(extender, "filter"))
     world.add_pod()
     assert await world.attempt() == ""
     condition = world.condition()
@@ -156,15 +156,15 @@ async def test_an_error_fails_the_pod_unless_it_is_ignorable(
     assert condition.message == message.format(url=extender.url)
     assert world.queued().rejectors == set()
 
-    lenient = make_world(configured(extender, "filter", ignorable=True))
+    lenient = make_cluster(configured(extender, "filter", ignorable=True))
     lenient.add_pod()
     assert await lenient.attempt() != ""
 
 
-async def test_only_pods_with_a_managed_resource(make_world, configured, start_extender):
+async def test_only_pods_with_a_managed_resource(make_cluster, configured, start_extender):
     extender = await start_extender(filter=only("n0"))
     managed = [{"name": "example.com/gpu", "ignoredByScheduler": True}]
-    world = make_world(configured(extender, "filter", managedResources=managed))
+    world = make_cluster(configured(extender, "filter", managedResources=managed))
     world.add_pod("plain")
     await world.attempt()
     assert extender.calls == []
@@ -177,33 +177,33 @@ async def test_only_pods_with_a_managed_resource(make_world, configured, start_e
     assert len(extender.calls) == 2
 
 
-async def test_the_nominated_node_first(make_world, configured, start_extender):
+async def test_the_nominated_node_first(make_cluster, configured, start_extender):
     extender = await start_extender(filter=lambda call: only(*call.json["NodeNames"][:1]))
-    world = make_world(configured(extender, "filter"))
+    world = make_cluster(configured(extender, "filter"))
     world.add_pod(status={"nominatedNodeName": "n2"})
     assert await world.attempt() == "n2"
     assert [call.json["NodeNames"] for call in extender.calls] == [["n2"]]
 
 
-async def test_a_nominated_node_that_is_refused(make_world, configured, start_extender, capsys):
+async def test_a_nominated_node_that_is_refused(make_cluster, configured, start_extender, capsys):
     def without_n2(call):
         names = call.json["NodeNames"]
         return {"Error": "not alone"} if len(names) == 1 else only(*names[:1])
 
     extender = await start_extender(filter=without_n2)
-    world = make_world(configured(extender, "filter"))
+    world = make_cluster(configured(extender, "filter"))
     world.add_pod(status={"nominatedNodeName": "n2"})
     assert await world.attempt() != ""
     assert [len(call.json["NodeNames"]) for call in extender.calls] == [1, 3]
 
 
 async def test_one_node_is_not_enough_where_an_extender_may_refuse_it(
-    make_world, configured, start_extender
+    make_cluster, configured, start_extender
 ):
     extender = await start_extender(filter=lambda call: only(*call.json["NodeNames"]))
     minimal = {"enabled": [{"name": "PrioritySort"}, {"name": "DefaultBinder"}]}
     profile = {"plugins": {"multiPoint": {**minimal, "disabled": [{"name": "*"}]}}}
-    world = make_world(configured(extender, "filter"), profiles=[profile])
+    world = make_cluster(configured(extender, "filter"), profiles=[profile])
     world.add_pod()
     await world.attempt()
     assert len(extender.calls[0].json["NodeNames"]) == 3
@@ -212,11 +212,11 @@ async def test_one_node_is_not_enough_where_an_extender_may_refuse_it(
 # ---- prioritize ----------------------------------------------------------------------------------
 
 
-async def test_scores_count_ten_times_their_weight(make_world, configured, start_extender):
+async def test_scores_count_ten_times_their_weight(make_cluster, configured, start_extender):
     """Least and balanced allocation prefer the empty node by less than 2 x 3 x 10 points."""
     scores = [{"Host": "small", "Score": 3}, {"Host": "n0", "Score": 0}, {"Host": "x", "Score": 9}]
     extender = await start_extender(prioritize=scores)
-    world = make_world(configured(extender, "prioritize", weight=2), nodes=1)
+    world = make_cluster(configured(extender, "prioritize", weight=2), nodes=1)
     world.add_nodes("small", cpu="2")
     world.add_pod(cpu="1")
     assert await world.attempt() == "small"
@@ -227,17 +227,17 @@ async def test_scores_count_ten_times_their_weight(make_world, configured, start
     assert await world.attempt() == "n0"
 
 
-async def test_scores_add_up(make_world, configured, start_extender):
+async def test_scores_add_up(make_cluster, configured, start_extender):
     one = await start_extender(prioritize=[{"Host": "n0", "Score": 6}, {"Host": "n1", "Score": 5}])
     other = await start_extender(
         prioritize=[{"Host": "n2", "Score": 10}, {"Host": "n1", "Score": 6}]
     )
-    world = make_world(configured(one, "prioritize"), configured(other, "prioritize"))
+    world = make_cluster(configured(one, "prioritize"), configured(other, "prioritize"))
     world.add_pod()
     assert await world.attempt() == "n1"
 
 
-async def test_extenders_prioritize_at_the_same_time(make_world, configured, start_extender):
+async def test_extenders_prioritize_at_the_same_time(make_cluster, configured, start_extender):
     both = asyncio.Barrier(2)
 
     async def together(call):
@@ -247,22 +247,22 @@ async def test_extenders_prioritize_at_the_same_time(make_world, configured, sta
 
     one = await start_extender(prioritize=together)
     other = await start_extender(prioritize=together)
-    world = make_world(configured(one, "prioritize"), configured(other, "prioritize"))
+    world = make_cluster(configured(one, "prioritize"), configured(other, "prioritize"))
     world.add_pod()
     assert await world.attempt() == "n1"
 
 
-async def test_errors_of_prioritize_are_passed_over(make_world, configured, start_extender):
+async def test_errors_of_prioritize_are_passed_over(make_cluster, configured, start_extender):
     bad = await start_extender(prioritize=web.Response(status=500))
     good = await start_extender(prioritize=[{"Host": "n2", "Score": 1}])
-    world = make_world(configured(bad, "prioritize"), configured(good, "prioritize"))
+    world = make_cluster(configured(bad, "prioritize"), configured(good, "prioritize"))
     world.add_pod()
     assert await world.attempt() == "n2"
 
 
-async def test_a_single_node_is_not_prioritized(make_world, configured, start_extender):
+async def test_a_single_node_is_not_prioritized(make_cluster, configured, start_extender):
     extender = await start_extender(filter=only("n1"), prioritize=[])
-    world = make_world(configured(extender, "filter", "prioritize"))
+    world = make_cluster(configured(extender, "filter", "prioritize"))
     world.add_pod()
     assert await world.attempt() == "n1"
     assert extender.verbs() == ["filter"]
@@ -270,7 +270,7 @@ async def test_a_single_node_is_not_prioritized(make_world, configured, start_ex
 
 @pytest.mark.parametrize(("by_name", "prefers"), [(True, {"idle"}), (False, {"busy", "idle"})])
 async def test_nodes_sent_back_as_objects_count_as_empty(
-    by_name, prefers, make_world, configured, start_extender
+    by_name, prefers, make_cluster, configured, start_extender
 ):
     """kubernetes/kubernetes#141781, which 1.36 has."""
 
@@ -278,7 +278,7 @@ async def test_nodes_sent_back_as_objects_count_as_empty(
         return {"NodeNames": call.json["NodeNames"], "Nodes": call.json["Nodes"]}
 
     extender = await start_extender(filter=as_they_came)
-    world = make_world(configured(extender, "filter", nodeCacheCapable=by_name), nodes=0)
+    world = make_cluster(configured(extender, "filter", nodeCacheCapable=by_name), nodes=0)
     world.add_nodes("busy", "idle", cpu="20", pods=1000)
     world.add_pod("filler", node_name="busy", cpu="8")
     seen = set()
@@ -297,10 +297,10 @@ def crowded(world):
     world.add_pod("vip", cpu="4", priority=100)
 
 
-async def test_preempt_by_name(make_world, configured, start_extender):
+async def test_preempt_by_name(make_cluster, configured, start_extender):
     meta = {"Pods": [{"UID": "uid-of-default-victim-n2"}], "NumPDBViolations": 0}
     extender = await start_extender(preempt={"NodeNameToMetaVictims": {"n2": meta}})
-    world = make_world(configured(extender, "preempt"))
+    world = make_cluster(configured(extender, "preempt"))
     crowded(world)
     assert await world.attempt() == ""
     (call,) = extender.calls
@@ -313,7 +313,7 @@ async def test_preempt_by_name(make_world, configured, start_extender):
     assert world.pod("vip").status.nominated_node_name == "n2"
 
 
-async def test_preempt_by_object(make_world, configured, start_extender):
+async def test_preempt_by_object(make_cluster, configured, start_extender):
     def least(call):
         proposed = call.json["NodeNameToVictims"]
         assert call.json["NodeNameToMetaVictims"] is None
@@ -323,7 +323,7 @@ async def test_preempt_by_object(make_world, configured, start_extender):
         return {"nodeNameToMetaVictims": {"n1": {"pods": uids, "numPDBViolations": 1}}}
 
     extender = await start_extender(preempt=least)
-    world = make_world(configured(extender, "preempt", nodeCacheCapable=False))
+    world = make_cluster(configured(extender, "preempt", nodeCacheCapable=False))
     crowded(world)
     await world.attempt()
     assert world.api.deleted == ["default/victim-n1"]
@@ -349,10 +349,10 @@ async def test_preempt_by_object(make_world, configured, start_extender):
     ],
 )
 async def test_preemption_that_comes_to_nothing(
-    answer, message, make_world, configured, start_extender
+    answer, message, make_cluster, configured, start_extender
 ):
     extender = await start_extender(preempt=answer)
-    world = make_world(configured(extender, "preempt"))
+    world = make_cluster(configured(extender, "preempt"))
     crowded(world)
     await world.attempt()
     told = world.condition("vip").message
@@ -360,12 +360,14 @@ async def test_preemption_that_comes_to_nothing(
     assert world.api.deleted == []
 
 
-async def test_an_ignorable_extender_cannot_stop_preemption(make_world, configured, start_extender):
+async def test_an_ignorable_extender_cannot_stop_preemption(
+    make_cluster, configured, start_extender
+):
     victims = {"Pods": [{"UID": "uid-of-default-victim-n2"}]}
     answer = {"NodeNameToMetaVictims": {"n0": {"Pods": []}, "n2": victims}}
     fair = await start_extender(preempt=answer)
     broken = await start_extender(preempt=web.Response(status=500))
-    world = make_world(
+    world = make_cluster(
         configured(broken, "preempt", ignorable=True),
         configured(fair, "preempt", ignorable=True),
     )
@@ -378,9 +380,9 @@ async def test_an_ignorable_extender_cannot_stop_preemption(make_world, configur
 # ---- bind ----------------------------------------------------------------------------------------
 
 
-async def test_an_extender_binds(make_world, configured, start_extender):
+async def test_an_extender_binds(make_cluster, configured, start_extender):
     extender = await start_extender(bind={})
-    world = make_world(configured(extender, "bind"), nodes=1)
+    world = make_cluster(configured(extender, "bind"), nodes=1)
     world.add_pod()
     assert await world.attempt() == "n0"
     (call,) = extender.calls
@@ -397,9 +399,9 @@ async def test_an_extender_binds(make_world, configured, start_extender):
     assert reasons == ["Scheduled"]
 
 
-async def test_a_binding_that_fails(make_world, configured, start_extender):
+async def test_a_binding_that_fails(make_cluster, configured, start_extender):
     extender = await start_extender(bind={"Error": "cannot bind"})
-    world = make_world(configured(extender, "bind"), nodes=1)
+    world = make_cluster(configured(extender, "bind"), nodes=1)
     world.add_pod()
     await world.attempt()
     condition = world.condition()
@@ -408,10 +410,10 @@ async def test_a_binding_that_fails(make_world, configured, start_extender):
 
 
 async def test_bind_plugins_stand_in_for_an_ignorable_extender(
-    make_world, configured, start_extender
+    make_cluster, configured, start_extender
 ):
     extender = await start_extender(bind={"Error": "cannot bind"})
-    world = make_world(configured(extender, "bind", ignorable=True), nodes=1)
+    world = make_cluster(configured(extender, "bind", ignorable=True), nodes=1)
     world.add_pod()
     await world.attempt()
     assert len(extender.calls) == 1
@@ -421,8 +423,8 @@ async def test_bind_plugins_stand_in_for_an_ignorable_extender(
 # ---- the network ---------------------------------------------------------------------------------
 
 
-async def test_a_refused_connection(make_world, configured, nobody):
-    world = make_world(configured(f"http://{nobody}", "filter"))
+async def test_a_refused_connection(make_cluster, configured, nobody):
+    world = make_cluster(configured(f"http://{nobody}", "filter"))
     world.add_pod()
     await world.attempt()
     assert world.condition().message == (
@@ -430,9 +432,9 @@ async def test_a_refused_connection(make_world, configured, nobody):
     )
 
 
-async def test_a_time_out(make_world, configured, start_extender):
+async def test_a_time_out(make_cluster, configured, start_extender):
     extender = await start_extender(filter=hang)
-    world = make_world(configured(extender, "filter"))
+    world = make_cluster(configured(extender, "filter"))
     world.add_pod()
     await world.attempt()
     assert world.condition().message == (
@@ -442,20 +444,20 @@ async def test_a_time_out(make_world, configured, start_extender):
 
 
 @pytest.mark.parametrize(("allowed", "chosen"), [("30s", "n1"), ("10s", "")])
-async def test_how_long_is_waited(allowed, chosen, make_world, configured, start_extender):
+async def test_how_long_is_waited(allowed, chosen, make_cluster, configured, start_extender):
     async def later(call):
-        let_time_pass(20)
+        advance_loop_time(20)
         for _ in range(100):
             await asyncio.sleep(0)
         return only("n1")
 
     extender = await start_extender(filter=later)
-    world = make_world(configured(extender, "filter", httpTimeout=allowed))
+    world = make_cluster(configured(extender, "filter", httpTimeout=allowed))
     world.add_pod()
     assert await world.attempt() == chosen
 
 
-async def test_a_body_that_does_not_end(make_world, configured, start_extender):
+async def test_a_body_that_does_not_end(make_cluster, configured, start_extender):
     async def half(call):
         response = web.StreamResponse()
         response.content_length = 100
@@ -466,7 +468,7 @@ async def test_a_body_that_does_not_end(make_world, configured, start_extender):
         await hang(call)
 
     extender = await start_extender(filter=half)
-    world = make_world(configured(extender, "filter"))
+    world = make_cluster(configured(extender, "filter"))
     world.add_pod()
     await world.attempt()
     assert world.condition().message == (
@@ -474,19 +476,19 @@ async def test_a_body_that_does_not_end(make_world, configured, start_extender):
     )
 
 
-async def test_a_connection_that_is_cut(make_world, configured, start_extender):
+async def test_a_connection_that_is_cut(make_cluster, configured, start_extender):
     def cut(call):
         call.request.transport.close()
         return web.Response()
 
     extender = await start_extender(filter=cut, bind=cut)
-    world = make_world(configured(extender, "filter"))
+    world = make_cluster(configured(extender, "filter"))
     world.add_pod()
     await world.attempt()
     assert world.condition().message == f'Post "{extender.url}/filter": EOF'
     assert len(extender.calls) == 2, "an idle connection may have broken: it was tried anew"
 
-    world = make_world(configured(extender, "bind"), nodes=1)
+    world = make_cluster(configured(extender, "bind"), nodes=1)
     world.add_pod()
     await world.attempt()
     assert world.condition().message == f'Post "{extender.url}/bind": EOF'
@@ -495,21 +497,21 @@ async def test_a_connection_that_is_cut(make_world, configured, start_extender):
 
 @pytest.mark.parametrize("hangs", [True, False])
 async def test_a_dead_ignorable_extender_costs_one_time_out(
-    hangs, make_world, configured, start_extender, nobody
+    hangs, make_cluster, configured, start_extender, nobody
 ):
     extender = await start_extender(filter=hang, prioritize=hang, bind=hang)
     url = extender.url if hangs else f"http://{nobody}"
     verbs = ("filter", "prioritize", "bind")
-    world = make_world(configured(url, *verbs, ignorable=True))
+    world = make_cluster(configured(url, *verbs, ignorable=True))
     for number in range(20):
         world.add_pod(f"p{number}")
         assert await world.attempt() != ""
     assert extender.verbs() == (["filter"] if hangs else [])
 
 
-async def test_it_is_asked_again_after_a_while(make_world, configured, start_extender):
+async def test_it_is_asked_again_after_a_while(make_cluster, configured, start_extender):
     extender = await start_extender(filter=hang)
-    world = make_world(configured(extender, "filter", ignorable=True, httpTimeout="10s"))
+    world = make_cluster(configured(extender, "filter", ignorable=True, httpTimeout="10s"))
     world.add_pod("a")
     assert await world.attempt() != ""
     extender.answers["filter"] = only("n1")
@@ -524,10 +526,10 @@ async def test_it_is_asked_again_after_a_while(make_world, configured, start_ext
 
 
 async def test_an_extender_that_matters_is_asked_for_every_pod(
-    make_world, configured, start_extender
+    make_cluster, configured, start_extender
 ):
     extender = await start_extender(filter=hang)
-    world = make_world(configured(extender, "filter"))
+    world = make_cluster(configured(extender, "filter"))
     for name in ("a", "b", "c"):
         world.add_pod(name)
         await world.attempt()
@@ -535,7 +537,7 @@ async def test_an_extender_that_matters_is_asked_for_every_pod(
     assert len(extender.calls) == 3
 
 
-async def test_redirects_and_compression(make_world, configured, start_extender):
+async def test_redirects_and_compression(make_cluster, configured, start_extender):
     body = gzip.compress(json.dumps(only("n2")).encode())
     headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
 
@@ -546,31 +548,31 @@ async def test_redirects_and_compression(make_world, configured, start_extender)
     extender = await start_extender(
         filter=moved, elsewhere=lambda call: web.Response(body=body, headers=headers)
     )
-    world = make_world(configured(extender, "filter"))
+    world = make_cluster(configured(extender, "filter"))
     world.add_pod()
     assert await world.attempt() == "n2"
     first, second = extender.calls
     assert first.body == second.body
 
 
-async def test_a_scheme_that_is_none(make_world, configured):
-    world = make_world(configured("", "filter"))
+async def test_a_scheme_that_is_none(make_cluster, configured):
+    world = make_cluster(configured("", "filter"))
     world.add_pod()
     await world.attempt()
     assert world.condition().message == 'Post "/filter": unsupported protocol scheme ""'
 
 
-async def test_a_name_that_is_not_known(make_world, configured):
-    world = make_world(configured("http://no-such-host.invalid:80", "filter"))
+async def test_a_name_that_is_not_known(make_cluster, configured):
+    world = make_cluster(configured("http://no-such-host.invalid:80", "filter"))
     world.add_pod()
     await world.attempt()
     expected = "dial tcp: lookup no-such-host.invalid: no such host"
     assert world.condition().message == f'Post "http://no-such-host.invalid:80/filter": {expected}'
 
 
-async def test_connections_are_used_again(make_world, configured, start_extender):
+async def test_connections_are_used_again(make_cluster, configured, start_extender):
     extender = await start_extender(filter=only("n0"))
-    world = make_world(configured(extender, "filter"))
+    world = make_cluster(configured(extender, "filter"))
     for number in range(3):
         world.add_pod(f"p{number}")
         await world.attempt()
@@ -603,7 +605,7 @@ class StandingStill:
 
 
 async def test_the_world_stands_still_from_the_first_question_to_the_assumption(
-    make_world, configured, start_extender
+    make_cluster, configured, start_extender
 ):
     stopped = StandingStill()
 
@@ -617,7 +619,7 @@ async def test_the_world_stands_still_from_the_first_question_to_the_assumption(
         return [{"Host": "n2", "Score": 10}]
 
     extender = await start_extender(filter=drop_nodes, prioritize=drop_more)
-    world = make_world(configured(extender, "filter", "prioritize"))
+    world = make_cluster(configured(extender, "filter", "prioritize"))
     world.scheduler.scheduling_cycle._paused = stopped.paused
     world.add_pod()
     assert await world.attempt() == "n2"
@@ -625,17 +627,17 @@ async def test_the_world_stands_still_from_the_first_question_to_the_assumption(
     assert sorted(node.name for node in world.scheduler.cache.table) == ["n1", "n2"]
 
 
-async def test_the_world_goes_on_after_an_error(make_world, configured, nobody):
+async def test_the_world_goes_on_after_an_error(make_cluster, configured, nobody):
     stopped = StandingStill()
-    world = make_world(configured(f"http://{nobody}", "filter"))
+    world = make_cluster(configured(f"http://{nobody}", "filter"))
     world.scheduler.scheduling_cycle._paused = stopped.paused
     world.add_pod()
     await world.attempt()
     assert stopped.depth == 0
 
 
-async def test_whatever_may_help_is_watched(make_world, configured):
-    plain, extended = make_world(), make_world(configured("http://x", "filter"))
+async def test_whatever_may_help_is_watched(make_cluster, configured):
+    plain, extended = make_cluster(), make_cluster(configured("http://x", "filter"))
     watched = [set(world.api._handlers) for world in (plain, extended)]
     assert watched[0] <= watched[1]
     assert {"PersistentVolume", "CSIDriver", "DeviceClass", "ResourceClaim"} <= watched[1]

@@ -12,7 +12,7 @@ from proreus.client.session import ApiClient
 from proreus.metrics import SchedulerMetrics
 from proreus.sandbox import Sandbox
 from proreus.server.options import ServingOptions
-from proreus.server.server import Server, Sources
+from proreus.server.server import EndpointSources, Server
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ async def url(sandbox, tmp_path):
         api = Delegation(client)
         server = Server(
             ServingOptions(),
-            Sources(metrics=SchedulerMetrics()),
+            EndpointSources(metrics=SchedulerMetrics()),
             authentication_api=api,
             authorization_api=api,
         )

@@ -3,7 +3,7 @@
 import pytest
 
 from proreus.bench.measures import Pass, Period, histogram_between, percentile
-from proreus.bench.report import medians, ratios, troubles
+from proreus.bench.report import failure_lines, medians, ratios
 
 
 def scrape(*, fast: int, slow: int) -> str:
@@ -76,7 +76,7 @@ def test_ratios_are_of_medians_and_leave_failed_passes_out() -> None:
     share = ratios(middle)
     assert share["pods_per_second"] == 4.5
     assert share["algorithm_p99_ms"] is None
-    assert troubles(passes) == ["round 4, proreus: stuck"]
+    assert failure_lines(passes) == ["round 4, proreus: stuck"]
 
 
 def test_there_is_no_ratio_of_one() -> None:

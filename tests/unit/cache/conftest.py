@@ -9,7 +9,7 @@ from proreus.clock import FakeClock
 from proreus.testing.builders import make_node, make_pod
 
 
-class Bench:
+class CacheHarness:
     """A cache and its clock; every look at it validates it."""
 
     make_node = staticmethod(make_node)
@@ -36,10 +36,10 @@ class Bench:
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def harness() -> CacheHarness:
+    return CacheHarness()
 
 
 @pytest.fixture
-def make_bench() -> type[Bench]:
-    return Bench
+def make_harness() -> type[CacheHarness]:
+    return CacheHarness

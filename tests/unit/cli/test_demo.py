@@ -12,11 +12,12 @@ from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 from proreus.sandbox.cluster import make_nodes
 from proreus.sandbox.store import Store
+from proreus.sandbox.strategies import STRATEGIES
 
 
 @pytest.fixture
 def store():
-    made = Store()
+    made = Store(STRATEGIES)
     for node in make_nodes(6, zones=3):
         made.create("nodes", node)
     return made

@@ -11,8 +11,8 @@ FLAGS = (
     Flag("config", "string", "", "A", "Text."),
     Flag("paths", "list", "[/a,/b]", "B", "Text."),
     Flag("labels", "map", "", "B", "Text."),
-    Flag("old", "string", "", "B", "Text.", effect=False),
-    Flag("version", "string", "false", "B", "Text.", bare="true"),
+    Flag("old", "string", "", "B", "Text.", has_effect=False),
+    Flag("version", "string", "false", "B", "Text.", no_opt_default="true"),
     Flag("v", "int", "0", "B", "Text.", short="v"),
 )
 

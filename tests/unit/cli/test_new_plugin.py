@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from proreus.cli.new_plugin import command
-from proreus.cli.new_plugin.names import NameFault, Names
+from proreus.cli.new_plugin.names import InvalidPluginName, Names
 from proreus.cli.new_plugin.points import POINTS
 from proreus.framework import plugin as framework
 from proreus.loading import PluginSources, load
@@ -124,7 +124,7 @@ def test_names_are_derived(plugin: str, module: str, package: str) -> None:
     ],
 )
 def test_names_are_checked(name: str, complaint: str, tmp_path: Path) -> None:
-    with pytest.raises(NameFault, match=complaint):
+    with pytest.raises(InvalidPluginName, match=complaint):
         Names.of(name)
     result = CliRunner().invoke(command, [name, "--dir", str(tmp_path)])
     assert result.exit_code == 2

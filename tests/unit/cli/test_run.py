@@ -3,7 +3,7 @@ import pytest
 from proreus import app
 from proreus.app.configuration import DEFAULT_BURST, DEFAULT_QPS
 from proreus.cli import main
-from proreus.cli.go_flags import FlagError, Values
+from proreus.cli.go_flags import FlagError, ParsedFlags
 from proreus.cli.run import command, run_options
 from proreus.cli.run_flags import FLAGS
 from proreus.loading import PluginSources
@@ -35,7 +35,7 @@ def parse(*arguments):
     for argument in arguments:
         name, _, value = argument.removeprefix("--").partition("=")
         given[name] = (*given.get(name, ()), value)
-    return run_options(Values({flag.name: flag for flag in FLAGS}, given))
+    return run_options(ParsedFlags({flag.name: flag for flag in FLAGS}, given))
 
 
 def test_all_flags_of_kube_scheduler_are_known():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proreus.client.checked_writes import shows
+from proreus.client.checked_writes import has_desired_state
 
 
 @pytest.mark.parametrize(
@@ -30,4 +30,4 @@ from proreus.client.checked_writes import shows
     ],
 )
 def test_all_that_was_asked_for_is_there(wanted, found, there):
-    assert shows(wanted, found) is there
+    assert has_desired_state(wanted, found) is there

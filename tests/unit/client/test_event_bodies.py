@@ -2,14 +2,19 @@
 
 import pytest
 
-from proreus.client.event_bodies import cut, micro_time, printf_without_arguments, seconds_time
+from proreus.client.event_bodies import (
+    micro_time,
+    printf_without_arguments,
+    seconds_time,
+    truncate_note,
+)
 
 
 def test_notes_are_cut_to_1024_bytes():
-    assert cut("x" * 1024) == "x" * 1024
-    assert cut("x" * 1025) == "x" * 1020 + " ..."
-    assert len(cut("é" * 1000).encode()) == 1024
-    assert len(cut("a" + "é" * 1000).encode()) == 1023  # never half a character
+    assert truncate_note("x" * 1024) == "x" * 1024
+    assert truncate_note("x" * 1025) == "x" * 1020 + " ..."
+    assert len(truncate_note("é" * 1000).encode()) == 1024
+    assert len(truncate_note("a" + "é" * 1000).encode()) == 1023  # never half a character
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def deleted(*args, **kwargs):
     return WatchEvent("DELETED", pod(*args, **kwargs))
 
 
-class Heard:
+class RecordingHandler:
     """Writes down what it is told, and checks that the store agrees at that moment."""
 
     def __init__(self, informer):
@@ -56,105 +56,105 @@ async def informer():
 
 
 @pytest.fixture
-def heard(informer):
-    heard = Heard(informer)
-    informer.add_handler(heard)
-    return heard
+def recorded(informer):
+    recorded = RecordingHandler(informer)
+    informer.add_handler(recorded)
+    return recorded
 
 
-async def test_changes_are_told_as_what_they_are(informer, heard):
+async def test_changes_are_told_as_what_they_are(informer, recorded):
     informer.apply([added("a"), modified("a", 2), deleted("a", 3), deleted("never", 4)])
-    assert heard.words == ["+a", "1>2", "-a@3"]
+    assert recorded.words == ["+a", "1>2", "-a@3"]
 
 
-async def test_same_version_again_is_no_change(informer, heard):
+async def test_same_version_again_is_no_change(informer, recorded):
     informer.apply([added("a"), added("a"), modified("a")])
     informer.replace([pod("a")])
-    assert heard.words == ["+a"]
+    assert recorded.words == ["+a"]
 
 
-async def test_whole_state_is_told_as_the_difference(informer, heard):
+async def test_whole_state_is_told_as_the_difference(informer, recorded):
     assert not informer.synced.is_set()
     informer.replace([pod("a"), pod("b"), pod("c")])
     assert informer.synced.is_set()
-    heard.words.clear()
+    recorded.words.clear()
     informer.replace([pod("b", 5), pod("c"), pod("d")])
-    assert heard.words == ["-a@1?", "1>5", "+d"]
+    assert recorded.words == ["-a@1?", "1>5", "+d"]
 
 
 @pytest.mark.parametrize("by", ["replace", "apply"])
-async def test_another_uid_is_another_object(informer, heard, by):
+async def test_another_uid_is_another_object(informer, recorded, by):
     informer.replace([pod("a", 1, uid="one")])
     if by == "replace":
         informer.replace([pod("a", 9, uid="two")])
     else:
         informer.apply([modified("a", 9, uid="two")])
-    assert heard.words == ["+a", "-a@1?", "+a"]
+    assert recorded.words == ["+a", "-a@1?", "+a"]
 
 
 async def test_late_handler_hears_of_what_is_there(informer):
     informer.replace([pod("a")])
-    late = Heard(informer)
+    late = RecordingHandler(informer)
     informer.add_handler(late)
     informer.apply([modified("a", 2)])
     assert late.words == ["+a", "1>2"]
 
 
-async def test_all_handlers_hear_in_order_and_the_batch_hook_after_them(informer, heard):
-    second = Heard(informer)
+async def test_all_handlers_hear_in_order_and_the_batch_hook_after_them(informer, recorded):
+    second = RecordingHandler(informer)
     informer.add_handler(second)
     ends = []
-    informer.add_batch_hook(lambda: ends.append((len(heard.words), len(second.words))))
+    informer.add_batch_hook(lambda: ends.append((len(recorded.words), len(second.words))))
     informer.replace([pod("a")])
     informer.apply([modified("a", 2), added("b"), deleted("b", 3)])
     assert ends == [(1, 1), (4, 4)]
 
 
-async def test_while_paused_the_world_stands_still(informer, heard):
+async def test_while_paused_the_world_stands_still(informer, recorded):
     informer.replace([pod("a")])
     informer.pause()
     informer.apply([modified("a", 2)])
     informer.replace([pod("b", 3)])
     informer.apply([deleted("b", 4)])
-    assert heard.words == ["+a"]
+    assert recorded.words == ["+a"]
     assert list(informer.store) == ["d/a"]
     informer.resume()
-    assert heard.words == ["+a", "1>2", "-a@2?", "+b", "-b@4"]
+    assert recorded.words == ["+a", "1>2", "-a@2?", "+b", "-b@4"]
     informer.apply([added("c")])
-    assert heard.words[-1] == "+c"
+    assert recorded.words[-1] == "+c"
 
 
-async def test_pauses_nest_and_must_match(informer, heard):
+async def test_pauses_nest_and_must_match(informer, recorded):
     informer.pause()
     informer.pause()
     informer.apply([added("a")])
     informer.resume()
-    assert heard.words == []
+    assert recorded.words == []
     informer.resume()
-    assert heard.words == ["+a"]
+    assert recorded.words == ["+a"]
     with pytest.raises(RuntimeError, match="without a pause"):
         informer.resume()
 
 
 async def test_pause_during_the_delivery_holds_the_rest(informer):
-    class Pausing(Heard):
+    class Pausing(RecordingHandler):
         def on_add(self, obj):
             super().on_add(obj)
             if obj.metadata.name == "a":
                 informer.pause()
 
-    heard = Pausing(informer)
-    informer.add_handler(heard)
+    recorded = Pausing(informer)
+    informer.add_handler(recorded)
     informer.pause()
     informer.apply([added("a")])
     informer.apply([added("b")])
     informer.resume()
-    assert heard.words == ["+a"]
+    assert recorded.words == ["+a"]
     informer.resume()
-    assert heard.words == ["+a", "+b"]
+    assert recorded.words == ["+a", "+b"]
 
 
-async def test_group_is_paused_and_synced_together(informer, heard):
+async def test_group_is_paused_and_synced_together(informer, recorded):
     nodes = Informer(None, NODES)
     group = InformerGroup()
     group.add(informer)
@@ -165,8 +165,8 @@ async def test_group_is_paused_and_synced_together(informer, heard):
     assert group.unsynced == ["Node"]
     with group.paused():
         informer.apply([added("a")])
-        assert heard.words == []
-    assert heard.words == ["+a"]
+        assert recorded.words == []
+    assert recorded.words == ["+a"]
     nodes.replace([])
     await group.wait_for_sync()
 

@@ -32,7 +32,7 @@ def test_lines_come_out_whole_however_the_bytes_are_cut(parts, data):
         lines += splitter.feed(stream[at : at + size])
         at += size
     assert lines == stream.split(b"\n")[:-1]
-    assert splitter.rest_bytes == len(b"rest")
+    assert splitter.pending_bytes == len(b"rest")
 
 
 def test_line_of_many_megabytes_costs_linear_time():

@@ -2,7 +2,7 @@
 
 import json
 
-from proreus.client.informer_stores import InformerStores
+from proreus.client.informer_factory import InformerFactory
 from proreus.client.watch import EventDecoder, ListDecoder
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import Pod
@@ -51,7 +51,7 @@ def test_lists_keep_their_items_json():
 
 
 def test_stores_make_objects_of_the_types_asked_for():
-    stores = InformerStores(None, print, {"Node": NodeWithJson})
+    stores = InformerFactory(None, print, {"Node": NodeWithJson})
     stores.store(NODES)
     stores.store(PODS)
     types = {kind: informer.resource.type for kind, informer in stores.group.by_kind.items()}

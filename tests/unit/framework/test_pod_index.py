@@ -14,7 +14,11 @@ from proreus.framework.pod_info import PodInfo
 from proreus.objects.codec import decoder_for
 from proreus.objects.selectors import LabelSelector, parse_label_selector
 from proreus.testing import make_node, make_pod, make_table
-from proreus.testing.neighbours import NAMESPACES, label_selectors, social_pods
+from proreus.testing.inter_pod_clusters import (
+    NAMESPACES,
+    label_selectors,
+    pods_with_inter_pod_terms,
+)
 
 ANTI = {
     "podAntiAffinity": {
@@ -165,7 +169,7 @@ def test_a_query_that_was_let_go_is_counted_anew(monkeypatch: pytest.MonkeyPatch
 
 NODES = tuple(f"n{i}" for i in range(4))
 _step = st.one_of(
-    st.tuples(st.just("pod"), social_pods("new", NODES, broken=True)),
+    st.tuples(st.just("pod"), pods_with_inter_pod_terms("new", NODES, broken=True)),
     st.tuples(st.just("node"), st.sampled_from(NODES)),
     st.tuples(
         st.just("query"),

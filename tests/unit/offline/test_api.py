@@ -11,7 +11,7 @@ from proreus.offline.api import FakeRecorder, InMemoryApi
 CLAIMS = BY_KIND["PersistentVolumeClaim"]
 
 
-class Heard:
+class RecordingHandler:
     """A handler that writes down what it is told."""
 
     def __init__(self) -> None:
@@ -34,24 +34,24 @@ def api() -> InMemoryApi:
 
 
 @pytest.fixture
-def heard(api) -> Heard:
-    heard = Heard()
-    api.add_handler(PODS, heard)
-    return heard
+def recorded(api) -> RecordingHandler:
+    recorded = RecordingHandler()
+    api.add_handler(PODS, recorded)
+    return recorded
 
 
 def stored(api, name: str = "p"):
     return api.store(PODS)[f"default/{name}"]
 
 
-def test_objects_come_change_and_go(api, heard, kit) -> None:
+def test_objects_come_change_and_go(api, recorded, kit) -> None:
     api.add(kit.pod("p"))
     api.merge("Pod", "default/p", {"metadata": {"labels": {"a": "b"}}})
     assert stored(api).metadata.labels == {"a": "b"}
     api.remove("Pod", "default/p")
     api.remove("Pod", "default/p")
     api.merge("Pod", "default/p", {"metadata": {"labels": {"a": "c"}}})
-    assert heard.lines == ["+p", "~p", "-p"]
+    assert recorded.lines == ["+p", "~p", "-p"]
 
 
 def test_objects_get_a_uid_that_stays_and_versions_that_move(api, kit) -> None:
@@ -68,11 +68,11 @@ def test_a_kind_that_is_not_known(api) -> None:
         api.add({"kind": "Gadget", "metadata": {"name": "x"}})
 
 
-def test_finished_pods_are_out_of_sight(api, heard, kit) -> None:
+def test_finished_pods_are_out_of_sight(api, recorded, kit) -> None:
     api.add({**kit.pod("p"), "status": {"phase": "Succeeded"}})
     api.add(kit.pod("q"))
     api.merge("Pod", "default/q", {"status": {"phase": "Failed"}})
-    assert heard.lines == ["+q", "-q"]
+    assert recorded.lines == ["+q", "-q"]
 
 
 def test_finished_pods_can_be_seen_on_request(kit) -> None:
@@ -81,22 +81,22 @@ def test_finished_pods_can_be_seen_on_request(kit) -> None:
     assert stored(api).status.phase == "Succeeded"
 
 
-def test_who_watches_a_change_is_told_before_handlers(api, heard, kit) -> None:
-    api.on_change(PODS, lambda old, new: heard.lines.append(f"{old is None} {new is None}"))
+def test_who_watches_a_change_is_told_before_handlers(api, recorded, kit) -> None:
+    api.on_change(PODS, lambda old, new: recorded.lines.append(f"{old is None} {new is None}"))
     api.add(kit.pod("p"))
     api.remove("Pod", "default/p")
-    assert heard.lines == ["True False", "+p", "False True", "-p"]
+    assert recorded.lines == ["True False", "+p", "False True", "-p"]
 
 
 # ---- writes --------------------------------------------------------------------------------------
 
 
-async def test_bind(api, heard, kit) -> None:
+async def test_bind(api, recorded, kit) -> None:
     api.add({**kit.pod("p"), "status": {"nominatedNodeName": "n0"}})
     await api.bind(stored(api), "n0")
     assert stored(api).spec.node_name == "n0"
     assert stored(api).status.nominated_node_name == ""
-    assert heard.lines == ["+p", "~p"]
+    assert recorded.lines == ["+p", "~p"]
     with pytest.raises(Conflict) as caught:
         await api.bind(stored(api), "n1")
     assert str(caught.value) == (

@@ -34,7 +34,7 @@ from proreus.plugins.volume_zone import VolumeZone
 from proreus.testing.agreement import agree
 from proreus.testing.clusters import Cluster, clusters
 from proreus.testing.device_clusters import device_clusters
-from proreus.testing.neighbours import neighbourhoods
+from proreus.testing.inter_pod_clusters import inter_pod_clusters
 from proreus.testing.volume_clusters import volume_clusters
 
 GPU = "example.com/gpu"
@@ -108,7 +108,7 @@ CASES = (
         drawn_from=volume_clusters(),
     ),
     Case(VolumeZone, drawn_from=volume_clusters()),
-    Case(PodTopologySpread, drawn_from=neighbourhoods()),
+    Case(PodTopologySpread, drawn_from=inter_pod_clusters()),
     Case(
         PodTopologySpread,
         "list",
@@ -119,10 +119,12 @@ CASES = (
                 {"maxSkew": 2, "topologyKey": LABEL_ZONE, "whenUnsatisfiable": "ScheduleAnyway"},
             ],
         },
-        drawn_from=neighbourhoods(),
+        drawn_from=inter_pod_clusters(),
     ),
-    Case(InterPodAffinity, drawn_from=neighbourhoods()),
-    Case(InterPodAffinity, "weight", {"hardPodAffinityWeight": 50}, drawn_from=neighbourhoods()),
+    Case(InterPodAffinity, drawn_from=inter_pod_clusters()),
+    Case(
+        InterPodAffinity, "weight", {"hardPodAffinityWeight": 50}, drawn_from=inter_pod_clusters()
+    ),
     Case(DynamicResources, drawn_from=device_clusters()),
     Case(NodeResourcesBalancedAllocation),
     Case(NodeResourcesBalancedAllocation, "many", {"resources": MANY_RESOURCES}),

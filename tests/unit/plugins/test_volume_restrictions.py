@@ -16,7 +16,7 @@ from proreus.objects.storage import PersistentVolumeClaim
 from proreus.plugins.volume_restrictions import VolumeRestrictions
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
 from proreus.testing.agreement import assert_agreement
-from proreus.testing.volumes import by_claim, make_claim
+from proreus.testing.volumes import make_claim, spec_with_claims
 
 DISK = "node(s) had no available disk"
 IN_USE = (
@@ -63,16 +63,16 @@ def reasons(answers: list[Status | None] | Status) -> list[str]:
 
 @pytest.mark.parametrize(
     "volumes",
-    [{}, {"volumes": [{"name": "c", "configMap": {"name": "x"}}]}, by_claim("shared")],
+    [{}, {"volumes": [{"name": "c", "configMap": {"name": "x"}}]}, spec_with_claims("shared")],
 )
 def test_ordinary_pods_are_skipped(volumes: dict[str, Any]) -> None:
-    other = make_pod("other", node_name="n0", spec=by_claim("shared"))
+    other = make_pod("other", node_name="n0", spec=spec_with_claims("shared"))
     handle = FakeHandle(NODES, [other], objects=[make_claim("shared")])
     assert judge(handle, make_pod(spec=volumes)) == Status.skip()
 
 
 def test_a_missing_claim_is_told_here_first() -> None:
-    answer = judge(FakeHandle(NODES), make_pod(spec=by_claim("c")))
+    answer = judge(FakeHandle(NODES), make_pod(spec=spec_with_claims("c")))
     assert answer == Status.unresolvable('persistentvolumeclaim "c" not found')
 
 
@@ -105,20 +105,22 @@ def exclusive(*others: PodInfo) -> FakeHandle:
 
 
 def test_an_exclusive_claim_in_use_rules_out_every_node_but_preemption_may_help() -> None:
-    handle = exclusive(make_pod("other", node_name="n0", spec=by_claim("mine")))
-    answers = judge(handle, make_pod(spec=by_claim("mine")))
+    handle = exclusive(make_pod("other", node_name="n0", spec=spec_with_claims("mine")))
+    answers = judge(handle, make_pod(spec=spec_with_claims("mine")))
     assert reasons(answers) == [IN_USE, IN_USE]
     assert {status.code for status in answers if status} == {Status.unschedulable().code}
 
 
 def test_an_exclusive_claim_that_is_free_is_no_concern() -> None:
-    elsewhere = make_pod("other", namespace="elsewhere", node_name="n0", spec=by_claim("mine"))
-    assert judge(exclusive(elsewhere), make_pod(spec=by_claim("mine"))) == Status.skip()
+    elsewhere = make_pod(
+        "other", namespace="elsewhere", node_name="n0", spec=spec_with_claims("mine")
+    )
+    assert judge(exclusive(elsewhere), make_pod(spec=spec_with_claims("mine"))) == Status.skip()
 
 
 def test_conflicts_are_counted_on_a_copy_when_pods_are_tried() -> None:
-    other = make_pod("other", node_name="n0", spec=by_claim("mine"))
-    handle, pod = exclusive(other), make_pod(spec=by_claim("mine"))
+    other = make_pod("other", node_name="n0", spec=spec_with_claims("mine"))
+    handle, pod = exclusive(other), make_pod(spec=spec_with_claims("mine"))
     plugin, state = make_plugin(VolumeRestrictions, handle), CycleState()
     plugin.pre_filter(state, pod, handle.nodes)
     trial, node = state.clone(), handle.nodes[0]
@@ -141,9 +143,13 @@ def test_events() -> None:
 @pytest.mark.parametrize(
     ("mine", "gone", "woken"),
     [
-        (by_claim("a"), make_pod("o", spec=by_claim("a", "b")), True),
-        (by_claim("a"), make_pod("o", spec=by_claim("b")), False),
-        (by_claim("a"), make_pod("o", namespace="elsewhere", spec=by_claim("a")), False),
+        (spec_with_claims("a"), make_pod("o", spec=spec_with_claims("a", "b")), True),
+        (spec_with_claims("a"), make_pod("o", spec=spec_with_claims("b")), False),
+        (
+            spec_with_claims("a"),
+            make_pod("o", namespace="elsewhere", spec=spec_with_claims("a")),
+            False,
+        ),
         (disks(gce("d")), make_pod("o", spec=disks(gce("d"))), True),
         (disks(gce("d")), make_pod("o", namespace="elsewhere", spec=disks(gce("d"))), False),
         (disks(gce("d", True)), make_pod("o", spec=disks(gce("d", True))), False),
@@ -162,4 +168,4 @@ def test_claims_that_appear(name: str, namespace: str, woken: bool) -> None:
     hint = make_plugin(VolumeRestrictions, FakeHandle()).events_to_register()[2].hint
     claim = make_claim(name, namespace=namespace)
     new = decoder_for(PersistentVolumeClaim).convert(claim)
-    assert hint(make_pod(spec=by_claim("a")), None, new) is woken
+    assert hint(make_pod(spec=spec_with_claims("a")), None, new) is woken

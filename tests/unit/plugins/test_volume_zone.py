@@ -23,7 +23,7 @@ from proreus.objects.kinds import BY_KIND
 from proreus.plugins.volume_zone import VolumeZone
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
 from proreus.testing.agreement import assert_agreement
-from proreus.testing.volumes import by_claim, make_claim, make_class, make_volume
+from proreus.testing.volumes import make_claim, make_storage_class, make_volume, spec_with_claims
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
@@ -48,7 +48,7 @@ def feasible(*volume_labels: dict[str, str]) -> list[str] | Status:
         make_volume(f"pv-{name}", labels=labels)
         for name, labels in zip(names, volume_labels, strict=True)
     ]
-    handle, pod = FakeHandle(NODES, objects=objects), make_pod(spec=by_claim(*names))
+    handle, pod = FakeHandle(NODES, objects=objects), make_pod(spec=spec_with_claims(*names))
     plugin, state = make_plugin(VolumeZone, handle), CycleState()
     answer = plugin.pre_filter(state, pod, handle.nodes)
     if answer is not None:
@@ -91,30 +91,32 @@ def test_nodes(labels: list[dict[str, str]], nodes: list[str] | Status) -> None:
         ),
         ([make_claim("c")], 'storageclass.storage.k8s.io "wait" not found'),
         (
-            [make_claim("c"), make_class(mode=None)],
+            [make_claim("c"), make_storage_class(mode=None)],
             'VolumeBindingMode not set for StorageClass "wait"',
         ),
-        ([make_claim("c"), make_class(mode="Immediate")], "PersistentVolume had no name"),
-        ([make_claim("c"), make_class()], None),
+        ([make_claim("c"), make_storage_class(mode="Immediate")], "PersistentVolume had no name"),
+        ([make_claim("c"), make_storage_class()], None),
     ],
 )
 def test_claims_without_a_volume(objects: list[dict[str, Any]], expected: str | None) -> None:
     handle = FakeHandle(NODES, objects=objects)
     plugin = make_plugin(VolumeZone, handle)
-    answer = plugin.pre_filter(CycleState(), make_pod(spec=by_claim("c")), handle.nodes)
+    answer = plugin.pre_filter(CycleState(), make_pod(spec=spec_with_claims("c")), handle.nodes)
     assert answer == (Status.skip() if expected is None else Status.unresolvable(expected))
 
 
 def test_a_claim_without_a_name() -> None:
     plugin = make_plugin(VolumeZone, FakeHandle(NODES))
-    answer = plugin.pre_filter(CycleState(), make_pod(spec=by_claim("")), plugin.handle.nodes)
+    answer = plugin.pre_filter(
+        CycleState(), make_pod(spec=spec_with_claims("")), plugin.handle.nodes
+    )
     assert answer == Status.unresolvable("PersistentVolumeClaim had no name")
 
 
 def test_only_pods_without_volumes_share_answers() -> None:
     plugin = make_plugin(VolumeZone, FakeHandle(NODES))
     assert plugin.sign(make_pod()) == ()
-    assert plugin.sign(make_pod(spec=by_claim("c"))) is None
+    assert plugin.sign(make_pod(spec=spec_with_claims("c"))) is None
 
 
 def test_events() -> None:
@@ -130,9 +132,9 @@ def test_events() -> None:
 @pytest.mark.parametrize(
     ("number", "old", "new", "woken"),
     [
-        (0, None, make_class(), True),
-        (0, None, make_class(mode="Immediate"), False),
-        (0, None, make_class(mode=None), False),
+        (0, None, make_storage_class(), True),
+        (0, None, make_storage_class(mode="Immediate"), False),
+        (0, None, make_storage_class(mode=None), False),
         (2, None, make_claim("c"), True),
         (2, make_claim("c"), make_claim("c"), True),
         (2, None, make_claim("d"), False),
@@ -146,14 +148,14 @@ def test_events() -> None:
 def test_hints(number: int, old: Any, new: Any, woken: bool) -> None:
     hint = make_plugin(VolumeZone, FakeHandle()).events_to_register()[number].hint
     before = None if old is None else typed(old)
-    assert hint(make_pod(spec=by_claim("c")), before, typed(new)) is woken
+    assert hint(make_pod(spec=spec_with_claims("c")), before, typed(new)) is woken
 
 
 def test_volumes_are_looked_up_by_filter_where_pre_filter_is_disabled() -> None:
     def verdicts_of(*claims: str) -> list[Status | None]:
         objects = [make_claim("c", volume="pv"), make_volume("pv", labels={ZONE: "b"})]
         handle = FakeHandle(NODES, objects=objects)
-        plugin, pod = make_plugin(VolumeZone, handle), make_pod(spec=by_claim(*claims))
+        plugin, pod = make_plugin(VolumeZone, handle), make_pod(spec=spec_with_claims(*claims))
         verdicts = Verdicts(len(NODES), plugin.name)
         plugin.filter_all(CycleState(), pod, handle.nodes, verdicts)
         found = [plugin.filter(CycleState(), pod, node) for node in handle.nodes]

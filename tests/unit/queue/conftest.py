@@ -72,7 +72,7 @@ def names(pods: list[QueuedPodInfo]) -> list[str]:
     return [queued.info.name for queued in pods]
 
 
-class Bench:
+class QueueHarness:
     """A queue, its clock, its profile, and what the pod lister knows."""
 
     pod = staticmethod(make_pod)
@@ -155,13 +155,13 @@ class Bench:
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def harness() -> QueueHarness:
+    return QueueHarness()
 
 
 @pytest.fixture
-def make_bench() -> type[Bench]:
-    return Bench
+def make_harness() -> type[QueueHarness]:
+    return QueueHarness
 
 
 @pytest.fixture

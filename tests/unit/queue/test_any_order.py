@@ -29,22 +29,22 @@ CHANGES = st.lists(
 NODES = st.sampled_from(["", "n1", "n2"])
 
 
-def test_nothing_is_lost(make_bench, pod):
+def test_nothing_is_lost(make_harness, pod):
     class Life(RuleBasedStateMachine):
         """The queue beside a model that knows only which pods there are and which are popped."""
 
         def __init__(self) -> None:
             super().__init__()
-            self.bench = make_bench(unschedulable_timeout_seconds=20)
-            self.queue = self.bench.queue
-            profile = self.bench.profile
+            self.harness = make_harness(unschedulable_timeout_seconds=20)
+            self.queue = self.harness.queue
+            profile = self.harness.profile
             profile.register("SchedulingGates", ev.POD, ev.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
             profile.register("Fit", ev.POD, ev.DELETE)
             profile.register("Fit", ev.NODE, ev.ADD, lambda pod, *_: pod.priority > 0)
             profile.register("Taint", ev.NODE, ev.ADD)
             profile.register("Claims", ev.POD, ev.ALL)
-            self.bench._queue = None
-            self.queue = self.bench.queue
+            self.harness._queue = None
+            self.queue = self.harness.queue
             self.waiting = {}
             self.popped = {}
             self.generation = 0
@@ -63,7 +63,7 @@ def test_nothing_is_lost(make_bench, pod):
                     nominated=node,
                     uid=f"{name}-{self.generation}",
                 )
-                self.bench.add(info)
+                self.harness.add(info)
 
         @rule(
             name=NAMES, priority=st.integers(0, 2), gated=st.booleans(), node=NODES, events=CHANGES
@@ -80,7 +80,7 @@ def test_nothing_is_lost(make_bench, pod):
                 nominated=node,
                 uid=old.uid,
             )
-            self.bench.listed[new.key] = new.pod
+            self.harness.listed[new.key] = new.pod
             self.queue.update(old, new, events)
             held[name] = (new, held[name][1]) if held is self.popped else new
 
@@ -88,14 +88,14 @@ def test_nothing_is_lost(make_bench, pod):
         def delete(self, name):
             if name in self.waiting:
                 info = self.waiting.pop(name)
-                del self.bench.listed[info.key]
+                del self.harness.listed[info.key]
                 self.queue.delete(info)
 
         @rule()
         def pop(self):
             queued = self.queue.pop()
             if queued is None:
-                assert set(self.bench.places()) <= {"unschedulable", "gated", "backoff"}
+                assert set(self.harness.places()) <= {"unschedulable", "gated", "backoff"}
                 assert all(not q.rejectors for q in self.queue.backoff_pods())
                 return
             name = queued.info.name
@@ -139,16 +139,16 @@ def test_nothing_is_lost(make_bench, pod):
 
         @rule(seconds=st.sampled_from([0.0, 0.25, 0.5, 1.0, 3.0, 12.0, 40.0]))
         def wait(self, seconds):
-            end = self.bench.clock.now() + seconds
-            while (instant := int(self.bench.clock.now()) + 1) <= end:
-                self.bench.clock.advance_to(instant)
+            end = self.harness.clock.now() + seconds
+            while (instant := int(self.harness.clock.now()) + 1) <= end:
+                self.harness.clock.advance_to(instant)
                 self.queue.flush()
-            self.bench.clock.advance_to(end)
+            self.harness.clock.advance_to(end)
 
         @invariant()
         def all_is_well(self):
             self.queue.validate()
-            found = [name for names in self.bench.places().values() for name in names]
+            found = [name for names in self.harness.places().values() for name in names]
             assert sorted(found) == sorted(self.waiting)
             assert self.queue.in_flight_count == len(self.popped)
             for name, info in self.waiting.items():

@@ -16,158 +16,158 @@ LABELS = ClusterEvent(ev.UNSCHEDULABLE_POD, ev.UPDATE_POD_LABEL)
 TOLERATIONS = ClusterEvent(ev.UNSCHEDULABLE_POD, ev.UPDATE_POD_TOLERATION)
 
 
-def test_add(bench, pod):
-    bench.clock.advance(5)
-    bench.add(pod("a", nominated="n1"))
-    bench.queue.validate()
-    (queued,) = bench.queue.active_pods()
+def test_add(harness, pod):
+    harness.clock.advance(5)
+    harness.add(pod("a", nominated="n1"))
+    harness.queue.validate()
+    (queued,) = harness.queue.active_pods()
     assert (queued.timestamp, queued.initial_attempt_timestamp) == (1005, 1005)
-    assert bench.incoming() == {("active", "UnschedulablePodAdd"): 1}
-    assert [p.name for p in bench.queue.nominator.nominated_pods("n1")] == ["a"]
+    assert harness.incoming() == {("active", "UnschedulablePodAdd"): 1}
+    assert [p.name for p in harness.queue.nominator.nominated_pods("n1")] == ["a"]
 
 
-def test_adding_again_replaces_wherever_it_is(bench, pod):
-    bench.rejected(pod("error"))
-    bench.rejected(pod("held"), "Fit")
-    bench.add(pod("error"), pod("held"), pod("a"), pod("a", priority=3))
-    bench.queue.validate()
-    assert bench.places() == {"active": ["a", "error", "held"]}
+def test_adding_again_replaces_wherever_it_is(harness, pod):
+    harness.rejected(pod("error"))
+    harness.rejected(pod("held"), "Fit")
+    harness.add(pod("error"), pod("held"), pod("a"), pod("a", priority=3))
+    harness.queue.validate()
+    assert harness.places() == {"active": ["a", "error", "held"]}
 
 
-def test_update_in_flight_is_an_event_and_leaves_the_item_alone(bench, pod):
+def test_update_in_flight_is_an_event_and_leaves_the_item_alone(harness, pod):
     seen = []
-    bench.profile.register("Fit", ev.POD, ev.UPDATE_POD_LABEL, lambda *args: seen.append(args))
+    harness.profile.register("Fit", ev.POD, ev.UPDATE_POD_LABEL, lambda *args: seen.append(args))
     old, new = pod("a"), pod("a", labels={"x": "y"})
-    bench.add(old)
-    queued = bench.pop()
-    bench.queue.update(old, new, [LABELS, TOLERATIONS])
+    harness.add(old)
+    queued = harness.pop()
+    harness.queue.update(old, new, [LABELS, TOLERATIONS])
     assert queued.info is old
-    assert bench.places() == {}
-    bench.reject(queued, "Fit")
+    assert harness.places() == {}
+    harness.reject(queued, "Fit")
     assert seen == [(old, old.pod, new.pod)]
 
 
-def test_update_of_an_active_pod_resorts(bench, pod):
+def test_update_of_an_active_pod_resorts(harness, pod):
     old, new = pod("a"), pod("a", priority=9, nominated="n1")
-    bench.add(old, pod("b", priority=5))
-    bench.listed[new.key] = new.pod
-    bench.queue.update(old, new, [UNSCHEDULABLE_POD_UPDATE])
-    bench.queue.validate()
-    assert bench.places() == {"active": ["a", "b"]}
-    assert bench.queue.nominator.nominated_node_of("uid-a") == "n1"
-    assert sum(bench.incoming().values()) == 2
+    harness.add(old, pod("b", priority=5))
+    harness.listed[new.key] = new.pod
+    harness.queue.update(old, new, [UNSCHEDULABLE_POD_UPDATE])
+    harness.queue.validate()
+    assert harness.places() == {"active": ["a", "b"]}
+    assert harness.queue.nominator.nominated_node_of("uid-a") == "n1"
+    assert sum(harness.incoming().values()) == 2
 
 
 @pytest.mark.parametrize("plugins", [(), ("Fit",)], ids=["error", "rejected"])
-def test_update_of_a_pod_that_backs_off(bench, pod, plugins):
-    bench.profile.register("Fit", ev.ANY, ev.ALL)
+def test_update_of_a_pod_that_backs_off(harness, pod, plugins):
+    harness.profile.register("Fit", ev.ANY, ev.ALL)
     old, new = pod("a"), pod("a", priority=9)
-    queued = bench.rejected(old, *plugins)
-    bench.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
-    bench.queue.update(old, new, [UNSCHEDULABLE_POD_UPDATE])
-    bench.queue.validate()
+    queued = harness.rejected(old, *plugins)
+    harness.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
+    harness.queue.update(old, new, [UNSCHEDULABLE_POD_UPDATE])
+    harness.queue.validate()
     assert queued.info is new
-    assert bench.places() == {"backoff": ["a"]}
+    assert harness.places() == {"backoff": ["a"]}
 
 
-def test_update_of_a_waiting_pod_asks_the_hints(bench, pod):
+def test_update_of_a_waiting_pod_asks_the_hints(harness, pod):
     asked = []
 
     def hint(info, old, new):
         asked.append((info, old, new))
         return "x" in new.metadata.labels
 
-    bench.profile.register("Fit", ev.POD, ev.UPDATE_POD_LABEL, hint)
+    harness.profile.register("Fit", ev.POD, ev.UPDATE_POD_LABEL, hint)
     old, useless, useful = pod("a"), pod("a", labels={"y": ""}), pod("a", labels={"x": ""})
-    queued = bench.rejected(old, "Fit")
-    entries = sum(bench.incoming().values())
-    bench.queue.update(old, useless, [LABELS])
-    assert bench.places() == {"unschedulable": ["a"]}
-    assert sum(bench.incoming().values()) == entries, "staying is not entering"
+    queued = harness.rejected(old, "Fit")
+    entries = sum(harness.incoming().values())
+    harness.queue.update(old, useless, [LABELS])
+    assert harness.places() == {"unschedulable": ["a"]}
+    assert sum(harness.incoming().values()) == entries, "staying is not entering"
     assert queued.info is useless
-    bench.queue.update(useless, useful, [TOLERATIONS])
-    assert bench.places() == {"unschedulable": ["a"]}
-    bench.queue.update(useless, useful, [TOLERATIONS, LABELS])
-    bench.queue.validate()
-    assert bench.places() == {"backoff": ["a"]}
+    harness.queue.update(useless, useful, [TOLERATIONS])
+    assert harness.places() == {"unschedulable": ["a"]}
+    harness.queue.update(useless, useful, [TOLERATIONS, LABELS])
+    harness.queue.validate()
+    assert harness.places() == {"backoff": ["a"]}
     assert asked == [(useless, old.pod, useless.pod), (useful, useless.pod, useful.pod)]
-    assert bench.incoming()["backoff", "UnschedulablePodUpdatePodLabel"] == 1
+    assert harness.incoming()["backoff", "UnschedulablePodUpdatePodLabel"] == 1
 
 
-def test_update_stops_at_the_first_event_that_helps(bench, pod):
+def test_update_stops_at_the_first_event_that_helps(harness, pod):
     asked = []
     for action in (ev.UPDATE_POD_LABEL, ev.UPDATE_POD_TOLERATION):
-        bench.profile.register("Fit", ev.POD, action, lambda *args: asked.append(args) or True)
+        harness.profile.register("Fit", ev.POD, action, lambda *args: asked.append(args) or True)
     old = pod("a")
-    bench.rejected(old, "Fit")
-    bench.clock.advance(5)
-    bench.queue.update(old, pod("a"), [LABELS, TOLERATIONS])
+    harness.rejected(old, "Fit")
+    harness.clock.advance(5)
+    harness.queue.update(old, pod("a"), [LABELS, TOLERATIONS])
     assert len(asked) == 1
-    assert bench.places() == {"active": ["a"]}
-    assert bench.wakes == 2
+    assert harness.places() == {"active": ["a"]}
+    assert harness.wakes == 2
 
 
-def test_update_of_an_unknown_pod_adds_it(bench, pod):
+def test_update_of_an_unknown_pod_adds_it(harness, pod):
     new = pod("a", nominated="n1")
-    bench.listed[new.key] = new.pod
-    bench.queue.update(None, new, [])
-    assert bench.places() == {"active": ["a"]}
-    assert bench.incoming() == {("active", "UnschedulablePodUpdate"): 1}
-    assert bench.queue.nominator.nominated_node_of("uid-a") == "n1"
+    harness.listed[new.key] = new.pod
+    harness.queue.update(None, new, [])
+    assert harness.places() == {"active": ["a"]}
+    assert harness.incoming() == {("active", "UnschedulablePodUpdate"): 1}
+    assert harness.queue.nominator.nominated_node_of("uid-a") == "n1"
 
 
-def test_update_keeps_a_nomination_made_here(bench, pod):
+def test_update_keeps_a_nomination_made_here(harness, pod):
     old, new = pod("a"), pod("a", labels={"x": "y"})
-    bench.rejected(old, "Fit")
-    bench.queue.nominator.add_nominated_pod(old, NominatingInfo("n1"))
-    bench.queue.update(old, new, [LABELS])
-    assert bench.queue.nominator.nominated_pods("n1") == [new]
+    harness.rejected(old, "Fit")
+    harness.queue.nominator.add_nominated_pod(old, NominatingInfo("n1"))
+    harness.queue.update(old, new, [LABELS])
+    assert harness.queue.nominator.nominated_pods("n1") == [new]
 
 
-def test_becoming_active_by_a_plain_update_takes_the_nomination_of_the_status(bench, pod):
-    bench.profile.register("Fit", ev.POD, ev.UPDATE)
+def test_becoming_active_by_a_plain_update_takes_the_nomination_of_the_status(harness, pod):
+    harness.profile.register("Fit", ev.POD, ev.UPDATE)
     old = pod("a")
-    bench.rejected(old, "Fit")
-    bench.queue.nominator.add_nominated_pod(old, NominatingInfo("n1"))
-    bench.clock.advance(5)
-    bench.queue.update(old, pod("a"), [UNSCHEDULABLE_POD_UPDATE])
-    assert bench.places() == {"active": ["a"]}
-    assert bench.queue.nominator.nominated_node_of("uid-a") is None
+    harness.rejected(old, "Fit")
+    harness.queue.nominator.add_nominated_pod(old, NominatingInfo("n1"))
+    harness.clock.advance(5)
+    harness.queue.update(old, pod("a"), [UNSCHEDULABLE_POD_UPDATE])
+    assert harness.places() == {"active": ["a"]}
+    assert harness.queue.nominator.nominated_node_of("uid-a") is None
 
 
 @pytest.mark.parametrize("where", ["active", "error", "held", "gated", "in flight", "nowhere"])
-def test_delete(bench, pod, where):
+def test_delete(harness, pod, where):
     info = pod("a", nominated="n1", gates=("g",) if where == "gated" else ())
     if where in ("error", "held"):
-        bench.rejected(info, *(["Fit"] if where == "held" else []))
+        harness.rejected(info, *(["Fit"] if where == "held" else []))
     elif where != "nowhere":
-        bench.add(info)
+        harness.add(info)
         if where == "in flight":
-            bench.pop()
-    bench.queue.delete(info)
-    bench.queue.validate()
-    assert bench.places() == {}
-    assert bench.per_plugin() == {}
-    assert bench.queue.nominator.nominated_pods("n1") == []
-    assert bench.queue.in_flight_count == (where == "in flight")
+            harness.pop()
+    harness.queue.delete(info)
+    harness.queue.validate()
+    assert harness.places() == {}
+    assert harness.per_plugin() == {}
+    assert harness.queue.nominator.nominated_pods("n1") == []
+    assert harness.queue.in_flight_count == (where == "in flight")
 
 
-def test_activate_skips_backoff(bench, pod):
-    bench.rejected(pod("held"), "Fit")
-    bench.rejected(pod("error"))
-    bench.add(pod("gated", gates=("g",)))
-    bench.wakes = 0
-    bench.queue.activate(["default/held", "default/error", "default/gated", "default/unknown"])
-    bench.queue.validate()
-    assert bench.places() == {"active": ["held", "error"], "gated": ["gated"]}
-    assert bench.incoming()["active", "ForceActivate"] == 2
-    assert bench.wakes == 1
+def test_activate_skips_backoff(harness, pod):
+    harness.rejected(pod("held"), "Fit")
+    harness.rejected(pod("error"))
+    harness.add(pod("gated", gates=("g",)))
+    harness.wakes = 0
+    harness.queue.activate(["default/held", "default/error", "default/gated", "default/unknown"])
+    harness.queue.validate()
+    assert harness.places() == {"active": ["held", "error"], "gated": ["gated"]}
+    assert harness.incoming()["active", "ForceActivate"] == 2
+    assert harness.wakes == 1
 
 
-def test_activating_a_pod_in_flight_makes_it_worth_another_try(bench, pod):
-    bench.add(pod("a"), pod("b"))
-    first, second = bench.pop(), bench.pop()
-    bench.queue.activate(["default/a"])
-    bench.reject(second, "Fit")
-    bench.reject(first, "Fit")
-    assert bench.places() == {"backoff": ["a"], "unschedulable": ["b"]}
+def test_activating_a_pod_in_flight_makes_it_worth_another_try(harness, pod):
+    harness.add(pod("a"), pod("b"))
+    first, second = harness.pop(), harness.pop()
+    harness.queue.activate(["default/a"])
+    harness.reject(second, "Fit")
+    harness.reject(first, "Fit")
+    assert harness.places() == {"backoff": ["a"], "unschedulable": ["b"]}

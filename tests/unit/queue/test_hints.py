@@ -20,9 +20,9 @@ def metrics():
 
 
 @pytest.fixture
-def hints_of(make_bench, metrics):
+def hints_of(make_harness, metrics):
     def make(*registrations):
-        profile = make_bench().profile
+        profile = make_harness().profile
         for registration in registrations:
             profile.register(*registration)
         return Hints({"default-scheduler": profile}, Recorder(FakeClock(), metrics))

@@ -146,9 +146,9 @@ def test_what_was_forgotten_is_not_known(nominator, known):
     assert list(nominator.changes_since(nominator.position - 2)) == ["n1"]
 
 
-def test_a_pod_that_is_popped_or_comes_back_is_another_one(bench, pod):
-    bench.add(pod("a", nominated="n1"))
-    nominator = bench.queue.nominator
+def test_a_pod_that_is_popped_or_comes_back_is_another_one(harness, pod):
+    harness.add(pod("a", nominated="n1"))
+    nominator = harness.queue.nominator
 
     def touched_by(act):
         position = nominator.position
@@ -156,8 +156,8 @@ def test_a_pod_that_is_popped_or_comes_back_is_another_one(bench, pod):
         return list(nominator.changes_since(position))
 
     popped = []
-    assert touched_by(lambda: popped.append(bench.pop())) == ["n1"]
-    assert touched_by(lambda: bench.reject(popped[0], "Fit")) == ["n1"]
-    assert touched_by(lambda: bench.queue.activate(["default/a"])) == ["n1"]
-    assert touched_by(lambda: popped.append(bench.queue.pop_specific("default/a"))) == ["n1"]
-    assert touched_by(lambda: bench.queue.done("uid-a")) == []
+    assert touched_by(lambda: popped.append(harness.pop())) == ["n1"]
+    assert touched_by(lambda: harness.reject(popped[0], "Fit")) == ["n1"]
+    assert touched_by(lambda: harness.queue.activate(["default/a"])) == ["n1"]
+    assert touched_by(lambda: popped.append(harness.queue.pop_specific("default/a"))) == ["n1"]
+    assert touched_by(lambda: harness.queue.done("uid-a")) == []

@@ -29,7 +29,7 @@ from proreus.objects.pod import Pod
 from proreus.runtime.find_nodes import FeasibleNodes, NodeSearch
 from proreus.runtime.profile import Profile
 
-from ..made_plugins import plugin
+from ..plugin_factory import plugin
 
 
 def make_pod(name: str, cpu: int = 100, **spec: object) -> PodInfo:
@@ -175,7 +175,7 @@ class NobodyNominated:
         return None
 
 
-class Bench:
+class SearchHarness:
     """A cache, a profile over its table, and a search."""
 
     def __init__(self, *classes: type, weights: dict[str, int] | None = None) -> None:
@@ -212,13 +212,13 @@ class Kit:
 
     make_pod = staticmethod(make_pod)
     make_node = staticmethod(make_node)
-    Bench = Bench
+    SearchHarness = SearchHarness
     plugin = staticmethod(plugin)
     Room, Cordon, Fewest, Flat, Even, Few = Room, Cordon, Fewest, Flat, Even, Few
 
     @staticmethod
-    def shared_bench() -> Bench:
-        return Bench(Room, Cordon, Fewest, Flat, weights={"Fewest": 3})
+    def shared_harness() -> SearchHarness:
+        return SearchHarness(Room, Cordon, Fewest, Flat, weights={"Fewest": 3})
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,7 @@ def pre_flight(kit, **answers: object) -> frozenset[str]:
     plugins = [
         kit.plugin(name, PreBindPlugin, pre_bind_pre_flight=a) for name, a in answers.items()
     ]
-    profile = kit.Bench(*plugins).profile
+    profile = kit.SearchHarness(*plugins).profile
     return run_pre_bind_pre_flight(profile, CycleState(), kit.make_pod("p"), "n")
 
 
@@ -55,7 +55,7 @@ def test_pre_flight_must_not_reject(kit, answer) -> None:
 # ---- PreBind -------------------------------------------------------------------------------------
 
 
-class Diary:
+class CallLog:
     """PreBind plugins that write down when they begin and end."""
 
     def __init__(self, kit) -> None:
@@ -82,68 +82,68 @@ class Diary:
         )
 
     async def run(self, *without: str) -> Status | None:
-        profile = self.kit.Bench(*self.plugins).profile
+        profile = self.kit.SearchHarness(*self.plugins).profile
         busy = frozenset(plugin.name for plugin in self.plugins) - set(without)
         return await run_pre_bind(profile, CycleState(), self.kit.make_pod("p"), "n", busy)
 
 
 @pytest.fixture
-def diary(kit) -> Diary:
-    return Diary(kit)
+def call_log(kit) -> CallLog:
+    return CallLog(kit)
 
 
-async def test_pre_bind_runs_in_order(diary) -> None:
-    diary.add("A")
-    diary.add("B", parallel=True)
-    diary.add("C")
-    assert await diary.run() is None
-    assert diary.lines == ["A begins", "A ends", "B begins", "B ends", "C begins", "C ends"]
+async def test_pre_bind_runs_in_order(call_log) -> None:
+    call_log.add("A")
+    call_log.add("B", parallel=True)
+    call_log.add("C")
+    assert await call_log.run() is None
+    assert call_log.lines == ["A begins", "A ends", "B begins", "B ends", "C begins", "C ends"]
 
 
-async def test_neighbours_that_allow_it_run_together(diary) -> None:
-    diary.add("A", parallel=True)
-    diary.add("B", parallel=True)
-    diary.add("C")
-    assert await diary.run() is None
-    assert diary.lines[:2] == ["A begins", "B begins"]
-    assert diary.lines[-2:] == ["C begins", "C ends"]
+async def test_neighbours_that_allow_it_run_together(call_log) -> None:
+    call_log.add("A", parallel=True)
+    call_log.add("B", parallel=True)
+    call_log.add("C")
+    assert await call_log.run() is None
+    assert call_log.lines[:2] == ["A begins", "B begins"]
+    assert call_log.lines[-2:] == ["C begins", "C ends"]
 
 
-async def test_a_skipped_plugin_that_does_not_allow_it_still_parts_a_group(diary) -> None:
-    diary.add("A", parallel=True)
-    diary.add("B")
-    diary.add("C", parallel=True)
-    assert await diary.run("B") is None
-    assert diary.lines == ["A begins", "A ends", "C begins", "C ends"]
+async def test_a_skipped_plugin_that_does_not_allow_it_still_parts_a_group(call_log) -> None:
+    call_log.add("A", parallel=True)
+    call_log.add("B")
+    call_log.add("C", parallel=True)
+    assert await call_log.run("B") is None
+    assert call_log.lines == ["A begins", "A ends", "C begins", "C ends"]
 
 
-async def test_a_skipped_plugin_is_not_run(diary) -> None:
-    diary.add("A")
-    diary.add("B")
-    assert await diary.run("A") is None
-    assert diary.lines == ["B begins", "B ends"]
+async def test_a_skipped_plugin_is_not_run(call_log) -> None:
+    call_log.add("A")
+    call_log.add("B")
+    assert await call_log.run("A") is None
+    assert call_log.lines == ["B begins", "B ends"]
 
 
 @pytest.mark.parametrize("answer", REJECTIONS)
-async def test_a_rejection_ends_pre_bind(diary, answer) -> None:
-    diary.add("A", answer=answer)
-    diary.add("B")
-    assert await diary.run() == answer.of("A")
-    assert "B begins" not in diary.lines
+async def test_a_rejection_ends_pre_bind(call_log, answer) -> None:
+    call_log.add("A", answer=answer)
+    call_log.add("B")
+    assert await call_log.run() == answer.of("A")
+    assert "B begins" not in call_log.lines
 
 
 @pytest.mark.parametrize("answer", [Status.unschedulable("no"), ValueError("boom")])
-async def test_the_first_failure_cancels_its_group(diary, answer) -> None:
-    diary.add("A", parallel=True, turns=50)
-    diary.add("B", parallel=True, turns=1, answer=answer)
-    diary.add("C")
+async def test_the_first_failure_cancels_its_group(call_log, answer) -> None:
+    call_log.add("A", parallel=True, turns=50)
+    call_log.add("B", parallel=True, turns=1, answer=answer)
+    call_log.add("C")
     if isinstance(answer, Status):
-        assert await diary.run() == answer.of("B")
+        assert await call_log.run() == answer.of("B")
     else:
         with pytest.raises(PluginError, match=r'^running PreBind plugin "B": boom$'):
-            await diary.run()
-    assert "A is cancelled" in diary.lines
-    assert "C begins" not in diary.lines
+            await call_log.run()
+    assert "A is cancelled" in call_log.lines
+    assert "C begins" not in call_log.lines
 
 
 @pytest.mark.parametrize(
@@ -156,10 +156,10 @@ async def test_the_first_failure_cancels_its_group(diary, answer) -> None:
         ("fine", "PreBind must return a Status or None, not 'fine'"),
     ],
 )
-async def test_what_pre_bind_must_not_answer(diary, answer, text) -> None:
-    diary.add("A", answer=answer)
+async def test_what_pre_bind_must_not_answer(call_log, answer, text) -> None:
+    call_log.add("A", answer=answer)
     with pytest.raises(PluginError) as caught:
-        await diary.run()
+        await call_log.run()
     assert str(caught.value) == f'running PreBind plugin "A": {text}'
 
 
@@ -168,7 +168,7 @@ async def test_what_pre_bind_must_not_answer(diary, answer, text) -> None:
 
 async def bind(kit, **answers: object) -> Status | None:
     plugins = [kit.plugin(name, BindPlugin, bind=a) for name, a in answers.items()]
-    return await run_bind(kit.Bench(*plugins).profile, CycleState(), kit.make_pod("p"), "n")
+    return await run_bind(kit.SearchHarness(*plugins).profile, CycleState(), kit.make_pod("p"), "n")
 
 
 async def test_the_first_that_does_not_skip_binds(kit) -> None:
@@ -205,5 +205,5 @@ def test_post_bind_goes_on_after_a_failure(kit) -> None:
     told = []
     bad = kit.plugin("A", PostBindPlugin, post_bind=ValueError("boom"))
     good = kit.plugin("B", PostBindPlugin, post_bind=lambda self, *args: told.append(args[2]))
-    run_post_bind(kit.Bench(bad, good).profile, CycleState(), kit.make_pod("p"), "n")
+    run_post_bind(kit.SearchHarness(bad, good).profile, CycleState(), kit.make_pod("p"), "n")
     assert told == ["n"]

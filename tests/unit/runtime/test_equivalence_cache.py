@@ -33,9 +33,9 @@ class World:
     def __init__(self, kit, first=(), last=()) -> None:
         self.kit = kit
         shared = (kit.Room, kit.Cordon, kit.Fewest, kit.Flat)
-        self.bench = kit.Bench(*first, *shared, *last, weights={"Fewest": 3, "Even": 2})
+        self.harness = kit.SearchHarness(*first, *shared, *last, weights={"Fewest": 3, "Even": 2})
         self.all_from_cache = not (first or last)
-        self.cache = self.bench.cache
+        self.cache = self.harness.cache
         self.count = 0
         self.rng = random.Random(0)
         for i in range(12):
@@ -64,10 +64,10 @@ class World:
             self.cache.update_node(self.kit.make_node(name, cpu=200 + 20 * pick))
 
     def check(self, cpu: int) -> None:
-        profile, state = self.bench.profile, CycleState()
+        profile, state = self.harness.profile, CycleState()
         pod = self.kit.make_pod("asked", cpu)
         fresh = run_filter_plugins(profile.filter, state, pod, self.cache.table)
-        found = self.bench.search.find(profile, state, pod, None)
+        found = self.harness.search.find(profile, state, pod, None)
         assert found.equivalence_class is not None
         assert found.all_from_cache or not self.all_from_cache
         assert statuses(found.verdicts) == statuses(fresh)
@@ -93,13 +93,13 @@ class World:
         """Each plugin's weighted scores, one node at a time."""
         table, state = self.cache.table, CycleState()
         each = {}
-        for plugin in self.bench.profile.score:
+        for plugin in self.harness.profile.score:
             if plugin.per_node_score:
                 raw = np.array([plugin.score(state, pod, table[row]) for row in rows.tolist()])
             else:
                 raw = np.full(len(rows), plugin.score_all(state, pod, table.take(rows)))
             final = plugin.normalize(state, pod, raw) if plugin.normalizes else raw
-            each[plugin.name] = final * self.bench.profile.weights[plugin.name]
+            each[plugin.name] = final * self.harness.profile.weights[plugin.name]
         return each
 
 
@@ -133,23 +133,23 @@ def play(world: World, steps) -> None:
 
 
 def test_only_changed_rows_are_asked_again(kit) -> None:
-    bench = kit.shared_bench()
+    harness = kit.shared_harness()
     for i in range(100):
-        bench.cache.add_node(kit.make_node(f"n{i}"))
+        harness.cache.add_node(kit.make_node(f"n{i}"))
     pod = kit.make_pod("a")
-    bench.search.find(bench.profile, CycleState(), pod, None)
-    asked = bench.profile.filter[0].evaluations.filter
+    harness.search.find(harness.profile, CycleState(), pod, None)
+    asked = harness.profile.filter[0].evaluations.filter
     before = asked.value
-    bench.search.find(bench.profile, CycleState(), kit.make_pod("b"), None)
+    harness.search.find(harness.profile, CycleState(), kit.make_pod("b"), None)
     assert asked.value == before
-    bench.cache.assume(pod, "n42")
-    bench.search.find(bench.profile, CycleState(), kit.make_pod("c"), None)
+    harness.cache.assume(pod, "n42")
+    harness.search.find(harness.profile, CycleState(), kit.make_pod("c"), None)
     assert asked.value == before + 1
 
 
 def test_pods_of_another_kind_do_not_share(kit) -> None:
-    bench = kit.shared_bench()
-    bench.cache.add_node(kit.make_node("n", cpu=200))
-    small = bench.search.find(bench.profile, CycleState(), kit.make_pod("s", 100), None)
-    large = bench.search.find(bench.profile, CycleState(), kit.make_pod("l", 300), None)
+    harness = kit.shared_harness()
+    harness.cache.add_node(kit.make_node("n", cpu=200))
+    small = harness.search.find(harness.profile, CycleState(), kit.make_pod("s", 100), None)
+    large = harness.search.find(harness.profile, CycleState(), kit.make_pod("l", 300), None)
     assert (small.count, large.count) == (1, 0)

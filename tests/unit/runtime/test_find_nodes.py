@@ -40,10 +40,10 @@ def scoring(kit):
     return kit.plugin("Scoring", ScorePlugin, score=1)
 
 
-def bench_of(kit, *plugins, nodes: int = 0):
-    bench = kit.Bench(*plugins)
-    bench.add_nodes(*(f"n{i:03}" for i in range(nodes)))
-    return bench
+def harness_of(kit, *plugins, nodes: int = 0):
+    harness = kit.SearchHarness(*plugins)
+    harness.add_nodes(*(f"n{i:03}" for i in range(nodes)))
+    return harness
 
 
 # ---- how many ------------------------------------------------------------------------------------
@@ -75,71 +75,71 @@ def test_num_feasible_nodes_to_find(nodes, profile, overall, wanted) -> None:
 
 def test_per_node_plugins_see_a_sample_and_then_the_next_one(kit) -> None:
     visits = Visits(kit)
-    bench = bench_of(kit, visits.plugin, scoring(kit), nodes=250)
-    found = bench.find(kit.make_pod("a"))
+    harness = harness_of(kit, visits.plugin, scoring(kit), nodes=250)
+    found = harness.find(kit.make_pod("a"))
     # pct = 50 - 250/125 = 48: 120 of 250; the one too many is asked and does not count
     assert found.count == 120
     assert visits.names == [f"n{i:03}" for i in range(121)]
-    assert bench.search.next_start == 120
+    assert harness.search.next_start == 120
 
     visits.names.clear()
-    found = bench.find(kit.make_pod("b"))
+    found = harness.find(kit.make_pod("b"))
     assert visits.names[0] == "n120"
     assert found.count == 120
-    assert bench.search.next_start == 240
+    assert harness.search.next_start == 240
 
     visits.names.clear()
-    bench.find(kit.make_pod("c"))
+    harness.find(kit.make_pod("c"))
     assert visits.names[9:11] == ["n249", "n000"]
-    assert bench.search.next_start == 110
+    assert harness.search.next_start == 110
 
 
 def test_what_is_rejected_on_the_way_to_the_one_too_many_counts(kit) -> None:
     visits = Visits(kit, rejects=lambda name: 118 <= int(name[1:]) < 130)
-    bench = bench_of(kit, visits.plugin, scoring(kit), nodes=250)
-    found = bench.find(kit.make_pod("a"))
+    harness = harness_of(kit, visits.plugin, scoring(kit), nodes=250)
+    found = harness.find(kit.make_pod("a"))
     assert found.count == 120
-    assert bench.search.next_start == 132  # 120 found, 12 rejected
+    assert harness.search.next_start == 132  # 120 found, 12 rejected
 
 
 def test_rejections_between_the_last_node_wanted_and_the_one_too_many(kit) -> None:
     visits = Visits(kit, rejects=lambda name: 120 <= int(name[1:]) < 125)
-    bench = bench_of(kit, visits.plugin, scoring(kit), nodes=250)
-    found = bench.find(kit.make_pod("a"))
+    harness = harness_of(kit, visits.plugin, scoring(kit), nodes=250)
+    found = harness.find(kit.make_pod("a"))
     assert found.count == 120
-    assert bench.search.next_start == 125
+    assert harness.search.next_start == 125
     assert len(found.evaluated) == 125
 
 
 def test_all_of_a_small_cluster_is_seen(kit) -> None:
     visits = Visits(kit)
-    bench = bench_of(kit, visits.plugin, scoring(kit), nodes=99)
-    assert bench.find(kit.make_pod("a")).count == 99
-    assert bench.search.next_start == 0
+    harness = harness_of(kit, visits.plugin, scoring(kit), nodes=99)
+    assert harness.find(kit.make_pod("a")).count == 99
+    assert harness.search.next_start == 0
 
 
 def test_without_score_plugins_one_node_is_enough(kit) -> None:
     visits = Visits(kit)
-    bench = bench_of(kit, visits.plugin, nodes=10)
-    assert bench.names(bench.find(kit.make_pod("a"))) == ["n000"]
-    assert bench.names(bench.find(kit.make_pod("b"))) == ["n001"]
+    harness = harness_of(kit, visits.plugin, nodes=10)
+    assert harness.names(harness.find(kit.make_pod("a"))) == ["n000"]
+    assert harness.names(harness.find(kit.make_pod("b"))) == ["n001"]
 
 
 def test_the_order_of_a_choice_is_that_of_its_search(kit) -> None:
     visits = Visits(kit)
-    bench = bench_of(kit, visits.plugin, nodes=3)
-    bench.find(kit.make_pod("a"))
-    assert [bench.nodes[row].name for row in bench.search.order()] == ["n000", "n001", "n002"]
-    bench.find(kit.make_pod("b"))
-    assert [bench.nodes[row].name for row in bench.search.order()] == ["n001", "n002", "n000"]
+    harness = harness_of(kit, visits.plugin, nodes=3)
+    harness.find(kit.make_pod("a"))
+    assert [harness.nodes[row].name for row in harness.search.order()] == ["n000", "n001", "n002"]
+    harness.find(kit.make_pod("b"))
+    assert [harness.nodes[row].name for row in harness.search.order()] == ["n001", "n002", "n000"]
 
 
 def test_nodes_are_visited_zone_by_zone_in_turn(kit) -> None:
     visits = Visits(kit)
-    bench = kit.Bench(visits.plugin, scoring(kit))
+    harness = kit.SearchHarness(visits.plugin, scoring(kit))
     for name, zone in [("a1", "a"), ("a2", "a"), ("b1", "b"), ("a3", "a"), ("b2", "b")]:
-        bench.cache.add_node(kit.make_node(name, **{"topology.kubernetes.io/zone": zone}))
-    bench.find(kit.make_pod("p"))
+        harness.cache.add_node(kit.make_node(name, **{"topology.kubernetes.io/zone": zone}))
+    harness.find(kit.make_pod("p"))
     assert visits.names == ["a1", "b1", "a2", "b2", "a3"]
 
 
@@ -148,26 +148,26 @@ def test_nodes_are_visited_zone_by_zone_in_turn(kit) -> None:
 
 def test_a_per_node_plugin_is_not_asked_where_an_earlier_columnar_one_rejected(kit) -> None:
     visits = Visits(kit, rejects=lambda name: True)
-    bench = bench_of(kit, columnar(kit, "First", "n000"), visits.plugin, scoring(kit), nodes=2)
-    found = bench.find(kit.make_pod("p"))
+    harness = harness_of(kit, columnar(kit, "First", "n000"), visits.plugin, scoring(kit), nodes=2)
+    found = harness.find(kit.make_pod("p"))
     assert visits.names == ["n001"]
     assert found.verdicts.status(0) == NO.of("First")
 
 
 def test_a_per_node_plugin_is_asked_before_a_later_columnar_one(kit) -> None:
     visits = Visits(kit, rejects=lambda name: name == "n000")
-    bench = bench_of(kit, visits.plugin, columnar(kit, "Last", "n000", "n001"), nodes=2)
-    found = bench.find(kit.make_pod("p"))
+    harness = harness_of(kit, visits.plugin, columnar(kit, "Last", "n000", "n001"), nodes=2)
+    found = harness.find(kit.make_pod("p"))
     assert found.verdicts.status(0) == NO.of("Visits")
     assert found.verdicts.status(1) == NO.of("Last")
 
 
 def test_a_skipped_plugin_is_not_asked(kit) -> None:
     visits = Visits(kit, rejects=lambda name: True)
-    bench = bench_of(kit, visits.plugin, nodes=2)
+    harness = harness_of(kit, visits.plugin, nodes=2)
     state = CycleState()
     state.skip_filter = frozenset({"Visits"})
-    found = bench.search.find(bench.profile, state, kit.make_pod("p"), None)
+    found = harness.search.find(harness.profile, state, kit.make_pod("p"), None)
     assert (visits.names, found.count) == ([], 2)
 
 
@@ -176,49 +176,49 @@ def test_a_skipped_plugin_is_not_asked(kit) -> None:
 
 def test_only_named_nodes_are_judged(kit) -> None:
     visits = Visits(kit, rejects=lambda name: name == "n003")
-    bench = bench_of(kit, visits.plugin, scoring(kit), nodes=5)
-    found = bench.find(kit.make_pod("p"), frozenset({"n003", "n001", "gone"}))
-    assert bench.names(found) == ["n001"]
+    harness = harness_of(kit, visits.plugin, scoring(kit), nodes=5)
+    found = harness.find(kit.make_pod("p"), frozenset({"n003", "n001", "gone"}))
+    assert harness.names(found) == ["n001"]
     assert sorted(visits.names) == ["n001", "n003"]
     assert found.evaluated.tolist() == [1, 3]
 
 
 def test_a_search_among_named_nodes_moves_the_start_too(kit) -> None:
-    bench = bench_of(kit, kit.Room, nodes=5)
-    bench.find(kit.make_pod("p"), frozenset({"n003", "n001"}))
-    assert bench.search.next_start == 2
+    harness = harness_of(kit, kit.Room, nodes=5)
+    harness.find(kit.make_pod("p"), frozenset({"n003", "n001"}))
+    assert harness.search.next_start == 2
 
 
 def test_among_named_nodes_too_nobody_is_asked_after_a_rejection(kit) -> None:
     fragile = kit.plugin("Fragile", FilterPlugin, filter=ValueError("must not be asked"))
-    bench = bench_of(kit, columnar(kit, "First", "n000"), fragile, nodes=2)
-    assert bench.find(kit.make_pod("p"), frozenset({"n000"})).count == 0
+    harness = harness_of(kit, columnar(kit, "First", "n000"), fragile, nodes=2)
+    assert harness.find(kit.make_pod("p"), frozenset({"n000"})).count == 0
 
 
 # ---- nominated pods ------------------------------------------------------------------------------
 
 
 def test_a_nominated_pod_takes_its_room(kit) -> None:
-    bench = bench_of(kit, kit.Room, nodes=2)
-    bench.nominator.pods["n000"] = [kit.make_pod("big", 950)]
-    found = bench.find(kit.make_pod("p", 100))
-    assert bench.names(found) == ["n001"]
+    harness = harness_of(kit, kit.Room, nodes=2)
+    harness.nominator.pods["n000"] = [kit.make_pod("big", 950)]
+    found = harness.find(kit.make_pod("p", 100))
+    assert harness.names(found) == ["n001"]
     assert found.verdicts.status(0) == Status(Code.UNSCHEDULABLE, ("no room",), "Room")
-    assert bench.nodes[0].requested.get("cpu", 0) == 0
+    assert harness.nodes[0].requested.get("cpu", 0) == 0
 
 
 @pytest.mark.parametrize(("priority", "feasible"), [(-1, 2), (0, 1), (1, 1)])
 def test_less_important_nominated_pods_do_not_count(kit, priority, feasible) -> None:
-    bench = bench_of(kit, kit.Room, nodes=2)
-    bench.nominator.pods["n000"] = [kit.make_pod("big", 950, priority=priority)]
-    assert bench.find(kit.make_pod("p", 100)).count == feasible
+    harness = harness_of(kit, kit.Room, nodes=2)
+    harness.nominator.pods["n000"] = [kit.make_pod("big", 950, priority=priority)]
+    assert harness.find(kit.make_pod("p", 100)).count == feasible
 
 
 def test_a_pod_does_not_stand_in_its_own_way(kit) -> None:
-    bench = bench_of(kit, kit.Room, nodes=2)
+    harness = harness_of(kit, kit.Room, nodes=2)
     pod = kit.make_pod("p", 600)
-    bench.nominator.pods["n000"] = [pod]
-    assert bench.find(pod).count == 2
+    harness.nominator.pods["n000"] = [pod]
+    assert harness.find(pod).count == 2
 
 
 def test_the_second_pass_is_without_nominated_pods(kit) -> None:
@@ -226,9 +226,9 @@ def test_the_second_pass_is_without_nominated_pods(kit) -> None:
     needs_company = kit.plugin(
         "Company", FilterPlugin, filter=lambda self, state, pod, node: None if node.pods else NO
     )
-    bench = bench_of(kit, needs_company, nodes=2)
-    bench.nominator.pods["n000"] = [kit.make_pod("friend")]
-    assert bench.find(kit.make_pod("p")).count == 0
+    harness = harness_of(kit, needs_company, nodes=2)
+    harness.nominator.pods["n000"] = [kit.make_pod("friend")]
+    assert harness.find(kit.make_pod("p")).count == 0
 
 
 def test_pre_filter_plugins_hear_of_nominated_pods_in_a_clone_of_the_state(kit) -> None:
@@ -240,76 +240,76 @@ def test_pre_filter_plugins_hear_of_nominated_pods_in_a_clone_of_the_state(kit) 
         def filter(self, state, pod, node):
             return Status.unschedulable("counted") if state.get("count") else None
 
-    bench = bench_of(kit, Count, nodes=2)
-    bench.nominator.pods["n000"] = [kit.make_pod("other")]
+    harness = harness_of(kit, Count, nodes=2)
+    harness.nominator.pods["n000"] = [kit.make_pod("other")]
     state = CycleState()
-    found = bench.search.find(bench.profile, state, kit.make_pod("p"), None)
-    assert bench.names(found) == ["n001"]
+    found = harness.search.find(harness.profile, state, kit.make_pod("p"), None)
+    assert harness.names(found) == ["n001"]
     assert state.get("count") is None
 
 
 def test_an_add_pod_error_is_the_cycles_error(kit) -> None:
     bad = kit.plugin("Bad", PreFilterPlugin, FilterPlugin, add_pod=ValueError("boom"), filter=None)
-    bench = bench_of(kit, bad, nodes=2)
-    bench.nominator.pods["n000"] = [kit.make_pod("other")]
+    harness = harness_of(kit, bad, nodes=2)
+    harness.nominator.pods["n000"] = [kit.make_pod("other")]
     with pytest.raises(PluginError, match=r'^running AddPod on PreFilter plugin "Bad": boom$'):
-        bench.find(kit.make_pod("p"))
+        harness.find(kit.make_pod("p"))
 
 
 def test_a_skipped_plugin_does_not_hear_of_nominated_pods(kit) -> None:
     bad = kit.plugin("Bad", PreFilterPlugin, FilterPlugin, add_pod=ValueError("boom"), filter=None)
-    bench = bench_of(kit, bad, nodes=2)
-    bench.nominator.pods["n000"] = [kit.make_pod("other")]
+    harness = harness_of(kit, bad, nodes=2)
+    harness.nominator.pods["n000"] = [kit.make_pod("other")]
     state = CycleState()
     state.skip_filter = frozenset({"Bad"})
-    assert bench.search.find(bench.profile, state, kit.make_pod("p"), None).count == 2
+    assert harness.search.find(harness.profile, state, kit.make_pod("p"), None).count == 2
 
 
 def test_a_walk_does_not_count_nodes_that_nominated_pods_fill(kit) -> None:
     """Otherwise a sample might turn out to be empty although other nodes are free."""
     visits = Visits(kit)
-    bench = bench_of(kit, kit.Room, visits.plugin, nodes=3)
+    harness = harness_of(kit, kit.Room, visits.plugin, nodes=3)
     for name in ("n000", "n001"):
-        bench.nominator.pods[name] = [kit.make_pod(f"big-{name}", 950)]
-    assert bench.names(bench.find(kit.make_pod("p", 100))) == ["n002"]
+        harness.nominator.pods[name] = [kit.make_pod(f"big-{name}", 950)]
+    assert harness.names(harness.find(kit.make_pod("p", 100))) == ["n002"]
 
 
 def test_many_nominations_are_judged_at_once_with_the_same_result(kit) -> None:
     forks = []
-    bench = bench_of(kit, kit.Room, kit.Cordon, nodes=30)
-    fork = bench.nodes.fork
-    bench.nodes.fork = lambda rows: forks.append(len(rows)) or fork(rows)
+    harness = harness_of(kit, kit.Room, kit.Cordon, nodes=30)
+    fork = harness.nodes.fork
+    harness.nodes.fork = lambda rows: forks.append(len(rows)) or fork(rows)
     for number in range(20):
         other = kit.make_pod(f"o{number}", 950, priority=number % 3)
-        bench.nominator.pods[f"n{number:03}"] = [other]
-    bench.cache.assume(bench.nominator.pods["n001"][0], "n001")
-    found = bench.find(kit.make_pod("p", 100, priority=1))
+        harness.nominator.pods[f"n{number:03}"] = [other]
+    harness.cache.assume(harness.nominator.pods["n001"][0], "n001")
+    found = harness.find(kit.make_pod("p", 100, priority=1))
     assert forks == [13], "one fork of the nodes whose nominated pods are to be respected"
     room = [i for i in range(30) if i >= 20 or i % 3 == 0]
-    assert bench.names(found) == [f"n{i:03}" for i in room]
-    assert bench.nodes[2].requested.get("cpu", 0) == 0
-    bench.cache.validate()
+    assert harness.names(found) == [f"n{i:03}" for i in room]
+    assert harness.nodes[2].requested.get("cpu", 0) == 0
+    harness.cache.validate()
 
 
 def test_what_nodes_came_to_with_nominated_pods_holds_until_something_changes(kit) -> None:
     forks = []
-    bench = bench_of(kit, kit.Room, kit.Cordon, nodes=10)
-    fork = bench.nodes.fork
-    bench.nodes.fork = lambda rows: forks.append(rows.tolist()) or fork(rows)
-    nominated = bench.nominator.pods
+    harness = harness_of(kit, kit.Room, kit.Cordon, nodes=10)
+    fork = harness.nodes.fork
+    harness.nodes.fork = lambda rows: forks.append(rows.tolist()) or fork(rows)
+    nominated = harness.nominator.pods
     for number in range(8):
         nominated[f"n{number:03}"] = [kit.make_pod(f"o{number}", 950 if number % 2 else 10)]
 
     def found(name: str, cpu: int = 100) -> list[str]:
         forks.clear()
-        return bench.names(bench.find(kit.make_pod(name, cpu)))
+        return harness.names(harness.find(kit.make_pod(name, cpu)))
 
     room = ["n000", "n002", "n004", "n006", "n008", "n009"]
     assert found("first") == room
     assert forks == [list(range(8))]
     assert found("second") == room
     assert forks == []
-    bench.cache.assume(kit.make_pod("filler", 900), "n000")
+    harness.cache.assume(kit.make_pod("filler", 900), "n000")
     assert found("third") == room[1:]
     assert forks == [[0]]
     nominated["n002"] = [kit.make_pod("bigger", 950)]
@@ -321,7 +321,7 @@ def test_what_nodes_came_to_with_nominated_pods_holds_until_something_changes(ki
     own = kit.make_pod("own", 100)
     nominated["n003"] = [own]
     forks.clear()
-    assert "n003" in bench.names(bench.find(own))
+    assert "n003" in harness.names(harness.find(own))
     assert "n003" in found("fifth")
     assert forks == [[3]], "for others it stands in the way, though there is room for both"
 
@@ -339,18 +339,18 @@ def test_plugins_that_count_across_nodes_hear_of_each_nominated_pod_alone(kit) -
         def filter(self, state, pod, node):
             return NO if (state.get("count") or 0) > 1 else None
 
-    bench = bench_of(kit, Count, nodes=10)
+    harness = harness_of(kit, Count, nodes=10)
     for number in range(10):
-        bench.nominator.pods[f"n{number:03}"] = [kit.make_pod(f"o{number}")]
-    assert bench.find(kit.make_pod("p")).count == 10
+        harness.nominator.pods[f"n{number:03}"] = [kit.make_pod(f"o{number}")]
+    assert harness.find(kit.make_pod("p")).count == 10
 
 
 def test_shared_answers_stay_what_they_are_without_nominated_pods(kit) -> None:
-    bench = bench_of(kit, kit.Room, nodes=2)
-    bench.nominator.pods["n000"] = [kit.make_pod("big", 950)]
-    assert bench.find(kit.make_pod("p", 100)).count == 1
-    bench.nominator.pods.clear()
-    assert bench.find(kit.make_pod("p", 100)).count == 2
+    harness = harness_of(kit, kit.Room, nodes=2)
+    harness.nominator.pods["n000"] = [kit.make_pod("big", 950)]
+    assert harness.find(kit.make_pod("p", 100)).count == 1
+    harness.nominator.pods.clear()
+    assert harness.find(kit.make_pod("p", 100)).count == 2
 
 
 # ---- errors --------------------------------------------------------------------------------------
@@ -370,20 +370,20 @@ def test_shared_answers_stay_what_they_are_without_nominated_pods(kit) -> None:
 @pytest.mark.parametrize("nodes", [1, 20])
 def test_what_filter_must_not_answer(kit, answer, text, shared, nodes) -> None:
     extra = {"row_local": True, "sign": ()} if shared else {}
-    bench = bench_of(kit, kit.plugin("A", FilterPlugin, filter=answer, **extra), nodes=nodes)
+    harness = harness_of(kit, kit.plugin("A", FilterPlugin, filter=answer, **extra), nodes=nodes)
     with pytest.raises(PluginError) as caught:
-        bench.find(kit.make_pod("p"))
+        harness.find(kit.make_pod("p"))
     assert str(caught.value) == f'running "A" filter plugin: {text}'
 
 
 @pytest.mark.parametrize("names", [None, frozenset({"n000", "n001"})])
 def test_an_error_about_a_node_that_was_rejected_before_goes_unnoticed(kit, names) -> None:
     error = columnar(kit, "Error", "n000", status=Status.error("boom"))
-    bench = bench_of(kit, columnar(kit, "First", "n000"), error, nodes=2)
-    found = bench.find(kit.make_pod("p"), names)
+    harness = harness_of(kit, columnar(kit, "First", "n000"), error, nodes=2)
+    found = harness.find(kit.make_pod("p"), names)
     raise_filter_error(found.verdicts)
-    assert bench.names(found) == ["n001"]
-    other_way = bench_of(kit, error, columnar(kit, "First", "n000"), nodes=2)
+    assert harness.names(found) == ["n001"]
+    other_way = harness_of(kit, error, columnar(kit, "First", "n000"), nodes=2)
     found = other_way.find(kit.make_pod("p"), names)
     with pytest.raises(PluginError, match=r'^running "Error" filter plugin: boom$'):
         raise_filter_error(found.verdicts)
@@ -397,19 +397,19 @@ def test_a_plugin_that_failed_half_way_is_asked_about_every_row_again(kit) -> No
             raise ValueError("boom")
         return NO if node.name in ("n000", "n003") else None
 
-    bench = bench_of(
+    harness = harness_of(
         kit, kit.plugin("A", FilterPlugin, filter=judge, row_local=True, sign=()), nodes=4
     )
     pod = kit.make_pod("p")
-    assert bench.find(pod).count == 2
-    bench.add_nodes("n004")
+    assert harness.find(pod).count == 2
+    harness.add_nodes("n004")
     broken[0] = True
     with pytest.raises(PluginError):
-        bench.find(pod)
+        harness.find(pod)
     broken[0] = False
-    assert bench.names(bench.find(pod)) == ["n001", "n002", "n004"]
+    assert harness.names(harness.find(pod)) == ["n001", "n002", "n004"]
 
 
 def test_success_as_a_status_is_success(kit) -> None:
-    bench = bench_of(kit, kit.plugin("A", FilterPlugin, filter=Status(Code.SUCCESS)), nodes=2)
-    assert bench.find(kit.make_pod("p")).count >= 1
+    harness = harness_of(kit, kit.plugin("A", FilterPlugin, filter=Status(Code.SUCCESS)), nodes=2)
+    assert harness.find(kit.make_pod("p")).count >= 1

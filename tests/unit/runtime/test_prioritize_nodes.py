@@ -19,15 +19,15 @@ class Scoring:
 
     def __init__(self, kit, *plugins, nodes: int = 2, weights=None) -> None:
         self.kit = kit
-        self.bench = kit.Bench(*plugins, weights=weights)
-        self.bench.add_nodes(*(f"n{i:03}" for i in range(nodes)))
+        self.harness = kit.SearchHarness(*plugins, weights=weights)
+        self.harness.add_nodes(*(f"n{i:03}" for i in range(nodes)))
         self.state = CycleState()
 
     def totals(self, names: frozenset[str] | None = None) -> list[int]:
-        bench, pod = self.bench, self.kit.make_pod("p")
-        found = bench.search.find(bench.profile, self.state, pod, names)
-        run_pre_score(bench.profile, self.state, pod, found)
-        return prioritize_nodes(bench.profile, self.state, pod, found).scores.tolist()
+        harness, pod = self.harness, self.kit.make_pod("p")
+        found = harness.search.find(harness.profile, self.state, pod, names)
+        run_pre_score(harness.profile, self.state, pod, found)
+        return prioritize_nodes(harness.profile, self.state, pod, found).scores.tolist()
 
 
 def test_without_score_plugins_all_nodes_are_equal(kit) -> None:
@@ -73,7 +73,7 @@ def test_a_plugin_whose_pre_score_skips_does_not_score(kit) -> None:
     scoring = Scoring(kit, skips, scores)
     assert scoring.totals() == [1, 1]
     assert scoring.state.skip_score == {"A"}
-    counted = dict(scoring.bench.metrics.plugin_evaluation_total.values())
+    counted = dict(scoring.harness.metrics.plugin_evaluation_total.values())
     assert counted["A", "PreScore", "p"] == 0
     assert counted["B", "PreScore", "p"] == 1
 
@@ -193,7 +193,7 @@ def test_a_changed_row_is_checked_too(kit) -> None:
     )
     scoring = Scoring(kit, by_pods)
     assert scoring.totals() == [0, 0]
-    scoring.bench.cache.assume(kit.make_pod("x"), "n001")
+    scoring.harness.cache.assume(kit.make_pod("x"), "n001")
     with pytest.raises(PluginError, match="invalid score 101"):
         scoring.totals()
     with pytest.raises(PluginError, match="invalid score 101"):
@@ -213,7 +213,7 @@ def test_normalisation_that_failed_is_tried_again(kit) -> None:
     )
     scoring = Scoring(kit, plugin)
     assert scoring.totals() == [0, 0]
-    scoring.bench.cache.assume(kit.make_pod("x"), "n001")
+    scoring.harness.cache.assume(kit.make_pod("x"), "n001")
     broken[0] = True
     for _ in range(2):
         with pytest.raises(PluginError, match="boom"):
@@ -229,7 +229,7 @@ def test_a_constant_that_becomes_a_column_and_back(kit) -> None:
 
     plugin = kit.plugin("A", ScorePlugin, score_all=score_all, **SHARED)
     scoring = Scoring(kit, plugin)
-    cache = scoring.bench.cache
+    cache = scoring.harness.cache
     assert scoring.totals() == [0, 0]
     cache.assume(kit.make_pod("x"), "n001")
     assert scoring.totals() == [0, 1]

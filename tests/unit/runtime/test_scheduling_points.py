@@ -32,8 +32,8 @@ WAIT, SKIP, ERROR = Status.wait(1), Status.skip(), Status.error("boom")
 
 def pre_filter(kit, **answers: object):
     plugins = [kit.plugin(name, PreFilterPlugin, pre_filter=a) for name, a in answers.items()]
-    bench, state = kit.Bench(*plugins), CycleState()
-    return run_pre_filter(bench.profile, state, kit.make_pod("p")), state
+    harness, state = kit.SearchHarness(*plugins), CycleState()
+    return run_pre_filter(harness.profile, state, kit.make_pod("p")), state
 
 
 def test_all_nodes_are_left_when_all_plugins_agree(kit) -> None:
@@ -116,24 +116,24 @@ def test_what_pre_filter_must_not_answer(kit, answer, text) -> None:
 def test_calls_that_skip_are_not_counted_as_evaluations(kit) -> None:
     skips = kit.plugin("A", PreFilterPlugin, pre_filter=SKIP)
     works = kit.plugin("B", PreFilterPlugin, pre_filter=None)
-    bench = kit.Bench(skips, works)
-    run_pre_filter(bench.profile, CycleState(), kit.make_pod("p"))
-    counted = dict(bench.metrics.plugin_evaluation_total.values())
+    harness = kit.SearchHarness(skips, works)
+    run_pre_filter(harness.profile, CycleState(), kit.make_pod("p"))
+    counted = dict(harness.metrics.plugin_evaluation_total.values())
     assert counted == {("A", "PreFilter", "p"): 0, ("B", "PreFilter", "p"): 1}
 
 
 def test_a_signature_that_cannot_be_made_is_the_plugins_error(kit) -> None:
     bad = kit.plugin("A", FilterPlugin, filter=None, sign=KeyError("cpu"), row_local=True)
-    bench = kit.Bench(bad)
-    bench.add_nodes("n")
+    harness = kit.SearchHarness(bad)
+    harness.add_nodes("n")
     with pytest.raises(PluginError, match="cpu"):
-        bench.find(kit.make_pod("p"))
+        harness.find(kit.make_pod("p"))
 
 
 def test_a_signature_that_cannot_be_hashed_is_the_plugins_error(kit) -> None:
     bad = kit.plugin("A", FilterPlugin, filter=None, sign={"a": 1}, row_local=True)
     with pytest.raises(PluginError, match="unhashable"):
-        kit.Bench(bad).find(kit.make_pod("p"))
+        kit.SearchHarness(bad).find(kit.make_pod("p"))
 
 
 # ---- PostFilter ----------------------------------------------------------------------------------
@@ -148,8 +148,8 @@ async def post_filter(kit, **answers: object):
         )
         for name, a in answers.items()
     ]
-    bench = kit.Bench(*plugins)
-    return await run_post_filter(bench.profile, CycleState(), kit.make_pod("p"), Verdicts(0))
+    harness = kit.SearchHarness(*plugins)
+    return await run_post_filter(harness.profile, CycleState(), kit.make_pod("p"), Verdicts(0))
 
 
 NO_A, NO_B = Status.unschedulable("a"), Status.unschedulable("b1", "b2")
@@ -185,7 +185,7 @@ async def test_post_filter(kit, answers, expected) -> None:
 
 def reserve(kit, **answers: object) -> Status | None:
     plugins = [kit.plugin(name, ReservePlugin, reserve=a) for name, a in answers.items()]
-    return run_reserve(kit.Bench(*plugins).profile, CycleState(), kit.make_pod("p"), "n")
+    return run_reserve(kit.SearchHarness(*plugins).profile, CycleState(), kit.make_pod("p"), "n")
 
 
 @pytest.mark.parametrize("make", [Status.unschedulable, Status.unresolvable, Status.pending])
@@ -218,7 +218,7 @@ def test_unreserve_undoes_all_in_reverse_whatever_fails(kit) -> None:
             raise ValueError("boom")
 
     plugins = [kit.plugin(name, ReservePlugin, unreserve=unreserve) for name in "ABC"]
-    run_unreserve(kit.Bench(*plugins).profile, CycleState(), kit.make_pod("p"), "n")
+    run_unreserve(kit.SearchHarness(*plugins).profile, CycleState(), kit.make_pod("p"), "n")
     assert undone == ["C", "B", "A"]
 
 
@@ -227,7 +227,7 @@ def test_unreserve_undoes_all_in_reverse_whatever_fails(kit) -> None:
 
 def permit(kit, **answers: object):
     plugins = [kit.plugin(name, PermitPlugin, permit=a) for name, a in answers.items()]
-    return run_permit(kit.Bench(*plugins).profile, CycleState(), kit.make_pod("p"), "n")
+    return run_permit(kit.SearchHarness(*plugins).profile, CycleState(), kit.make_pod("p"), "n")
 
 
 def test_every_plugin_that_waits_has_its_own_timeout_of_15_minutes_at_most(kit) -> None:

@@ -3,10 +3,10 @@ from typing import Any
 import pytest
 
 from proreus.clock import FakeClock
+from proreus.sandbox.api_errors import StatusError
 from proreus.sandbox.cluster import make_node
 from proreus.sandbox.kubelet import RUN_SECONDS, KubeletOptions, Kubelets
 from proreus.sandbox.pods import bind
-from proreus.sandbox.refusals import Refusal
 from proreus.sandbox.store import Store
 from proreus.sandbox.strategies import STRATEGIES
 
@@ -133,7 +133,7 @@ def test_a_deleted_pod_goes_when_its_kubelet_is_done(cluster: Cluster) -> None:
     cluster.settle(1.9)
     assert cluster.pod("p")["metadata"]["deletionTimestamp"]
     cluster.settle(0.2)
-    with pytest.raises(Refusal):
+    with pytest.raises(StatusError):
         cluster.pod("p")
     cluster.place("q", "n1", cpu="4")
     cluster.settle(2.0)
@@ -181,7 +181,7 @@ def test_nodes_show_signs_of_life_in_turns() -> None:
     assert lease["spec"]["renewTime"].startswith("1970-01-12T13:47:40")
     cluster.store.delete("nodes", "n0")
     cluster.settle(1.0)
-    with pytest.raises(Refusal):
+    with pytest.raises(StatusError):
         cluster.store.get("leases.coordination.k8s.io", "n0", "kube-node-lease")
 
 

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from proreus.sandbox.api_errors import StatusError
 from proreus.sandbox.patch import (
     JSON_PATCH,
     STRATEGIC_MERGE_PATCH,
@@ -9,7 +10,6 @@ from proreus.sandbox.patch import (
     apply_patch,
     merge_strategically,
 )
-from proreus.sandbox.refusals import Refusal
 
 
 def test_conditions_are_merged_by_type() -> None:
@@ -64,7 +64,7 @@ def test_maps_can_be_replaced_or_emptied() -> None:
 
 
 def test_an_item_without_its_key_is_refused() -> None:
-    with pytest.raises(Refusal, match="does not contain declared merge key: name"):
+    with pytest.raises(StatusError, match="does not contain declared merge key: name"):
         merge_strategically({}, {"containers": [{"image": "i"}]})
 
 
@@ -99,7 +99,7 @@ def test_json_patch_is_rfc_6902(step: dict[str, Any], expected: dict[str, Any]) 
     ],
 )
 def test_a_json_patch_that_does_not_fit_is_refused(step: dict[str, Any]) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(StatusError) as refused:
         apply_json_patch({"a": 1, "l": []}, [step])
     assert refused.value.code == 422
 
@@ -109,6 +109,6 @@ def test_a_json_patch_that_does_not_fit_is_refused(step: dict[str, Any]) -> None
     [("text/plain", {}, 415), (STRATEGIC_MERGE_PATCH, [], 400), (JSON_PATCH, {}, 400)],
 )
 def test_patches_of_the_wrong_kind(content_type: str, patch: Any, code: int) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(StatusError) as refused:
         apply_patch(content_type, {}, patch, custom=False)
     assert refused.value.code == code

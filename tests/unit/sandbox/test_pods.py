@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
+from proreus.sandbox.api_errors import StatusError
 from proreus.sandbox.cluster import make_node
 from proreus.sandbox.pods import bind, evict
-from proreus.sandbox.refusals import Refusal
 from proreus.sandbox.store import Store
 
 Json = dict[str, Any]
@@ -107,25 +107,27 @@ def test_binding_assigns_the_pod(store: Store) -> None:
 
 
 def test_what_cannot_be_bound(store: Store) -> None:
-    with pytest.raises(Refusal, match='pods "p" not found'):
+    with pytest.raises(StatusError, match='pods "p" not found'):
         bind_to(store, "n")
     uid = create(store)["metadata"]["uid"]
     precondition = f"UID in precondition: other, UID in object meta: {uid}"
-    with pytest.raises(Refusal, match=precondition) as refused:
+    with pytest.raises(StatusError, match=precondition) as refused:
         bind_to(store, "n", uid="other")
     assert refused.value.code == 409
     bind_to(store, "n", uid=uid)
     bound = 'Operation cannot be fulfilled on pods/binding "p": pod p is already assigned to node '
-    with pytest.raises(Refusal, match=bound) as refused:
+    with pytest.raises(StatusError, match=bound) as refused:
         bind_to(store, "n2")
     assert refused.value.code == 409
     create(store, "gated", schedulingGates=[{"name": "g"}])
-    with pytest.raises(Refusal, match=r"pod gated has non-empty \.spec\.schedulingGates"):
+    with pytest.raises(StatusError, match=r"pod gated has non-empty \.spec\.schedulingGates"):
         bind_to(store, "n", "gated")
     pod = {"metadata": {"name": "going", "finalizers": ["a/b"]}, "spec": {"containers": [{}]}}
     store.create("pods", pod)
     store.delete("pods", "going", "default")
-    with pytest.raises(Refusal, match="pod going is being deleted, cannot be assigned to a host"):
+    with pytest.raises(
+        StatusError, match="pod going is being deleted, cannot be assigned to a host"
+    ):
         bind_to(store, "n", "going")
 
 
@@ -136,7 +138,7 @@ def test_gates_are_told_and_can_only_go(store: Store) -> None:
     fewer = {"spec": {"schedulingGates": [{"name": "b"}], "nodeSelector": {"x": "y"}}}
     assert store.patch("pods", "p", fewer, "default").object()["spec"]["nodeSelector"]
     more = {"spec": {"schedulingGates": [{"name": "b"}, {"name": "c"}]}}
-    with pytest.raises(Refusal, match="pod updates may not change fields other than"):
+    with pytest.raises(StatusError, match="pod updates may not change fields other than"):
         store.patch("pods", "p", more, "default")
 
 
@@ -145,7 +147,7 @@ def test_gates_are_told_and_can_only_go(store: Store) -> None:
 )
 def test_a_pod_cannot_be_turned_into_another(store: Store, patch: Json) -> None:
     create(store)
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(StatusError) as refused:
         store.patch("pods", "p", {"spec": patch}, "default")
     assert refused.value.code == 422
 
@@ -165,7 +167,7 @@ def test_eviction_spends_the_disruption_budget(store: Store) -> None:
     pods = store.resources.find("pods")
     eviction = {"kind": "Eviction", "deleteOptions": {"gracePeriodSeconds": 0}}
     evict(store, pods, "p", "default", eviction)
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(StatusError) as refused:
         evict(store, pods, "q", "default", eviction)
     assert refused.value.code == 429
     assert "disruption budget b needs 1 healthy pods" in str(refused.value.details)

@@ -1,7 +1,7 @@
 import pytest
 
+from proreus.sandbox.api_errors import StatusError
 from proreus.sandbox.protobuf import decode
-from proreus.sandbox.refusals import Refusal
 
 
 def message(*fields: tuple[int, bytes | str | int]) -> bytes:
@@ -51,6 +51,6 @@ def test_secrets_are_base64_as_in_json() -> None:
     ],
 )
 def test_what_is_not_understood_is_refused(data: bytes, code: int) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(StatusError) as refused:
         decode(data)
     assert refused.value.code == code

@@ -1,6 +1,6 @@
 import pytest
 
-from proreus.sandbox.refusals import Refusal
+from proreus.sandbox.api_errors import StatusError
 from proreus.sandbox.selectors import ALL, parse_fields, parse_labels, parse_selector
 
 
@@ -28,7 +28,7 @@ def test_label_selectors(text: str, expected: bool) -> None:
 
 @pytest.mark.parametrize("text", ["a in b", "a=b c=d", "=a", "a=b,,c", "a in ()b", "a/b/c=d"])
 def test_label_selectors_that_are_none(text: str) -> None:
-    with pytest.raises(Refusal, match="unable to parse requirement") as refused:
+    with pytest.raises(StatusError, match="unable to parse requirement") as refused:
         parse_labels(text)
     assert refused.value.code == 400
 
@@ -47,6 +47,6 @@ def test_field_selectors() -> None:
 
 @pytest.mark.parametrize("text", ["spec.colour=red", "metadata.name", "metadata.name>a"])
 def test_field_selectors_that_are_none(text: str) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(StatusError) as refused:
         parse_fields(text, ("metadata.name",))
     assert refused.value.code == 400

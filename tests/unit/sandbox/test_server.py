@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 
 from proreus.sandbox.cluster import make_node
-from proreus.sandbox.requests import Request
+from proreus.sandbox.requests import ApiRequest
 from proreus.sandbox.reviews import Users
-from proreus.sandbox.server import Answer, ApiServer
+from proreus.sandbox.server import ApiServer, Response
 from proreus.sandbox.store import Store
 
 HEADERS = {"Authorization": "Bearer secret", "Content-Type": "application/json"}
@@ -21,8 +21,8 @@ def ask(
     api: ApiServer, method: str, target: str, body: Any = None, **headers: str
 ) -> tuple[int, Any]:
     data = b"" if body is None else json.dumps(body).encode()
-    answer = api.answer(Request(method, target, HEADERS | headers, data))
-    assert isinstance(answer, Answer)
+    answer = api.answer(ApiRequest(method, target, HEADERS | headers, data))
+    assert isinstance(answer, Response)
     return answer.code, json.loads(answer.body)
 
 
@@ -105,8 +105,8 @@ def test_a_body_that_makes_no_sense_is_survived(
     api: ApiServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     pods = "/api/v1/namespaces/default/pods"
-    broken = api.answer(Request("POST", pods, HEADERS, b"{"))
-    assert isinstance(broken, Answer)
+    broken = api.answer(ApiRequest("POST", pods, HEADERS, b"{"))
+    assert isinstance(broken, Response)
     assert broken.code == 400
     odd = {"metadata": {"name": "p"}, "spec": {"containers": ["c"]}}
     code, status = ask(api, "POST", pods, odd)

@@ -4,9 +4,9 @@ import pytest
 
 from proreus.clock import FakeClock
 from proreus.objects.kinds import PODS
+from proreus.sandbox.api_errors import StatusError
 from proreus.sandbox.cluster import make_node
 from proreus.sandbox.patch import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH
-from proreus.sandbox.refusals import Refusal
 from proreus.sandbox.store import Store
 from proreus.sandbox.strategies import STRATEGIES
 
@@ -63,7 +63,7 @@ def test_generated_names_are_new_names(store: Store) -> None:
 )
 def test_create_refuses(store: Store, obj: Json, namespace: str, code: int, text: str) -> None:
     store.create("pods", make_pod("there"))
-    with pytest.raises(Refusal, match=text) as refused:
+    with pytest.raises(StatusError, match=text) as refused:
         store.create("pods", obj, namespace)
     assert refused.value.code == code
 
@@ -72,7 +72,7 @@ def test_update_needs_the_version_that_is_there(store: Store) -> None:
     old = store.create("nodes", make_node("n")).object()
     changed = store.patch("nodes", "n", {"metadata": {"labels": {"a": "b"}}}).object()
     old["spec"]["unschedulable"] = True
-    with pytest.raises(Refusal, match="the object has been modified") as refused:
+    with pytest.raises(StatusError, match="the object has been modified") as refused:
         store.update("nodes", old)
     assert (refused.value.code, refused.value.reason) == (409, "Conflict")
     changed["spec"]["unschedulable"] = True
@@ -141,7 +141,7 @@ def test_finalizers_hold_an_object_until_they_are_gone(store: Store) -> None:
     assert not gone
     assert version.object()["metadata"]["deletionTimestamp"]
     store.patch("configmaps", "m", {"metadata": {"finalizers": []}}, "default")
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(StatusError) as refused:
         store.get("configmaps", "m", "default")
     assert refused.value.code == 404
 
@@ -164,7 +164,7 @@ def test_a_pod_on_a_node_is_deleted_in_two_steps(store: Store, clock: FakeClock)
 
 def test_preconditions_of_a_delete(store: Store) -> None:
     uid = store.create("pods", make_pod()).object()["metadata"]["uid"]
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(StatusError) as refused:
         store.delete("pods", "p", "default", preconditions={"uid": "other"})
     assert refused.value.code == 409
     assert store.delete("pods", "p", "default", preconditions={"uid": uid})[1]
@@ -199,7 +199,7 @@ def test_custom_resources_are_served_while_they_are_defined(store: Store) -> Non
     assert stored["apiVersion"] == "example.com/v1"
     store.patch(old, "w", {"spec": {"size": 2}}, "default")
     assert store.get("widgets.example.com", "w", "default").object()["spec"] == {"size": 2}
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(StatusError) as refused:
         store.patch(old, "w", {}, "default", content_type=STRATEGIC_MERGE_PATCH)
     assert refused.value.code == 415
     store.delete("customresourcedefinitions.apiextensions.k8s.io", "widgets.example.com")
@@ -213,7 +213,7 @@ def test_history_is_bounded_by_its_bytes() -> None:
         store.create("configmaps", {"metadata": {"name": f"m{number:03d}"}})
     collection = store.collection("configmaps")
     assert len(store.list("configmaps")) == 200
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(StatusError) as refused:
         collection.position_after(collection.compacted - 1)
     assert refused.value.code == 410
     kept = collection.changes_from(collection.position_after(collection.compacted))

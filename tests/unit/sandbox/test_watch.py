@@ -3,14 +3,14 @@ from typing import Any
 
 import pytest
 
+from proreus.sandbox.api_errors import StatusError
 from proreus.sandbox.collection import field_labels
-from proreus.sandbox.refusals import Refusal
-from proreus.sandbox.selectors import ALL, Selector, parse_selector
+from proreus.sandbox.selectors import ALL, SelectionPredicate, parse_selector
 from proreus.sandbox.store import Store
-from proreus.sandbox.watch import Watch, shown_by
+from proreus.sandbox.watch import Watch, converter_for
 
 
-def watch(store: Store, selector: Selector = ALL, plural: str = "pods") -> Watch:
+def watch(store: Store, selector: SelectionPredicate = ALL, plural: str = "pods") -> Watch:
     collection = store.collection(plural)
     return Watch(collection, selector, collection.end, collection.select(None, selector))
 
@@ -28,35 +28,35 @@ def create(store: Store, name: str, **labels: str) -> None:
 def test_what_is_there_comes_first_then_what_happens(store: Store) -> None:
     create(store, "a")
     watcher = watch(store)
-    assert events(watcher.take()) == [("ADDED", "a")]
-    assert watcher.take() == b""
+    assert events(watcher.next_events()) == [("ADDED", "a")]
+    assert watcher.next_events() == b""
     create(store, "b")
     store.patch("pods", "a", {"metadata": {"labels": {"x": "y"}}}, "default")
     store.delete("pods", "b", "default")
-    assert events(watcher.take()) == [("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "b")]
-    assert watcher.take() == b""
+    assert events(watcher.next_events()) == [("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "b")]
+    assert watcher.next_events() == b""
 
 
 def test_labels_that_come_and_go_are_additions_and_deletions(store: Store) -> None:
     create(store, "a", app="x")
     watcher = watch(store, parse_selector("app=x", "", ()))
-    watcher.take()
+    watcher.next_events()
 
     def label(value: str) -> None:
         store.patch("pods", "a", {"metadata": {"labels": {"app": value}}}, "default")
 
     label("y")
-    line = json.loads(watcher.take())
+    line = json.loads(watcher.next_events())
     assert line["type"] == "DELETED"
     assert line["object"]["metadata"]["labels"] == {"app": "x"}
     assert line["object"]["metadata"]["resourceVersion"] == str(store.revision)
     label("z")
-    assert watcher.take() == b""
+    assert watcher.next_events() == b""
     label("x")
-    assert events(watcher.take()) == [("ADDED", "a")]
+    assert events(watcher.next_events()) == [("ADDED", "a")]
     label("y")
     store.delete("pods", "a", "default")
-    assert events(watcher.take()) == [("DELETED", "a")]
+    assert events(watcher.next_events()) == [("DELETED", "a")]
 
 
 def test_a_backlog_comes_in_pieces(store: Store) -> None:
@@ -66,7 +66,7 @@ def test_a_backlog_comes_in_pieces(store: Store) -> None:
     create(store, "p5")
     create(store, "p6")
     pieces = []
-    while piece := watcher.take(most=2):
+    while piece := watcher.next_events(most=2):
         pieces.append([name for _, name in events(piece)])
     assert pieces == [["p0", "p1"], ["p2", "p3"], ["p4"], ["p5", "p6"]]
 
@@ -75,15 +75,15 @@ def test_changes_that_do_not_concern_it_do_not_stop_a_watch(store: Store) -> Non
     watcher = watch(store, parse_selector("", "metadata.name=p9", field_labels(())))
     for number in range(10):
         create(store, f"p{number}")
-    assert events(watcher.take(most=1)) == [("ADDED", "p9")]
+    assert events(watcher.next_events(most=1)) == [("ADDED", "p9")]
 
 
 def test_compaction_leaves_the_slow_behind(store: Store) -> None:
     watcher = watch(store)
     create(store, "a")
     store.compact()
-    with pytest.raises(Refusal) as refused:
-        watcher.take()
+    with pytest.raises(StatusError) as refused:
+        watcher.next_events()
     assert (refused.value.code, refused.value.reason) == (410, "Expired")
 
 
@@ -92,12 +92,12 @@ def test_events_have_two_forms(store: Store) -> None:
     event = {"metadata": {"name": "e"}, "regarding": regarding, "note": "text", "reason": "R"}
     store.create("events.events.k8s.io", event)
     old = store.resources.find("events")
-    show = shown_by(old)
-    assert show is not None
+    convert = converter_for(old)
+    assert convert is not None
     fields = "involvedObject.name=p,reason=R"
     selector = parse_selector("", fields, field_labels(old.fields))
     (version,) = store.list(old, "default", selector)
-    shown = json.loads(show(version.data))
+    shown = json.loads(convert(version.data))
     assert (shown["apiVersion"], shown["message"]) == ("v1", "text")
     assert shown["involvedObject"] == regarding
     store.create(old, shown | {"metadata": {"name": "e2"}})

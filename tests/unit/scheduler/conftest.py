@@ -20,7 +20,7 @@ from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 from proreus.testing.builders import make_node, make_pod
 
-from .. import made_plugins
+from .. import plugin_factory
 
 
 def plugin(name: str, *bases: type[Plugin], **answers: object) -> type[Plugin]:
@@ -28,7 +28,7 @@ def plugin(name: str, *bases: type[Plugin], **answers: object) -> type[Plugin]:
 
     Who waits for everything is woken by the patch of the condition that tells of its own rejection.
     """
-    return made_plugins.plugin(name, *bases, **{"events_to_register": (NODE_ADD,), **answers})
+    return plugin_factory.plugin(name, *bases, **{"events_to_register": (NODE_ADD,), **answers})
 
 
 class World(OfflineCluster):

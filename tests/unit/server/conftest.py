@@ -16,7 +16,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from proreus.errors import ApiError
 from proreus.metrics import SchedulerMetrics
 from proreus.server.options import AuthenticationOptions, ServingOptions
-from proreus.server.server import Server, Sources
+from proreus.server.server import EndpointSources, Server
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 
@@ -140,7 +140,7 @@ async def serve():
     async with contextlib.AsyncExitStack() as stack:
 
         async def start(api=None, *, metrics=None, sources=None, serving=None, **options):
-            sources = sources or Sources(metrics=metrics or SchedulerMetrics())
+            sources = sources or EndpointSources(metrics=metrics or SchedulerMetrics())
             serving = serving or ServingOptions(**options)
             server = Server(serving, sources, authentication_api=api, authorization_api=api)
             await server.start(listener())

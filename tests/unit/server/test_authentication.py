@@ -7,8 +7,8 @@ from proreus.errors import ApiError
 from proreus.metrics import SchedulerMetrics
 from proreus.server import delegation
 from proreus.server.authentication import Authenticator, NotAuthenticated, User
+from proreus.server.client_ca import CABundle, ClientCAs
 from proreus.server.options import AuthenticationOptions
-from proreus.server.trusted_clients import Authorities, TrustedClients
 
 PROMETHEUS = {
     "username": "system:serviceaccount:monitoring:prometheus",
@@ -28,7 +28,7 @@ def bearer(token):
 
 @pytest.fixture
 def trusted():
-    return TrustedClients(AuthenticationOptions(), None)
+    return ClientCAs(AuthenticationOptions(), None)
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ async def test_without_an_apiserver_tokens_count_for_nothing(trusted):
 
 
 async def test_a_client_certificate_names_user_and_groups(trusted, issue, authority, metrics):
-    trusted.clients = Authorities.parse(authority.pem, "test")
+    trusted.clients = CABundle.parse(authority.pem, "test")
     certificate = issue("admin", ["system:masters", "ops"], authority)
     authenticator = Authenticator(trusted, None, metrics=metrics)
     user = await authenticator.authenticate(headers(), certificate.der)
@@ -96,7 +96,7 @@ async def test_a_client_certificate_names_user_and_groups(trusted, issue, author
 
 
 async def test_a_certificate_of_another_ca_counts_for_nothing(trusted, issue, authority):
-    trusted.clients = Authorities.parse(authority.pem, "test")
+    trusted.clients = CABundle.parse(authority.pem, "test")
     stranger = issue("admin", ["system:masters"], issue("other-ca"))
     # one key serves all test certificates: the issuer's name alone decides here
     user = await Authenticator(trusted, None).authenticate(headers(), stranger.der)
@@ -105,7 +105,7 @@ async def test_a_certificate_of_another_ca_counts_for_nothing(trusted, issue, au
 
 @pytest.fixture
 def behind_proxy(trusted, authority):
-    trusted.proxies = Authorities.parse(authority.pem, "test")
+    trusted.proxies = CABundle.parse(authority.pem, "test")
     trusted.request_header = AuthenticationOptions().request_header
     return trusted
 

@@ -4,7 +4,7 @@ from proreus.errors import ApiError
 from proreus.metrics import SchedulerMetrics
 from proreus.server import delegation
 from proreus.server.authentication import User
-from proreus.server.authorization import Authorizer, Decision
+from proreus.server.authorization import Authorizer, AuthorizerDecision
 from proreus.server.options import AuthorizationOptions
 
 JANE = User("jane", "7", ("ops",), {"scope": ("a",)})
@@ -36,7 +36,7 @@ async def test_masters_need_no_question(FakeApi):
 
 async def test_without_an_apiserver_all_else_is_closed():
     decision = await Authorizer(AuthorizationOptions(), None).authorize(JANE, "get", "/metrics")
-    assert decision == Decision(False)
+    assert decision == AuthorizerDecision(False)
 
 
 async def test_the_cluster_is_asked_once_a_question(FakeApi):

@@ -2,7 +2,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from proreus.metrics import expose
-from proreus.server.health import PING, Check, HealthEndpoint, HealthMetrics
+from proreus.server.health import PING, HealthCheck, HealthEndpoint, HealthMetrics
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def readyz(metrics, state):
     return HealthEndpoint(
         "readyz",
         [
-            Check("shutdown", lambda: None),
-            Check("sched-handler-sync", lambda: None if state["synced"] else problem),
+            HealthCheck("shutdown", lambda: None),
+            HealthCheck("sched-handler-sync", lambda: None if state["synced"] else problem),
         ],
         metrics,
     )

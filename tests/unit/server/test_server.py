@@ -13,10 +13,10 @@ from proreus.errors import ConfigError
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.codec import decoder_for
 from proreus.objects.pod import Pod
-from proreus.server.health import Check
+from proreus.server.health import HealthCheck
 from proreus.server.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
 from proreus.server.responses import plain
-from proreus.server.server import Server, Sources
+from proreus.server.server import EndpointSources, Server
 
 OPEN = AuthorizationOptions(always_allow_paths=("*",))
 
@@ -114,10 +114,10 @@ async def test_slis_after_health_requests(serve):
 
 
 async def test_health_sub_paths_and_failures(serve):
-    sources = Sources(
+    sources = EndpointSources(
         metrics=SchedulerMetrics(),
-        healthz=(Check("leaderElection", lambda: None),),
-        readyz=(Check("sched-handler-sync", lambda: "handlers are not fully synchronized"),),
+        healthz=(HealthCheck("leaderElection", lambda: None),),
+        readyz=(HealthCheck("sched-handler-sync", lambda: "handlers are not fully synchronized"),),
     )
     client, _ = await serve(sources=sources, authorization=OPEN)
     answer, body = await client("/healthz?verbose")
@@ -131,7 +131,7 @@ async def test_health_sub_paths_and_failures(serve):
 
 
 async def test_configz(serve):
-    sources = Sources(
+    sources = EndpointSources(
         metrics=SchedulerMetrics(),
         configz=lambda: {"apiVersion": "v1", "kind": "KubeSchedulerConfiguration"},
     )
@@ -165,14 +165,14 @@ async def test_verbosity_is_set_by_put(serve):
 
 
 async def test_without_profiling_there_are_no_debug_pages(serve):
-    sources = Sources(metrics=SchedulerMetrics(), profiling=False)
+    sources = EndpointSources(metrics=SchedulerMetrics(), profiling=False)
     client, _ = await serve(sources=sources, authorization=OPEN)
     assert (await client("/debug/flags/v", method="PUT", data="4"))[0].status == 404
 
 
 async def test_pod_resources_are_the_leaders(serve):
     pods = None
-    sources = Sources(metrics=SchedulerMetrics(), leader_pods=lambda: pods)
+    sources = EndpointSources(metrics=SchedulerMetrics(), leader_pods=lambda: pods)
     client, _ = await serve(sources=sources, authorization=OPEN)
     answer, body = await client("/metrics/resources")
     assert (answer.status, body) == (200, "")
@@ -197,7 +197,7 @@ async def test_a_page_that_breaks_is_a_500_and_the_server_lives(serve, caplog):
     def broken():
         raise RuntimeError("secret")
 
-    sources = Sources(metrics=SchedulerMetrics(), configz=broken)
+    sources = EndpointSources(metrics=SchedulerMetrics(), configz=broken)
     client, _ = await serve(sources=sources, authorization=OPEN)
     answer, body = await client("/configz")
     assert answer.status == 500
@@ -234,7 +234,7 @@ async def test_files_serve_and_are_reloaded(serve, issue, tmp_path, authority):
 
 
 async def test_port_0_serves_nothing():
-    server = Server(ServingOptions(secure_port=0), Sources(metrics=SchedulerMetrics()))
+    server = Server(ServingOptions(secure_port=0), EndpointSources(metrics=SchedulerMetrics()))
     async with server:
         assert server.port == 0
 
@@ -250,7 +250,7 @@ async def test_a_port_in_use_is_one_clear_sentence():
             authentication=AuthenticationOptions(skip_lookup=True),
         )
         with pytest.raises(ConfigError, match=f"failed to listen on 127.0.0.1:{port}: .*in use"):
-            await Server(options, Sources(metrics=SchedulerMetrics())).start()
+            await Server(options, EndpointSources(metrics=SchedulerMetrics())).start()
 
 
 async def test_bad_options_are_all_told():
@@ -261,7 +261,7 @@ async def test_bad_options_are_all_told():
         tls_cipher_suites=("TLS_NULL",),
     )
     with pytest.raises(ConfigError) as caught:
-        Server(options, Sources(metrics=SchedulerMetrics()))
+        Server(options, EndpointSources(metrics=SchedulerMetrics()))
     assert caught.value.problems[0] == (
         "--secure-port 70000 must be between 1 and 65535, inclusive. It cannot be turned off with 0"
     )

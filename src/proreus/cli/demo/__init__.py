@@ -60,7 +60,7 @@ def command(
     """
     from proreus.cli.sandbox import run_until_signalled
 
-    enabled = _given_plugins(plugin, plugin_dir)
+    enabled = _plugins_to_enable(plugin, plugin_dir)
     flags = [f"--plugin={one}" for one in plugin] + [f"--plugin-dir={one}" for one in plugin_dir]
     done: list[str] = []
     run_until_signalled(lambda: _demo(nodes, pods, zones, enabled, flags, serve, done.append))
@@ -68,7 +68,7 @@ def command(
         raise click.Abort
 
 
-def _given_plugins(plugin: tuple[str, ...], plugin_dir: tuple[str, ...]) -> Plugins:
+def _plugins_to_enable(plugin: tuple[str, ...], plugin_dir: tuple[str, ...]) -> Plugins:
     """Return plugin sets with all that was given; raise ``ConfigError`` if any of it is refused."""
     from proreus.loading import PluginSources, load
 
@@ -106,7 +106,7 @@ async def _demo(
             async with _scheduler(config, plugin_flags, Path(folder) / "scheduler.log") as process:
                 workload.create_pods(sandbox.store, pods)
                 with progress.shown(console):
-                    await _settled(progress, process, Path(folder) / "scheduler.log")
+                    await _wait_until_settled(progress, process, Path(folder) / "scheduler.log")
                 report.print_report(console, progress, sandbox.store)
                 on_report("printed")
                 if serve:
@@ -140,7 +140,9 @@ async def _scheduler(
                 await process.wait()
 
 
-async def _settled(progress: Progress, process: asyncio.subprocess.Process, log: Path) -> None:
+async def _wait_until_settled(
+    progress: Progress, process: asyncio.subprocess.Process, log: Path
+) -> None:
     """Wait until every pod of ours has a node or a reason; raise if that cannot come any more."""
     deadline = time.monotonic() + _LIMIT_SECONDS
     while not progress.follow():

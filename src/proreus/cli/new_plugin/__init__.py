@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from proreus.cli.new_plugin.names import NameFault, Names
+from proreus.cli.new_plugin.names import InvalidPluginName, Names
 from proreus.cli.new_plugin.points import POINTS
 
 
@@ -50,7 +50,7 @@ def command(name: str, parent: Path, points: tuple[str, ...], columns: bool) -> 
 
     try:
         names = Names.of(name)
-    except NameFault as error:
+    except InvalidPluginName as error:
         raise click.BadParameter(str(error), param_hint="NAME") from error
     if columns and not {"filter", "score"} & set(points):
         raise click.BadParameter("only filter and score have a form over columns")

@@ -13,7 +13,7 @@ _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z]+[0-9]*")
 _LONGEST = 50
 
 
-class NameFault(ValueError):
+class InvalidPluginName(ValueError):
     """A name that a plugin cannot have; says why, and what would do."""
 
 
@@ -26,18 +26,20 @@ class Names(NamedTuple):
 
     @classmethod
     def of(cls, plugin: str) -> Self:
-        """Derive all names from the plugin's; raises ``NameFault``."""
+        """Derive all names from the plugin's; raises ``InvalidPluginName``."""
         if not _CAMEL_CASE.fullmatch(plugin):
             words = re.findall(r"[A-Za-z0-9]+", plugin)
             better = "".join(word[0].upper() + word[1:] for word in words).lstrip("0123456789")
             hint = f", like {better}" if _CAMEL_CASE.fullmatch(better) else ", like GpuHeadroom"
-            raise NameFault(f"{plugin!r} is not CamelCase, letters and digits only{hint}")
+            raise InvalidPluginName(f"{plugin!r} is not CamelCase, letters and digits only{hint}")
         if len(plugin) > _LONGEST:
-            raise NameFault(f"{plugin!r} has more than {_LONGEST} letters")
+            raise InvalidPluginName(f"{plugin!r} has more than {_LONGEST} letters")
         words = [word.lower() for word in _WORD.findall(plugin)]
         module = "_".join(words)
         if keyword.iskeyword(module) or _is_there(module):
-            raise NameFault(f"the module {module!r} would hide one of that name; add a word")
+            raise InvalidPluginName(
+                f"the module {module!r} would hide one of that name; add a word"
+            )
         _refuse_known(plugin)
         return cls(plugin, module, "-".join(words))
 
@@ -55,6 +57,8 @@ def _refuse_known(plugin: str) -> None:
     from proreus.plugins import IN_TREE_PLUGINS
 
     if any(known.name == plugin for known in IN_TREE_PLUGINS):
-        raise NameFault(f"{plugin} is the name of a plugin that proreus has; choose another")
+        raise InvalidPluginName(
+            f"{plugin} is the name of a plugin that proreus has; choose another"
+        )
     if hasattr(framework, plugin) or plugin in ("Args", "Harness"):
-        raise NameFault(f"{plugin} is a name that the plugin's code needs; choose another")
+        raise InvalidPluginName(f"{plugin} is a name that the plugin's code needs; choose another")

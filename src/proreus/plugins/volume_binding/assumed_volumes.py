@@ -25,7 +25,7 @@ from proreus.objects.storage import (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     SELECTED_NODE_ANNOTATION,
-    ObjectReference,
+    ClaimReference,
     PersistentVolume,
     PersistentVolumeClaim,
 )
@@ -236,7 +236,7 @@ def _with_claim_ref(volume: PersistentVolume, claim: PersistentVolumeClaim) -> P
     if not known:
         annotations = {BOUND_BY_CONTROLLER_ANNOTATION: "yes", **meta.annotations}
         meta = msgspec.structs.replace(meta, annotations=annotations)
-    reference = ObjectReference(
+    reference = ClaimReference(
         kind=PERSISTENT_VOLUME_CLAIMS.kind,
         api_version=PERSISTENT_VOLUME_CLAIMS.api_version,
         namespace=claim.metadata.namespace,

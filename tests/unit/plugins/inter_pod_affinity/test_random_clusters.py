@@ -20,7 +20,7 @@ from proreus.framework.status import Code, Status
 from proreus.plugins.inter_pod_affinity import InterPodAffinity
 from proreus.testing import FakeHandle, make_plugin
 from proreus.testing.clusters import Cluster
-from proreus.testing.neighbours import neighbourhoods, social_pods
+from proreus.testing.inter_pod_clusters import inter_pod_clusters, pods_with_inter_pod_terms
 
 Pair = tuple[str, str]
 
@@ -120,7 +120,7 @@ def told(status: Status | None) -> str:
 
 
 @settings(deadline=None)
-@given(neighbourhoods())
+@given(inter_pod_clusters())
 def test_filter_is_literal(cluster: Cluster) -> None:
     handle = cluster.handle()
     plugin, state = make_plugin(InterPodAffinity, handle), CycleState()
@@ -137,7 +137,7 @@ def test_filter_is_literal(cluster: Cluster) -> None:
 
 
 @settings(deadline=None)
-@given(neighbourhoods(), st.sampled_from((0, 1, 50)))
+@given(inter_pod_clusters(), st.sampled_from((0, 1, 50)))
 def test_score_is_literal(cluster: Cluster, hard_weight: int) -> None:
     handle = cluster.handle()
     plugin = make_plugin(InterPodAffinity, handle, {"hardPodAffinityWeight": hard_weight})
@@ -153,7 +153,7 @@ def test_score_is_literal(cluster: Cluster, hard_weight: int) -> None:
 
 
 @settings(deadline=None)
-@given(neighbourhoods(), st.lists(social_pods("tried"), max_size=2), st.data())
+@given(inter_pod_clusters(), st.lists(pods_with_inter_pod_terms("tried"), max_size=2), st.data())
 def test_trials_are_literal(cluster: Cluster, tried: list[PodInfo], data: st.DataObject) -> None:
     """Pods removed from and added to a fork, as in preemption; the original notes stay."""
     handle = cluster.handle()

@@ -12,12 +12,12 @@ from proreus.plugins.node_volume_limits.attached import AttachedVolumes
 from proreus.plugins.node_volume_limits.volumes import VolumeLookup
 from proreus.testing import FakeHandle, make_node, make_pod
 from proreus.testing.volumes import (
-    by_claim,
     make_attachment,
     make_claim,
-    make_class,
     make_csi_node,
+    make_storage_class,
     make_volume,
+    spec_with_claims,
 )
 
 NODES = ("n0", "n1", "n2", "n3")
@@ -38,7 +38,7 @@ def remove_node(handle: FakeHandle, name: str) -> None:
 
 
 def add_pod(handle: FakeHandle, node: str, claims: list[str], name: str) -> None:
-    pod = make_pod(name, node_name=node, spec=by_claim(*claims))
+    pod = make_pod(name, node_name=node, spec=spec_with_claims(*claims))
     row = handle.nodes.rows.get(node)
     if row is not None and all(pod.uid not in info.pods for info in handle.nodes):
         handle.nodes.add_pod(row, pod)
@@ -59,7 +59,7 @@ def objects() -> st.SearchStrategy[dict[str, Any]]:
     return st.one_of(
         st.builds(make_claim, names, volume=st.sampled_from(("", *NAMES))),
         st.builds(lambda name, source: make_volume(name, source=source), names, sources),
-        st.builds(make_class, st.just("wait"), drivers),
+        st.builds(make_storage_class, st.just("wait"), drivers),
         st.builds(
             make_csi_node,
             st.sampled_from(NODES),

@@ -26,12 +26,12 @@ from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
 from proreus.testing.agreement import assert_agreement
 from proreus.testing.volumes import (
     DRIVER,
-    by_claim,
     make_attachment,
     make_claim,
-    make_class,
     make_csi_node,
+    make_storage_class,
     make_volume,
+    spec_with_claims,
 )
 
 FULL = "node(s) exceed max volume count"
@@ -53,7 +53,7 @@ def bound(*names: str) -> list[dict[str, Any]]:
 
 
 def running(name: str, *claims: str, node: str = "n0") -> PodInfo:
-    return make_pod(name, node_name=node, spec=by_claim(*claims))
+    return make_pod(name, node_name=node, spec=spec_with_claims(*claims))
 
 
 def judge(handle: FakeHandle, pod: PodInfo) -> list[Status | None] | Status:
@@ -96,7 +96,7 @@ def test_ordinary_pods_are_skipped(volumes: dict[str, Any]) -> None:
 def test_limits(limit: int | None, rejected: bool) -> None:
     objects = [*bound("a", "b", "c"), make_csi_node("n0", {DRIVER: limit, "other": 0})]
     handle = FakeHandle(NODES, [running("r", "a", "b")], objects=objects)
-    assert full(handle, make_pod(spec=by_claim("c"))) == [rejected, False]
+    assert full(handle, make_pod(spec=spec_with_claims("c"))) == [rejected, False]
 
 
 def test_a_volume_that_is_there_already_is_no_more() -> None:
@@ -105,13 +105,13 @@ def test_a_volume_that_is_there_already_is_no_more() -> None:
         [running("r", "a", "b"), running("s", "b")],
         objects=[*bound("a", "b", "c"), make_csi_node("n0", {DRIVER: 2})],
     )
-    assert full(handle, make_pod(spec=by_claim("a", "b"))) == [False, False]
-    assert full(handle, make_pod(spec=by_claim("a", "c"))) == [True, False]
+    assert full(handle, make_pod(spec=spec_with_claims("a", "b"))) == [False, False]
+    assert full(handle, make_pod(spec=spec_with_claims("a", "c"))) == [True, False]
 
 
 def test_attachments_count_even_if_no_pod_uses_them_but_only_once() -> None:
     objects = [*bound("a", "b", "c"), make_csi_node("n0", {DRIVER: 2})]
-    pods, pod = [running("r", "a")], make_pod(spec=by_claim("c"))
+    pods, pod = [running("r", "a")], make_pod(spec=spec_with_claims("c"))
     own = make_attachment("va-a", "n0", "pv-a")
     assert full(FakeHandle(NODES, pods, objects=[*objects, own]), pod) == [False, False]
     left = make_attachment("va-b", "n0", "pv-b")
@@ -130,21 +130,26 @@ def test_attachments_count_even_if_no_pod_uses_them_but_only_once() -> None:
 
 
 def test_claims_without_a_volume_count_with_the_provisioner() -> None:
-    objects = [make_class(), make_claim("a"), make_claim("b"), make_csi_node("n0", {DRIVER: 1})]
+    objects = [
+        make_storage_class(),
+        make_claim("a"),
+        make_claim("b"),
+        make_csi_node("n0", {DRIVER: 1}),
+    ]
     handle = FakeHandle(NODES, [running("r", "a")], objects=objects)
-    assert full(handle, make_pod(spec=by_claim("b"))) == [True, False]
-    assert full(handle, make_pod(spec=by_claim("a"))) == [False, False]
+    assert full(handle, make_pod(spec=spec_with_claims("b"))) == [True, False]
+    assert full(handle, make_pod(spec=spec_with_claims("a"))) == [False, False]
 
 
 @pytest.mark.parametrize("claim", [make_claim("b", class_name=None), make_claim("b")])
 def test_claims_without_a_class_do_not_count(claim: dict[str, Any]) -> None:
     handle = FakeHandle(NODES, objects=[claim, make_csi_node("n0", {DRIVER: 0})])
-    assert full(handle, make_pod(spec=by_claim("b"))) == [False, False]
+    assert full(handle, make_pod(spec=spec_with_claims("b"))) == [False, False]
 
 
 def test_a_missing_claim() -> None:
     handle = FakeHandle(NODES, objects=[make_csi_node("n0", {DRIVER: 1})])
-    answers = judge(handle, make_pod(spec=by_claim("b")))
+    answers = judge(handle, make_pod(spec=spec_with_claims("b")))
     text = 'looking up PVC default/b: persistentvolumeclaim "b" not found'
     assert answers == [Status.unresolvable(text).of("NodeVolumeLimits")] * 2
     # Of a pod that runs it is passed over.
@@ -153,13 +158,13 @@ def test_a_missing_claim() -> None:
         [running("r", "gone", "a")],
         objects=[*bound("a", "b"), make_csi_node("n0", {DRIVER: 2})],
     )
-    assert full(handle, make_pod(spec=by_claim("b"))) == [False, False]
+    assert full(handle, make_pod(spec=spec_with_claims("b"))) == [False, False]
 
 
 def test_ephemeral_volumes_count_and_must_be_the_pods_own() -> None:
     spec = {"volumes": [{"name": "v", "ephemeral": {}}]}
     pod = make_pod("p", spec=spec)
-    objects = [make_class(), make_csi_node("n0", {DRIVER: 0})]
+    objects = [make_storage_class(), make_csi_node("n0", {DRIVER: 0})]
     mine = make_claim("p-v", owner_uid=pod.uid)
     assert full(FakeHandle(NODES, objects=[*objects, mine]), pod) == [True, False]
     theirs = make_claim("p-v", owner_uid="another")
@@ -173,7 +178,7 @@ def test_one_pod_that_cannot_be_told_spoils_its_node() -> None:
     claim = make_claim("odd-v", owner_uid="another")
     limits = [make_csi_node("n0", {DRIVER: 9}), make_csi_node("n1", {DRIVER: 9})]
     handle = FakeHandle(NODES, [odd], objects=[*bound("a"), claim, *limits])
-    answers = judge(handle, make_pod(spec=by_claim("a")))
+    answers = judge(handle, make_pod(spec=spec_with_claims("a")))
     assert isinstance(answers, list)
     assert [status and status.code for status in answers] == [Code.ERROR, None]
 
@@ -210,20 +215,20 @@ def test_the_same_disk_in_tree_and_csi_is_one() -> None:
         make_csi_node("n0", {EBS: 1}),
     ]
     handle = FakeHandle(NODES, [running("r", "a")], objects=objects)
-    assert full(handle, make_pod(spec=by_claim("b"))) == [False, False]
+    assert full(handle, make_pod(spec=spec_with_claims("b"))) == [False, False]
 
 
 def test_in_tree_provisioners() -> None:
     objects = [
-        make_class("ebs", "kubernetes.io/aws-ebs"),
-        make_class("file", "kubernetes.io/azure-file"),
+        make_storage_class("ebs", "kubernetes.io/aws-ebs"),
+        make_storage_class("file", "kubernetes.io/azure-file"),
         make_claim("a", class_name="ebs"),
         make_claim("b", class_name="file"),
         make_csi_node("n0", {EBS: 0, "file.csi.azure.com": 0}),
     ]
     handle = FakeHandle(NODES, objects=objects)
-    assert full(handle, make_pod(spec=by_claim("a"))) == [True, False]
-    assert full(handle, make_pod(spec=by_claim("b"))) == [False, False]
+    assert full(handle, make_pod(spec=spec_with_claims("a"))) == [True, False]
+    assert full(handle, make_pod(spec=spec_with_claims("b"))) == [False, False]
 
 
 def test_a_disk_without_a_name() -> None:
@@ -250,7 +255,7 @@ def test_drivers_to_wait_for(prevent: bool, gate: str, rejected: bool) -> None:
     }
     objects = [*bound("a"), driver, make_csi_node("n0", {DRIVER: None})]
     handle = FakeHandle(NODES, objects=objects, gates=[f"VolumeLimitScaling={gate}"])
-    answers = judge(handle, make_pod(spec=by_claim("a")))
+    answers = judge(handle, make_pod(spec=spec_with_claims("a")))
     text = f"{DRIVER} CSI driver is not installed on the node"
     expected = Status.unschedulable(text).of("NodeVolumeLimits") if rejected else None
     assert answers == [None, expected]
@@ -272,7 +277,7 @@ def test_events() -> None:
     ]
 
 
-WAITING = make_pod("w", spec=by_claim("c"))
+WAITING = make_pod("w", spec=spec_with_claims("c"))
 EPHEMERAL = make_pod("w", spec={"volumes": [{"name": "v", "ephemeral": {}}]})
 INLINE = make_pod("w", spec={"volumes": [{"name": "v", **IN_TREE_PLUGINS}]})
 
@@ -304,8 +309,8 @@ def test_hints(number: int, pod: PodInfo, old: Any, new: Any, woken: bool) -> No
     ("gone", "woken"),
     [
         (running("o", "any"), True),
-        (make_pod("o", spec=by_claim("any")), False),
-        (make_pod("o", spec=by_claim("any"), status={"nominatedNodeName": "n0"}), True),
+        (make_pod("o", spec=spec_with_claims("any")), False),
+        (make_pod("o", spec=spec_with_claims("any"), status={"nominatedNodeName": "n0"}), True),
         (make_pod("o", node_name="n0"), False),
         (make_pod("o", node_name="n0", spec={"volumes": [{"name": "v", **IN_TREE_PLUGINS}]}), True),
         (make_pod("o", node_name="n0", spec={"volumes": [{"name": "v", "secret": {}}]}), False),
@@ -326,5 +331,5 @@ def test_volumes_are_looked_up_by_filter_where_pre_filter_is_disabled() -> None:
         return [plugin.filter(CycleState(), pod, handle.nodes[0]), verdicts.status(0)]
 
     assert verdicts_of(make_pod("without")) == [None, None]
-    assert verdicts_of(make_pod("same", spec=by_claim("a"))) == [None, None]
-    assert None not in verdicts_of(make_pod("other", spec=by_claim("b")))
+    assert verdicts_of(make_pod("same", spec=spec_with_claims("a"))) == [None, None]
+    assert None not in verdicts_of(make_pod("other", spec=spec_with_claims("b")))

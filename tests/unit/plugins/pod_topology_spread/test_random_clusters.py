@@ -26,7 +26,7 @@ from proreus.objects.taints import first_untolerated
 from proreus.plugins.pod_topology_spread import PodTopologySpread
 from proreus.testing import FakeHandle, make_plugin
 from proreus.testing.clusters import Cluster
-from proreus.testing.neighbours import neighbourhoods, social_pods
+from proreus.testing.inter_pod_clusters import inter_pod_clusters, pods_with_inter_pod_terms
 
 Pair = tuple[TopologySpreadConstraint, Selector]
 
@@ -172,7 +172,7 @@ either_default = st.sampled_from((None, LIST))
 
 
 @settings(deadline=None)
-@given(neighbourhoods(), either_default)
+@given(inter_pod_clusters(), either_default)
 def test_filter_is_literal(cluster: Cluster, args: dict[str, Any] | None) -> None:
     handle = cluster.handle()
     plugin, state = make_plugin(PodTopologySpread, handle, args), CycleState()
@@ -187,7 +187,7 @@ def test_filter_is_literal(cluster: Cluster, args: dict[str, Any] | None) -> Non
 
 
 @settings(deadline=None)
-@given(neighbourhoods(), either_default)
+@given(inter_pod_clusters(), either_default)
 def test_score_is_literal(cluster: Cluster, args: dict[str, Any] | None) -> None:
     handle = cluster.handle()
     plugin, state = make_plugin(PodTopologySpread, handle, args), CycleState()
@@ -202,7 +202,7 @@ def test_score_is_literal(cluster: Cluster, args: dict[str, Any] | None) -> None
 
 
 @settings(deadline=None)
-@given(neighbourhoods(), st.lists(social_pods("tried"), max_size=2), st.data())
+@given(inter_pod_clusters(), st.lists(pods_with_inter_pod_terms("tried"), max_size=2), st.data())
 def test_trials_are_literal(cluster: Cluster, tried: list[PodInfo], data: st.DataObject) -> None:
     """Pods removed from and added to a node, as in preemption; the original notes stay.
 

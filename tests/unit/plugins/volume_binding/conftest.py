@@ -17,7 +17,7 @@ from proreus.objects.storage import PersistentVolume, PersistentVolumeClaim
 from proreus.plugins.volume_binding import VolumeBinding
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
 from proreus.testing.agreement import assert_agreement
-from proreus.testing.volumes import by_claim
+from proreus.testing.volumes import spec_with_claims
 
 NODES = (
     make_node("a1", labels={"zone": "a"}),
@@ -38,7 +38,7 @@ class Attempt:
         gates: tuple[str, ...] = (),
         args: dict[str, Any] | None = None,
     ) -> None:
-        spec = by_claim(*claims) if volumes is None else {"volumes": volumes}
+        spec = spec_with_claims(*claims) if volumes is None else {"volumes": volumes}
         self.pod: PodInfo = make_pod("p", spec=spec)
         self.handle = FakeHandle(nodes, objects=objects, gates=gates)
         self.handle.api.put(PODS, self.pod.pod)

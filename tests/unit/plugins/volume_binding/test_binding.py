@@ -17,8 +17,8 @@ from proreus.testing import make_node, make_plugin
 from proreus.testing.volumes import (
     BIND_COMPLETED,
     make_claim,
-    make_class,
     make_csi_node,
+    make_storage_class,
     make_volume,
 )
 
@@ -43,11 +43,11 @@ def waiting(one: Any, node_name: str = "a1") -> asyncio.Task[Status | None]:
 
 
 def dynamic(attempt: Make, **more: Any) -> Any:
-    return attempt([make_class(), make_claim("c")], "c", **more)
+    return attempt([make_storage_class(), make_claim("c")], "c", **more)
 
 
 def static_bindings(attempt: Make) -> Any:
-    return attempt([make_class(), make_volume("pv", where=IN_A), make_claim("c")], "c")
+    return attempt([make_storage_class(), make_volume("pv", where=IN_A), make_claim("c")], "c")
 
 
 def test_nothing_is_to_do_for_bound_claims(attempt: Make) -> None:
@@ -78,7 +78,7 @@ def test_a_promised_volume_is_seen_as_taken_at_once(attempt: Make) -> None:
 
 def test_a_volume_kept_by_hand_is_completed_but_not_marked(attempt: Make) -> None:
     kept = make_volume("pv", claim="default/c", claim_uid="")
-    one = attempt([make_class(), kept, make_claim("c")], "c")
+    one = attempt([make_storage_class(), kept, make_claim("c")], "c")
     assert one.reserve("a1") is None
     assert one.volume("pv").spec.claim_ref.uid == "uid-of-default/c"
     assert one.volume("pv").metadata.annotations == {}
@@ -93,7 +93,7 @@ def test_a_claim_is_handed_to_its_provisioner_with_the_node(attempt: Make) -> No
 
 
 def test_a_claim_that_changed_meanwhile_is_an_error_and_nothing_is_promised(attempt: Make) -> None:
-    objects = [make_class(), make_class("static", "kubernetes.io/no-provisioner")]
+    objects = [make_storage_class(), make_storage_class("static", "kubernetes.io/no-provisioner")]
     claims = [make_claim("c", class_name="static"), make_claim("d")]
     one = attempt([*objects, make_volume("pv", class_name="static"), *claims], "c", "d")
     assert one.pre_filter() is None
@@ -144,7 +144,7 @@ async def test_dynamic_binding(attempt: Make) -> None:
 
 
 async def test_what_is_written_stays_even_while_the_watch_is_late(attempt: Make) -> None:
-    objects = [make_class(), make_class("static", "kubernetes.io/no-provisioner")]
+    objects = [make_storage_class(), make_storage_class("static", "kubernetes.io/no-provisioner")]
     claims = [make_claim("c", class_name="static"), make_claim("d")]
     one = attempt([*objects, make_volume("pv", class_name="static"), *claims], "c", "d")
 
@@ -175,7 +175,7 @@ async def test_what_is_written_stays_when_the_pod_fails_later(attempt: Make) -> 
 
 
 async def test_a_refused_write_is_an_error_and_the_rest_is_taken_back(attempt: Make) -> None:
-    objects = [make_class(), make_class("static", "kubernetes.io/no-provisioner")]
+    objects = [make_storage_class(), make_storage_class("static", "kubernetes.io/no-provisioner")]
     claims = [make_claim("c", class_name="static"), make_claim("d")]
     one = attempt([*objects, make_volume("pv", class_name="static"), *claims], "c", "d")
 
@@ -301,7 +301,7 @@ async def test_a_migrated_volume_is_checked_by_the_label_of_its_driver(attempt: 
         "pv", where={zone: ["z"]}, source={"awsElasticBlockStore": {"volumeID": "vol-1"}}
     )
     node = make_node("n", labels={zone: "z"})
-    one = attempt([make_class(), legacy, make_claim("c")], "c", nodes=(node,))
+    one = attempt([make_storage_class(), legacy, make_claim("c")], "c", nodes=(node,))
     work = waiting(one, "n")
     await turns()
     one.handle.add(make_csi_node("n", migrated=["kubernetes.io/aws-ebs"]))

@@ -25,14 +25,14 @@ from proreus.plugins.volume_binding.hints import EVENTS
 from proreus.testing import make_pod
 from proreus.testing.volumes import (
     DRIVER,
-    by_claim,
     make_capacity,
     make_claim,
-    make_class,
     make_csi_node,
+    make_storage_class,
+    spec_with_claims,
 )
 
-PLAIN = make_pod("p", spec=by_claim("c"))
+PLAIN = make_pod("p", spec=spec_with_claims("c"))
 EPHEMERAL = make_pod("p", spec={"volumes": [{"name": "v", "ephemeral": {}}]})
 INLINE = make_pod("p", spec={"volumes": [{"name": "v", "csi": {"driver": DRIVER}}]})
 
@@ -60,9 +60,15 @@ EBS, GCE = "kubernetes.io/aws-ebs", "kubernetes.io/gce-pd"
 @pytest.mark.parametrize(
     ("resource", "pod", "old", "new", "woken"),
     [
-        (STORAGE_CLASS, PLAIN, None, make_class(), True),
-        (STORAGE_CLASS, PLAIN, make_class(), make_class(), False),
-        (STORAGE_CLASS, PLAIN, make_class(allowed=IN_A), make_class(allowed=IN_B), True),
+        (STORAGE_CLASS, PLAIN, None, make_storage_class(), True),
+        (STORAGE_CLASS, PLAIN, make_storage_class(), make_storage_class(), False),
+        (
+            STORAGE_CLASS,
+            PLAIN,
+            make_storage_class(allowed=IN_A),
+            make_storage_class(allowed=IN_B),
+            True,
+        ),
         (PERSISTENT_VOLUME_CLAIM, PLAIN, None, make_claim("c"), True),
         (PERSISTENT_VOLUME_CLAIM, PLAIN, make_claim("c"), make_claim("c"), True),
         (PERSISTENT_VOLUME_CLAIM, PLAIN, None, make_claim("d"), False),

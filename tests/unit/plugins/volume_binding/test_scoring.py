@@ -10,7 +10,13 @@ import pytest
 from proreus.framework.status import Status
 from proreus.plugins.volume_binding.scoring import Usage, usage_score
 from proreus.testing.agreement import assert_agreement
-from proreus.testing.volumes import DRIVER, make_capacity, make_claim, make_class, make_volume
+from proreus.testing.volumes import (
+    DRIVER,
+    make_capacity,
+    make_claim,
+    make_storage_class,
+    make_volume,
+)
 
 GATE = ("StorageCapacityScoring=true",)
 ON_A1 = {"kubernetes.io/hostname": ["a1"]}
@@ -42,7 +48,7 @@ def scores(one: Any) -> dict[str, int]:
 
 
 def test_by_default_nothing_is_scored(attempt: Make) -> None:
-    one = attempt([make_class(), make_claim("c")], "c")
+    one = attempt([make_storage_class(), make_claim("c")], "c")
     one.pre_filter()
     assert one.plugin.pre_score(one.state, one.pod, one.handle.nodes) == Status.skip()
 
@@ -55,14 +61,14 @@ def test_pods_without_claims_have_nothing_to_score(attempt: Make) -> None:
 
 def test_static_volumes(attempt: Make) -> None:
     volumes = [make_volume("small", "20Gi", where=ON_A1), make_volume("large", "40Gi")]
-    one = attempt([make_class(), *volumes, make_claim("c")], "c", gates=GATE)
+    one = attempt([make_storage_class(), *volumes, make_claim("c")], "c", gates=GATE)
     assert scores(one) == {"a1": 50, "a2": 75, "b1": 75}
 
 
 def test_the_shape_may_prefer_the_fullest(attempt: Make) -> None:
     shape = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
     volumes = [make_volume("small", "20Gi", where=ON_A1), make_volume("large", "40Gi")]
-    objects = [make_class(), *volumes, make_claim("c")]
+    objects = [make_storage_class(), *volumes, make_claim("c")]
     one = attempt(objects, "c", gates=GATE, args={"shape": shape})
     assert scores(one) == {"a1": 50, "a2": 25, "b1": 25}
 
@@ -70,7 +76,7 @@ def test_the_shape_may_prefer_the_fullest(attempt: Make) -> None:
 def test_volumes_to_be_made(attempt: Make) -> None:
     driver = {"kind": "CSIDriver", "metadata": {"name": DRIVER}, "spec": {"storageCapacity": True}}
     objects = [
-        make_class(),
+        make_storage_class(),
         driver,
         make_capacity("a", "40Gi", {"zone": "a"}),
         make_capacity("b", "100Gi", {"zone": "b"}, largest="20Gi"),
@@ -81,7 +87,7 @@ def test_volumes_to_be_made(attempt: Make) -> None:
 
 
 def test_volumes_of_which_nobody_keeps_count(attempt: Make) -> None:
-    one = attempt([make_class(), make_claim("c")], "c", gates=GATE)
+    one = attempt([make_storage_class(), make_claim("c")], "c", gates=GATE)
     assert scores(one) == {"a1": 0, "a2": 0, "b1": 0}
     one = attempt([make_claim("c", volume="pv"), make_volume("pv")], "c", gates=GATE)
     assert scores(one) == {"a1": 0, "a2": 0, "b1": 0}

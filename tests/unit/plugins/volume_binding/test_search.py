@@ -13,8 +13,8 @@ from proreus.testing.volumes import (
     DRIVER,
     make_capacity,
     make_claim,
-    make_class,
     make_csi_node,
+    make_storage_class,
     make_volume,
 )
 
@@ -24,7 +24,7 @@ NO_SPACE = "node(s) did not have enough free storage"
 MISSING = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 EPHEMERAL = [{"name": "v", "ephemeral": {}}]
 IN_A, IN_B = {"zone": ["a"]}, {"zone": ["b"]}
-STATIC = make_class("static", "kubernetes.io/no-provisioner")
+STATIC = make_storage_class("static", "kubernetes.io/no-provisioner")
 POD_UID = "uid-of-default-p"
 
 Make = Callable[..., Any]
@@ -67,21 +67,21 @@ def test_pods_without_claims_are_skipped_and_share_answers(attempt: Make) -> Non
         ),
         ([make_claim("c")], "pod has unbound immediate PersistentVolumeClaims"),
         (
-            [make_claim("c"), make_class(mode="Immediate")],
+            [make_claim("c"), make_storage_class(mode="Immediate")],
             "pod has unbound immediate PersistentVolumeClaims",
         ),
         (
-            [make_claim("c", class_name=None), make_class()],
+            [make_claim("c", class_name=None), make_storage_class()],
             "pod has unbound immediate PersistentVolumeClaims",
         ),
         (
-            [make_claim("c", spec={"volumeName": "pv"}), make_class(), make_volume("pv")],
+            [make_claim("c", spec={"volumeName": "pv"}), make_storage_class(), make_volume("pv")],
             "pod has unbound immediate PersistentVolumeClaims",
         ),
         (
             [
                 make_claim("c", annotations={"volume.beta.kubernetes.io/storage-class": ""}),
-                make_class(),
+                make_storage_class(),
             ],
             "pod has unbound immediate PersistentVolumeClaims",
         ),
@@ -92,7 +92,7 @@ def test_claims_that_rule_out_every_node(attempt: Make, objects: Objects, text: 
 
 
 def test_a_class_that_does_not_say_when_to_bind(attempt: Make) -> None:
-    one = attempt([make_claim("c"), make_class(mode=None)], "c")
+    one = attempt([make_claim("c"), make_storage_class(mode=None)], "c")
     assert one.pre_filter() == Status.error('VolumeBindingMode not set for StorageClass "wait"')
 
 
@@ -100,9 +100,11 @@ def test_ephemeral_volumes(attempt: Make) -> None:
     text = 'waiting for ephemeral volume controller to create the persistentvolumeclaim "p-v"'
     assert attempt([], volumes=EPHEMERAL).pre_filter() == Status.unresolvable(text)
     text = "PVC default/p-v was not created for pod default/p (pod is not owner)"
-    theirs = attempt([make_claim("p-v", owner_uid="another"), make_class()], volumes=EPHEMERAL)
+    theirs = attempt(
+        [make_claim("p-v", owner_uid="another"), make_storage_class()], volumes=EPHEMERAL
+    )
     assert theirs.pre_filter() == Status.unresolvable(text)
-    mine = attempt([make_claim("p-v", owner_uid=POD_UID), make_class()], volumes=EPHEMERAL)
+    mine = attempt([make_claim("p-v", owner_uid=POD_UID), make_storage_class()], volumes=EPHEMERAL)
     assert mine.filter() == {"a1": [], "a2": [], "b1": []}
 
 
@@ -299,19 +301,19 @@ def test_provisioning_where_the_class_allows_it(attempt: Make) -> None:
         ([{"zone": ["a"], "kubernetes.io/hostname": ["a2", "b1"]}], ["a2"]),
         ([{}], []),
     ):
-        answers = attempt([make_class(allowed=allowed), make_claim("c")], "c").filter()
+        answers = attempt([make_storage_class(allowed=allowed), make_claim("c")], "c").filter()
         assert [name for name, reasons in answers.items() if not reasons] == nodes
         assert {tuple(r) for r in answers.values()} <= {(), (NO_MATCH,)}
 
 
 @pytest.mark.parametrize("provisioner", ["", "kubernetes.io/no-provisioner"])
 def test_classes_without_a_provisioner(attempt: Make, provisioner: str) -> None:
-    objects = [make_class(provisioner=provisioner), make_claim("c")]
+    objects = [make_storage_class(provisioner=provisioner), make_claim("c")]
     assert attempt(objects, "c").filter()["a1"] == [NO_MATCH]
 
 
 def test_existing_volumes_are_preferred_to_new_ones(attempt: Make) -> None:
-    objects = [make_class(allowed=[{"zone": ["b"]}]), make_volume("pv", where=IN_A)]
+    objects = [make_storage_class(allowed=[{"zone": ["b"]}]), make_volume("pv", where=IN_A)]
     one = attempt([*objects, make_claim("c")], "c")
     assert one.filter() == {"a1": [], "a2": [], "b1": []}
     one.reserve("a1")
@@ -334,7 +336,7 @@ def test_existing_volumes_are_preferred_to_new_ones(attempt: Make) -> None:
 def test_storage_capacity(
     attempt: Make, capacity: dict[str, Any], storage_capacity: list[str]
 ) -> None:
-    objects = [make_class(), COUNTING, make_claim("c")]
+    objects = [make_storage_class(), COUNTING, make_claim("c")]
     one = attempt([*objects, capacity], "c")
     expected = {name: [] if name in storage_capacity else [NO_SPACE] for name in ("a1", "a2", "b1")}
     assert one.filter() == expected
@@ -346,14 +348,16 @@ def test_storage_capacity(
 
 def test_capacity_does_not_matter_where_nobody_counts(attempt: Make) -> None:
     silent = {**COUNTING, "spec": {"storageCapacity": False}}
-    assert attempt([make_class(), silent, make_claim("c")], "c").filter()["a1"] == []
-    assert attempt([make_class(), COUNTING, make_claim("c", None)], "c").filter()["a1"] == []
+    assert attempt([make_storage_class(), silent, make_claim("c")], "c").filter()["a1"] == []
+    assert (
+        attempt([make_storage_class(), COUNTING, make_claim("c", None)], "c").filter()["a1"] == []
+    )
 
 
 def test_the_first_claim_that_cannot_be_made_decides(attempt: Make) -> None:
     objects = [
-        make_class(),
-        make_class("in-b", allowed=[{"zone": ["b"]}]),
+        make_storage_class(),
+        make_storage_class("in-b", allowed=[{"zone": ["b"]}]),
         COUNTING,
         make_capacity("x", "10Gi", {"zone": "b"}, "in-b"),
         make_claim("c", "1Gi", "in-b"),
@@ -379,12 +383,12 @@ def test_a_claim_in_provisioning_stays_with_its_node(
     attempt: Make, selected: str, nodes: list[str]
 ) -> None:
     # Not even a volume that would do is taken then.
-    objects = [make_class(), make_volume("pv"), make_claim("c", selected_node=selected)]
+    objects = [make_storage_class(), make_volume("pv"), make_claim("c", selected_node=selected)]
     answers = attempt(objects, "c").filter()
     assert [name for name, reasons in answers.items() if not reasons] == nodes
 
 
 def test_claims_in_provisioning_at_different_nodes(attempt: Make) -> None:
     claims = [make_claim("c", selected_node="a1"), make_claim("d", selected_node="a2")]
-    answers = attempt([make_class(), *claims], "c", "d").filter()
+    answers = attempt([make_storage_class(), *claims], "c", "d").filter()
     assert answers == {"a1": [NO_MATCH], "a2": [NO_MATCH], "b1": [NO_MATCH]}

@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from proreus.client.contact import Contact
-from proreus.client.informer import Handler, Informer, InformerGroup
+from proreus.client.connectivity import Connectivity
+from proreus.client.informer import Informer, InformerGroup, ResourceEventHandler
 from proreus.client.session import ApiClient
 from proreus.errors import ApiError
 from proreus.objects.kinds import PODS
@@ -18,11 +18,11 @@ from proreus.objects.meta import ApiObject, Resource
 
 T = TypeVar("T", bound=ApiObject)
 
-UNFINISHED_PODS = "status.phase!=Succeeded,status.phase!=Failed"
+NON_TERMINAL_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """Finished pods hold nothing; for a scheduler they are gone."""
 
 
-class InformerStores:
+class InformerFactory:
     """Informers by kind, made on first use."""
 
     def __init__(
@@ -35,7 +35,7 @@ class InformerStores:
         self.group = InformerGroup()
         self._client = client
         self._on_error = on_error
-        self._contact = Contact()
+        self._connectivity = Connectivity()
         self._types = types or {}
 
     def store(self, resource: Resource[T]) -> Mapping[str, T]:
@@ -50,18 +50,18 @@ class InformerStores:
         What is there already is told of at once. Returns what ends all that.
         """
         informer = self._informer(resource)
-        function: _Function[T] = _Function(handler)
+        function: _HandlerFunc[T] = _HandlerFunc(handler)
         informer.add_handler(function, first=True)
         return partial(informer.remove_handler, function)
 
-    def add_handler(self, resource: Resource[T], handler: Handler[T]) -> None:
+    def add_handler(self, resource: Resource[T], handler: ResourceEventHandler[T]) -> None:
         """Tell a handler of each change."""
         self._informer(resource).add_handler(handler)
 
     def _informer(self, resource: Resource[T]) -> Informer[T]:
         informer = self.group.by_kind.get(resource.kind)
         if informer is None:
-            selector = UNFINISHED_PODS if resource.kind == PODS.kind else ""
+            selector = NON_TERMINAL_PODS if resource.kind == PODS.kind else ""
             if resource.kind in self._types:
                 resource = replace(resource, type=self._types[resource.kind])
             informer = Informer(
@@ -69,13 +69,13 @@ class InformerStores:
                 resource,
                 field_selector=selector,
                 on_error=self._on_error,
-                contact=self._contact,
+                connectivity=self._connectivity,
             )
             self.group.add(informer)
         return informer
 
 
-class _Function(Generic[T]):
+class _HandlerFunc(Generic[T]):
     """A function of (old, new) as an informer handler."""
 
     def __init__(self, function: Callable[[T | None, T | None], None]) -> None:

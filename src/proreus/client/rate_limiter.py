@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 
-class FlowControl:
+class RateLimiter:
     """At most ``qps`` requests a second after a first ``burst``; a negative qps sets no limit.
 
     ``now`` returns seconds on any clock that does not go back.
@@ -56,6 +56,6 @@ class FlowControl:
         return wait_seconds
 
 
-def no_limit() -> FlowControl:
+def no_rate_limit() -> RateLimiter:
     """Return a flow control that lets everything pass."""
-    return FlowControl(-1.0, 0)
+    return RateLimiter(-1.0, 0)

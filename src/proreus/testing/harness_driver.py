@@ -13,29 +13,29 @@ from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.offline.api import JsonObject
 from proreus.offline.cluster import OfflineCluster
-from proreus.testing.lookout import Lookout
-from proreus.testing.manifests import AnyPod, as_pod, completed, key_of_pod
-from proreus.testing.outcome import Findbook, Outcome
+from proreus.testing.inspector import Inspector
+from proreus.testing.manifests import AnyPod, as_pod, key_of_pod, with_defaults
+from proreus.testing.outcome import AttemptLog, Outcome
 from proreus.testing.virtual_time import VirtualTimeLoop
 
 _MOST_ATTEMPTS = 10_000
 
 
-class Drive:
-    """To be used inside ``loop``, one call at a time. ``lookout`` tells where things are."""
+class HarnessDriver:
+    """To be used inside ``loop``, one call at a time. ``inspector`` tells where things are."""
 
     def __init__(self, cluster: OfflineCluster, loop: VirtualTimeLoop, raise_errors: bool) -> None:
         self._cluster = cluster
         self._loop = loop
         self._raise_errors = raise_errors
-        self._finds = Findbook(cluster.scheduler.cache.table)
+        self._attempt_log = AttemptLog(cluster.scheduler.cache.table)
         self._pods = cluster.api.store(PODS)
-        self.lookout = Lookout(cluster.scheduler, self._pods, self._finds)
-        loop.follow(cluster.clock)
+        self.inspector = Inspector(cluster.scheduler, self._pods, self._attempt_log)
+        loop.use_clock(cluster.clock)
 
     async def begin(self) -> None:
         """Look on from now on, and let plugins work in the background."""
-        self._cluster.scheduler.tell(self._finds)
+        self._cluster.scheduler.tell(self._attempt_log)
         self._cluster.scheduler.work_in_background()
 
     async def add(self, objects: Iterable[Node | PodInfo | Pod | JsonObject]) -> None:
@@ -47,31 +47,33 @@ class Drive:
             elif isinstance(obj, (PodInfo, Pod)):
                 api.put(PODS, obj.pod if isinstance(obj, PodInfo) else obj)
             else:
-                api.add(completed(obj))
+                api.add(with_defaults(obj))
 
     async def schedule(self, pod: AnyPod) -> Outcome:
         """Try a pod once, and those that are before it."""
-        key = await self._bring(pod)
+        key = await self._ensure_added(pod)
         await self.settle()
-        tried = len(self._finds.attempts)
+        tried = len(self._attempt_log.attempts)
         for _ in range(_MOST_ATTEMPTS):
-            if self.lookout.queue_of(key) == "gated":
+            if self.inspector.queue_of(key) == "gated":
                 break
-            if self.lookout.queue_of(key) not in ("active", "backoff"):
-                raise LookupError(f"{key} is not tried now: {self.lookout.why_not_tried(key)}")
+            if self.inspector.queue_of(key) not in ("active", "backoff"):
+                raise LookupError(f"{key} is not tried now: {self.inspector.why_not_queued(key)}")
             await self._attempt()
-            if key in self._finds.attempts[tried:]:
+            if key in self._attempt_log.attempts[tried:]:
                 break
-        return self.lookout.outcome(key)
+        return self.inspector.outcome(key)
 
     async def schedule_all(self) -> list[Outcome]:
         """Try the pods of the active queue until it is empty."""
-        tried = len(self._finds.attempts)
+        tried = len(self._attempt_log.attempts)
         for _ in range(_MOST_ATTEMPTS):
             if not self._cluster.scheduler.queue.active_pods():
                 break
             await self._attempt()
-        return [self.lookout.outcome(key) for key in dict.fromkeys(self._finds.attempts[tried:])]
+        return [
+            self.inspector.outcome(key) for key in dict.fromkeys(self._attempt_log.attempts[tried:])
+        ]
 
     async def _attempt(self) -> None:
         await self._cluster.schedule_next()
@@ -81,16 +83,16 @@ class Drive:
         """Move the clock from one thing that is due to the next; whole seconds always are."""
         end = self._cluster.clock.now() + seconds
         while (now := self._cluster.clock.now()) < end:
-            due = self._loop.next_instant()
+            due = self._loop.next_timer()
             target = min(end, floor(now) + 1, end if due is None else due)
             self._cluster.advance(max(ceil((target - now) * 1000 - 1e-3), 1) / 1000)
             await self.settle()
 
     async def settle(self) -> None:
         """Let everything come to rest; raise what a plugin raised meanwhile."""
-        await self._loop.come_to_rest()
+        await self._loop.run_until_idle()
         await self._cluster.settle()
-        raised, self._finds.raised = self._finds.raised, []
+        raised, self._attempt_log.raised = self._attempt_log.raised, []
         for key, error in raised:
             if self._raise_errors and error.__cause__ is not None:
                 error.__cause__.add_note(f"raised by a plugin while {key} was scheduled: {error}")
@@ -108,7 +110,7 @@ class Drive:
             await asyncio.to_thread(time.sleep, 0.001)
             await self.settle()
 
-    async def _bring(self, pod: AnyPod) -> str:
+    async def _ensure_added(self, pod: AnyPod) -> str:
         """Add the pod if it is not there; return its key."""
         key = key_of_pod(pod)
         known = self._pods.get(key)

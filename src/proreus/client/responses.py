@@ -19,7 +19,7 @@ from proreus.errors import (
     Unauthorized,
 )
 
-REASON_OF_CODE = {
+REASON_BY_CODE = {
     400: "BadRequest",
     401: "Unauthorized",
     403: "Forbidden",
@@ -54,31 +54,31 @@ class Unreachable(ApiError):
         super().__init__(0, "Unreachable", message)
 
 
-class AnswerLost(ApiError):
+class ResponseLost(ApiError):
     """The request may have been sent, but no whole answer came back: it may have happened."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(0, "AnswerLost", message)
+        super().__init__(0, "ResponseLost", message)
 
 
-class StatusDetails(msgspec.Struct, rename="camel"):
-    """metav1.StatusDetails, as far as it is acted upon."""
+class ApiStatusDetails(msgspec.Struct, rename="camel"):
+    """metav1.ApiStatusDetails, as far as it is acted upon."""
 
     retry_after_seconds: int = 0
 
 
-class Status(msgspec.Struct, rename="camel"):
+class ApiStatus(msgspec.Struct, rename="camel"):
     """metav1.Status: how the apiserver words a failure."""
 
     kind: str = ""
     message: str = ""
     reason: str = ""
     code: int = 0
-    details: StatusDetails | None = None
+    details: ApiStatusDetails | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """A whole HTTP answer; ``retry_after_seconds`` is None where the server named no time."""
 
     code: int
@@ -92,34 +92,34 @@ class Answer:
         return 200 <= self.code < 300
 
 
-_STATUS = msgspec.json.Decoder(Status)
+_STATUS = msgspec.json.Decoder(ApiStatus)
 _TAGS = re.compile(r"<(script|style)\b.*?</\1>|<[^>]+>", re.DOTALL | re.IGNORECASE)
 _SHOWN_CHARACTERS = 200
 
 
-def error_of(answer: Answer, request: str) -> ApiError:
+def error_from_response(answer: HttpResponse, request: str) -> ApiError:
     """Return the error that ``answer`` stands for; ``request`` is named where nobody else does."""
     try:
         status = _STATUS.decode(answer.body)
     except msgspec.MsgspecError:
-        status = Status()
+        status = ApiStatus()
     if status.kind == "Status":
         if status.details and status.details.retry_after_seconds and not answer.retry_after_seconds:
-            return error_of_status(status, float(status.details.retry_after_seconds))
-        return error_of_status(status, answer.retry_after_seconds)
+            return error_from_status(status, float(status.details.retry_after_seconds))
+        return error_from_status(status, answer.retry_after_seconds)
     return _build(
         answer.code,
-        REASON_OF_CODE.get(answer.code, "Unknown"),
+        REASON_BY_CODE.get(answer.code, "Unknown"),
         f"{request} was answered with HTTP {answer.code} and no Kubernetes Status"
         f"{_excerpt(answer)}",
         answer.retry_after_seconds,
     )
 
 
-def error_of_status(status: Status, retry_after_seconds: float | None = None) -> ApiError:
+def error_from_status(status: ApiStatus, retry_after_seconds: float | None = None) -> ApiError:
     """Return the error that a Status stands for, be it a body or an ERROR event of a watch."""
     code = status.code or 500
-    reason = status.reason or REASON_OF_CODE.get(code, "Unknown")
+    reason = status.reason or REASON_BY_CODE.get(code, "Unknown")
     if code != 410 and reason in ("Expired", "Gone"):
         code = 410
     return _build(code, reason, status.message or f"HTTP {code} {reason}", retry_after_seconds)
@@ -131,7 +131,7 @@ def _build(code: int, reason: str, message: str, retry_after_seconds: float | No
     return _ERRORS.get(code, ApiError)(code, reason, message)
 
 
-def _excerpt(answer: Answer) -> str:
+def _excerpt(answer: HttpResponse) -> str:
     """Say what kind of text came instead (a proxy's HTML page, mostly), and its gist."""
     text = answer.body[:4096].decode("utf-8", "replace")
     html = "html" in answer.content_type or text.lstrip()[:1] == "<"

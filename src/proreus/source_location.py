@@ -14,7 +14,7 @@ _CLASS = re.compile(r"^class\s+(\w+)", re.M)
 _NAME = re.compile(r"""^\s+name\s*(?::[^=\n]+)?=\s*["']([^"'\n]+)["']""", re.M)
 
 
-def place_of_class(cls: type) -> tuple[str, int]:
+def class_location(cls: type) -> tuple[str, int]:
     """Return the file and line of a class statement; ``("", 0)`` where there is no source."""
     try:
         file = inspect.getsourcefile(cls) or ""
@@ -23,16 +23,16 @@ def place_of_class(cls: type) -> tuple[str, int]:
         return "", 0
 
 
-def place_of_function(function: Any) -> str:
+def function_location(function: Any) -> str:
     """Return where a function begins, "" for what is not written in Python."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
 
 
-def place_of_attribute(cls: type, name: str) -> str:
+def attribute_location(cls: type, name: str) -> str:
     """Return where a class sets an attribute, or where it begins if that cannot be told."""
     owner = next((base for base in cls.__mro__ if name in base.__dict__), cls)
-    file, line = place_of_class(owner)
+    file, line = class_location(owner)
     if not line:
         return file
     source = "".join(inspect.getsourcelines(owner)[0])
@@ -47,7 +47,7 @@ def place_of_attribute(cls: type, name: str) -> str:
     return f"{file}:{line}"
 
 
-def place_of_error(error: BaseException, ours: Callable[[str], bool]) -> str:
+def error_location(error: BaseException, ours: Callable[[str], bool]) -> str:
     """Return where an import failed: the innermost line in a file that is ``ours``.
 
     Where there is none, the innermost one of all that has a source.
@@ -69,7 +69,7 @@ def _has_source(frame: FrameType) -> bool:
     return not frame.f_code.co_filename.startswith("<")
 
 
-def names_in(source: bytes) -> frozenset[str]:
+def plugin_names_in(source: bytes) -> frozenset[str]:
     """Return the plugin names that a file seems to define; it may be one that does not parse."""
     text = source.decode(errors="replace")
     return frozenset(_CLASS.findall(text)) | frozenset(_NAME.findall(text))

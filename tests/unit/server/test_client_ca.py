@@ -4,8 +4,8 @@ import logging
 import pytest
 
 from proreus.errors import ConfigError
+from proreus.server.client_ca import CABundle, ClientCAs
 from proreus.server.options import AuthenticationOptions, RequestHeaderOptions
-from proreus.server.trusted_clients import Authorities, TrustedClients
 
 SERIAL_NUMBER_0 = """-----BEGIN CERTIFICATE-----
 MIIBXzCCAQSgAwIBAgIBADAKBggqhkjOPQQDAjANMQswCQYDVQQDDAJjYTAgFw0y
@@ -32,11 +32,11 @@ async def test_the_cluster_publishes_its_cas(FakeApi, issue, authority):
             "requestheader-extra-headers-prefix": json.dumps(["X-Remote-Extra-"]),
         }
     )
-    trusted = TrustedClients(AuthenticationOptions(), api)
+    trusted = ClientCAs(AuthenticationOptions(), api)
     assert await trusted.refresh()
-    assert trusted.clients.issued(issue("a", issuer=authority).certificate)
-    assert not trusted.clients.issued(issue("a", issuer=front).certificate)
-    assert trusted.proxies.issued(issue("a", issuer=front).certificate)
+    assert trusted.clients.has_signed(issue("a", issuer=authority).certificate)
+    assert not trusted.clients.has_signed(issue("a", issuer=front).certificate)
+    assert trusted.proxies.has_signed(issue("a", issuer=front).certificate)
     assert trusted.request_header == RequestHeaderOptions(
         allowed_names=("front-proxy-client",),
         username_headers=("X-Remote-User",),
@@ -50,16 +50,16 @@ async def test_a_file_goes_before_the_cluster(FakeApi, issue, authority, tmp_pat
     file = tmp_path / "ca.crt"
     file.write_text(issue("file-ca").pem)
     options = AuthenticationOptions(client_ca_file=str(file))
-    trusted = TrustedClients(options, FakeApi(config_map={"client-ca-file": authority.pem}))
+    trusted = ClientCAs(options, FakeApi(config_map={"client-ca-file": authority.pem}))
     await trusted.refresh()
-    assert not trusted.clients.issued(issue("a", issuer=authority).certificate)
+    assert not trusted.clients.has_signed(issue("a", issuer=authority).certificate)
     file.write_text(authority.pem)
     assert await trusted.refresh()
-    assert trusted.clients.issued(issue("a", issuer=authority).certificate)
+    assert trusted.clients.has_signed(issue("a", issuer=authority).certificate)
 
 
 async def test_a_lookup_that_fails_is_said_once_and_tolerated(FakeApi, caplog):
-    trusted = TrustedClients(AuthenticationOptions(), FakeApi())
+    trusted = ClientCAs(AuthenticationOptions(), FakeApi())
     with caplog.at_level(logging.WARNING):
         await trusted.refresh()
         await trusted.refresh()
@@ -71,7 +71,7 @@ async def test_a_lookup_that_fails_is_said_once_and_tolerated(FakeApi, caplog):
 async def test_a_lookup_that_fails_is_not_tolerated_on_request(FakeApi):
     options = AuthenticationOptions(tolerate_lookup_failure=False)
     with pytest.raises(ConfigError, match="configmaps is forbidden"):
-        await TrustedClients(options, FakeApi()).refresh()
+        await ClientCAs(options, FakeApi()).refresh()
 
 
 @pytest.mark.parametrize("content", ["", "no certificate"])
@@ -80,15 +80,15 @@ async def test_a_bad_file_is_named(tmp_path, content):
     file.write_text(content)
     options = AuthenticationOptions(client_ca_file=str(file), skip_lookup=True)
     with pytest.raises(ConfigError, match=rf"--client-ca-file {file} holds no readable"):
-        await TrustedClients(options, None).refresh()
+        await ClientCAs(options, None).refresh()
 
 
 async def test_a_missing_file_is_named():
     options = AuthenticationOptions(client_ca_file="/nowhere/ca.crt")
     with pytest.raises(ConfigError, match=r"cannot read /nowhere/ca\.crt"):
-        await TrustedClients(options, None).refresh()
+        await ClientCAs(options, None).refresh()
 
 
 def test_a_ca_without_a_positive_serial_number_is_taken_in_silence():
-    (certificate,) = Authorities.parse(SERIAL_NUMBER_0, "a file").certificates
+    (certificate,) = CABundle.parse(SERIAL_NUMBER_0, "a file").certificates
     assert certificate.subject.rfc4514_string() == "CN=ca"

@@ -3,7 +3,7 @@
 etcd, kube-apiserver, kube-controller-manager, kube-scheduler (unless disabled) and kwok, whose fake
 kubelets run what is bound, as plain processes on loopback.
 
-``python -m testground.kwok up|down`` is `make kwok-up` and `make kwok-down`.
+``python -m envtest.kwok up|down`` is `make kwok-up` and `make kwok-down`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pathlib import Path
 
 import yaml
 
-from testground.binaries import (
+from envtest.binaries import (
     KUBERNETES_VERSION,
     MissingBinaries,
     cache_folder,
     find_or_build,
     find_present,
 )
-from testground.kube_client import KubeClient
+from envtest.kube_client import KubeClient
 
 COMPONENTS = {
     "etcd": "etcd",
@@ -189,7 +189,7 @@ def _write_configuration(cluster: KwokCluster) -> Path:
 
 def main() -> int:
     """Bring the cluster of `make kwok-up` up or down."""
-    parser = argparse.ArgumentParser(prog="testground.kwok", description=__doc__)
+    parser = argparse.ArgumentParser(prog="envtest.kwok", description=__doc__)
     parser.add_argument("what", choices=("up", "down"))
     parser.add_argument("--nodes", type=int, default=20)
     options = parser.parse_args()

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from proreus.client.flow_control import FlowControl, no_limit
+from proreus.client.rate_limiter import RateLimiter, no_rate_limit
 
 
 class Time:
@@ -16,13 +16,13 @@ class Time:
 
 
 def test_burst_passes_then_each_waits_for_its_own_token():
-    flow = FlowControl(10, 3, now=Time())
+    flow = RateLimiter(10, 3, now=Time())
     assert [flow.reserve() for _ in range(6)] == pytest.approx([0, 0, 0, 0.1, 0.2, 0.3])
 
 
 def test_tokens_come_back_with_time_but_not_beyond_the_burst():
     time = Time()
-    flow = FlowControl(10, 3, now=time)
+    flow = RateLimiter(10, 3, now=time)
     for _ in range(3):
         flow.reserve()
     time.seconds += 0.1
@@ -34,29 +34,29 @@ def test_tokens_come_back_with_time_but_not_beyond_the_burst():
 
 def test_clock_that_goes_back_gives_and_takes_nothing():
     time = Time()
-    flow = FlowControl(10, 1, now=time)
+    flow = RateLimiter(10, 1, now=time)
     flow.reserve()
     time.seconds -= 50
     assert flow.reserve() == pytest.approx(0.1)
 
 
 def test_negative_qps_is_no_limit():
-    flow = FlowControl(-1, 0)
+    flow = RateLimiter(-1, 0)
     assert flow.unlimited
     assert {flow.reserve() for _ in range(10_000)} == {0}
-    assert no_limit().unlimited
+    assert no_rate_limit().unlimited
 
 
 @pytest.mark.parametrize(("qps", "burst", "named"), [(0, 10, "qps"), (5, 0, "burst")])
 def test_impossible_rates_are_refused(qps, burst, named):
     with pytest.raises(ValueError, match=named):
-        FlowControl(qps, burst)
+        RateLimiter(qps, burst)
 
 
 @pytest.mark.looptime
 async def test_waiters_are_served_in_order_and_the_cancelled_give_way():
     loop = asyncio.get_running_loop()
-    flow = FlowControl(1, 1, now=loop.time)
+    flow = RateLimiter(1, 1, now=loop.time)
     served = []
 
     async def use(name):

@@ -16,9 +16,9 @@ from pathlib import Path
 import urllib3
 import yaml
 
+from envtest.kube_client import KubeClient
 from proreus.bench import control_plane
 from proreus.bench.control_plane import ADMIN_TOKEN
-from testground.kube_client import KubeClient
 
 __all__ = ["ADMIN_TOKEN", "STRANGER_TOKEN", "ControlPlane"]
 

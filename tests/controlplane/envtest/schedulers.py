@@ -111,7 +111,7 @@ class SchedulerProcess(Child):
     def run(self) -> SchedulerProcess:
         """Start it and wait until it is ready; returns itself."""
         self.start()
-        self.require(60, "readyz", lambda: self.get("/readyz")[0] == 200)
+        self.wait_for(60, "readyz", lambda: self.get("/readyz")[0] == 200)
         return self
 
     def get(self, path: str, token: str | None = None) -> tuple[int, str]:

@@ -11,8 +11,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from testground import objects
-from testground.kube_client import ApiFailure, KubeClient
+from envtest import objects
+from envtest.kube_client import ApiFailure, KubeClient
 
 Json = dict[str, Any]
 

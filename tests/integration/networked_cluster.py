@@ -22,7 +22,7 @@ from proreus.runtime.registry import Registry
 from proreus.testing.builders import make_node, make_pod
 
 
-class AskingWorld(OfflineCluster):
+class NetworkedCluster(OfflineCluster):
     """The default plugins and ``plugins``; ``config`` are fields of the configuration, or its file.
 
     Preemption is awaited, so that an attempt ends with all that comes of it.
@@ -78,7 +78,7 @@ class AskingWorld(OfflineCluster):
         return await self.attempt()
 
 
-def let_time_pass(seconds: float) -> None:
+def advance_loop_time(seconds: float) -> None:
     """Let the running loop take it to be later: time-outs are over, however long they are."""
     loop = asyncio.get_running_loop()
     now = loop.time

@@ -7,7 +7,7 @@ by Kubernetes' version, and again when its go.mod, go.sum or build flags change.
 A lock keeps two builders apart and each program is renamed into place, so a test run that starts
 while another one builds waits, and one that is killed leaves no half program behind.
 
-``python -m testground.binaries`` builds all of them and shows how it goes; with ``--where`` it only
+``python -m envtest.binaries`` builds all of them and shows how it goes; with ``--where`` it only
 says in which folder built ones are.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 
-def settle() -> None:
+def freeze_startup_heap() -> None:
     """Call once the first whole state of the cluster is in memory.
 
     What is known by then mostly stays, and hardly anything in here forms cycles: the collector need

@@ -17,19 +17,19 @@ def is_outage(error: ApiError) -> bool:
     return error.status in (0, 429) or error.status >= 500
 
 
-class Contact:
+class Connectivity:
     """Shared by the watches of one apiserver; each tells of what it has found out itself."""
 
     def __init__(self) -> None:
         self._lost_at: float | None = None
 
-    def lost(self, error: ApiError) -> None:
+    def mark_unreachable(self, error: ApiError) -> None:
         """Note that a watch was cut off or could not be begun."""
         if self._lost_at is None:
             self._lost_at = time.monotonic()
             log.error("The apiserver does not answer; watches will be tried again", err=error)
 
-    def regained(self) -> None:
+    def mark_reachable(self) -> None:
         """Note that one of those watches goes on."""
         if self._lost_at is not None:
             seconds = round(time.monotonic() - self._lost_at, 1)

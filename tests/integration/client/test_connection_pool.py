@@ -6,8 +6,8 @@ import ssl
 import pytest
 import uvloop
 
-from proreus.client.answers import AnswerLost, Unreachable
 from proreus.client.credentials import Credentials, TlsFiles
+from proreus.client.responses import ResponseLost, Unreachable
 from proreus.client.session import ApiClient, Request
 from proreus.server.certificates import self_signed
 
@@ -126,7 +126,7 @@ async def test_connection_closed_while_idle_loses_no_answer(server, client):
 )
 async def test_cut_answer_is_lost(server, client, beginning):
     server.script = says(beginning, then=lambda call: call.writer.close())
-    with pytest.raises(AnswerLost, match="POST /x: no answer"):
+    with pytest.raises(ResponseLost, match="POST /x: no answer"):
         await post(client)
     assert len(server.calls) == 1
 
@@ -140,7 +140,7 @@ async def test_cut_answer_is_lost(server, client, beginning):
 )
 async def test_what_is_no_answer_is_an_answer_lost(server, client, garbage):
     server.script = says(garbage)
-    with pytest.raises(AnswerLost, match=r"no HTTP/1\.1"):
+    with pytest.raises(ResponseLost, match=r"no HTTP/1\.1"):
         await post(client)
 
 
@@ -182,7 +182,7 @@ async def test_closing_the_client_ends_what_is_under_way(server):
     async with ApiClient(Credentials(server.url)) as client:
         waiting = asyncio.create_task(post(client))
         await arrived.wait()
-    with pytest.raises(AnswerLost, match="closed"):
+    with pytest.raises(ResponseLost, match="closed"):
         await waiting
     with pytest.raises(Unreachable, match="closed"):
         await post(client)
@@ -202,7 +202,7 @@ async def test_each_request_has_its_own_time_limit(server, client):
     for seconds in (3, 20):  # shorter than the idle connection's own deadline
         await client.request("POST", "/x", b"", timeout_seconds=40)
         started = loop.time()
-        with pytest.raises(AnswerLost, match="timed out"):
+        with pytest.raises(ResponseLost, match="timed out"):
             await client.request("POST", "/silent", b"", timeout_seconds=seconds)
         assert seconds <= loop.time() - started < seconds + 1
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from testground.findings import EVENTS
-from testground.kube_client import KubeClient
+from envtest.assertions import EVENTS
+from envtest.kube_client import KubeClient
 
 Json = dict[str, Any]
 
@@ -17,7 +17,7 @@ QUIET_SECONDS = 1.0
 CONNECT_TIMEOUT_SECONDS = 10.0
 
 
-def events_told(client: KubeClient, names: Mapping[str, str]) -> dict[str, list[str]]:
+def recorded_events(client: KubeClient, names: Mapping[str, str]) -> dict[str, list[str]]:
     """Return what is told of each object, in alphabetical order, once no more comes.
 
     ``names``: of the objects that are asked about, by UID. How often a thing is said again is left

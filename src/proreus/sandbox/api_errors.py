@@ -11,7 +11,7 @@ from proreus.errors import ProreusError
 JsonObject = dict[str, Any]
 
 
-class Refusal(ProreusError):
+class StatusError(ProreusError):
     """A request that the apiserver refuses; ``code`` is the HTTP status."""
 
     def __init__(
@@ -54,36 +54,36 @@ def _details(resource: str, name: str) -> JsonObject:
     return {key: value for key, value in parts.items() if value}
 
 
-def not_found(resource: str, name: str) -> Refusal:
+def not_found(resource: str, name: str) -> StatusError:
     """404 for an object."""
     message = f'{resource} "{name}" not found'
-    return Refusal(404, "NotFound", message, _details(resource, name))
+    return StatusError(404, "NotFound", message, _details(resource, name))
 
 
-def path_not_found() -> Refusal:
+def path_not_found() -> StatusError:
     """404 for a path or a resource that is not served."""
-    return Refusal(404, "NotFound", "the server could not find the requested resource")
+    return StatusError(404, "NotFound", "the server could not find the requested resource")
 
 
-def already_exists(resource: str, name: str) -> Refusal:
+def already_exists(resource: str, name: str) -> StatusError:
     """409 at create."""
     message = f'{resource} "{name}" already exists'
-    return Refusal(409, "AlreadyExists", message, _details(resource, name))
+    return StatusError(409, "AlreadyExists", message, _details(resource, name))
 
 
-def conflict(resource: str, name: str, why: str) -> Refusal:
+def conflict(resource: str, name: str, why: str) -> StatusError:
     """409 for an update that does not fit what is stored."""
     message = f'Operation cannot be fulfilled on {resource} "{name}": {why}'
-    return Refusal(409, "Conflict", message, _details(resource, name))
+    return StatusError(409, "Conflict", message, _details(resource, name))
 
 
-def modified(resource: str, name: str) -> Refusal:
+def modified(resource: str, name: str) -> StatusError:
     """409 for a stale resourceVersion."""
     why = "the object has been modified; please apply your changes to the latest version"
     return conflict(resource, name, f"{why} and try again")
 
 
-def invalid(group: str, kind: str, name: str, *causes: tuple[str, str, str]) -> Refusal:
+def invalid(group: str, kind: str, name: str, *causes: tuple[str, str, str]) -> StatusError:
     """422; a cause is (field, reason such as FieldValueRequired, message)."""
     texts = [f"{field}: {message}" for field, _, message in causes]
     joined = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
@@ -93,36 +93,36 @@ def invalid(group: str, kind: str, name: str, *causes: tuple[str, str, str]) -> 
     details["causes"] = [
         {"reason": reason, "message": message, "field": field} for field, reason, message in causes
     ]
-    return Refusal(422, "Invalid", f'{shown} "{name}" is invalid: {joined}', details)
+    return StatusError(422, "Invalid", f'{shown} "{name}" is invalid: {joined}', details)
 
 
-def bad_request(message: str) -> Refusal:
+def bad_request(message: str) -> StatusError:
     """400."""
-    return Refusal(400, "BadRequest", message)
+    return StatusError(400, "BadRequest", message)
 
 
-def expired(message: str) -> Refusal:
+def expired(message: str) -> StatusError:
     """410: history before this is compacted."""
-    return Refusal(410, "Expired", message)
+    return StatusError(410, "Expired", message)
 
 
-def unauthorized() -> Refusal:
+def unauthorized() -> StatusError:
     """401."""
-    return Refusal(401, "Unauthorized", "Unauthorized")
+    return StatusError(401, "Unauthorized", "Unauthorized")
 
 
-def method_not_allowed() -> Refusal:
+def method_not_allowed() -> StatusError:
     """405."""
     message = "the server does not allow this method on the requested resource"
-    return Refusal(405, "MethodNotAllowed", message)
+    return StatusError(405, "MethodNotAllowed", message)
 
 
-def unsupported_media_type(found: str, allowed: str) -> Refusal:
+def unsupported_media_type(found: str, allowed: str) -> StatusError:
     """415."""
     message = f"the body of the request was in an unknown format ({found}) - accepted: {allowed}"
-    return Refusal(415, "UnsupportedMediaType", message)
+    return StatusError(415, "UnsupportedMediaType", message)
 
 
-def too_many_requests(message: str, retry_after_seconds: int, details: JsonObject) -> Refusal:
+def too_many_requests(message: str, retry_after_seconds: int, details: JsonObject) -> StatusError:
     """429."""
-    return Refusal(429, "TooManyRequests", message, details, retry_after_seconds)
+    return StatusError(429, "TooManyRequests", message, details, retry_after_seconds)

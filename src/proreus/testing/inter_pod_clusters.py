@@ -117,7 +117,7 @@ def _nodes(name: str) -> st.SearchStrategy[Node]:
 
 
 @cache
-def social_pods(
+def pods_with_inter_pod_terms(
     name: str, node_names: tuple[str, ...] = ("",), broken: bool = False
 ) -> st.SearchStrategy[PodInfo]:
     """Draw a pod of a name that may have wishes about other pods, on one of some nodes."""
@@ -180,17 +180,17 @@ def _workloads() -> st.SearchStrategy[JsonObject]:
 
 
 @st.composite
-def neighbourhoods(draw: st.DrawFn, max_nodes: int = 6, max_pods: int = 10) -> Cluster:
+def inter_pod_clusters(draw: st.DrawFn, max_nodes: int = 6, max_pods: int = 10) -> Cluster:
     """Draw a cluster; nodes are named n0, n1, …"""
     names = tuple(f"n{index}" for index in range(draw(st.integers(1, max_nodes))))
     known = draw(st.sets(st.sampled_from(NAMESPACES)))
     return Cluster(
         [draw(_nodes(name)) for name in names],
         [
-            draw(social_pods(f"p{index}", names, broken=True))
+            draw(pods_with_inter_pod_terms(f"p{index}", names, broken=True))
             for index in range(draw(st.integers(0, max_pods)))
         ],
-        draw(social_pods("pending")),
+        draw(pods_with_inter_pod_terms("pending")),
         [
             *(draw(_namespaces(name)) for name in sorted(known)),
             *draw(st.lists(_workloads(), max_size=3)),

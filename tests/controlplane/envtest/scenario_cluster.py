@@ -11,10 +11,10 @@ import json
 import time
 from typing import Any
 
-from testground import findings, objects
-from testground.events_told import events_told
-from testground.kube_client import ApiFailure, KubeClient
-from testground.waiting import eventually
+from envtest import assertions, objects
+from envtest.kube_client import ApiFailure, KubeClient
+from envtest.recorded_events import recorded_events
+from envtest.waiting import eventually
 
 Json = dict[str, Any]
 
@@ -43,7 +43,7 @@ _NO_FINALIZERS = {"metadata": {"finalizers": None}}
 _NOW = {"gracePeriodSeconds": 0}
 
 
-class Stage:
+class ScenarioCluster:
     """A cluster of one scheduler. Everything that is added through it is gone after ``clear``."""
 
     def __init__(self, client: KubeClient) -> None:
@@ -167,17 +167,17 @@ class Stage:
         """Wait until pods of namespace default are bound, and check to which node."""
         for name, node in where.items():
             pod = self.placed(name)
-            assert findings.node_of(pod) == node, (name, findings.node_of(pod))
+            assert assertions.node_of(pod) == node, (name, assertions.node_of(pod))
 
     def placed(self, name: str) -> Json:
         """Wait until a pod is bound, wherever that is; return it."""
-        return self._wait(name, "a node", findings.node_of)
+        return self._wait(name, "a node", assertions.node_of)
 
     def refused(self, name: str, text: str) -> None:
         """Wait until the reason why a pod has no node contains ``text``."""
 
         def told(pod: Json) -> bool:
-            return text in findings.condition(pod).get("message", "")
+            return text in assertions.condition(pod).get("message", "")
 
         self._wait(name, repr(text), told)
 
@@ -204,10 +204,10 @@ class Stage:
         """Remember for the story how everything is now."""
         self._notes.append((title, self._quiet()))
 
-    def story(self) -> Json:
+    def recorded_state(self) -> Json:
         """Return what became of everything, and the notes taken on the way."""
         told = [*self._notes, ("at the end", self._quiet())]
-        return dict([*told, ("events", events_told(self.client, self._uids))])
+        return dict([*told, ("events", recorded_events(self.client, self._uids))])
 
     def clear(self) -> None:
         """Remove what was added, last things first."""
@@ -230,7 +230,7 @@ class Stage:
         try:
             return eventually(CONNECT_TIMEOUT_SECONDS, f"{what} for {name}", look, every=0.05)
         except AssertionError as failure:
-            told = findings.condition(last) if last else "it is gone"
+            told = assertions.condition(last) if last else "it is gone"
             raise AssertionError(f"{failure}: {told}") from None
 
     def _quiet(self) -> Json:
@@ -279,14 +279,14 @@ def differences(ours: Any, theirs: Any, where: str = "") -> list[str]:
 
 
 def _is_decided(pod: Json) -> bool:
-    return bool(findings.node_of(pod) or findings.condition(pod).get("message"))
+    return bool(assertions.node_of(pod) or assertions.condition(pod).get("message"))
 
 
 def _told(pod: Json) -> Json:
     if not pod:
         return {"gone": True}
     return {
-        "node": findings.node_of(pod),
+        "node": assertions.node_of(pod),
         "nominated": pod["status"].get("nominatedNodeName"),
         "leaves": "deletionTimestamp" in pod["metadata"],
         "taken by devices": pod["status"].get("nodeAllocatableResourceClaimStatuses"),

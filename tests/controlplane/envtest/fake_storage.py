@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from testground import objects
-from testground.kube_client import KubeClient
+from envtest import objects
+from envtest.kube_client import KubeClient
 
 Json = dict[str, Any]
 
@@ -48,8 +48,8 @@ def volume(
 class FakeStorage(threading.Thread):
     """Serves the claims of namespace default from ``with`` on until the block's end.
 
-    ``add`` creates an object, as ``Stage.add`` does. ``impossible``: claims, each with the node on
-    which it cannot be served; a claim that is given up there is noted in ``given_up``.
+    ``add`` creates an object, as ``ScenarioCluster.add`` does. ``impossible``: claims, each with
+    the node on which it cannot be served; a claim that is given up there is noted in ``given_up``.
     """
 
     def __init__(

@@ -10,12 +10,12 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-BESIDE = "--permit-port-sharing=true"
+SHARE_PORT_FLAG = "--permit-port-sharing=true"
 """The flag that lets proreus listen on a kept port."""
 
 
 @contextmanager
-def kept_port() -> Iterator[int]:
+def reserved_port() -> Iterator[int]:
     """Keep a port of 127.0.0.1, on which nobody listens who does not share it."""
     with socket.socket() as kept:
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

@@ -27,14 +27,14 @@ CONFIG_MAP = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-auth
 
 
 @dataclass(frozen=True)
-class Authorities:
+class CABundle:
     """One CA bundle: its certificates, and the PEM they came from."""
 
     pem: str = ""
     certificates: tuple[x509.Certificate, ...] = ()
 
     @classmethod
-    def parse(cls, pem: str, source: str) -> Authorities:
+    def parse(cls, pem: str, source: str) -> CABundle:
         """Read a bundle; raise ConfigError naming its source."""
         try:
             with warnings.catch_warnings():
@@ -44,20 +44,20 @@ class Authorities:
         except ValueError as error:
             raise ConfigError(f"{source} holds no readable CA certificate: {error}") from error
 
-    def issued(self, certificate: x509.Certificate) -> bool:
+    def has_signed(self, certificate: x509.Certificate) -> bool:
         """Tell whether one of these CAs signed the certificate itself."""
         return any(_signed_by(certificate, authority) for authority in self.certificates)
 
 
-class TrustedClients:
+class ClientCAs:
     """The bundles in force now; ``refresh`` brings them up to date."""
 
     def __init__(self, options: AuthenticationOptions, api: ApiAccess | None) -> None:
         self._options = options
         self._api = api
         self._warned = ""
-        self.clients = Authorities()
-        self.proxies = Authorities()
+        self.clients = CABundle()
+        self.proxies = CABundle()
         self.request_header: RequestHeaderOptions | None = None
 
     @property
@@ -109,10 +109,10 @@ class TrustedClients:
     def _take(self, data: dict[str, Any]) -> None:
         source = "ConfigMap kube-system/extension-apiserver-authentication"
         if not self._options.client_ca_file and data.get("client-ca-file"):
-            self.clients = Authorities.parse(data["client-ca-file"], source)
+            self.clients = CABundle.parse(data["client-ca-file"], source)
         if self._options.request_header.ca_file or not data.get("requestheader-client-ca-file"):
             return
-        self.proxies = Authorities.parse(data["requestheader-client-ca-file"], source)
+        self.proxies = CABundle.parse(data["requestheader-client-ca-file"], source)
         self.request_header = replace(
             self._options.request_header,
             allowed_names=_names(data, "allowed-names"),
@@ -127,12 +127,12 @@ def _names(data: dict[str, Any], key: str) -> tuple[str, ...]:
     return tuple(json.loads(data.get(f"requestheader-{key}") or "[]"))
 
 
-def _read(path: str, flag: str) -> Authorities:
+def _read(path: str, flag: str) -> CABundle:
     try:
         pem = Path(path).read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{flag}: cannot read {path}: {error}") from error
-    return Authorities.parse(pem, f"{flag} {path}")
+    return CABundle.parse(pem, f"{flag} {path}")
 
 
 def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:

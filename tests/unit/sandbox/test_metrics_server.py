@@ -6,23 +6,23 @@ from typing import Any
 import pytest
 
 from proreus.sandbox.cluster import make_node
-from proreus.sandbox.requests import Request
+from proreus.sandbox.metrics_server import CPU_USAGE, MEMORY_USAGE, FakeMetricsServer
+from proreus.sandbox.requests import ApiRequest
 from proreus.sandbox.reviews import Users
-from proreus.sandbox.server import Answer, ApiServer
+from proreus.sandbox.server import ApiServer, Response
 from proreus.sandbox.store import Store
-from proreus.sandbox.usage import CPU_USAGE, MEMORY_USAGE, Usage
 
 METRICS = "/apis/metrics.k8s.io/v1beta1"
 
 
 @pytest.fixture
 def api(store: Store) -> ApiServer:
-    return ApiServer(store, Users({"secret": "somebody"}), Usage(store, 0.25))
+    return ApiServer(store, Users({"secret": "somebody"}), FakeMetricsServer(store, 0.25))
 
 
 def ask(api: ApiServer, target: str, method: str = "GET", **headers: str) -> tuple[int, Any]:
-    answer = api.answer(Request(method, target, {"Authorization": "Bearer secret"} | headers))
-    assert isinstance(answer, Answer)
+    answer = api.answer(ApiRequest(method, target, {"Authorization": "Bearer secret"} | headers))
+    assert isinstance(answer, Response)
     return answer.code, json.loads(answer.body)
 
 

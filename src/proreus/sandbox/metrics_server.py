@@ -12,10 +12,10 @@ from typing import Any
 from proreus.objects.codec import decoder_for
 from proreus.objects.pod import Pod
 from proreus.objects.quantity import parse_quantity
-from proreus.sandbox.collection import Version
-from proreus.sandbox.refusals import Refusal, not_found
-from proreus.sandbox.requests import Target
-from proreus.sandbox.selectors import ALL, Selector
+from proreus.sandbox.api_errors import StatusError, not_found
+from proreus.sandbox.collection import StoredObject
+from proreus.sandbox.requests import RequestInfo
+from proreus.sandbox.selectors import ALL, SelectionPredicate
 from proreus.sandbox.store import Store
 
 JsonObject = dict[str, Any]
@@ -32,7 +32,7 @@ _NODE_NAME, _PHASE = 2, 3  # places in Version.fields of pods
 _WINDOW = "10s"
 
 
-class Usage:
+class FakeMetricsServer:
     """Usage of the nodes and pods of a store; ``share``: of its requests that a pod uses."""
 
     def __init__(self, store: Store, share: float = DEFAULT_SHARE) -> None:
@@ -40,8 +40,8 @@ class Usage:
         self._share = share
         self._containers: dict[tuple[str, str], tuple[int, dict[str, Nano]]] = {}
 
-    def read(self, target: Target, selector: Selector) -> list[JsonObject]:
-        """Return the metrics that a path and a selector name; raises ``Refusal`` 404."""
+    def read(self, target: RequestInfo, selector: SelectionPredicate) -> list[JsonObject]:
+        """Return the metrics that a path and a selector name; raises ``StatusError`` 404."""
         pods = target.served.plural == "pods"
         measured = self._stored(target, selector, "pods" if pods else "nodes")
         shown = self._pods(measured) if pods else self._nodes(measured)
@@ -49,7 +49,9 @@ class Usage:
             raise not_found(target.served.name, target.name)
         return shown
 
-    def _stored(self, target: Target, selector: Selector, plural: str) -> list[Version]:
+    def _stored(
+        self, target: RequestInfo, selector: SelectionPredicate, plural: str
+    ) -> list[StoredObject]:
         """Return the nodes or pods whose metrics are asked for: labels are theirs."""
         collection = self._store.collection(plural)
         if not target.name:
@@ -59,7 +61,7 @@ class Usage:
 
     # -- nodes -----------------------------------------------------------------------------------
 
-    def _nodes(self, nodes: list[Version]) -> list[JsonObject]:
+    def _nodes(self, nodes: list[StoredObject]) -> list[JsonObject]:
         used = self._used_by_node()
         found = []
         for version in nodes:
@@ -72,7 +74,7 @@ class Usage:
 
     def _used_by_node(self) -> dict[str, Nano]:
         running = self._running(self._store.collection("pods").select(None, ALL))
-        self._forget_all_but({(pod.namespace, pod.name) for pod in running})
+        self._retain_only({(pod.namespace, pod.name) for pod in running})
         nodes: dict[str, Nano] = {}
         for pod in running:
             node = nodes.setdefault(pod.fields[_NODE_NAME], {})
@@ -83,7 +85,7 @@ class Usage:
 
     # -- pods ------------------------------------------------------------------------------------
 
-    def _pods(self, pods: list[Version]) -> list[JsonObject]:
+    def _pods(self, pods: list[StoredObject]) -> list[JsonObject]:
         return [
             self._shown("PodMetrics", pod.object()["metadata"])
             | {
@@ -95,19 +97,19 @@ class Usage:
             for pod in self._running(pods)
         ]
 
-    def _running(self, pods: list[Version]) -> list[Version]:
+    def _running(self, pods: list[StoredObject]) -> list[StoredObject]:
         return [pod for pod in pods if pod.fields[_PHASE] == "Running"]
 
-    def _usage_of(self, version: Version) -> dict[str, Nano]:
+    def _usage_of(self, version: StoredObject) -> dict[str, Nano]:
         """Return the usage of a pod's containers; computed once a version of the pod."""
         key = (version.namespace, version.name)
         known = self._containers.get(key)
         if known is None or known[0] != version.revision:
             pod = decoder_for(Pod).decode(version.data)
-            known = self._containers[key] = (version.revision, self._imagine(pod))
+            known = self._containers[key] = (version.revision, self._estimate_usage(pod))
         return known[1]
 
-    def _imagine(self, pod: Pod) -> dict[str, Nano]:
+    def _estimate_usage(self, pod: Pod) -> dict[str, Nano]:
         containers = pod.spec.containers
         stated = _stated(pod.metadata.annotations, "pod", pod.metadata.name)
         split = {resource: nano // len(containers) for resource, nano in stated.items()}
@@ -121,7 +123,7 @@ class Usage:
             for container in containers
         }
 
-    def _forget_all_but(self, keys: set[tuple[str, str]]) -> None:
+    def _retain_only(self, keys: set[tuple[str, str]]) -> None:
         for key in self._containers.keys() - keys:
             del self._containers[key]
 
@@ -139,7 +141,7 @@ class Usage:
 
 
 def _stated(annotations: Mapping[str, str], kind: str, name: str) -> Nano:
-    """Return what annotations say; raises ``Refusal`` 500 for what is no quantity."""
+    """Return what annotations say; raises ``StatusError`` 500 for what is no quantity."""
     stated = {}
     for resource, key in _ANNOTATIONS.items():
         if key in annotations:
@@ -147,7 +149,7 @@ def _stated(annotations: Mapping[str, str], kind: str, name: str) -> Nano:
                 stated[resource] = parse_quantity(annotations[key])
             except ValueError as error:
                 text = f'annotation {key} of {kind} "{name}": {error}'
-                raise Refusal(500, "InternalError", text) from None
+                raise StatusError(500, "InternalError", text) from None
     return stated
 
 

@@ -18,7 +18,7 @@ from typing import cast
 
 import httptools
 
-from proreus.client.answers import Answer
+from proreus.client.responses import HttpResponse
 
 _IDLE_SECONDS = 50.0
 """Less than the apiserver's 90: a connection that it closes under a request is a lost answer."""
@@ -28,7 +28,7 @@ class NotConnected(OSError):
     """No connection came about: nothing was sent."""
 
 
-class Connections:
+class ConnectionPool:
     """A pool of connections to one server. Whoever asks bounds their number.
 
     ``tls`` returns the context for a new connection, None for plain text. Must be made and closed
@@ -54,7 +54,7 @@ class Connections:
         self.open: set[_Connection] = set()
         self._closed = False
 
-    async def exchange(self, request: bytes, timeout_seconds: float) -> Answer:
+    async def round_trip(self, request: bytes, timeout_seconds: float) -> HttpResponse:
         """Send a request and return its answer.
 
         Raises ``NotConnected`` when nothing was sent; any other ``OSError`` (a ``TimeoutError``
@@ -67,7 +67,7 @@ class Connections:
                 break
         else:
             connection = await self._connect(min(timeout_seconds, self._connect_seconds))
-        return await connection.ask(request, deadline)
+        return await connection.round_trip(request, deadline)
 
     async def _connect(self, timeout_seconds: float) -> "_Connection":
         tls = self._tls()
@@ -104,12 +104,12 @@ class _Connection(asyncio.Protocol):
     what the deadline is by then, so that a request sets no timer of its own.
     """
 
-    def __init__(self, pool: Connections, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, pool: ConnectionPool, loop: asyncio.AbstractEventLoop) -> None:
         self._pool = pool
         self._loop = loop
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
-        self._waiter: asyncio.Future[Answer] | None = None
+        self._waiter: asyncio.Future[HttpResponse] | None = None
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._body: list[bytes] = []
@@ -121,13 +121,13 @@ class _Connection(asyncio.Protocol):
         """Whether no request may be sent any more."""
         return self._transport is None or self._transport.is_closing()
 
-    async def ask(self, request: bytes, deadline: float) -> Answer:
+    async def round_trip(self, request: bytes, deadline: float) -> HttpResponse:
         """Send a request; return its whole answer."""
         assert self._transport is not None
         assert self._waiter is None
-        waiter: asyncio.Future[Answer] = self._loop.create_future()
+        waiter: asyncio.Future[HttpResponse] = self._loop.create_future()
         self._waiter = waiter
-        self._be_done_by(deadline)
+        self._set_deadline(deadline)
         self._transport.write(request)
         try:
             return await waiter
@@ -149,18 +149,18 @@ class _Connection(asyncio.Protocol):
 
     # -- time ----------------------------------------------------------------------------------
 
-    def _be_done_by(self, deadline: float) -> None:
+    def _set_deadline(self, deadline: float) -> None:
         self._deadline = deadline
         if self._timer is not None:
             if self._timer.when() <= deadline:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(deadline, self._look_at_the_clock)
+        self._timer = self._loop.call_at(deadline, self._on_timer)
 
-    def _look_at_the_clock(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         if self._loop.time() < self._deadline:
-            self._be_done_by(self._deadline)
+            self._set_deadline(self._deadline)
         else:
             self.close(TimeoutError("the server took too long"))
 
@@ -220,9 +220,9 @@ class _Connection(asyncio.Protocol):
             return
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         retry_after = self._retry_after if code >= 400 else None
-        waiter.set_result(Answer(code, body, self._content_type, retry_after))
+        waiter.set_result(HttpResponse(code, body, self._content_type, retry_after))
         if self._parser.should_keep_alive():
-            self._be_done_by(self._loop.time() + _IDLE_SECONDS)
+            self._set_deadline(self._loop.time() + _IDLE_SECONDS)
             self._pool.idle.append(self)
         else:
             self.close()

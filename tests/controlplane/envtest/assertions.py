@@ -11,8 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from testground.kube_client import KubeClient
-from testground.waiting import eventually
+from envtest.kube_client import KubeClient
+from envtest.waiting import eventually
 
 Json = dict[str, Any]
 

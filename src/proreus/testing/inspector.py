@@ -7,28 +7,30 @@ from typing import Literal
 
 from proreus.objects.pod import Pod
 from proreus.scheduler.scheduler import Scheduler
-from proreus.testing.outcome import Findbook, Outcome, State
+from proreus.testing.outcome import AttemptLog, Outcome, State
 
 QueueName = Literal["active", "backoff", "unschedulable", "gated", ""]
 
 
-class Lookout:
+class Inspector:
     """Pods are named by key, ``namespace/name``; ``pods`` are those of the apiserver."""
 
-    def __init__(self, scheduler: Scheduler, pods: Mapping[str, Pod], finds: Findbook) -> None:
+    def __init__(
+        self, scheduler: Scheduler, pods: Mapping[str, Pod], attempt_log: AttemptLog
+    ) -> None:
         self._scheduler = scheduler
         self._pods = pods
-        self._finds = finds
+        self._attempt_log = attempt_log
 
     def outcome(self, key: str) -> Outcome:
         """Return what is known of a pod's latest attempt, and where the pod is now."""
-        findings, state = self._finds.of(key), self.state(key)
+        record, state = self._attempt_log.get(key), self.state(key)
         live = self._pods.get(key)
         gating = self._gating_plugin(key)
-        if findings is None:
+        if record is None:
             node = live.spec.node_name if live else ""
             return Outcome(key, state, node, rejected_by=frozenset(gating))
-        failure = findings.failure if state in ("unschedulable", "error") else None
+        failure = record.failure if state in ("unschedulable", "error") else None
         fit = failure.no_fit if failure else None
         return Outcome(
             pod=key,
@@ -37,9 +39,9 @@ class Lookout:
             message=failure.message if failure else "",
             nominated_node=live.status.nominated_node_name if live else "",
             rejected_by=frozenset(fit.diagnosis.unschedulable_plugins if fit else gating),
-            feasible=findings.feasible,
-            rejections=findings.rejections,
-            scores=findings.scores,
+            feasible=record.feasible,
+            rejections=record.rejections,
+            scores=record.scores,
         )
 
     def state(self, key: str) -> State:
@@ -55,10 +57,10 @@ class Lookout:
             return "binding"
         if self._gating_plugin(key):
             return "gated"
-        findings = self._finds.of(key)
-        if findings is None or findings.failure is None:
+        record = self._attempt_log.get(key)
+        if record is None or record.failure is None:
             return "pending"
-        return "unschedulable" if findings.failure.status.rejected else "error"
+        return "unschedulable" if record.failure.status.rejected else "error"
 
     def queue_of(self, key: str) -> QueueName:
         """Return in which queue a pod waits to be tried, "" if in none."""
@@ -73,7 +75,7 @@ class Lookout:
         backs_off = any(other is queued for other in queue.backoff_pods())
         return "backoff" if backs_off else "unschedulable"
 
-    def why_not_tried(self, key: str) -> str:
+    def why_not_queued(self, key: str) -> str:
         """Return why a pod that is in no queue to pop from will not be tried now."""
         pod = self._pods.get(key)
         if pod is not None and pod.spec.scheduler_name not in self._scheduler.profiles:
