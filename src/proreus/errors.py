@@ -18,7 +18,7 @@ class ConfigError(ProreusError):
         super().__init__(self.problems[0] if one else "[" + ", ".join(self.problems) + "]")
 
 
-class NoSuchSlot(ProreusError):
+class UnknownPluginSlot(ProreusError):
     """A plugin wants to register under a name that nobody keeps a place for."""
 
 

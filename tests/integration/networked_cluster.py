@@ -34,7 +34,7 @@ class NetworkedCluster(OfflineCluster):
         plugins: tuple[type, ...] = (),
         features: tuple[str, ...] = (),
         *,
-        ask_extenders: bool = False,
+        use_extenders: bool = False,
     ) -> None:
         gates = FeatureGates.from_list(["SchedulerAsyncPreemption=false", *features])
         registry = Registry((*IN_TREE_PLUGINS, *plugins))
@@ -42,7 +42,7 @@ class NetworkedCluster(OfflineCluster):
             kind = "KubeSchedulerConfiguration"
             config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": kind, **config}
         loaded = load(config, registry, gates)
-        super().__init__(loaded, registry, gates, ask_extenders=ask_extenders)
+        super().__init__(loaded, registry, gates, use_extenders=use_extenders)
 
     def add_nodes(self, *names: str, **fields: Any) -> None:
         for name in names:

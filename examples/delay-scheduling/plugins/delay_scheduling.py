@@ -79,11 +79,11 @@ class DelayScheduling(QueueSortPlugin, ScorePlugin, PermitPlugin, BackgroundPlug
         if not wishes:
             return None
         if node_name in wishes:
-            self._let_go(pod, "preferred")
+            self._on_evicted(pod, "preferred")
             return None
         passed = self._passed.get(pod.key, 0)
         if passed >= self.args.opportunities or not any(map(self._may_free_up, wishes)):
-            self._let_go(pod, "other")
+            self._on_evicted(pod, "other")
             return None
         self._passed[pod.key] = passed + 1
         self._to_offer.add(pod.key)
@@ -92,7 +92,7 @@ class DelayScheduling(QueueSortPlugin, ScorePlugin, PermitPlugin, BackgroundPlug
             f"opportunity {passed + 1} of {self.args.opportunities} passed"
         )
 
-    def _let_go(self, pod: PodInfo, where: str) -> None:
+    def _on_evicted(self, pod: PodInfo, where: str) -> None:
         self._outcomes.labels(where).inc()
         self._passed.pop(pod.key, None)
 

@@ -13,7 +13,7 @@ from proreus.config.load import default_configuration, load_file
 from proreus.config.types import ClientConnection, SchedulerConfiguration
 from proreus.errors import ConfigError
 from proreus.loading import LoadedPlugins
-from proreus.runtime.expansion import in_use
+from proreus.runtime.expansion import effective_configuration
 
 log = logs.logger(__name__)
 
@@ -49,14 +49,14 @@ def configuration(options: RunOptions, loaded_plugins: LoadedPlugins) -> Schedul
         raise ConfigError(*problems)
     if unused := loaded_plugins.unused(config):
         log.warning("Plugins are loaded, but no profile enables them", plugins=unused)
-    return in_use(_with_rate(config), registry)
+    return effective_configuration(_with_rate(config), registry)
 
 
 def report(loaded_plugins: LoadedPlugins) -> None:
     """Log which plugins were brought along, and which were refused."""
     for refusal in loaded_plugins.refusals:
         log.error("Plugin refused", err=refusal.why, source=refusal.source, place=refusal.place)
-    for name, found in loaded_plugins.brought.items():
+    for name, found in loaded_plugins.out_of_tree.items():
         log.info("Plugin loaded", plugin=name, origin=str(found.origin))
 
 

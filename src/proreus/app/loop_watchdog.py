@@ -21,7 +21,7 @@ from proreus import logs
 from proreus.framework.plugin import Plugin
 from proreus.metrics import SchedulerMetrics
 from proreus.runtime import calls
-from proreus.runtime.guard import POINT_OF_METHOD, brought_along
+from proreus.runtime.instrumentation import POINT_OF_METHOD, is_out_of_tree
 from proreus.runtime.prioritize_nodes import run_pre_score
 from proreus.runtime.scheduling_points import run_pre_filter
 
@@ -29,7 +29,7 @@ log = logs.logger(__name__)
 
 _BEAT_SECONDS = 0.1
 _LOG_AGAIN_SECONDS = 60.0
-_ASKING = frozenset(
+_CALL_SITES = frozenset(
     function.__code__
     for function in (
         calls.call_plugin,
@@ -44,7 +44,7 @@ _ASKING = frozenset(
 
 
 @dataclass(frozen=True)
-class Culprit:
+class BlockingCall:
     """Who keeps the loop: ``plugin`` and ``point`` are "" where no plugin is at work."""
 
     plugin: str
@@ -52,20 +52,20 @@ class Culprit:
     place: str
 
 
-def blame(innermost: FrameType) -> Culprit:
+def find_blocking_call(innermost: FrameType) -> BlockingCall:
     """Return who is at work on a stack, and its innermost line of code."""
     frames = list(_outwards(innermost))
     for index, frame in enumerate(frames):
-        if frame.f_code in _ASKING:
+        if frame.f_code in _CALL_SITES:
             plugin, point = frame.f_locals.get("plugin"), frame.f_locals.get("point")
             if isinstance(plugin, Plugin):
-                return Culprit(plugin.name, str(point), _place(frames[:index], type(plugin)))
+                return BlockingCall(plugin.name, str(point), _place(frames[:index], type(plugin)))
         plugin = frame.f_locals.get("self")
-        if isinstance(plugin, Plugin) and not _asked_further_out(frames[index:]):
+        if isinstance(plugin, Plugin) and not _called_further_out(frames[index:]):
             method = frame.f_code.co_name
             point = POINT_OF_METHOD.get(method, method)
-            return Culprit(plugin.name, point, _place(frames[: index + 1], type(plugin)))
-    return Culprit("", "", f"{innermost.f_code.co_filename}:{innermost.f_lineno}")
+            return BlockingCall(plugin.name, point, _place(frames[: index + 1], type(plugin)))
+    return BlockingCall("", "", f"{innermost.f_code.co_filename}:{innermost.f_lineno}")
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
@@ -74,15 +74,15 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _asked_further_out(frames: list[FrameType]) -> bool:
+def _called_further_out(frames: list[FrameType]) -> bool:
     """Tell whether a plugin is asked by way of ``calls``: for another one perhaps."""
-    return any(frame.f_code in _ASKING for frame in frames)
+    return any(frame.f_code in _CALL_SITES for frame in frames)
 
 
 def _place(frames: list[FrameType], plugin: type[Plugin]) -> str:
     """Return the innermost line in a plugin's own package, else the innermost of all."""
     package = plugin.__module__.partition(".")[0]
-    if not brought_along(plugin):
+    if not is_out_of_tree(plugin):
         package = plugin.__module__
     for frame in frames:
         module = str(frame.f_globals.get("__name__", ""))
@@ -105,9 +105,9 @@ class LoopWatchdog:
         self._metrics = metrics
         self._now = now
         self._beat_at = now()
-        self._seen: Culprit | None = None
+        self._seen: BlockingCall | None = None
         """Who keeps the loop at this time, from the first look on until it turns again."""
-        self._logged: dict[Culprit, float] = {}
+        self._logged: dict[BlockingCall, float] = {}
         self._ended = threading.Event()
 
     async def run(self) -> None:
@@ -129,43 +129,43 @@ class LoopWatchdog:
     def beat(self, due: float | None = None) -> None:
         """Leave a time stamp; count the lag since ``due``, and who was the cause of it."""
         now = self._now()
-        culprit, self._seen = self._seen, None
+        blocking_call, self._seen = self._seen, None
         self._beat_at = now
         if due is not None:
             self._metrics.loop_lag_seconds.observe(max(now - due, 0.0))
-        if culprit is not None:
-            self._metrics.loop_blocked_total.labels(culprit.plugin).inc()
+        if blocking_call is not None:
+            self._metrics.loop_blocked_total.labels(blocking_call.plugin).inc()
 
     def _watch(self, loop_thread: int) -> None:
         while not self._ended.wait(self._threshold / 2):
             if self.late:
                 frame = sys._current_frames().get(loop_thread)
                 if frame is not None:
-                    self.look(frame)
+                    self.check(frame)
 
     @property
     def late(self) -> bool:
         """Whether the loop has not turned for too long."""
         return self._now() - self._beat_at > _BEAT_SECONDS + self._threshold
 
-    def look(self, frame: FrameType) -> None:
+    def check(self, frame: FrameType) -> None:
         """See who is at work where the loop stands still; once each time that it does."""
         if self._seen is not None:
             return
-        culprit = self._seen = blame(frame)
+        blocking_call = self._seen = find_blocking_call(frame)
         now = self._now()
-        if now - self._logged.get(culprit, -_LOG_AGAIN_SECONDS) < _LOG_AGAIN_SECONDS:
+        if now - self._logged.get(blocking_call, -_LOG_AGAIN_SECONDS) < _LOG_AGAIN_SECONDS:
             return
-        self._logged[culprit] = now
+        self._logged[blocking_call] = now
         blocked = f"{self._now() - self._beat_at:.3f}s"
-        if culprit.plugin:
+        if blocking_call.plugin:
             log.error(
                 "A plugin blocks the event loop",
                 err="nothing else is done while it works; it must not wait, nor compute for long",
-                plugin=culprit.plugin,
-                point=culprit.point,
-                place=culprit.place,
+                plugin=blocking_call.plugin,
+                point=blocking_call.point,
+                place=blocking_call.place,
                 blocked=blocked,
             )
         else:
-            log.warning("The event loop is blocked", place=culprit.place, blocked=blocked)
+            log.warning("The event loop is blocked", place=blocking_call.place, blocked=blocked)

@@ -9,7 +9,7 @@ from typing import Any
 from proreus.feature_gates import FeatureGates
 from proreus.loading import PluginSources
 from proreus.logs import Format
-from proreus.runtime.conduct import Rules
+from proreus.runtime.plugin_health import FailureRules
 from proreus.server.options import ServingOptions
 
 
@@ -48,7 +48,7 @@ class RunOptions:
     flags_without_effect: tuple[str, ...] = ()
     version: str = "1.36.0"
     plugins: PluginSources = field(default_factory=PluginSources)
-    plugin_rules: Rules = field(default_factory=Rules)
+    plugin_rules: FailureRules = field(default_factory=FailureRules)
     loop_blocked_threshold_seconds: float = 0.25
     plugin_endpoints: tuple[str, ...] = ()
     plugin_slots: tuple[str, ...] = ()

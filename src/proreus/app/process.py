@@ -11,10 +11,10 @@ from typing import Any
 
 from proreus import gc_tuning, logs
 from proreus.app.clients import Clients
-from proreus.app.leading import make_elector
+from proreus.app.leader_election import make_leader_elector
 from proreus.app.loop_watchdog import LoopWatchdog
 from proreus.app.options import RunOptions
-from proreus.app.served_plugins import ServedPlugins
+from proreus.app.remote_plugins import RemotePlugins
 from proreus.client.dispatcher import Dispatcher
 from proreus.client.event_bodies import ObjectReference
 from proreus.client.event_recorder import EventRecorder
@@ -30,7 +30,7 @@ from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import LEASES, PODS
 from proreus.objects.meta import Resource
 from proreus.objects.pod import Pod
-from proreus.runtime.conduct import Supervision
+from proreus.runtime.plugin_health import HealthContext
 from proreus.runtime.registry import Registry
 from proreus.scheduler.assembly import Assembly
 from proreus.scheduler.environment import Environment
@@ -45,7 +45,7 @@ log = logs.logger(__name__)
 
 _BINDINGS_SECONDS = 20.0
 _EVENTS_SECONDS = 3.0
-_KNOWING_SECONDS = 30.0
+_SYNC_TIMEOUT_SECONDS = 30.0
 
 _FIXED_AT_START = (
     "parallelism",
@@ -68,10 +68,10 @@ class Process:
         registry: Registry,
         metrics: SchedulerMetrics,
         clients: Clients,
-        served: ServedPlugins,
+        remote_plugins: RemotePlugins,
     ) -> None:
         self._options = options
-        self._served = served
+        self._remote_plugins = remote_plugins
         self._config = config
         self._metrics = metrics
         self._clients = clients
@@ -104,8 +104,8 @@ class Process:
                 metrics=metrics,
                 feature_gates=options.feature_gates,
                 spawn=self._spawn,
-                world=self._stores.group,
-                supervision=Supervision(
+                informers=self._stores.group,
+                health_context=HealthContext(
                     self._clock, metrics, options.plugin_rules, self.tell_operators
                 ),
             ),
@@ -132,7 +132,7 @@ class Process:
             async with self._server():
                 self._start("scheduling", self._lead_and_schedule())
                 await stopping.wait()
-                await self._wind_down()
+                await self._shut_down()
             for task in self._running:
                 task.cancel()
 
@@ -147,28 +147,28 @@ class Process:
 
         What concerns the process rather than scheduling stays as it is until the next start.
         """
-        config = self._with_what_stays(config)
+        config = self._with_fixed_fields(config)
         if whole_types(config.extenders) != self._whole_types:
             raise ConfigError("extenders: what these are to be sent needs a restart of proreus")
-        made = self._assembly.prepare(config, registry)
+        profile_set = self._assembly.prepare(config, registry)
         try:
-            await self._know_of(made.kinds.values())
+            await self._wait_for_sync(profile_set.kinds.values())
         except BaseException:
-            made.close()
+            profile_set.close()
             raise
         taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._scheduler.between_cycles(partial(self._take, config, made, taken))
+        self._scheduler.between_cycles(partial(self._take, config, profile_set, taken))
         await taken
 
-    def _with_what_stays(self, config: SchedulerConfiguration) -> SchedulerConfiguration:
-        staying = {name: getattr(self._config, name) for name in _FIXED_AT_START}
-        changed = [n for n, value in staying.items() if getattr(config, n) != value]
+    def _with_fixed_fields(self, config: SchedulerConfiguration) -> SchedulerConfiguration:
+        fixed = {name: getattr(self._config, name) for name in _FIXED_AT_START}
+        changed = [n for n, value in fixed.items() if getattr(config, n) != value]
         if changed:
             names = [SchedulerConfiguration.model_fields[name].alias for name in changed]
             log.warning("These fields come into force at the next start", fields=names)
-        return config.model_copy(update=staying)
+        return config.model_copy(update=fixed)
 
-    async def _know_of(self, kinds: Iterable[Resource[Any]]) -> None:
+    async def _wait_for_sync(self, kinds: Iterable[Resource[Any]]) -> None:
         """Wait until all is known that new plugins want to know of.
 
         What cannot be watched now is tried on and on: it may be needed by the next configuration.
@@ -179,19 +179,19 @@ class Process:
         if not (self._synced and group.unsynced):
             return
         try:
-            await asyncio.wait_for(group.wait_for_sync(), _KNOWING_SECONDS)
+            await asyncio.wait_for(group.wait_for_sync(), _SYNC_TIMEOUT_SECONDS)
         except TimeoutError:
             kinds_told = ", ".join(group.unsynced)
             raise ConfigError(f"plugins need {kinds_told}, which cannot be watched") from None
 
     def _take(
-        self, config: SchedulerConfiguration, made: ProfileSet, taken: asyncio.Future[None]
+        self, config: SchedulerConfiguration, profile_set: ProfileSet, taken: asyncio.Future[None]
     ) -> None:
         if taken.cancelled():  # the process is about to end
-            made.close()
+            profile_set.close()
             return
         try:
-            self._assembly.use(made)
+            self._assembly.use(profile_set)
             self._config = config
         except Exception as error:
             taken.set_exception(error)
@@ -233,7 +233,7 @@ class Process:
 
     async def _take_the_lead(self) -> None:
         leading = asyncio.Event()
-        self._leader_elector = make_elector(
+        self._leader_elector = make_leader_elector(
             self._clients.lease,
             self._config.leader_election,
             self._metrics,
@@ -245,7 +245,7 @@ class Process:
         self._start("leader election", self._leader_elector.run())
         await leading.wait()
 
-    async def _wind_down(self) -> None:
+    async def _shut_down(self) -> None:
         """Pop no more pods; let bindings end and Events be written, within reason."""
         self._stopping = True
         self._scheduler.stop()
@@ -274,8 +274,8 @@ class Process:
         """At the start, being refused is the end; later everything is tried again, and logged."""
         refused = isinstance(error, (Forbidden, Unauthorized)) and not self._synced
         if refused and not self._refused.done():
-            told = f"the apiserver does not let us watch {resource.plural}: {error.message}"
-            self._refused.set_exception(type(error)(error.status, error.reason, told))
+            message = f"the apiserver does not let us watch {resource.plural}: {error.message}"
+            self._refused.set_exception(type(error)(error.status, error.reason, message))
 
     def tell_operators(self, event_type: str, reason: str, note: str) -> None:
         """Record an Event about this scheduler.
@@ -319,19 +319,21 @@ class Process:
             authorization_api=self._clients.authorization,
         )
         if self._options.plugin_slots:
-            server.add_page(PATH, lambda request: registration_page(self._served, request))
-        server.add_page("/pluginz", lambda _: json_body(self._how_plugins_behave()))
+            server.add_page(PATH, lambda request: registration_page(self._remote_plugins, request))
+        server.add_page("/pluginz", lambda _: json_body(self._plugin_health()))
         return server
 
-    def _how_plugins_behave(self) -> dict[str, Any]:
+    def _plugin_health(self) -> dict[str, Any]:
         """Return what is known of the plugins that were brought along and are in use."""
         rules = self._options.plugin_rules
-        conducts = [c for profile in self._scheduler.profiles.values() for c in profile.conducts]
+        health_monitors = [
+            c for profile in self._scheduler.profiles.values() for c in profile.health_monitors
+        ]
         return {
             "failurePolicy": rules.policy,
             "timeBudget": format_duration(rules.budget_seconds),
             "failuresInARowAllowed": rules.failures - 1,
-            "plugins": [conduct.describe() for conduct in conducts],
+            "plugins": [health.describe() for health in health_monitors],
         }
 
     def _why_not_synced(self) -> str | None:

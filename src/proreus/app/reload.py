@@ -17,10 +17,10 @@ from typing import Any
 
 from proreus import logs
 from proreus.app.configuration import configuration, report
-from proreus.app.followed_files import FollowedFiles
 from proreus.app.options import RunOptions
 from proreus.app.process import Process
-from proreus.app.served_plugins import ServedPlugins
+from proreus.app.remote_plugins import RemotePlugins
+from proreus.app.watched_files import WatchedFiles
 from proreus.errors import ProreusError
 from proreus.loading import load
 from proreus.metrics import SchedulerMetrics
@@ -34,13 +34,13 @@ class Reloader:
     def __init__(
         self,
         options: RunOptions,
-        files: FollowedFiles,
-        served: ServedPlugins,
+        files: WatchedFiles,
+        remote_plugins: RemotePlugins,
         metrics: SchedulerMetrics,
         process: Process,
     ) -> None:
         self._options = options
-        self._served = served
+        self._remote_plugins = remote_plugins
         self._metrics = metrics
         self._process = process
         self._files = files
@@ -60,7 +60,7 @@ class Reloader:
 
     async def _follow(self) -> None:
         async for _ in self._files.changes():
-            if self._files.look():
+            if self._files.has_changed():
                 self._due.set()
 
     @contextlib.contextmanager
@@ -76,18 +76,20 @@ class Reloader:
         """Load everything anew; return whether it is in force now."""
         self._count += 1
         # In a thread: plugins may import much, and scheduling goes on meanwhile.
-        loaded_plugins = await asyncio.to_thread(load, self._options.plugins, self._served.classes)
+        loaded_plugins = await asyncio.to_thread(
+            load, self._options.plugins, self._remote_plugins.classes
+        )
         report(loaded_plugins)
         self._files.add_modules_of(loaded_plugins)
         try:
             config = configuration(self._options, loaded_plugins)
-            await self._served.check_args(config)
+            await self._remote_plugins.check_args(config)
             await self._process.use(config, loaded_plugins.registry)
-            self._served.keep_for_slots(config)
+            self._remote_plugins.keep_for_slots(config)
         except ProreusError as error:
-            told = str(error)
-            also = [str(one) for one in loaded_plugins.refusals if str(one) not in told]
-            self._refused("; ".join([told, *also]))
+            message = str(error)
+            also = [str(one) for one in loaded_plugins.refusals if str(one) not in message]
+            self._refused("; ".join([message, *also]))
             return False
         except Exception as error:
             log.error("Reloading failed", err=error, trace=True)
@@ -114,5 +116,5 @@ class Reloader:
         self._metrics.config_last_reload_successful.set(float(good))
         if good:
             self._metrics.config_last_reload_success_seconds.set(time())
-        told: dict[str, Any] = {"result": result, "time": datetime.now(UTC).isoformat()}
-        self._process.last_reload = told if good else {**told, "error": why}
+        message: dict[str, Any] = {"result": result, "time": datetime.now(UTC).isoformat()}
+        self._process.last_reload = message if good else {**message, "error": why}

@@ -17,11 +17,11 @@ from pathlib import Path
 from proreus import logs
 from proreus.app.clients import make_clients
 from proreus.app.configuration import configuration, report
-from proreus.app.followed_files import FollowedFiles
 from proreus.app.options import RunOptions
 from proreus.app.process import Process
 from proreus.app.reload import Reloader
-from proreus.app.served_plugins import connect_plugins
+from proreus.app.remote_plugins import connect_plugins
+from proreus.app.watched_files import WatchedFiles
 from proreus.client.session import ApiClient
 from proreus.config.types import SchedulerConfiguration
 from proreus.config.write import to_yaml
@@ -66,24 +66,26 @@ async def _run_until(stopping: asyncio.Event, options: RunOptions) -> None:
     """Start, schedule until ``stopping`` is set, and stop in good order."""
     metrics = _metrics(options)
     async with contextlib.AsyncExitStack() as stack:
-        served = await stack.enter_async_context(
+        remote_plugins = await stack.enter_async_context(
             connect_plugins(options.plugin_endpoints, options.plugin_slots, metrics)
         )
-        files = FollowedFiles(options.config, options.plugins)
-        loaded_plugins = load(options.plugins, served.classes)
+        files = WatchedFiles(options.config, options.plugins)
+        loaded_plugins = load(options.plugins, remote_plugins.classes)
         files.add_modules_of(loaded_plugins)
         report(loaded_plugins)
         config = configuration(options, loaded_plugins)
-        await served.check_args(config)
-        served.keep_for_slots(config)
+        await remote_plugins.check_args(config)
+        remote_plugins.keep_for_slots(config)
         clients = await make_clients(options, config, metrics, stack)
-        process = Process(options, config, loaded_plugins.registry, metrics, clients, served)
+        process = Process(
+            options, config, loaded_plugins.registry, metrics, clients, remote_plugins
+        )
         stack.push_async_callback(process.close)
         if options.write_config_to:
             await _write_configuration(options.write_config_to, config)
             return
-        await _reach(clients.main)
-        reloader = Reloader(options, files, served, metrics, process)
+        await _check_apiserver(clients.main)
+        reloader = Reloader(options, files, remote_plugins, metrics, process)
         await process.run(stopping, reloader.run)
 
 
@@ -95,7 +97,7 @@ def _metrics(options: RunOptions) -> SchedulerMetrics:
     return metrics
 
 
-async def _reach(client: ApiClient) -> None:
+async def _check_apiserver(client: ApiClient) -> None:
     """Make sure that the apiserver is there and knows us, before anything else is begun."""
     with contextlib.suppress(Forbidden):
         await client.request("GET", "/version")

@@ -59,7 +59,7 @@ class Cache:
         self._tree = NodeTree()
         self._pods: dict[str, _Entry] = {}
         self._assumed: set[str] = set()
-        self._ghosts: dict[str, NodeInfo] = {}
+        self._nodes_without_object: dict[str, NodeInfo] = {}
 
     # ---- pods ----------------------------------------------------------------------------------
 
@@ -71,7 +71,7 @@ class Cache:
         if self._groups is not None:
             self._groups.assume(pod, node_name)
 
-    def assume_as(self, pod: PodInfo) -> None:
+    def update_assumed(self, pod: PodInfo) -> None:
         """Exchange an assumed pod for a version that asks for something else; do not, if gone."""
         entry = self._pods.get(pod.uid)
         if entry is not None and entry.assumed:
@@ -121,7 +121,7 @@ class Cache:
         if entry is None:
             self._put(pod, node_name, assumed=False)
         elif entry.assumed:
-            if entry.node_name == node_name and _differs_by_binding_only(entry.info, pod):
+            if entry.node_name == node_name and _differs_only_by_binding(entry.info, pod):
                 self._confirm(entry, pod)
             else:
                 self._drop(pod.uid)
@@ -190,7 +190,7 @@ class Cache:
     @property
     def node_count(self) -> int:
         """Number of nodes, ghosts included."""
-        return self.table.size + len(self._ghosts)
+        return self.table.size + len(self._nodes_without_object)
 
     # ---- nodes ---------------------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class Cache:
         if name in self.table:
             self.update_node(node)
             return
-        info = self._ghosts.pop(name, None) or NodeInfo(name)
+        info = self._nodes_without_object.pop(name, None) or NodeInfo(name)
         info.set_node(node)
         self.table.add_node(info)
         self._tree.add(node)
@@ -232,7 +232,7 @@ class Cache:
         self.table.remove_node(info)
         info.node = None
         if info.pods:
-            self._ghosts[name] = info
+            self._nodes_without_object[name] = info
 
     def node_order(self) -> Rows:
         """Return all rows in kube-scheduler's order: round robin over zones."""
@@ -246,11 +246,13 @@ class Cache:
         self._tree.validate(self.table)
         self.pod_group_states.validate()
         placed = {
-            uid: info.name for info in (*self.table, *self._ghosts.values()) for uid in info.pods
+            uid: info.name
+            for info in (*self.table, *self._nodes_without_object.values())
+            for uid in info.pods
         }
         assert placed == {uid: entry.node_name for uid, entry in self._pods.items()}
         assert self._assumed == {uid for uid, entry in self._pods.items() if entry.assumed}
-        assert all(info.node is None and info.pods for info in self._ghosts.values())
+        assert all(info.node is None and info.pods for info in self._nodes_without_object.values())
 
     def pods(self) -> Iterable[PodInfo]:
         """Yield all pods, assumed ones included."""
@@ -258,7 +260,7 @@ class Cache:
 
     def _info(self, node_name: str) -> NodeInfo | None:
         row = self.table.rows.get(node_name)
-        return self._ghosts.get(node_name) if row is None else self.table.infos[row]
+        return self._nodes_without_object.get(node_name) if row is None else self.table.infos[row]
 
     def _put(self, pod: PodInfo, node_name: str, assumed: bool) -> None:
         self._pods[pod.uid] = _Entry(pod, node_name, assumed)
@@ -268,10 +270,10 @@ class Cache:
         if row is not None:
             self.table.add_pod(row, pod)
             return
-        ghost = self._ghosts.get(node_name)
-        if ghost is None:
-            ghost = self._ghosts[node_name] = NodeInfo(node_name)
-        ghost.add_pod(pod)
+        info = self._nodes_without_object.get(node_name)
+        if info is None:
+            info = self._nodes_without_object[node_name] = NodeInfo(node_name)
+        info.add_pod(pod)
 
     def _drop(self, uid: str) -> PodInfo:
         entry = self._pods.pop(uid)
@@ -279,10 +281,10 @@ class Cache:
         row = self.table.rows.get(entry.node_name)
         if row is not None:
             return self.table.remove_pod(row, uid)
-        ghost = self._ghosts[entry.node_name]
-        pod = ghost.remove_pod(uid)
-        if not ghost.pods:
-            del self._ghosts[entry.node_name]
+        info = self._nodes_without_object[entry.node_name]
+        pod = info.remove_pod(uid)
+        if not info.pods:
+            del self._nodes_without_object[entry.node_name]
         return pod
 
     def _confirm(self, entry: _Entry, pod: PodInfo) -> None:
@@ -296,7 +298,7 @@ class Cache:
                 pods[pod.uid] = pod
 
 
-def _differs_by_binding_only(old: PodInfo, new: PodInfo) -> bool:
+def _differs_only_by_binding(old: PodInfo, new: PodInfo) -> bool:
     """Tell whether a pod was merely bound between two versions: whoever looks at the pods of a
     node, be it a plugin that was brought along, learns the same from both."""
     before, after = old.pod, new.pod

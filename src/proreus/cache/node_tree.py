@@ -25,7 +25,7 @@ class NodeTree:
     def __init__(self) -> None:
         self._zones: dict[str, dict[str, None]] = {}
         self._names: list[str] = []
-        self._names_are_old = False
+        self._names_stale = False
         self._order: Rows | None = None
 
     def add(self, node: Node) -> None:
@@ -50,11 +50,11 @@ class NodeTree:
         It is that of the last call if the names are the same: kube-scheduler orders anew when it
         decides and finds that nodes came or went.
         """
-        if self._names_are_old:
+        if self._names_stale:
             names = self._round_robin()
             if set(names) != set(self._names):
                 self._names = names
-            self._names_are_old = False
+            self._names_stale = False
         if self._order is None:
             self._order = np.array([table.rows[name] for name in self._names], dtype=np.intp)
         return self._order
@@ -66,7 +66,7 @@ class NodeTree:
         assert all(self._zones.values())
 
     def _forget_order(self) -> None:
-        self._names_are_old = True
+        self._names_stale = True
         self._order = None
 
     def _insert(self, node: Node) -> None:

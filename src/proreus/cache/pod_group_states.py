@@ -26,7 +26,7 @@ class PodGroupState:
         """On a node, by whomever they were put there."""
 
     @property
-    def known_count(self) -> int:
+    def all_pods_count(self) -> int:
         """How many pods are known."""
         return len(self.unscheduled) + len(self.assumed) + len(self.assigned)
 
@@ -96,7 +96,7 @@ class PodGroupStates:
         state = self._groups.get(key)
         if state is not None:
             state.discard(pod.metadata.uid)
-            if not state.known_count:
+            if not state.all_pods_count:
                 del self._groups[key]
 
     def _of(self, pod: Pod) -> PodGroupState | None:

@@ -48,12 +48,12 @@ def _classes_of_endpoints(endpoints: tuple[str, ...]) -> dict[str, type[Plugin]]
         return {}
     import asyncio
 
-    from proreus.app.served_plugins import connect_plugins
+    from proreus.app.remote_plugins import connect_plugins
     from proreus.metrics import SchedulerMetrics
 
     async def met() -> dict[str, type[Plugin]]:
-        async with connect_plugins(endpoints, (), SchedulerMetrics(), 0.0) as served:
-            return served.classes
+        async with connect_plugins(endpoints, (), SchedulerMetrics(), 0.0) as remote_plugins:
+            return remote_plugins.classes
 
     try:
         return asyncio.run(met())

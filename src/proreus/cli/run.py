@@ -59,7 +59,7 @@ def run_options(values: ParsedFlags) -> RunOptions:
     """Check the flags against each other and return them as options; raise FlagError."""
     from proreus.app import RunOptions
     from proreus.loading import PluginSources
-    from proreus.runtime.conduct import Rules
+    from proreus.runtime.plugin_health import FailureRules
 
     try:
         gates = FeatureGates.from_list(values["feature-gates"])
@@ -92,7 +92,7 @@ def run_options(values: ParsedFlags) -> RunOptions:
         flags_without_effect=tuple(values.without_effect()),
         version=git_version().removeprefix("v"),
         plugins=PluginSources(values["plugin"], values["plugin-dir"]),
-        plugin_rules=Rules(values["plugin-failure-policy"], values["plugin-time-budget"]),
+        plugin_rules=FailureRules(values["plugin-failure-policy"], values["plugin-time-budget"]),
         loop_blocked_threshold_seconds=values["loop-blocked-threshold"],
         follow_files=values["follow-files"],
         plugin_endpoints=values["plugin-endpoint"],

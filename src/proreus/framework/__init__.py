@@ -12,7 +12,6 @@ from proreus.framework.events import ClusterEvent, plugin_event
 from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
-from proreus.framework.nominating import NominatingInfo, PostFilterResult
 from proreus.framework.plugin import (
     BackgroundPlugin,
     BindPlugin,
@@ -30,6 +29,7 @@ from proreus.framework.plugin import (
     ScorePlugin,
 )
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
+from proreus.framework.post_filter_result import NominatingInfo, PostFilterResult
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows, Verdicts
 

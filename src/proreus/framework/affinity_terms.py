@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from proreus.framework.anchors import Anchored
 from proreus.framework.count_columns import CountColumn, CountColumns
+from proreus.framework.selector_index import SelectorIndex
 from proreus.objects.pod import Pod, PodAffinity, PodAffinityTerm
 from proreus.objects.selectors import Selector, SelectorError, parse_label_selector
 
@@ -86,12 +86,16 @@ def affinity_terms_of(pod: Pod) -> AffinityTerms:
     if terms is None:
         if len(_shared) >= _SHARED_LIMIT:
             _shared.clear()
-        near, apart = affinity.pod_affinity, affinity.pod_anti_affinity
-        terms = _shared[key] = _parse(namespace, near or PodAffinity(), apart or PodAffinity())
+        affinity_spec, anti_affinity_spec = affinity.pod_affinity, affinity.pod_anti_affinity
+        terms = _shared[key] = _parse(
+            namespace, affinity_spec or PodAffinity(), anti_affinity_spec or PodAffinity()
+        )
     return terms
 
 
-def _parse(namespace: str, near: PodAffinity, apart: PodAffinity) -> AffinityTerms:
+def _parse(
+    namespace: str, affinity_spec: PodAffinity, anti_affinity_spec: PodAffinity
+) -> AffinityTerms:
     errors: list[str] = []
 
     def required(name: str, terms: tuple[PodAffinityTerm, ...]) -> tuple[AffinityTerm, ...]:
@@ -107,10 +111,10 @@ def _parse(namespace: str, near: PodAffinity, apart: PodAffinity) -> AffinityTer
         return tuple(zip((w.weight for w in affinity.preferred), parsed, strict=False))
 
     lists = (
-        required("requiredAffinityTerms", near.required),
-        required("requiredAntiAffinityTerms", apart.required),
-        preferred("preferredAffinityTerms", near),
-        preferred("preferredAntiAffinityTerms", apart),
+        required("requiredAffinityTerms", affinity_spec.required),
+        required("requiredAntiAffinityTerms", anti_affinity_spec.required),
+        preferred("preferredAffinityTerms", affinity_spec),
+        preferred("preferredAntiAffinityTerms", anti_affinity_spec),
     )
     text = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]" if errors else ""
     return AffinityTerms(*lists, error=text)
@@ -145,7 +149,7 @@ class ExistingTerm:
         self.by_row: dict[int, int] = {}
         self.column: CountColumn | None = None
 
-    def let_go(self, column: CountColumn) -> None:
+    def on_evicted(self, column: CountColumn) -> None:
         """Keep the column no longer."""
         self.column = None
 
@@ -158,7 +162,7 @@ class ExistingTerms:
     def __init__(self, columns: CountColumns) -> None:
         self._columns = columns
         self._terms: dict[tuple[int, AffinityTerm], ExistingTerm] = {}
-        self._anchored: Anchored[ExistingTerm] = Anchored()
+        self._anchored: SelectorIndex[ExistingTerm] = SelectorIndex()
 
     def __len__(self) -> int:
         return len(self._terms)
@@ -166,7 +170,7 @@ class ExistingTerms:
     def __iter__(self) -> Iterator[ExistingTerm]:
         return iter(self._terms.values())
 
-    def meaning(
+    def matching(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> list[ExistingTerm]:
         """Return the terms that mean a pod with these labels."""

@@ -59,12 +59,12 @@ class AssumeCache(Generic[T]):
         watched = self._watched.get(key)
         if watched is None or watched.metadata.uid != obj.metadata.uid:
             return False
-        if version_of(obj) <= version_of(watched):
-            return version_of(obj) == version_of(watched)
+        if resource_version_of(obj) <= resource_version_of(watched):
+            return resource_version_of(obj) == resource_version_of(watched)
         old = self.get(key)
         self._assumed[key] = obj
         self._expected.discard(key)
-        self._tell(old, obj)
+        self._notify(old, obj)
         return True
 
     def expect(self, obj: T) -> bool:
@@ -79,7 +79,7 @@ class AssumeCache(Generic[T]):
             return False
         self._assumed[key] = obj
         self._expected.add(key)
-        self._tell(old, obj)
+        self._notify(old, obj)
         return True
 
     def restore(self, key: str) -> None:
@@ -87,7 +87,7 @@ class AssumeCache(Generic[T]):
         assumed = self._assumed.pop(key, None)
         self._expected.discard(key)
         if assumed is not None:
-            self._tell(assumed, self._watched.get(key))
+            self._notify(assumed, self._watched.get(key))
 
     def _watch_event(self, old: T | None, new: T | None) -> None:
         known = new if new is not None else old
@@ -96,25 +96,25 @@ class AssumeCache(Generic[T]):
         assumed = self._assumed.get(key)
         if assumed is not None:
             if new is not None and new.metadata.uid == assumed.metadata.uid:
-                first_to_end_it = version_of(assumed) + (key in self._expected)
-                if version_of(new) < first_to_end_it:
+                first_to_end_it = resource_version_of(assumed) + (key in self._expected)
+                if resource_version_of(new) < first_to_end_it:
                     return
             del self._assumed[key]
             self._expected.discard(key)
             old = assumed
-        self._tell(old, new)
+        self._notify(old, new)
 
-    def _tell(self, old: T | None, new: T | None) -> None:
+    def _notify(self, old: T | None, new: T | None) -> None:
         for handler in self._handlers:
             handler(old, new)
 
 
-def version_of(obj: ApiObject) -> int:
+def resource_version_of(obj: ApiObject) -> int:
     """Return the resourceVersion as the number that it is (0 where there is none)."""
-    return number_of(obj.metadata.resource_version)
+    return parse_resource_version(obj.metadata.resource_version)
 
 
-def number_of(resource_version: str) -> int:
+def parse_resource_version(resource_version: str) -> int:
     """Return a resourceVersion as the number that it is (0 where it is none)."""
     return int(resource_version) if resource_version.isdigit() else 0
 

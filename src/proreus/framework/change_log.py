@@ -24,14 +24,14 @@ class Changes(Generic[T]):
         self._changed: list[T] = []
         self._forgotten = 0
 
-    def note(self, changed: T) -> None:
+    def record(self, changed: T) -> None:
         """Note that something changed."""
         self._changed.append(changed)
         self.position += 1
         if len(self._changed) > self.limit:
             self._forget()
 
-    def note_all(self, changed: Iterable[T]) -> None:
+    def record_all(self, changed: Iterable[T]) -> None:
         """Note that several things changed."""
         self._changed.extend(changed)
         self.position = self._forgotten + len(self._changed)
@@ -59,7 +59,7 @@ class ChangeLog(Changes[int]):
         self._asked = (-1, -1)
         self._answer: list[int] = []
 
-    def make_room(self, rows: int) -> None:
+    def reserve(self, rows: int) -> None:
         """Remember enough for a table of so many rows."""
         self.limit = _SHORTEST + 2 * rows
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from proreus.framework.columns import MAX_INT64, compacted, grown
 from proreus.framework.node_info import NodeInfo
-from proreus.framework.node_parts import Fork, Part
 from proreus.framework.node_table import NodeTable
+from proreus.framework.node_table_views import Fork, NodeTableView
 from proreus.framework.verdicts import Rows
 
 
 class ClusterTable(NodeTable):
     """All nodes of the cluster; one is kept by the cache, which alone changes it."""
 
-    _PLAIN = (
+    _ARRAYS = (
         "_pod_count",
         "_allowed_pods",
         "_unschedulable",
@@ -28,7 +28,7 @@ class ClusterTable(NodeTable):
 
     def take(self, rows: Rows) -> NodeTable:
         """Return some rows as a table: a read-only picture of the present."""
-        return Part(self, rows)
+        return NodeTableView(self, rows)
 
     def fork(self, rows: Rows) -> NodeTable:
         """Return a copy of some rows to add pods to and remove pods from."""
@@ -70,10 +70,10 @@ class ClusterTable(NodeTable):
         self.size = last
         del self.rows[info.name]
         info.row = -1
-        self.structure += 1
+        self.nodes_generation += 1
         if row != last:
-            self.changes.note(row)
-            self.node_changes.note(row)
+            self.changes.record(row)
+            self.node_changes.record(row)
 
     def _put_node(self, row: int) -> None:
         info = self.infos[row]
@@ -84,20 +84,20 @@ class ClusterTable(NodeTable):
         self._taint_set[row] = self.taint_sets.code(info.taints)
         old = self.image_sets.values[self._image_set[row]]
         self._image_set[row] = self.image_sets.code(self.images.replace(old, info.node))
-        if len(self.image_sets) > self._most_sets:
+        if len(self.image_sets) > self._max_sets:
             self.image_sets = compacted(self.image_set, self.image_sets)
-        self._labels.put(row, info.labels, self.size, self._most_sets)
-        self.structure += 1
-        self.changes.note(row)
-        self.node_changes.note(row)
+        self._labels.put(row, info.labels, self.size, self._max_sets)
+        self.nodes_generation += 1
+        self.changes.record(row)
+        self.node_changes.record(row)
 
     def _grow(self, capacity: int) -> None:
         self.capacity = capacity
-        self.changes.make_room(capacity)
-        self.node_changes.make_room(capacity)
+        self.changes.reserve(capacity)
+        self.node_changes.reserve(capacity)
         for columns in (self.allocatable, self.requested, self.nonzero_requested):
             columns.grow(capacity)
-        for name in self._PLAIN:
+        for name in self._ARRAYS:
             setattr(self, name, grown(getattr(self, name), capacity))
         self._labels.grow(capacity)
         if self._pod_index is not None:
@@ -106,7 +106,7 @@ class ClusterTable(NodeTable):
     def _move(self, source: int, target: int) -> None:
         for columns in (self.allocatable, self.requested, self.nonzero_requested):
             columns.move(source, target)
-        for name in self._PLAIN:
+        for name in self._ARRAYS:
             array = getattr(self, name)
             array[target] = array[source]
         self._labels.move(source, target)

@@ -18,17 +18,17 @@ from proreus.objects.node import Node
 
 MAX_INT64 = 2**63 - 1
 
-_RARE_SHARE = 32
+_SPARSE_SHARE = 32
 """A resource is rare while no more than one row in so many has it: a cell in a dict takes about
 ten times the room of one in a column."""
 
-_COMMON = frozenset({"cpu", "memory", "ephemeral-storage"})
+_ALWAYS_DENSE = frozenset({"cpu", "memory", "ephemeral-storage"})
 """Never rare, also in an empty cluster: nearly every plugin looks at these."""
 
 H = TypeVar("H", bound=Hashable)
 
 
-class Sized(Protocol):
+class TableShape(Protocol):
     """What columns must know of their table."""
 
     size: int
@@ -48,16 +48,16 @@ class ImageSet(dict[str, int]):
 NO_IMAGES = ImageSet()
 
 
-class Images:
-    """Which images there are: ``nodes_with[name]`` counts nodes.
+class ImageStates:
+    """Which images there are: ``num_nodes[name]`` counts nodes.
 
     ``version`` moves with every change.
     """
 
-    __slots__ = ("nodes_with", "version")
+    __slots__ = ("num_nodes", "version")
 
     def __init__(self) -> None:
-        self.nodes_with: dict[str, int] = {}
+        self.num_nodes: dict[str, int] = {}
         self.version = 0
 
     def replace(self, old: ImageSet, node: Node | None) -> ImageSet:
@@ -70,7 +70,7 @@ class Images:
         if new == old:
             return old
         self.version += 1
-        counts = self.nodes_with
+        counts = self.num_nodes
         for name in old.keys() - new.keys():
             counts[name] -= 1
             if not counts[name]:
@@ -86,17 +86,18 @@ class ResourceColumns:
     A resource that few nodes have is kept cell by cell, and becomes a column only while somebody
     looks: where each node has a resource of its own, columns would take the square of their number.
 
-    Invariants: a resource is in ``arrays`` or in ``_rare``, not in both; ``_rare`` holds no zeros
-    and no empty dicts; ``_rare_at[row]`` names the resources of ``_rare`` that the row has.
+    Invariants: a resource is in ``arrays`` or in ``_sparse``, not in both; ``_sparse`` holds no
+    zeros and no empty dicts; ``_sparse_at[row]`` names the resources of ``_sparse`` that the row
+    has.
     """
 
-    __slots__ = ("_rare", "_rare_at", "_table", "arrays")
+    __slots__ = ("_sparse", "_sparse_at", "_table", "arrays")
 
-    def __init__(self, table: Sized) -> None:
+    def __init__(self, table: TableShape) -> None:
         self._table = table
         self.arrays: dict[str, IntArray] = {}
-        self._rare: dict[str, dict[int, int]] = {}
-        self._rare_at: dict[int, set[str]] = {}
+        self._sparse: dict[str, dict[int, int]] = {}
+        self._sparse_at: dict[int, set[str]] = {}
 
     def __getitem__(self, resource: str) -> IntArray:
         """Return the column, shape ``(len(table),)``; not to be written to."""
@@ -105,15 +106,15 @@ class ResourceColumns:
         return self._column(resource, size) if array is None else array[:size]
 
     def __contains__(self, resource: str) -> bool:
-        return resource in self.arrays or resource in self._rare
+        return resource in self.arrays or resource in self._sparse
 
     def __iter__(self) -> Iterator[str]:
-        return chain(self.arrays, self._rare)
+        return chain(self.arrays, self._sparse)
 
     def row(self, row: int) -> dict[str, int]:
         """Return what a row has, without zeros."""
         amounts = {name: int(array[row]) for name, array in self.arrays.items() if array[row]}
-        return amounts | {name: self._rare[name][row] for name in self._rare_at.get(row, ())}
+        return amounts | {name: self._sparse[name][row] for name in self._sparse_at.get(row, ())}
 
     def put(self, row: int, amounts: dict[str, int]) -> None:
         """Set the cells of a row; resources that it does not name become 0."""
@@ -121,7 +122,7 @@ class ResourceColumns:
         for resource, array in self.arrays.items():
             array[row] = min(amounts.get(resource, 0), MAX_INT64)
         for resource in amounts.keys() - self.arrays.keys():
-            self._put_rare(row, resource, amounts[resource])
+            self._put_sparse(row, resource, amounts[resource])
 
     def put_some(self, row: int, resources: Sequence[str], amounts: dict[str, int]) -> None:
         """Set the cells of the named resources only."""
@@ -129,14 +130,14 @@ class ResourceColumns:
         for resource in resources:
             array = arrays.get(resource)
             if array is None:
-                self._put_rare(row, resource, amounts[resource])
+                self._put_sparse(row, resource, amounts[resource])
             else:
                 array[row] = min(amounts[resource], MAX_INT64)
 
     def forget(self, row: int) -> None:
         """Let go of what a row holds of rare resources: it is gone, or told anew."""
-        for resource in tuple(self._rare_at.get(row, ())):
-            self._drop_rare(row, resource)
+        for resource in tuple(self._sparse_at.get(row, ())):
+            self._drop_sparse(row, resource)
 
     def grow(self, capacity: int) -> None:
         """Make room for more rows."""
@@ -147,54 +148,54 @@ class ResourceColumns:
         for array in self.arrays.values():
             array[target] = array[source]
         self.forget(target)
-        for resource in tuple(self._rare_at.get(source, ())):
-            self._put_rare(target, resource, self._rare[resource][source])
+        for resource in tuple(self._sparse_at.get(source, ())):
+            self._put_sparse(target, resource, self._sparse[resource][source])
 
-    def gather(self, table: Sized, rows: Rows) -> ResourceColumns:
+    def gather(self, table: TableShape, rows: Rows) -> ResourceColumns:
         """Return the columns of some rows, as a fork's own."""
         other = ResourceColumns(table)
         other.arrays = {name: array[rows] for name, array in self.arrays.items()}
-        if self._rare_at:
+        if self._sparse_at:
             for target, source in enumerate(rows.tolist()):
-                for resource in self._rare_at.get(source, ()):
-                    other.put_some(target, (resource,), {resource: self._rare[resource][source]})
+                for resource in self._sparse_at.get(source, ()):
+                    other.put_some(target, (resource,), {resource: self._sparse[resource][source]})
         return other
 
-    def spread(self) -> None:
+    def densify(self) -> None:
         """Make ``arrays`` hold every resource, also the rare ones."""
-        for resource in tuple(self._rare):
-            self._make_common(resource)
+        for resource in tuple(self._sparse):
+            self._make_dense(resource)
 
-    def _put_rare(self, row: int, resource: str, amount: int) -> None:
+    def _put_sparse(self, row: int, resource: str, amount: int) -> None:
         if not amount:
-            self._drop_rare(row, resource)
+            self._drop_sparse(row, resource)
             return
-        cells = self._rare.setdefault(resource, {})
+        cells = self._sparse.setdefault(resource, {})
         cells[row] = min(amount, MAX_INT64)
-        self._rare_at.setdefault(row, set()).add(resource)
-        if resource in _COMMON or len(cells) > self._table.capacity // _RARE_SHARE:
-            self._make_common(resource)
+        self._sparse_at.setdefault(row, set()).add(resource)
+        if resource in _ALWAYS_DENSE or len(cells) > self._table.capacity // _SPARSE_SHARE:
+            self._make_dense(resource)
 
-    def _drop_rare(self, row: int, resource: str) -> None:
-        at = self._rare_at.get(row)
+    def _drop_sparse(self, row: int, resource: str) -> None:
+        at = self._sparse_at.get(row)
         if at is None or resource not in at:
             return
         at.remove(resource)
         if not at:
-            del self._rare_at[row]
-        cells = self._rare[resource]
+            del self._sparse_at[row]
+        cells = self._sparse[resource]
         del cells[row]
         if not cells:
-            del self._rare[resource]
+            del self._sparse[resource]
 
-    def _make_common(self, resource: str) -> None:
+    def _make_dense(self, resource: str) -> None:
         self.arrays[resource] = self._column(resource, self._table.capacity)
-        for row in tuple(self._rare[resource]):
-            self._drop_rare(row, resource)
+        for row in tuple(self._sparse[resource]):
+            self._drop_sparse(row, resource)
 
     def _column(self, resource: str, size: int) -> IntArray:
         column = np.zeros(size, dtype=np.int64)
-        cells = self._rare.get(resource)
+        cells = self._sparse.get(resource)
         if cells:
             column[[*cells]] = [*cells.values()]
         return column

@@ -20,13 +20,13 @@ _FEWEST, _MOST = 16, 512
 
 
 class CountColumn:
-    """Counts by row. ``let_go`` is called when nobody keeps it up to date any more."""
+    """Counts by row. ``on_evicted`` is called when nobody keeps it up to date any more."""
 
-    __slots__ = ("counts", "let_go")
+    __slots__ = ("counts", "on_evicted")
 
-    def __init__(self, capacity: int, let_go: Callable[[CountColumn], None]) -> None:
+    def __init__(self, capacity: int, on_evicted: Callable[[CountColumn], None]) -> None:
         self.counts: CodeArray = np.zeros(capacity, dtype=np.int32)
-        self.let_go = let_go
+        self.on_evicted = on_evicted
 
     def add_all(self, by_row: Mapping[int, int]) -> None:
         """Add counts by row."""
@@ -61,12 +61,12 @@ class CountColumns:
             self._columns.move_to_end(key)
         return column
 
-    def new(self, key: Hashable, let_go: Callable[[CountColumn], None]) -> CountColumn:
+    def new(self, key: Hashable, on_evicted: Callable[[CountColumn], None]) -> CountColumn:
         """Return a new column of zeros; where there are too many, the oldest is let go."""
         while len(self._columns) >= self.limit:
             _, oldest = self._columns.popitem(last=False)
-            oldest.let_go(oldest)
-        column = self._columns[key] = CountColumn(self.capacity, let_go)
+            oldest.on_evicted(oldest)
+        column = self._columns[key] = CountColumn(self.capacity, on_evicted)
         return column
 
     def discard(self, key: Hashable) -> None:

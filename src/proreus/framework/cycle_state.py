@@ -20,10 +20,10 @@ class CycleState:
     with pods added or removed leaves the original alone.
     """
 
-    __slots__ = ("_notes", "pods_to_activate", "skip_filter", "skip_score", "timer")
+    __slots__ = ("_data", "pods_to_activate", "skip_filter", "skip_score", "timer")
 
     def __init__(self) -> None:
-        self._notes: dict[str, Any] = {}
+        self._data: dict[str, Any] = {}
         self.skip_filter: frozenset[str] = frozenset()
         """Plugins whose PreFilter answered Skip."""
         self.skip_score: frozenset[str] = frozenset()
@@ -33,24 +33,24 @@ class CycleState:
         self.pods_to_activate: list[str] = []
         """Keys of pods to be moved to the active queue once this pod has succeeded."""
 
-    def write(self, key: str, note: Any) -> None:
+    def write(self, key: str, data: Any) -> None:
         """Keep a note."""
-        self._notes[key] = note
+        self._data[key] = data
 
     def read(self, key: str) -> Any:
         """Return a note; raises ``KeyError`` when there is none."""
-        return self._notes[key]
+        return self._data[key]
 
     def get(self, key: str) -> Any | None:
         """Return a note, or None."""
-        return self._notes.get(key)
+        return self._data.get(key)
 
     def clone(self) -> CycleState:
         """Return a state for a trial."""
         other = CycleState()
-        other._notes = {
-            key: note.clone() if hasattr(note, "clone") else note
-            for key, note in self._notes.items()
+        other._data = {
+            key: data.clone() if hasattr(data, "clone") else data
+            for key, data in self._data.items()
         }
         other.skip_filter = self.skip_filter
         other.skip_score = self.skip_score

@@ -21,12 +21,12 @@ class Diagnosis:
     """What is known of a failed attempt.
 
     ``verdicts`` are by row of the cluster's table; ``evaluated`` names the rows that were looked
-    at (None = all); every other row has the status ``absent``.
+    at (None = all); every other row has the status ``absent_nodes_status``.
     """
 
     verdicts: Verdicts
     evaluated: Rows | None = None
-    absent: Status = _UNRESOLVABLE
+    absent_nodes_status: Status = _UNRESOLVABLE
     unschedulable_plugins: set[str] = field(default_factory=set)
     pending_plugins: set[str] = field(default_factory=set)
     pre_filter_message: str = ""
@@ -50,12 +50,12 @@ class Diagnosis:
         if self.evaluated is None:
             return self.verdicts
         full = self.verdicts.copy()
-        left_out = np.ones(full.size, dtype=np.bool_)
-        left_out[self.evaluated] = False
-        full.reject_with(left_out, self.absent)
+        not_evaluated = np.ones(full.size, dtype=np.bool_)
+        not_evaluated[self.evaluated] = False
+        full.reject_with(not_evaluated, self.absent_nodes_status)
         return full
 
-    def kept(self) -> Diagnosis:
+    def with_copied_verdicts(self) -> Diagnosis:
         """Return the same with verdicts of its own: those of a search follow the nodes, which is
         wrong for whoever tells of it only after pods were tried on them."""
         return replace(self, verdicts=self.verdicts.copy())
@@ -66,7 +66,7 @@ class Diagnosis:
 
 
 @dataclass(frozen=True, slots=True)
-class NoFit:
+class FitError:
     """No node can take the pod (kube-scheduler's FitError): a value, not an error.
 
     ``num_all_nodes``: nodes of the cluster; 1 when Reserve or Permit turned a chosen node down.

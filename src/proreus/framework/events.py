@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from proreus.framework.pod_info import PodInfo
 
-Hint = Callable[["PodInfo", Any, Any], bool]
+QueueingHintFn = Callable[["PodInfo", Any, Any], bool]
 """``hint(pod, old, new)``: whether the change may help the pod. Raising counts as yes."""
 
-LetsIn = Callable[[Any, Any], Collection[str]]
-"""``lets_in(old, new)``: keys (``namespace/name``) of the pods that may pass the plugin's gate now
-and did not before; others among them do no harm. Raising counts as: all that it gates."""
+UngatedPodsFn = Callable[[Any, Any], Collection[str]]
+"""``ungated_pods(old, new)``: keys (``namespace/name``) of the pods that may pass the plugin's gate
+now and did not before; others among them do no harm. Raising counts as: all that it gates."""
 
 ADD = 1
 DELETE = 2
@@ -80,15 +80,15 @@ class ClusterEvent:
 
     As a registration it may carry a ``hint`` that looks at the change itself; without one, every
     such change wakes the pod. ``label`` is the name in metrics and logs. A PreEnqueue plugin that
-    knows whom it lets in by such a change says so by ``lets_in``; without it, every pod that it
-    gates is tried at its gate again.
+    knows whom it lets in by such a change says so by ``ungated_pods``; without it, every pod that
+    it gates is tried at its gate again.
     """
 
     resource: str
     action: int
-    hint: Hint | None = field(default=None, compare=False)
+    hint: QueueingHintFn | None = field(default=None, compare=False)
     label: str = ""
-    lets_in: LetsIn | None = field(default=None, compare=False)
+    ungated_pods: UngatedPodsFn | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         """Derive the label from resource and action, where none is given."""
@@ -117,17 +117,17 @@ class ClusterEvent:
         return same and bool(self.action & incoming.action) and incoming.action <= self.action
 
 
-_OF_PLUGINS = "plugin/"
+_PLUGIN_EVENT_PREFIX = "plugin/"
 
 
-def plugin_event(name: str, hint: Hint | None = None) -> ClusterEvent:
+def plugin_event(name: str, hint: QueueingHintFn | None = None) -> ClusterEvent:
     """Return an event of a plugin's own, for what no watch tells: ``Handle.announce`` tells it."""
-    return ClusterEvent(f"{_OF_PLUGINS}{name}", UPDATE, hint, name)
+    return ClusterEvent(f"{_PLUGIN_EVENT_PREFIX}{name}", UPDATE, hint, name)
 
 
 def is_announced(resource: str) -> bool:
     """Tell whether the resource of an event is one that plugins announce, not a watched one."""
-    return resource.startswith(_OF_PLUGINS)
+    return resource.startswith(_PLUGIN_EVENT_PREFIX)
 
 
 ASSIGNED_POD_ADD = ClusterEvent(ASSIGNED_POD, ADD)
@@ -145,7 +145,7 @@ SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE = "BackoffComplete"
 POP_FROM_BACKOFF = "PopFromBackoffQ"
 
-EVERYTHING: tuple[ClusterEvent, ...] = tuple(
+ALL_EVENTS: tuple[ClusterEvent, ...] = tuple(
     ClusterEvent(resource, ALL)
     for resource in (
         POD,
@@ -163,6 +163,6 @@ EVERYTHING: tuple[ClusterEvent, ...] = tuple(
 """What a plugin is taken to register that does not say what it waits for."""
 
 
-def everything(pod_groups: bool) -> tuple[ClusterEvent, ...]:
-    """Return ``EVERYTHING``, with PodGroups where gate GenericWorkload is on."""
-    return (*EVERYTHING, ClusterEvent(POD_GROUP, ALL)) if pod_groups else EVERYTHING
+def all_events(pod_groups: bool) -> tuple[ClusterEvent, ...]:
+    """Return ``ALL_EVENTS``, with PodGroups where gate GenericWorkload is on."""
+    return (*ALL_EVENTS, ClusterEvent(POD_GROUP, ALL)) if pod_groups else ALL_EVENTS

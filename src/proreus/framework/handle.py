@@ -141,7 +141,7 @@ class EventRecorder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class TrialGrounds:
+class DryRunKey:
     """What the trials of a pod rest on, beside its priority, the nodes and the pods on them."""
 
     signature: Hashable
@@ -151,7 +151,7 @@ class TrialGrounds:
     """The nominated pods that the pod has to respect."""
 
 
-class NodeTrials(Protocol):
+class PreemptionDryRun(Protocol):
     """One pod is tried on many nodes, each by itself, without pods that might have to go.
 
     These have numbers: the ``n``-th one of row ``r`` is ``first[r] + n``.
@@ -159,11 +159,11 @@ class NodeTrials(Protocol):
 
     first: Rows
 
-    def without_movable(self) -> Verdicts:
-        """Take all of them off and judge the nodes. To be called once, before ``put_back``."""
+    def remove_all_victims(self) -> Verdicts:
+        """Take all of them off and judge the nodes. To be called once, before ``reprieve``."""
         ...
 
-    def put_back(self, numbers: Rows) -> BoolArray:
+    def reprieve(self, numbers: Rows) -> BoolArray:
         """Put some back, at most one a node, in ascending order, on nodes that the pod fits.
 
         Returns which of them can stay; the others are taken off again.
@@ -282,18 +282,22 @@ class Handle(Protocol):
         """Try a row of a fork without a pod: count it out and tell the PreFilter plugins."""
         ...
 
-    def try_nodes(
-        self, state: CycleState, pod: PodInfo, rows: Rows, movable: Sequence[Sequence[PodInfo]]
-    ) -> NodeTrials:
+    def dry_run_preemption(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        rows: Rows,
+        potential_victims: Sequence[Sequence[PodInfo]],
+    ) -> PreemptionDryRun:
         """Try rows of ``nodes``, each without the pods on it that may go; filters as above.
 
         To be done with before anything is awaited.
         """
         ...
 
-    def trial_grounds(self, state: CycleState, pod: PodInfo) -> TrialGrounds | None:
-        """Return what else ``try_nodes`` rests on; None where filters read more than they sign, or
-        other pods like this one have to respect a nomination of its own.
+    def dry_run_key(self, state: CycleState, pod: PodInfo) -> DryRunKey | None:
+        """Return what else ``dry_run_preemption`` rests on; None where filters read more than they
+        sign, or other pods like this one have to respect a nomination of its own.
 
         On equal grounds a row that did not change answers the same to pods of the same priority.
         """

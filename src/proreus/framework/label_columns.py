@@ -94,17 +94,17 @@ class Labelled(Protocol):
         ...
 
 
-def matching(nodes: Labelled, selector: Selector) -> BoolArray:
+def selector_mask(nodes: Labelled, selector: Selector) -> BoolArray:
     """Return the mask of nodes whose labels a selector selects."""
     if selector.nothing:
         return np.zeros(nodes.size, dtype=np.bool_)
     mask = np.ones(nodes.size, dtype=np.bool_)
     for requirement in selector.requirements:
-        mask &= _meeting(nodes, requirement)
+        mask &= _requirement_mask(nodes, requirement)
     return mask
 
 
-def _meeting(nodes: Labelled, requirement: Requirement) -> BoolArray:
+def _requirement_mask(nodes: Labelled, requirement: Requirement) -> BoolArray:
     codes, values = nodes.label(requirement.key), nodes.label_values(requirement.key)
     match requirement.operator:
         case "Exists":

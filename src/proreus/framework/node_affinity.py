@@ -66,7 +66,7 @@ class PodNodeAffinity:
 UNRESTRICTED = PodNodeAffinity()
 
 
-class _Shared:
+class _ParseCache:
     """What was parsed, by what was said; the last pod is remembered by itself, as it is asked
     about several times in a row."""
 
@@ -80,17 +80,17 @@ class _Shared:
     def of(self, spec: PodSpec, affinity: NodeAffinity | None) -> PodNodeAffinity:
         if spec is self._last_spec:
             return self._last
-        said = (tuple(sorted((spec.node_selector or {}).items())), affinity)
-        parsed = self._parsed.get(said)
+        cache_key = (tuple(sorted((spec.node_selector or {}).items())), affinity)
+        parsed = self._parsed.get(cache_key)
         if parsed is None:
             if len(self._parsed) >= self.limit:
                 self._parsed.clear()
-            parsed = self._parsed[said] = parse_node_affinity(affinity, spec.node_selector)
+            parsed = self._parsed[cache_key] = parse_node_affinity(affinity, spec.node_selector)
         self._last_spec, self._last = spec, parsed
         return parsed
 
 
-_shared = _Shared()
+_shared = _ParseCache()
 
 
 def node_affinity_of(pod: Pod) -> PodNodeAffinity:

@@ -101,12 +101,12 @@ class NodeInfo:
         if pod.uid not in self.pods:
             self.order.append(pod.uid)
         self.pods[pod.uid] = pod
-        held = pod.held
+        accounted_requests = pod.accounted_requests
         requested = self.requested
-        for name, amount in held.amounts.items():
+        for name, amount in accounted_requests.amounts.items():
             requested[name] = requested.get(name, 0) + amount
-        self.nonzero_requested["cpu"] += held.nonzero[0]
-        self.nonzero_requested["memory"] += held.nonzero[1]
+        self.nonzero_requested["cpu"] += accounted_requests.nonzero[0]
+        self.nonzero_requested["memory"] += accounted_requests.nonzero[1]
         if pod.host_ports:
             self.used_ports.update(pod.host_ports)
         spec = pod.pod.spec
@@ -121,12 +121,12 @@ class NodeInfo:
         last = self.order.pop()
         if last != uid:
             self.order[self.order.index(uid)] = last
-        held = pod.held
+        accounted_requests = pod.accounted_requests
         requested = self.requested
-        for name, amount in held.amounts.items():
+        for name, amount in accounted_requests.amounts.items():
             requested[name] -= amount
-        self.nonzero_requested["cpu"] -= held.nonzero[0]
-        self.nonzero_requested["memory"] -= held.nonzero[1]
+        self.nonzero_requested["cpu"] -= accounted_requests.nonzero[0]
+        self.nonzero_requested["memory"] -= accounted_requests.nonzero[1]
         if pod.host_ports:
             self.used_ports.difference_update(pod.host_ports)
         self.pods_with_affinity.pop(uid, None)
@@ -138,18 +138,18 @@ class NodeInfo:
     def clone(self) -> NodeInfo:
         """Return a copy to try things on."""
         other = NodeInfo.__new__(NodeInfo)
-        other._take_node_of(self)
-        other._take_pods_of(self)
+        other._copy_node_from(self)
+        other._copy_pods_from(self)
         return other
 
-    def _take_node_of(self, other: NodeInfo) -> None:
+    def _copy_node_from(self, other: NodeInfo) -> None:
         self.name = other.name
         self.node = other.node
         self.row = other.row
         self.allocatable = other.allocatable
         self.allowed_pod_number = other.allowed_pod_number
 
-    def _take_pods_of(self, other: NodeInfo) -> None:
+    def _copy_pods_from(self, other: NodeInfo) -> None:
         self.pods = dict(other.pods)
         self.order = other.order.copy()
         self.pods_with_affinity = dict(other.pods_with_affinity)

@@ -18,17 +18,17 @@ from proreus.framework.affinity_terms import ExistingTerm
 from proreus.framework.change_log import ChangeLog
 from proreus.framework.columns import (
     NO_IMAGES,
-    Images,
     ImageSet,
+    ImageStates,
     ResourceColumns,
     compacted,
 )
 from proreus.framework.interning import Interner
-from proreus.framework.label_columns import LabelColumns, matching
+from proreus.framework.label_columns import LabelColumns, selector_mask
 from proreus.framework.node_info import NodeInfo
-from proreus.framework.pod_groups import PodQuery
 from proreus.framework.pod_index import PodIndex
 from proreus.framework.pod_info import HostPort, PodInfo
+from proreus.framework.pod_label_groups import PodQuery
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
 from proreus.objects.selectors import Selector
 from proreus.objects.taints import Taint
@@ -49,7 +49,7 @@ class NodeTable:
         self.capacity = _FIRST_CAPACITY
         self.infos: list[NodeInfo] = []
         self.rows: dict[str, int] = {}
-        self.images = Images()
+        self.images = ImageStates()
         self.allocatable = ResourceColumns(self)
         self.requested = ResourceColumns(self)
         self.nonzero_requested = ResourceColumns(self)
@@ -68,7 +68,7 @@ class NodeTable:
         """Rows of which anything changed."""
         self.node_changes = ChangeLog()
         """Rows of which the node itself changed, not only its pods."""
-        self.structure = 0
+        self.nodes_generation = 0
         """Moves when nodes come, go, or change themselves (not when only their pods change)."""
 
     def __len__(self) -> int:
@@ -125,7 +125,7 @@ class NodeTable:
 
     def matches(self, selector: Selector) -> BoolArray:
         """Return the mask of nodes whose labels a selector selects."""
-        return matching(self, selector)
+        return selector_mask(self, selector)
 
     @property
     def pod_index(self) -> PodIndex:
@@ -138,9 +138,9 @@ class NodeTable:
         """Return how many pods a query means on each node."""
         return self.pod_index.count(query)[: self.size]
 
-    def weigh_term(self, existing: ExistingTerm) -> CodeArray:
+    def count_term(self, existing: ExistingTerm) -> CodeArray:
         """Return what the pods with a term of ``pod_index`` add up to on each node."""
-        return self.pod_index.weigh(existing)[: self.size]
+        return self.pod_index.count_term(existing)[: self.size]
 
     def rows_of(self, names: Iterable[str]) -> Rows:
         """Return the rows of those of the nodes that are here, ascending."""
@@ -185,14 +185,14 @@ class NodeTable:
 
     def _put_pod(self, row: int, pod: PodInfo) -> None:
         info = self.infos[row]
-        self.requested.put_some(row, tuple(pod.held.amounts), info.requested)
+        self.requested.put_some(row, tuple(pod.accounted_requests.amounts), info.requested)
         self.nonzero_requested.put_some(row, ("cpu", "memory"), info.nonzero_requested)
         self._pod_count[row] = len(info.pods)
         if pod.host_ports:
             self._port_set[row] = self.port_sets.code(frozenset(info.used_ports))
-            if len(self.port_sets) > self._most_sets:
+            if len(self.port_sets) > self._max_sets:
                 self.port_sets = compacted(self.port_set, self.port_sets)
-        self.changes.note(row)
+        self.changes.record(row)
 
     def _put_pods(self, row: int) -> None:
         info = self.infos[row]
@@ -200,10 +200,10 @@ class NodeTable:
         self.nonzero_requested.put(row, info.nonzero_requested)
         self._pod_count[row] = len(info.pods)
         self._port_set[row] = self.port_sets.code(frozenset(info.used_ports))
-        self.changes.note(row)
+        self.changes.record(row)
 
     @property
-    def _most_sets(self) -> int:
+    def _max_sets(self) -> int:
         """How many sets or label values may be known before those that are gone are dropped.
 
         Nodes come and go, and so do images and pods with ports, for months.
@@ -223,7 +223,7 @@ class NodeTable:
             assert self.port_sets.values[self._port_set[row]] == info.used_ports, info
             assert info.node is not None
             images = self.image_sets.values[self._image_set[row]]
-            assert images == Images().replace(NO_IMAGES, info.node), info
+            assert images == ImageStates().replace(NO_IMAGES, info.node), info
             for columns, amounts in (
                 (self.allocatable, info.allocatable),
                 (self.requested, info.requested),

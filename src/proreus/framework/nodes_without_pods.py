@@ -14,13 +14,13 @@ import numpy as np
 
 from proreus.framework.columns import ResourceColumns
 from proreus.framework.node_info import NodeInfo
-from proreus.framework.node_parts import Part
 from proreus.framework.node_table import NodeTable
-from proreus.framework.pod_groups import PodQuery
+from proreus.framework.node_table_views import NodeTableView
+from proreus.framework.pod_label_groups import PodQuery
 from proreus.framework.verdicts import CodeArray, IntArray, Rows
 
 
-class NodesWithoutPods(Part):
+class NodesWithoutPods(NodeTableView):
     """Some rows of a table, without their pods, ports and images; cluster-wide counts stay."""
 
     def __init__(self, parent: NodeTable, rows: Rows) -> None:
@@ -70,4 +70,4 @@ class NodesWithoutPods(Part):
 
     def take(self, rows: Rows) -> NodeTable:
         """Return some of these rows."""
-        return NodesWithoutPods(self._parent, self.picked[rows])
+        return NodesWithoutPods(self._parent, self.parent_rows[rows])

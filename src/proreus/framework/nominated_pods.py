@@ -12,10 +12,10 @@ from typing import Protocol
 
 from proreus.framework.change_log import ChangeLog
 from proreus.framework.node_table import NodeTable
-from proreus.framework.nominating import NominatingInfo
 from proreus.framework.pod_info import PodInfo
+from proreus.framework.post_filter_result import NominatingInfo
 
-_MOST_PRIORITIES = 16
+_MAX_PRIORITIES = 16
 """For pods of so many priorities it is remembered."""
 
 
@@ -55,32 +55,32 @@ class Nominator(Protocol):
 class NominatedPodsByRow:
     """The pods nominated to the nodes of a table that count for pods of one priority.
 
-    ``by_row``: only rows with such pods. ``changes``: the rows of which that changed. ``but``: the
-    UID of a pod that does not count.
+    ``by_row``: only rows with such pods. ``changes``: the rows of which that changed.
+    ``excluded_uid``: the UID of a pod that does not count.
     """
 
     def __init__(
-        self, nominator: Nominator, table: NodeTable, priority: int, but: str | None = None
+        self, nominator: Nominator, table: NodeTable, priority: int, excluded_uid: str | None = None
     ) -> None:
         self.by_row: dict[int, tuple[PodInfo, ...]] = {}
         self.changes = ChangeLog()
         self._nominator = nominator
         self._table = table
         self._priority = priority
-        self._but = but
-        self.remembered = but is None
+        self._excluded_uid = excluded_uid
+        self.is_cached = excluded_uid is None
         """Whether the next pod of this priority is given the same object."""
         self._position = -1
-        self._structure = -1
+        self._nodes_generation = -1
         self.refresh()
 
     def refresh(self) -> None:
         """Follow what changed about nominations and nodes."""
         nominator, table = self._nominator, self._table
         names = None
-        if self._structure == table.structure:
+        if self._nodes_generation == table.nodes_generation:
             names = nominator.changes_since(self._position)
-        self._position, self._structure = nominator.position, table.structure
+        self._position, self._nodes_generation = nominator.position, table.nodes_generation
         if names is None:
             rows = {table.rows.get(name) for name in nominator.nominated_nodes()}
             rows.update(self.by_row)
@@ -88,9 +88,9 @@ class NominatedPodsByRow:
             rows = {table.rows.get(name) for name in names}
         for row in rows:
             if row is not None:
-                self._look_at(row)
+                self._refresh_row(row)
 
-    def _look_at(self, row: int) -> None:
+    def _refresh_row(self, row: int) -> None:
         pods = self._pods(row) if row < self._table.size else ()
         if pods == self.by_row.get(row, ()):
             return
@@ -98,13 +98,13 @@ class NominatedPodsByRow:
             self.by_row[row] = pods
         else:
             del self.by_row[row]
-        self.changes.note(row)
+        self.changes.record(row)
 
     def _pods(self, row: int) -> tuple[PodInfo, ...]:
         return tuple(
             pod
             for pod in self._nominator.nominated_pods(self._table[row].name)
-            if pod.priority >= self._priority and pod.uid != self._but
+            if pod.priority >= self._priority and pod.uid != self._excluded_uid
         )
 
 
@@ -126,7 +126,7 @@ class NominatedPodsByPriority:
             nominated = self._by_priority[pod.priority] = NominatedPodsByRow(
                 self._nominator, table, pod.priority
             )
-            if len(self._by_priority) > _MOST_PRIORITIES:
+            if len(self._by_priority) > _MAX_PRIORITIES:
                 self._by_priority.popitem(last=False)
         else:
             nominated.refresh()
@@ -134,5 +134,5 @@ class NominatedPodsByPriority:
         node_name = self._nominator.nominated_node_of(pod.uid)
         row = None if node_name is None else table.rows.get(node_name)
         if row is not None and any(other.uid == pod.uid for other in nominated.by_row.get(row, ())):
-            return NominatedPodsByRow(self._nominator, table, pod.priority, but=pod.uid)
+            return NominatedPodsByRow(self._nominator, table, pod.priority, excluded_uid=pod.uid)
         return nominated

@@ -18,15 +18,15 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from proreus.config.types import PluginArgs
-from proreus.framework.conduct import Conduct
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.events import EVERYTHING, ClusterEvent
+from proreus.framework.events import ALL_EVENTS, ClusterEvent
 from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
-from proreus.framework.nominating import PostFilterResult
+from proreus.framework.plugin_health import PluginHealth
 from proreus.framework.pod_group import Placement, PodGroupAssignments, PodGroupInfo
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
+from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Rows, Verdicts
 from proreus.metrics import Counter
@@ -77,7 +77,7 @@ class Plugin:
     evaluations: Evaluations = Evaluations()
     """Counters, set by the profile that the plugin belongs to."""
 
-    conduct: Conduct = Conduct()
+    health: PluginHealth = PluginHealth()
     """Is told of the plugin's failures; set by the profile that the plugin belongs to."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -96,7 +96,7 @@ class Plugin:
         Called once a profile. The default is everything, which is safe and wakes pods too often;
         an empty answer means that nothing but a change of the pod itself helps.
         """
-        return EVERYTHING
+        return ALL_EVENTS
 
     def sign(self, pod: PodInfo) -> Hashable | None:
         """Return the part of the pod that Filter and Score of this plugin read, or None.
@@ -186,13 +186,13 @@ class QueueSortPlugin(Plugin):
 class PreFilterPlugin(Plugin):
     """Looks at the pod once before nodes are filtered."""
 
-    follows_trials: ClassVar[bool] = False
+    has_pre_filter_extensions: ClassVar[bool] = False
     """Whether the plugin has an ``add_pod`` or ``remove_pod``; set for each class."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Note whether the plugin wants to hear of pods that are tried."""
         super().__init_subclass__(**kwargs)
-        cls.follows_trials = (
+        cls.has_pre_filter_extensions = (
             cls.add_pod is not PreFilterPlugin.add_pod
             or cls.remove_pod is not PreFilterPlugin.remove_pod
         )

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from proreus.framework.pod_info import PodInfo
 
-GROUP_TRIAL = "proreus/pod-group-trial"
+POD_GROUP_SCHEDULING_CYCLE = "proreus/pod-group-trial"
 """Key of a ``CycleState`` note that is there while a pod is only tried, with its whole group.
 
 It says how many pods of the group had a node before the trial began.
@@ -41,7 +41,7 @@ class PodGroupState(Protocol):
         ...
 
     @property
-    def known_count(self) -> int:
+    def all_pods_count(self) -> int:
         """How many pods are known."""
         ...
 

@@ -2,8 +2,8 @@
 
 Two questions cost the same however many pods there are: how many pods does a selector mean on each
 node (``count``); and which existing pods' terms mean this pod (``required_anti.meaning`` and the
-like), and where are they (``weigh``). Pods are grouped only from the first ``count`` on, so that
-clusters without spreading and affinity pay nothing. Pods on nodes without a row do not count.
+like), and where are they (``count_term``). Pods are grouped only from the first ``count`` on, so
+that clusters without spreading and affinity pay nothing. Pods on nodes without a row do not count.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 from proreus.framework.affinity_terms import ExistingTerm, ExistingTerms, affinity_terms_of
 from proreus.framework.count_columns import CountColumns
 from proreus.framework.node_info import NodeInfo
-from proreus.framework.pod_groups import PodGroups, PodQuery
 from proreus.framework.pod_info import PodInfo
+from proreus.framework.pod_label_groups import PodLabelGroups, PodQuery
 from proreus.framework.verdicts import CodeArray
 from proreus.objects.pod import Pod
 
@@ -31,7 +31,7 @@ class PodIndex:
     def __init__(self, infos: Iterable[NodeInfo], capacity: int) -> None:
         self._infos = infos
         self._columns = CountColumns(capacity)
-        self._groups: PodGroups | None = None
+        self._groups: PodLabelGroups | None = None
         self.required_anti = ExistingTerms(self._columns)
         self.required = ExistingTerms(self._columns)
         self.preferred = ExistingTerms(self._columns)
@@ -42,17 +42,17 @@ class PodIndex:
     def count(self, query: PodQuery) -> CodeArray:
         """Return by row how many pods a query means; longer than the table, not to be written."""
         if self._groups is None:
-            self._groups = PodGroups(self._columns)
+            self._groups = PodLabelGroups(self._columns)
             for info in self._infos:
                 for pod in info.pods.values():
                     self._groups.add(info.row, pod.pod)
         return self._groups.column(query)
 
-    def weigh(self, existing: ExistingTerm) -> CodeArray:
+    def count_term(self, existing: ExistingTerm) -> CodeArray:
         """Return by row what the pods with a term add up to; as ``count``."""
         column = self._columns.get(existing)
         if column is None:
-            column = existing.column = self._columns.new(existing, existing.let_go)
+            column = existing.column = self._columns.new(existing, existing.on_evicted)
             column.add_all(existing.by_row)
         return column.counts
 

@@ -27,10 +27,10 @@ ASSUMED_AS = "proreus/assumed-as"
 """Key of a ``CycleState`` note that Reserve may write: the ``PodInfo`` that stands for the pod on
 its node from then on, because it takes more of the node than it asked for. None: the pod itself."""
 
-NEVER = float("inf")
+NOT_STARTED = float("inf")
 """When a pod starts that has not started yet."""
 
-Look = tuple[str, frozenset[tuple[str, str]]]
+SelectorKey = tuple[str, frozenset[tuple[str, str]]]
 """Namespace and labels of a pod."""
 
 
@@ -42,7 +42,7 @@ class HostPort(NamedTuple):
     port: int
 
 
-class Counting(NamedTuple):
+class PodResourcesOptions(NamedTuple):
     """What counts of that which a pod asks for: feature gates decide.
 
     ``pod_level``: ``spec.resources`` (PodLevelResources). ``devices``: what devices take of the
@@ -53,12 +53,12 @@ class Counting(NamedTuple):
     devices: bool = False
 
     @classmethod
-    def of(cls, gates: FeatureGates) -> Counting:
+    def of(cls, gates: FeatureGates) -> PodResourcesOptions:
         """Read the gates."""
         return cls(gates.enabled("PodLevelResources"), gates.enabled("DRANodeAllocatableResources"))
 
 
-BY_DEFAULT = Counting()
+DEFAULT_RESOURCES_OPTIONS = PodResourcesOptions()
 
 
 class PodRequests:
@@ -95,29 +95,31 @@ class PodInfo:
     """A pod and what was derived from it. Immutable but for what is derived on first use."""
 
     __slots__ = (
-        "_held",
+        "_accounted_requests",
         "_host_ports",
         "_importance",
-        "_look",
         "_resized",
-        "counting",
+        "_selector_key",
         "key",
         "pod",
         "requests",
+        "resources_options",
         "uid",
     )
 
-    def __init__(self, pod: Pod, counting: Counting = BY_DEFAULT) -> None:
+    def __init__(
+        self, pod: Pod, resources_options: PodResourcesOptions = DEFAULT_RESOURCES_OPTIONS
+    ) -> None:
         self.pod = pod
         self.key = key_of(pod)
         """``namespace/name``"""
         self.uid = pod.metadata.uid
-        self.counting = counting
-        self.requests = _requests_of(pod, counting.pod_level)
-        self._held: PodRequests | None = None
+        self.resources_options = resources_options
+        self.requests = _requests_of(pod, resources_options.pod_level)
+        self._accounted_requests: PodRequests | None = None
         self._host_ports: tuple[HostPort, ...] | None = None
         self._importance: tuple[int, float] | None = None
-        self._look: Look | None = None
+        self._selector_key: SelectorKey | None = None
         self._resized: PodRequests | None = None
 
     def __repr__(self) -> str:
@@ -139,12 +141,12 @@ class PodInfo:
         return self.pod.metadata.labels
 
     @property
-    def look(self) -> Look:
+    def selector_key(self) -> SelectorKey:
         """What selectors see of it: equal for pods that none of them tells apart."""
-        if self._look is None:
+        if self._selector_key is None:
             meta = self.pod.metadata
-            self._look = meta.namespace, frozenset(meta.labels.items())
-        return self._look
+            self._selector_key = meta.namespace, frozenset(meta.labels.items())
+        return self._selector_key
 
     @property
     def priority(self) -> int:
@@ -159,7 +161,7 @@ class PodInfo:
         """
         if self._importance is None:
             start = self.pod.status.start_time
-            self._importance = (-self.priority, NEVER if start is None else start.timestamp())
+            self._importance = (-self.priority, NOT_STARTED if start is None else start.timestamp())
         return self._importance
 
     @property
@@ -172,20 +174,22 @@ class PodInfo:
                 for entry in (*status.container_statuses, *status.init_container_statuses)
             )
             self._resized = (
-                PodRequests(self.pod, True, self.counting.pod_level) if resized else self.requests
+                PodRequests(self.pod, True, self.resources_options.pod_level)
+                if resized
+                else self.requests
             )
         return self._resized
 
     @property
-    def held(self) -> PodRequests:
+    def accounted_requests(self) -> PodRequests:
         """What the pod counts with on its node: devices may take more of it than it asks for."""
-        if self._held is None:
+        if self._accounted_requests is None:
             taken = self.pod.status.node_allocatable_resource_claim_statuses
-            if taken and self.counting.devices:
-                self._held = PodRequests(self.pod, True, *self.counting)
+            if taken and self.resources_options.devices:
+                self._accounted_requests = PodRequests(self.pod, True, *self.resources_options)
             else:
-                self._held = self.resized
-        return self._held
+                self._accounted_requests = self.resized
+        return self._accounted_requests
 
     @property
     def host_ports(self) -> tuple[HostPort, ...]:
@@ -219,12 +223,12 @@ def _requests_of(pod: Pod, pod_level: bool) -> PodRequests:
     spec = pod.spec
     if spec.init_containers or spec.overhead or has_pod_level_requests(pod):
         return PodRequests(pod, False, pod_level)
-    face = tuple(tuple(c.resources.requests.items()) for c in spec.containers)
-    shared = _shared_requests.get(face)
+    key = tuple(tuple(c.resources.requests.items()) for c in spec.containers)
+    shared = _shared_requests.get(key)
     if shared is None:
         if len(_shared_requests) >= _SHARED_LIMIT:
             _shared_requests.clear()
-        shared = _shared_requests[face] = PodRequests(pod, False, pod_level)
+        shared = _shared_requests[key] = PodRequests(pod, False, pod_level)
     return shared
 
 

@@ -30,14 +30,14 @@ class Verdicts:
     kube-scheduler's Filter stops at the first plugin that rejects a node.
     """
 
-    __slots__ = ("_known", "ids", "plugin", "size", "statuses")
+    __slots__ = ("_ids", "ids", "plugin", "size", "statuses")
 
     def __init__(self, size: int, plugin: str = "") -> None:
         self.size = size
         self.plugin = plugin
         self.ids: CodeArray | None = None
         self.statuses: list[Status | None] = [None]
-        self._known: dict[Status, int] = {}
+        self._ids: dict[Status, int] = {}
 
     def reject(self, where: BoolArray | Rows, *reasons: str, unresolvable: bool = False) -> None:
         """Reject the rows of a mask, or of an array of row numbers, for the given reasons.
@@ -62,12 +62,12 @@ class Verdicts:
             else:
                 np.copyto(self.ids, self.id_of(status), where=where & (self.ids == PASSED))
         elif len(where):
-            ids = self._allocated()
+            ids = self._ensure_ids()
             ids[where[ids[where] == PASSED]] = self.id_of(status)
 
     def reject_row(self, row: int, status: Status) -> None:
         """Reject one row with a status, unless it is rejected already."""
-        ids = self._allocated()
+        ids = self._ensure_ids()
         if ids[row] == PASSED:
             ids[row] = self.id_of(status)
 
@@ -75,9 +75,9 @@ class Verdicts:
         """Return the number of a status, a new one where it is new; the plugin is filled in."""
         if not status.plugin and self.plugin:
             status = status.of(self.plugin)
-        number = self._known.get(status)
+        number = self._ids.get(status)
         if number is None:
-            number = self._known[status] = len(self.statuses)
+            number = self._ids[status] = len(self.statuses)
             self.statuses.append(status)
         return number
 
@@ -133,7 +133,7 @@ class Verdicts:
         """Return the verdicts of some rows, in their order."""
         part = Verdicts(len(rows), self.plugin)
         part.statuses = self.statuses
-        part._known = self._known
+        part._ids = self._ids
         if self.ids is not None:
             part.ids = self.ids[rows]
         return part
@@ -142,11 +142,11 @@ class Verdicts:
         """Return verdicts that can be added to without touching these."""
         other = Verdicts(self.size, self.plugin)
         other.statuses = list(self.statuses)
-        other._known = dict(self._known)
+        other._ids = dict(self._ids)
         other.ids = None if self.ids is None else self.ids.copy()
         return other
 
-    def _allocated(self) -> CodeArray:
+    def _ensure_ids(self) -> CodeArray:
         if self.ids is None:
             self.ids = np.zeros(self.size, dtype=np.int32)
         return self.ids

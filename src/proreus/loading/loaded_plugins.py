@@ -93,7 +93,7 @@ class LoadedPlugins:
         self._modules = tuple(modules)
 
     @property
-    def brought(self) -> dict[str, LoadedPlugin]:
+    def out_of_tree(self) -> dict[str, LoadedPlugin]:
         """The plugins that did not come with proreus, by name."""
         return {name: one for name, one in self.found.items() if one.origin.way != "in-tree"}
 
@@ -129,7 +129,7 @@ class LoadedPlugins:
     @contextmanager
     def attributing_errors_to_plugins(self) -> Iterator[None]:
         """Turn what the code of a plugin's arguments raises into ``ConfigError`` with its place."""
-        files = {one.origin.file for one in self.brought.values()}
+        files = {one.origin.file for one in self.out_of_tree.values()}
         try:
             yield
         except ProreusError:

@@ -7,7 +7,7 @@ prometheus-client, which writes the text. Nothing here is global: a process, or 
 """
 
 from proreus.metrics.exposition import expose
-from proreus.metrics.families import Counter, Description, Family, Gauge, Histogram, Registry
+from proreus.metrics.families import Counter, Description, Family, Gauge, Histogram, MetricsRegistry
 from proreus.metrics.scheduler_metrics import SchedulerMetrics
 
 __all__ = [
@@ -16,7 +16,7 @@ __all__ = [
     "Family",
     "Gauge",
     "Histogram",
-    "Registry",
+    "MetricsRegistry",
     "SchedulerMetrics",
     "expose",
 ]

@@ -13,14 +13,14 @@ from prometheus_client import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from proreus.metrics.families import AnyFamily, Registry
+from proreus.metrics.families import AnyFamily, MetricsRegistry
 
 Source = Callable[[], Iterable[Metric]]
 """Further metrics of a scrape, e.g. the collect() of prometheus-client's ProcessCollector."""
 
 
 def expose(
-    registry: Registry, accept: str = "", sources: Iterable[Source] = ()
+    registry: MetricsRegistry, accept: str = "", sources: Iterable[Source] = ()
 ) -> tuple[bytes, str]:
     """Return body and content type of a scrape, in the format that ``accept`` asks for."""
     encode, content_type = choose_encoder(accept)
@@ -62,7 +62,9 @@ def _decimal(number: float) -> tuple[str, str, int]:
 class _Scrape(Collector):
     """One pass over a registry, in prometheus-client's terms."""
 
-    def __init__(self, registry: Registry, sources: Iterable[Source], openmetrics: bool) -> None:
+    def __init__(
+        self, registry: MetricsRegistry, sources: Iterable[Source], openmetrics: bool
+    ) -> None:
         self._registry = registry
         self._sources = sources
         self._openmetrics = openmetrics
@@ -112,7 +114,7 @@ def _add_buckets(metric: Metric, family: AnyFamily, openmetrics: bool) -> None:
         metric.add_sample(f"{description.name}_count", labels, total)
 
 
-def _unsuffixed(registry: Registry, body: bytes) -> bytes:
+def _unsuffixed(registry: MetricsRegistry, body: bytes) -> bytes:
     """Undo prometheus-client's wish that every counter end in _total, where upstream's does not."""
     for family in registry.families():
         name = family.description.name

@@ -173,7 +173,7 @@ class Family(Generic[Child]):
         """Expose a series no longer; nothing happens if it is not there."""
         self._by_values.pop(values, None)
 
-    def computed_by(self, compute: Callable[[], Mapping[tuple[str, ...], float]]) -> None:
+    def set_function(self, compute: Callable[[], Mapping[tuple[str, ...], float]]) -> None:
         """Take all series from a function at each scrape instead of keeping them in step.
 
         ``compute`` returns label values (``()`` for no labels) -> value, and must not block.
@@ -206,7 +206,7 @@ class Family(Generic[Child]):
 AnyFamily = Family[Counter] | Family[Gauge] | Family[Histogram]
 
 
-class Registry:
+class MetricsRegistry:
     """A set of families with distinct names.
 
     ``disabled`` metrics are counted and not exposed. ``allow_labels`` maps ``metric,label`` to the
@@ -230,12 +230,12 @@ class Registry:
     ) -> Family[Counter]:
         """Describe a counter."""
         description = Description(name, "counter", stability, help_text, labels)
-        return self._keep(Family(description, Counter, *self._enforcement(description)))
+        return self._register(Family(description, Counter, *self._enforcement(description)))
 
     def gauge(self, name: str, stability: Stability, help_text: str, *labels: str) -> Family[Gauge]:
         """Describe a gauge."""
         description = Description(name, "gauge", stability, help_text, labels)
-        return self._keep(Family(description, Gauge, *self._enforcement(description)))
+        return self._register(Family(description, Gauge, *self._enforcement(description)))
 
     def histogram(
         self,
@@ -247,7 +247,7 @@ class Registry:
     ) -> Family[Histogram]:
         """Describe a histogram with these upper bounds (+Inf is implied)."""
         description = Description(name, "histogram", stability, help_text, labels, buckets)
-        return self._keep(
+        return self._register(
             Family(description, lambda: Histogram(buckets), *self._enforcement(description))
         )
 
@@ -270,7 +270,7 @@ class Registry:
         }
         return allowed, self.unexpected_categorizations.inc
 
-    def _keep(self, family: Family[Child]) -> Family[Child]:
+    def _register(self, family: Family[Child]) -> Family[Child]:
         name = family.description.name
         known = self._families.get(name)
         if known is not None:

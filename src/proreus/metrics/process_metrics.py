@@ -19,7 +19,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import CollectorRegistry
 
 from proreus.metrics import exposition
-from proreus.metrics.families import Registry, exponential
+from proreus.metrics.families import MetricsRegistry, exponential
 
 _ATTEMPT = exponential(0.001, 2, 15)
 _REST = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
@@ -37,7 +37,7 @@ _CLIENT_CERTIFICATE = (
 )
 
 
-class ProcessMetrics(Registry):
+class ProcessMetrics(MetricsRegistry):
     """The metrics of a component, and those of the process and its Python."""
 
     def __init__(
@@ -48,12 +48,12 @@ class ProcessMetrics(Registry):
         super().__init__(disabled, allow_labels)
         self._describe()
         self._count_registered()
-        nowhere = CollectorRegistry()
+        unused_registry = CollectorRegistry()
         self._sources: list[exposition.Source] = [
-            ProcessCollector(registry=nowhere).collect,
-            PlatformCollector(registry=nowhere).collect,
-            GCCollector(registry=nowhere).collect,
-            _collect_more,
+            ProcessCollector(registry=unused_registry).collect,
+            PlatformCollector(registry=unused_registry).collect,
+            GCCollector(registry=unused_registry).collect,
+            _collect_process_metrics,
         ]
 
     def expose(self, accept: str = "") -> tuple[bytes, str]:
@@ -227,7 +227,7 @@ class ProcessMetrics(Registry):
             "cardinality_enforcement_unexpected_categorizations_total",
             "ALPHA",
             "Label values that the flags' lists of allowed values do not name.",
-        ).computed_by(lambda: {(): self.unexpected_categorizations.value})
+        ).set_function(lambda: {(): self.unexpected_categorizations.value})
 
     def _count_registered(self) -> None:
         for family in self.families():
@@ -255,7 +255,7 @@ class ProcessMetrics(Registry):
         self.version_info.labels("kube", binary, emulated, min_compatibility).set(1)
 
 
-def _collect_more() -> Iterator[Metric]:
+def _collect_process_metrics() -> Iterator[Metric]:
     """Yield what Go's process collector tells and prometheus-client's does not."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     most = Metric(

@@ -13,7 +13,13 @@ from proreus.config.types import SchedulerConfiguration
 from proreus.feature_gates import FeatureGates
 from proreus.metrics import SchedulerMetrics
 from proreus.offline.api import FakeRecorder, InMemoryApi, JsonObject
-from proreus.runtime.conduct import USUAL, Rules, Supervision, Tell, nobody_told
+from proreus.runtime.plugin_health import (
+    DEFAULT_RULES,
+    EventSink,
+    FailureRules,
+    HealthContext,
+    discard_event,
+)
 from proreus.runtime.registry import Registry
 from proreus.runtime.select_host import SelectHost
 from proreus.scheduler.assembly import Assembly
@@ -40,13 +46,14 @@ class OfflineCluster:
         seed: int = 0,
         hide_finished: bool = True,
         select_host: SelectHost | None = None,
-        ask_extenders: bool = False,
-        rules: Rules = USUAL,
-        tell: Tell = nobody_told,
+        use_extenders: bool = False,
+        rules: FailureRules = DEFAULT_RULES,
+        record_event: EventSink = discard_event,
     ) -> None:
-        """``ask_extenders``: over the network, as a live scheduler does; else none take part.
+        """``use_extenders``: over the network, as a live scheduler does; else none take part.
 
-        ``rules``: for plugins that were brought along; ``tell``: hears of those that break them.
+        ``rules``: for plugins that were brought along; ``record_event``: hears of those that break
+        them.
         """
         self.clock = FakeClock(_START)
         self._milliseconds = 0
@@ -67,8 +74,8 @@ class OfflineCluster:
                 metrics=self.metrics,
                 feature_gates=feature_gates,
                 spawn=self._spawn,
-                ask_extenders=ask_extenders,
-                supervision=Supervision(self.clock, self.metrics, rules, tell),
+                use_extenders=use_extenders,
+                health_context=HealthContext(self.clock, self.metrics, rules, record_event),
             ),
             select_host=select_host,
         )

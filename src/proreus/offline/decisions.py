@@ -6,9 +6,9 @@ from typing import Any
 
 from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.diagnosis import Diagnosis, NoFit
-from proreus.framework.nominating import NominatingInfo
-from proreus.framework.pod_info import Counting, PodInfo
+from proreus.framework.diagnosis import Diagnosis, FitError
+from proreus.framework.pod_info import PodInfo, PodResourcesOptions
+from proreus.framework.post_filter_result import NominatingInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray
 from proreus.objects.codec import decoder_for
@@ -31,7 +31,7 @@ async def decide(cluster: OfflineCluster, pod: JsonObject) -> JsonObject:
     while cluster.scheduler.queue.pop() is not None:
         pass
     key = f"{typed.metadata.namespace}/{typed.metadata.name}"
-    info = PodInfo(cluster.api.store(PODS)[key], Counting.of(cluster.feature_gates))
+    info = PodInfo(cluster.api.store(PODS)[key], PodResourcesOptions.of(cluster.feature_gates))
     profiles = cluster.scheduler.profiles
     profile = profiles.get(typed.spec.scheduler_name) or next(iter(profiles.values()))
     try:
@@ -88,7 +88,7 @@ async def _rejection(
     pod: PodInfo,
     diagnosis: Diagnosis,
 ) -> JsonObject:
-    message = NoFit(cluster.scheduler.cache.table.size, diagnosis).message
+    message = FitError(cluster.scheduler.cache.table.size, diagnosis).message
     if not profile.post_filter:
         return {"message": message}
     before = len(cluster.api.deleted)

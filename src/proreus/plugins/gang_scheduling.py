@@ -13,7 +13,7 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ADD, POD, POD_GROUP, ClusterEvent
 from proreus.framework.handle import Handle
 from proreus.framework.plugin import PermitPlugin, PreEnqueuePlugin
-from proreus.framework.pod_group import GROUP_TRIAL
+from proreus.framework.pod_group import POD_GROUP_SCHEDULING_CYCLE
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.objects.meta import key_of
@@ -58,7 +58,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin):
                 f'waiting for pods\'s pod group "{name}" to appear in scheduling queue'
             )
         state = self._states.get(key)
-        known = 0 if state is None else state.known_count
+        known = 0 if state is None else state.all_pods_count
         return _TOO_FEW if known < _min_count(group) else None
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
@@ -79,7 +79,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin):
         gang = self._states.get(key)
         if gang is None:
             return Status.error(f"pod group state not found for pod group {key}")
-        on_trial = state.get(GROUP_TRIAL) is not None
+        on_trial = state.get(POD_GROUP_SCHEDULING_CYCLE) is not None
         if gang.scheduled_count < _min_count(group):
             if not on_trial:
                 self.handle.activate([other.key for other in gang.unscheduled.values()])

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from proreus.framework.columns import NO_IMAGES, Images, ImageSet
+from proreus.framework.columns import NO_IMAGES, ImageSet, ImageStates
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
@@ -50,7 +50,7 @@ class ImageLocality(ScorePlugin):
         row = table.rows.get(node.name)
         if row is not None and table[row] is node:
             return _score(requested_images, table.image_sets.values[table.image_set[row]])
-        return _score(requested_images, Images().replace(NO_IMAGES, node.node))
+        return _score(requested_images, ImageStates().replace(NO_IMAGES, node.node))
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
         """Score all nodes."""
@@ -65,7 +65,7 @@ class ImageLocality(ScorePlugin):
 
     def _requested_images(self, pod: Pod) -> RequestedImages:
         table, spec = self.handle.nodes, pod.spec
-        known, total = table.images.nodes_with, len(table)
+        known, total = table.images.num_nodes, len(table)
         containers = spec.init_containers + spec.containers
         names = [normalized_image_name(container.image) for container in containers]
         for volume in spec.volumes:

@@ -72,9 +72,9 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             return 0
         before, after = [], []
         loads = loads_of(scored_requests, node, self._scored_devices)
-        for held, wanted, capacity, _ in loads:
-            before.append(held / capacity)
-            after.append((held + wanted) / capacity)
+        for accounted_requests, wanted, capacity, _ in loads:
+            before.append(accounted_requests / capacity)
+            after.append((accounted_requests + wanted) / capacity)
         return 50 + (50 + _balance(after) - _balance(before)) // 2
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
@@ -114,8 +114,8 @@ def _balance(fractions: list[float]) -> int:
 def _changes(loads: Sequence[ColumnLoad], rows: int) -> IntArray:
     if len(loads) < 2:
         return np.full(rows, 75, dtype=np.int64)
-    scores = _balances([(load.held + load.wanted) / load.capacity for load in loads])
-    scores -= _balances([load.held / load.capacity for load in loads])
+    scores = _balances([(load.accounted_requests + load.wanted) / load.capacity for load in loads])
+    scores -= _balances([load.accounted_requests / load.capacity for load in loads])
     scores += 50
     scores //= 2
     scores += 50

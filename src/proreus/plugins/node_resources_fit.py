@@ -37,7 +37,7 @@ from proreus.framework.plugin import (
     ScorePlugin,
 )
 from proreus.framework.pod_group import PodGroupAssignments, PodGroupInfo
-from proreus.framework.pod_info import Counting, PodInfo, PodRequests, amounts_of
+from proreus.framework.pod_info import PodInfo, PodRequests, PodResourcesOptions, amounts_of
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import BoolArray, IntArray, Verdicts
 from proreus.objects.devices import DEVICE_CLASS_RESOURCE_PREFIX, DeviceClass
@@ -85,7 +85,7 @@ class NodeResourcesFit(
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._resources = args.scoring_strategy.resources
         self._scorer = resource_scorer_of(args.scoring_strategy)
-        self._counting = Counting.of(handle.feature_gates)
+        self._resources_options = PodResourcesOptions.of(handle.feature_gates)
         # What was derived from the requests of the last pod: as a rule the next one asks the same.
         self._needs_of: PodRequests | None = None
         self._last_needs: tuple[Need, ...] = ()
@@ -251,8 +251,8 @@ class NodeResourcesFit(
             return True
         if not new.spec.node_name:
             return False
-        before = PodInfo(old, self._counting).held.amounts
-        after = PodInfo(new, self._counting).held.amounts
+        before = PodInfo(old, self._resources_options).accounted_requests.amounts
+        after = PodInfo(new, self._resources_options).accounted_requests.amounts
         return any(before.get(r, 0) > after.get(r, 0) for r, _ in needs_of(pod.requests.amounts))
 
     def _is_schedulable_after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> bool:

@@ -67,7 +67,7 @@ Load = tuple[int, int, int, int]
 class ColumnLoad(NamedTuple):
     """The same for each row of a table."""
 
-    held: IntArray
+    accounted_requests: IntArray
     wanted: int
     capacity: IntArray
     weight: int
@@ -95,12 +95,12 @@ def loads_of(
     for resource, amount, weight, defaults in scored_requests:
         capacity = allocatable.get(resource)
         if capacity:
-            held = (nonzero if defaults else requested).get(resource, 0)
-            loads.append((held, amount, capacity, weight))
+            accounted_requests = (nonzero if defaults else requested).get(resource, 0)
+            loads.append((accounted_requests, amount, capacity, weight))
         elif devices is not None:
-            held, capacity = devices.at(resource, node)
+            accounted_requests, capacity = devices.at(resource, node)
             if capacity:
-                loads.append((held, amount, capacity, weight))
+                loads.append((accounted_requests, amount, capacity, weight))
     return loads
 
 
@@ -156,7 +156,9 @@ def score_rows(
     for pattern in np.unique(present).tolist():
         rows = np.flatnonzero(present == pattern)
         group = [
-            load._replace(held=load.held[rows], capacity=load.capacity[rows])
+            load._replace(
+                accounted_requests=load.accounted_requests[rows], capacity=load.capacity[rows]
+            )
             for bit, load in enumerate(loads)
             if pattern >> bit & 1
         ]
@@ -170,7 +172,7 @@ def _with_devices(load: ColumnLoad, devices: tuple[IntArray, IntArray] | None) -
         return load
     has_own = load.capacity > 0
     return load._replace(
-        held=np.where(has_own, load.held, devices[0]),
+        accounted_requests=np.where(has_own, load.accounted_requests, devices[0]),
         capacity=np.where(has_own, load.capacity, devices[1]),
     )
 
@@ -193,8 +195,8 @@ class LeastAllocated(ResourceScorer):
     def score(self, loads: Iterable[Load]) -> int:
         """Score one node."""
         total = weights = 0
-        for held, wanted, capacity, weight in loads:
-            free = capacity - held - wanted
+        for accounted_requests, wanted, capacity, weight in loads:
+            free = capacity - accounted_requests - wanted
             if free > 0:
                 total += free * MAX_SCORE // capacity * weight
             weights += weight
@@ -203,8 +205,8 @@ class LeastAllocated(ResourceScorer):
     def score_all(self, loads: Sequence[ColumnLoad], rows: int) -> IntArray:
         """Score rows."""
         total = np.zeros(rows, dtype=np.int64)
-        for held, wanted, capacity, weight in loads:
-            free = capacity - held
+        for accounted_requests, wanted, capacity, weight in loads:
+            free = capacity - accounted_requests
             free -= wanted
             np.maximum(free, 0, out=free)
             free *= MAX_SCORE
@@ -219,16 +221,16 @@ class MostAllocated(ResourceScorer):
     def score(self, loads: Iterable[Load]) -> int:
         """Score one node."""
         total = weights = 0
-        for held, wanted, capacity, weight in loads:
-            total += min(held + wanted, capacity) * MAX_SCORE // capacity * weight
+        for accounted_requests, wanted, capacity, weight in loads:
+            total += min(accounted_requests + wanted, capacity) * MAX_SCORE // capacity * weight
             weights += weight
         return total // weights if weights else 0
 
     def score_all(self, loads: Sequence[ColumnLoad], rows: int) -> IntArray:
         """Score rows."""
         total = np.zeros(rows, dtype=np.int64)
-        for held, wanted, capacity, weight in loads:
-            total += _times(_percent_taken(held, wanted, capacity), weight)
+        for accounted_requests, wanted, capacity, weight in loads:
+            total += _times(_percent_taken(accounted_requests, wanted, capacity), weight)
         return _divided(total, sum(load.weight for load in loads))
 
 
@@ -243,8 +245,8 @@ class RequestedToCapacityRatio(ResourceScorer):
     def score(self, loads: Iterable[Load]) -> int:
         """Score one node."""
         total = weights = 0
-        for held, wanted, capacity, weight in loads:
-            rate = self._rates[min(held + wanted, capacity) * 100 // capacity]
+        for accounted_requests, wanted, capacity, weight in loads:
+            rate = self._rates[min(accounted_requests + wanted, capacity) * 100 // capacity]
             if rate > 0:
                 total += rate * weight
                 weights += weight
@@ -254,8 +256,8 @@ class RequestedToCapacityRatio(ResourceScorer):
         """Score rows."""
         total = np.zeros(rows, dtype=np.int64)
         weights = np.zeros(rows, dtype=np.int64)
-        for held, wanted, capacity, weight in loads:
-            rates = self._rate_column[_percent_taken(held, wanted, capacity)]
+        for accounted_requests, wanted, capacity, weight in loads:
+            rates = self._rate_column[_percent_taken(accounted_requests, wanted, capacity)]
             total += _times(rates, weight)
             weights += (rates > 0) * np.int64(weight)
         # Rounded half up, which is what math.Round does to what cannot be negative.
@@ -278,8 +280,8 @@ def broken_linear(shape: Sequence[tuple[int, int]], at: int) -> int:
     return shape[-1][1]
 
 
-def _percent_taken(held: IntArray, wanted: int, capacity: IntArray) -> IntArray:
-    taken: IntArray = held + wanted
+def _percent_taken(accounted_requests: IntArray, wanted: int, capacity: IntArray) -> IntArray:
+    taken: IntArray = accounted_requests + wanted
     np.minimum(taken, capacity, out=taken)
     taken *= 100
     taken //= capacity

@@ -13,9 +13,9 @@ from proreus import logs
 from proreus.framework.events import POP_FROM_BACKOFF
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.queue.backoff import BackoffQueue
-from proreus.queue.in_flight import InFlight
+from proreus.queue.in_flight import InFlightPods
 from proreus.queue.keyed_heap import KeyedHeap
-from proreus.queue.recorder import Recorder
+from proreus.queue.queue_recorder import QueueRecorder
 
 log = logs.logger(__name__)
 
@@ -29,9 +29,9 @@ class ActiveQueue:
     def __init__(
         self,
         sort_key: Callable[[QueuedPodInfo], Any],
-        in_flight: InFlight,
+        in_flight: InFlightPods,
         backoff: BackoffQueue | None,
-        recorder: Recorder,
+        recorder: QueueRecorder,
     ) -> None:
         self._heap: KeyedHeap[QueuedPodInfo] = KeyedHeap(sort_key)
         self._in_flight = in_flight
@@ -84,7 +84,9 @@ class ActiveQueue:
             return False
         self.scheduling_cycle += 1
         if queued.unschedulable_plugins or queued.pending_plugins:
-            self._recorder.released(queued.pod.spec.scheduler_name, queued.rejectors)
+            self._recorder.remove_unschedulable_reasons(
+                queued.pod.spec.scheduler_name, queued.rejectors
+            )
         self._recorder.note(queued.key, "popped")
         return True
 
@@ -93,16 +95,16 @@ class ActiveQueue:
         if queued is None and self._backoff is not None:
             queued = self._backoff.pop()
             if queued is not None:
-                self._recorder.entered("active", POP_FROM_BACKOFF, queued.key)
+                self._recorder.record_incoming("active", POP_FROM_BACKOFF, queued.key)
         return queued
 
     def pods(self) -> list[QueuedPodInfo]:
         """Return all pods in the order of their pops."""
         return self._heap.items()
 
-    def resort(self, sort_key: Callable[[QueuedPodInfo], Any]) -> None:
+    def set_sort_key(self, sort_key: Callable[[QueuedPodInfo], Any]) -> None:
         """Order by another queueSort plugin."""
-        self._heap.resort(sort_key)
+        self._heap.set_sort_key(sort_key)
 
     def validate(self) -> None:
         """Assert that the heap is in order and holds no gated pod."""

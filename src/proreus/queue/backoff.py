@@ -17,15 +17,15 @@ from proreus.clock import Clock
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.queue.keyed_heap import KeyedHeap
 
-LONG_AGO = -math.inf
+NO_BACKOFF = -math.inf
 _NANOSECONDS = 1_000_000_000
 # A float clock that reaches a whole second by small steps may fall short of it by its last bits.
-_GRAIN_SECONDS = 1e-6
+_CLOCK_TOLERANCE_SECONDS = 1e-6
 
 
 def whole_second(instant: float) -> int:
     """Return the wall-clock second that an instant lies in."""
-    return math.floor(instant + _GRAIN_SECONDS)
+    return math.floor(instant + _CLOCK_TOLERANCE_SECONDS)
 
 
 class BackoffQueue:
@@ -43,7 +43,7 @@ class BackoffQueue:
         whole_seconds: bool = True,
     ) -> None:
         self._clock = clock
-        self.use_limits(initial_seconds, max_seconds)
+        self.set_limits(initial_seconds, max_seconds)
         self._whole_seconds = whole_seconds
         self._rejected: KeyedHeap[QueuedPodInfo] = KeyedHeap(self._by_expiration_and(sort_key))
         self._errors: KeyedHeap[QueuedPodInfo] = KeyedHeap(self.expiration)
@@ -62,12 +62,12 @@ class BackoffQueue:
     def expiration(self, queued: QueuedPodInfo) -> float:
         """Return when the back-off of a pod ends; cached in it until its next failed attempt.
 
-        The instant is the last one that still counts as backing off. ``LONG_AGO``: no back-off.
+        The instant is the last one that still counts as backing off. ``NO_BACKOFF``: no back-off.
         """
         if queued.backoff_expiration is None:
             seconds = self._duration_seconds(queued)
             if seconds is None:
-                return LONG_AGO
+                return NO_BACKOFF
             end = queued.timestamp + seconds
             queued.backoff_expiration = whole_second(end) if self._whole_seconds else end
         return queued.backoff_expiration
@@ -119,14 +119,14 @@ class BackoffQueue:
         """Return all pods, those that were rejected first, each heap in its order."""
         return self._rejected.items() + self._errors.items()
 
-    def use_limits(self, initial_seconds: float, max_seconds: float) -> None:
+    def set_limits(self, initial_seconds: float, max_seconds: float) -> None:
         """Back off by other limits; a back-off that has begun keeps its end."""
         self._initial = round(initial_seconds * _NANOSECONDS)
         self._max = round(max_seconds * _NANOSECONDS)
 
-    def resort(self, sort_key: Callable[[QueuedPodInfo], Any]) -> None:
+    def set_sort_key(self, sort_key: Callable[[QueuedPodInfo], Any]) -> None:
         """Order by another queueSort plugin."""
-        self._rejected.resort(self._by_expiration_and(sort_key))
+        self._rejected.set_sort_key(self._by_expiration_and(sort_key))
 
     def _by_expiration_and(
         self, sort_key: Callable[[QueuedPodInfo], Any]

@@ -18,7 +18,7 @@ POD_POPPED = "PodPopped"
 """What a pod in flight is called among the events, in the metric of both."""
 
 
-class Happened(NamedTuple):
+class InFlightEvent(NamedTuple):
     """An event, and the object that changed."""
 
     event: ClusterEvent
@@ -31,7 +31,7 @@ class _Marker(NamedTuple):
     position: int
 
 
-class InFlight:
+class InFlightPods:
     """Pods by UID, in the order of their pops, and the events since the first of these pops."""
 
     # Positions count events since the beginning of time; _events[0] has position _dropped.
@@ -40,7 +40,7 @@ class InFlight:
 
     def __init__(self) -> None:
         self._markers: OrderedDict[str, _Marker] = OrderedDict()
-        self._events: list[Happened] = []
+        self._events: list[InFlightEvent] = []
         self._dropped = 0
         self._labels: Counter[str] = Counter()
 
@@ -60,10 +60,10 @@ class InFlight:
     def record(self, event: ClusterEvent, old: Any, new: Any) -> None:
         """Keep an event for the pods that are in flight now, if there are any."""
         if self._markers:
-            self._events.append(Happened(event, old, new))
+            self._events.append(InFlightEvent(event, old, new))
             self._labels[event.label] += 1
 
-    def since_pop(self, uid: str) -> Iterable[Happened]:
+    def events_since_pop(self, uid: str) -> Iterable[InFlightEvent]:
         """Return what happened since a pod was popped, in order."""
         marker = self._markers.get(uid)
         if marker is None:
@@ -80,8 +80,8 @@ class InFlight:
         else:
             unwanted = next(iter(self._markers.values())).position - self._dropped
         if unwanted:
-            for happened in self._events[:unwanted]:
-                self._labels[happened.event.label] -= 1
+            for in_flight_event in self._events[:unwanted]:
+                self._labels[in_flight_event.event.label] -= 1
             del self._events[:unwanted]
             self._dropped += unwanted
 

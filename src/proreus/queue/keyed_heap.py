@@ -28,36 +28,36 @@ class KeyedHeap(Generic[T]):
     def __init__(self, sort_key: Callable[[T], Any]) -> None:
         self._sort_key: Callable[[T], Any] = sort_key
         self._heap: list[tuple[Any, int, str, T]] = []
-        self._alive: dict[str, tuple[Any, int, str, T]] = {}
+        self._entries: dict[str, tuple[Any, int, str, T]] = {}
         self._puts = 0
 
     def __len__(self) -> int:
-        return len(self._alive)
+        return len(self._entries)
 
     def __contains__(self, key: object) -> bool:
-        return key in self._alive
+        return key in self._entries
 
     def get(self, key: str) -> T | None:
         """Return the item of a key, if it is there."""
-        entry = self._alive.get(key)
+        entry = self._entries.get(key)
         return None if entry is None else entry[3]
 
     def put(self, key: str, item: T) -> None:
         """Add an item, or replace and re-sort the one of the same key: O(log n)."""
         sort_key = self._sort_key(item)
-        present = self._alive.get(key)
+        present = self._entries.get(key)
         if present is not None and present[3] is item and present[0] == sort_key:
             return
         self._puts += 1
         entry = (sort_key, self._puts, key, item)
-        self._alive[key] = entry
+        self._entries[key] = entry
         heapq.heappush(self._heap, entry)
         if present is not None:
             self._shrink()
 
     def discard(self, key: str) -> T | None:
         """Remove and return the item of a key, if it is there."""
-        entry = self._alive.pop(key, None)
+        entry = self._entries.pop(key, None)
         if entry is None:
             return None
         self._shrink()
@@ -65,7 +65,7 @@ class KeyedHeap(Generic[T]):
 
     def peek(self) -> T | None:
         """Return the smallest item and leave it there."""
-        heap, alive = self._heap, self._alive
+        heap, alive = self._heap, self._entries
         while heap:
             entry = heap[0]
             if alive.get(entry[2]) is entry:
@@ -75,7 +75,7 @@ class KeyedHeap(Generic[T]):
 
     def pop(self) -> T | None:
         """Remove and return the smallest item."""
-        heap, alive = self._heap, self._alive
+        heap, alive = self._heap, self._entries
         while heap:
             entry = heapq.heappop(heap)
             key = entry[2]
@@ -86,31 +86,31 @@ class KeyedHeap(Generic[T]):
 
     def items(self) -> list[T]:
         """Return all items in the order in which they would come out: O(n log n)."""
-        return [entry[3] for entry in sorted(self._alive.values())]
+        return [entry[3] for entry in sorted(self._entries.values())]
 
-    def resort(self, sort_key: Callable[[T], Any]) -> None:
+    def set_sort_key(self, sort_key: Callable[[T], Any]) -> None:
         """Order all items by another sort key; equal ones keep their order."""
         self._sort_key = sort_key
-        for _, number, key, item in self._alive.values():
-            self._alive[key] = (sort_key(item), number, key, item)
+        for _, number, key, item in self._entries.values():
+            self._entries[key] = (sort_key(item), number, key, item)
         self._rebuild()
 
     def _shrink(self) -> None:
-        if len(self._heap) > 2 * len(self._alive) + _SMALL:
+        if len(self._heap) > 2 * len(self._entries) + _SMALL:
             self._rebuild()
 
     def _rebuild(self) -> None:
-        self._heap = list(self._alive.values())
+        self._heap = list(self._entries.values())
         heapq.heapify(self._heap)
 
     def validate(self) -> None:
         """Assert that the list holds every living entry once, in heap order, and little else."""
         heap = self._heap
-        alive = [entry for entry in heap if self._alive.get(entry[2]) is entry]
-        assert len(alive) == len(self._alive), "an item is missing from the heap, or there twice"
-        assert len(heap) <= 2 * len(self._alive) + _SMALL + 1, "dead entries pile up"
+        alive = [entry for entry in heap if self._entries.get(entry[2]) is entry]
+        assert len(alive) == len(self._entries), "an item is missing from the heap, or there twice"
+        assert len(heap) <= 2 * len(self._entries) + _SMALL + 1, "dead entries pile up"
         for index in range(1, len(heap)):
             assert heap[(index - 1) // 2] <= heap[index], "the heap is out of order"
-        for key, entry in self._alive.items():
+        for key, entry in self._entries.items():
             assert entry[2] == key, f"{key} is kept under another key"
             assert entry[0] == self._sort_key(entry[3]), f"{key} changed and was not put again"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from proreus.framework.change_log import Changes
-from proreus.framework.nominating import NominatingInfo
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
+from proreus.framework.post_filter_result import NominatingInfo
 from proreus.objects.meta import ObjectMeta
 from proreus.objects.pod import Pod
 
@@ -27,7 +27,7 @@ class Nominator:
 
     # Invariant: _node_of[uid] is the one node whose dict in _by_node has uid; no dict is empty.
     # A pod is kept by name only and looked up when asked for, so that it is never out of date.
-    # _touched names the nodes whose answers changed.
+    # _changes names the nodes whose answers changed.
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Nominator:
         self._queued_pod = queued_pod
         self._node_of: dict[str, str] = {}
         self._by_node: dict[str, dict[str, PodInfo]] = {}
-        self._touched = Changes[str](_MAX_CACHED_EVENTS)
+        self._changes = Changes[str](_MAX_CACHED_EVENTS)
 
     def nominated_pods(self, node_name: str) -> list[PodInfo]:
         """Return the pods nominated to a node, as they are now.
@@ -62,17 +62,17 @@ class Nominator:
     @property
     def position(self) -> int:
         """Where the record of changes ends now; to be handed to ``changes_since`` later."""
-        return self._touched.position
+        return self._changes.position
 
     def changes_since(self, position: int) -> Iterable[str] | None:
         """Return the nodes with perhaps other nominated pods since then; None: not known."""
-        return self._touched.changed_since(position)
+        return self._changes.changed_since(position)
 
-    def touch(self, uid: str) -> None:
+    def record_change(self, uid: str) -> None:
         """Note that a pod is another one now for those who ask, if it is nominated."""
         node = self._node_of.get(uid)
         if node:
-            self._touched.note(node)
+            self._changes.record(node)
 
     def add_nominated_pod(self, pod: PodInfo, nominating: NominatingInfo | None) -> None:
         """Register a nomination in place of an earlier one (None: the one that its status has).
@@ -89,11 +89,11 @@ class Nominator:
             return
         self._node_of[pod.uid] = node
         self._by_node.setdefault(node, {})[pod.uid] = _stub(pod)
-        self.touch(pod.uid)
+        self.record_change(pod.uid)
 
     def delete_nominated_pod(self, uid: str) -> None:
         """Forget a nomination, if there is one."""
-        self.touch(uid)
+        self.record_change(uid)
         node = self._node_of.pop(uid, None)
         if node is not None:
             pods = self._by_node[node]

@@ -19,6 +19,7 @@ from typing import Any
 
 from proreus import logs
 from proreus.clock import Clock
+from proreus.framework.event_registrations import QueueProfile
 from proreus.framework.events import (
     ALL,
     ANY,
@@ -31,16 +32,15 @@ from proreus.framework.events import (
     ClusterEvent,
 )
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
-from proreus.framework.registrations import QueueProfile
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.pod import Pod
 from proreus.queue.active import ActiveQueue
 from proreus.queue.backoff import BackoffQueue
-from proreus.queue.gates import Gates
-from proreus.queue.hints import NOBODY, Hints, Strategy
-from proreus.queue.in_flight import InFlight
-from proreus.queue.placement import Placement
-from proreus.queue.recorder import Recorder
+from proreus.queue.in_flight import InFlightPods
+from proreus.queue.pre_enqueue import PreEnqueuePlugins
+from proreus.queue.queue_recorder import QueueRecorder
+from proreus.queue.queueing_hints import NO_MATCHES, QueueingHints, QueueingStrategy
+from proreus.queue.sub_queues import SubQueues
 
 log = logs.logger(__name__)
 
@@ -81,35 +81,35 @@ class SchedulingQueue:
         self._clock = clock
         self._unschedulable_timeout = unschedulable_timeout_seconds
         self._generic_workload = generic_workload
-        self._recorder = Recorder(clock, metrics)
-        self._hints = Hints(profiles, self._recorder)
-        self._in_flight = InFlight()
-        self._placement = Placement(
+        self._recorder = QueueRecorder(clock, metrics)
+        self._hints = QueueingHints(profiles, self._recorder)
+        self._in_flight = InFlightPods()
+        self._sub_queues = SubQueues(
             clock,
             sort_key,
             BackoffQueue(
                 clock, sort_key, initial_backoff_seconds, max_backoff_seconds, pop_from_backoff
             ),
             self._in_flight,
-            Gates(profiles, self._recorder),
+            PreEnqueuePlugins(profiles, self._recorder),
             pod_lister,
             self._recorder,
             pop_from_backoff,
         )
-        self._active = self._placement.active
-        self._backoff = self._placement.backoff
-        self._unschedulable = self._placement.unschedulable
-        self.nominator = self._placement.nominator
+        self._active = self._sub_queues.active
+        self._backoff = self._sub_queues.backoff
+        self._unschedulable = self._sub_queues.unschedulable
+        self.nominator = self._sub_queues.nominator
         self.on_ready: Callable[[], None] = lambda: None
         self._next_left_over_flush = clock.now()
         self._expose_gauges()
 
     def _expose_gauges(self) -> None:
         metrics = self._recorder.metrics
-        metrics.pending_pods.computed_by(
+        metrics.pending_pods.set_function(
             lambda: {(queue,): count for queue, count in self.pending_counts().items()}
         )
-        metrics.inflight_events.computed_by(
+        metrics.inflight_events.set_function(
             lambda: {(label,): count for label, count in self._in_flight.counts().items()}
         )
 
@@ -118,8 +118,8 @@ class SchedulingQueue:
     def add(self, pod: PodInfo) -> None:
         """Take up a new pod that has no node."""
         queued = QueuedPodInfo(pod, self._clock.now())
-        self._placement.to_active(queued, UNSCHEDULABLE_POD_ADD.label)
-        self._wake()
+        self._sub_queues.move_to_active(queued, UNSCHEDULABLE_POD_ADD.label)
+        self._notify_ready()
 
     def update(self, old: PodInfo | None, new: PodInfo, events: Sequence[ClusterEvent]) -> None:
         """Follow a change of a pod that has no node; ``events`` say what changed.
@@ -144,15 +144,15 @@ class SchedulingQueue:
         queued = self._unschedulable.get(new.key)
         if queued is None:
             queued = QueuedPodInfo(new, self._clock.now())
-            self._placement.to_active(queued, UNSCHEDULABLE_POD_UPDATE.label)
+            self._sub_queues.move_to_active(queued, UNSCHEDULABLE_POD_UPDATE.label)
         else:
             queued.info = new
             self.nominator.update(old, new)
             for event in events:
-                strategy = self._hints.worth_requeuing(queued, event, before, after)
-                if self._placement.requeue(queued, strategy, event.label):
+                strategy = self._hints.queueing_strategy(queued, event, before, after)
+                if self._sub_queues.requeue(queued, strategy, event.label):
                     break
-        self._wake()
+        self._notify_ready()
 
     def delete(self, pod: PodInfo) -> None:
         """Forget a pod that is gone, or has a node now."""
@@ -161,7 +161,9 @@ class SchedulingQueue:
         if self._active.discard(key) is None and self._backoff.discard(key) is None:
             queued = self._unschedulable.discard(key)
             if queued is not None:
-                self._recorder.released(queued.pod.spec.scheduler_name, queued.rejectors)
+                self._recorder.remove_unschedulable_reasons(
+                    queued.pod.spec.scheduler_name, queued.rejectors
+                )
         self._recorder.note(key, "deleted")
 
     def move_all_to_active_or_backoff(
@@ -175,25 +177,25 @@ class SchedulingQueue:
 
         Touches only pods whose rejecters registered such an event. Hints see ``old`` and ``new``.
         """
-        if not event.wildcard and self._hints.interest_in(event) is NOBODY:
+        if not event.wildcard and self._hints.matches_of(event) is NO_MATCHES:
             return
-        candidates = self._hints.concerned(self._unschedulable, event, old, new)
+        candidates = self._hints.candidates_for(self._unschedulable, event, old, new)
         if precheck is not None:
             candidates = [queued for queued in candidates if precheck(queued)]
         self._move(candidates, event, old, new)
         self._in_flight.record(event, old, new)
-        self._wake()
+        self._notify_ready()
 
     def _move(
         self, candidates: Iterable[QueuedPodInfo], event: ClusterEvent, old: Any, new: Any
     ) -> None:
         for queued in candidates:
-            if queued.gated and not self._hints.opens_gate(queued, event):
+            if queued.gated and not self._hints.gating_plugin_registered(queued, event):
                 continue
-            strategy = self._hints.worth_requeuing(queued, event, old, new)
-            if strategy is not Strategy.SKIP:
+            strategy = self._hints.queueing_strategy(queued, event, old, new)
+            if strategy is not QueueingStrategy.SKIP:
                 self._unschedulable.discard(queued.key)
-                self._placement.requeue(queued, strategy, event.label)
+                self._sub_queues.requeue(queued, strategy, event.label)
 
     # ---- from the scheduling loop --------------------------------------------------------------
 
@@ -208,7 +210,7 @@ class SchedulingQueue:
 
     def _popped(self, queued: QueuedPodInfo | None) -> QueuedPodInfo | None:
         if queued is not None:
-            self.nominator.touch(queued.uid)
+            self.nominator.record_change(queued.uid)
         return queued
 
     def pop_specific(self, key: str) -> QueuedPodInfo | None:
@@ -229,38 +231,42 @@ class SchedulingQueue:
         attempt ended in an error and is repeated after a back-off.
         """
         try:
-            place = self._placement.place_of(queued.key)
-            if place:
-                log.error(f"Pod {queued.key} is already present in {place}")
+            queue_name = self._sub_queues.queue_of(queued.key)
+            if queue_name:
+                log.error(f"Pod {queued.key} is already present in {queue_name}")
                 return
             self._note_failure(queued)
-            self._placement.requeue(queued, self._after_failure(queued), SCHEDULE_ATTEMPT_FAILURE)
+            self._sub_queues.requeue(queued, self._after_failure(queued), SCHEDULE_ATTEMPT_FAILURE)
         finally:
             self._in_flight.done(queued.uid)
-        self._wake()
+        self._notify_ready()
 
     def _note_failure(self, queued: QueuedPodInfo) -> None:
         rejectors = queued.rejectors
         if rejectors:
             queued.unschedulable_count += 1
             queued.consecutive_errors_count = 0
-            self._recorder.rejected(queued.pod.spec.scheduler_name, rejectors)
+            self._recorder.add_unschedulable_reasons(queued.pod.spec.scheduler_name, rejectors)
         else:
             queued.consecutive_errors_count += 1
         queued.timestamp = self._clock.now()
         queued.backoff_expiration = None
         queued.was_flushed_from_unschedulable = False
 
-    def _after_failure(self, queued: QueuedPodInfo) -> Strategy:
+    def _after_failure(self, queued: QueuedPodInfo) -> QueueingStrategy:
         """Tell whether something that happened during the attempt makes up for its failure."""
         if not (queued.unschedulable_plugins or queued.pending_plugins):
-            return Strategy.AFTER_BACKOFF
+            return QueueingStrategy.AFTER_BACKOFF
         if self._generic_workload and queued.pod.spec.scheduling_group is not None:
-            return Strategy.AFTER_BACKOFF
-        best = Strategy.SKIP
-        enough = Strategy.IMMEDIATELY if queued.pending_plugins else Strategy.AFTER_BACKOFF
-        for event, old, new in self._in_flight.since_pop(queued.uid):
-            best = max(best, self._hints.worth_requeuing(queued, event, old, new))
+            return QueueingStrategy.AFTER_BACKOFF
+        best = QueueingStrategy.SKIP
+        enough = (
+            QueueingStrategy.IMMEDIATELY
+            if queued.pending_plugins
+            else QueueingStrategy.AFTER_BACKOFF
+        )
+        for event, old, new in self._in_flight.events_since_pop(queued.uid):
+            best = max(best, self._hints.queueing_strategy(queued, event, old, new))
             if best >= enough:
                 break
         return best
@@ -274,15 +280,15 @@ class SchedulingQueue:
         for key in keys:
             queued = self._unschedulable.get(key)
             if queued is not None:
-                self._placement.to_active(queued, FORCE_ACTIVATE.label)
+                self._sub_queues.move_to_active(queued, FORCE_ACTIVATE.label)
             elif (queued := self._backoff.discard(key)) is not None:
-                self._placement.to_active(queued, FORCE_ACTIVATE.label, from_backoff=True)
+                self._sub_queues.move_to_active(queued, FORCE_ACTIVATE.label, from_backoff=True)
             elif key not in self._active:
                 if in_flight is None:
                     in_flight = self._in_flight.by_key()
                 if key in in_flight:
                     self._in_flight.record(FORCE_ACTIVATE, None, in_flight[key].pod)
-        self._wake()
+        self._notify_ready()
 
     # ---- from the timer ------------------------------------------------------------------------
 
@@ -298,9 +304,9 @@ class SchedulingQueue:
         """Make the pods active whose back-off is over. To be called at every whole second."""
         completed = self._backoff.pop_completed()
         for queued in completed:
-            self._placement.to_active(queued, BACKOFF_COMPLETE, from_backoff=True)
+            self._sub_queues.move_to_active(queued, BACKOFF_COMPLETE, from_backoff=True)
         if completed:
-            self._wake()
+            self._notify_ready()
 
     def flush_unschedulable_left_over(self) -> None:
         """Try pods again that have waited too long for an event. To be called every 30 seconds.
@@ -314,7 +320,7 @@ class SchedulingQueue:
         if left_over:
             self._move(left_over, UNSCHEDULABLE_TIMEOUT, None, None)
             self._in_flight.record(UNSCHEDULABLE_TIMEOUT, None, None)
-            self._wake()
+            self._notify_ready()
 
     # ---- changed configuration -----------------------------------------------------------------
 
@@ -325,21 +331,23 @@ class SchedulingQueue:
 
         Everybody gets another chance, as after a restart: what kept a pod out may be gone.
         """
-        self._placement.gates = Gates(profiles, self._recorder)
-        self._hints = Hints(profiles, self._recorder)
-        self._active.resort(sort_key)
-        self._backoff.resort(sort_key)
+        self._sub_queues.pre_enqueue_plugins = PreEnqueuePlugins(profiles, self._recorder)
+        self._hints = QueueingHints(profiles, self._recorder)
+        self._active.set_sort_key(sort_key)
+        self._backoff.set_sort_key(sort_key)
         for queued in self._unschedulable.pods():
-            strategy = Strategy.IMMEDIATELY if queued.gated else Strategy.AFTER_BACKOFF
-            self._placement.requeue(queued, strategy, PROFILES_CHANGED.label)
+            strategy = (
+                QueueingStrategy.IMMEDIATELY if queued.gated else QueueingStrategy.AFTER_BACKOFF
+            )
+            self._sub_queues.requeue(queued, strategy, PROFILES_CHANGED.label)
         self._in_flight.record(PROFILES_CHANGED, None, None)
-        self._wake()
+        self._notify_ready()
 
     def use_backoff(self, initial_seconds: float, max_seconds: float) -> None:
         """Back off by other limits from now on."""
-        self._backoff.use_limits(initial_seconds, max_seconds)
+        self._backoff.set_limits(initial_seconds, max_seconds)
 
-    def _wake(self) -> None:
+    def _notify_ready(self) -> None:
         if self._active.poppable:
             self.on_ready()
 
@@ -347,7 +355,7 @@ class SchedulingQueue:
 
     def get(self, key: str) -> QueuedPodInfo | None:
         """Return a pod that waits, by ``namespace/name``."""
-        return self._placement.get(key)
+        return self._sub_queues.get(key)
 
     def active_pods(self) -> list[QueuedPodInfo]:
         """Return the pods to be tried next, in order."""
@@ -367,18 +375,18 @@ class SchedulingQueue:
 
     def pending_counts(self) -> dict[str, int]:
         """Return how many pods wait in each queue, by kube-scheduler's names of them."""
-        return self._placement.counts()
+        return self._sub_queues.counts()
 
     @property
     def in_flight_count(self) -> int:
         """How many pods are being scheduled, or bound."""
         return len(self._in_flight)
 
-    def story(self, key: str) -> list[str]:
+    def history(self, key: str) -> list[str]:
         """Return what recently happened to a pod here, oldest first."""
-        return self._recorder.story(key)
+        return self._recorder.history(key)
 
     def validate(self) -> None:
         """Assert all that ought to hold; for tests."""
-        self._placement.validate()
+        self._sub_queues.validate()
         self._in_flight.validate()

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from proreus.framework.pod_info import QueuedPodInfo
 
 
-class Shelf(NamedTuple):
+class RejectorKey(NamedTuple):
     """Pods of one ``spec.schedulerName`` that a plugin rejected, or (``gated``) keeps out.
 
     The plugin "" is for pods that nobody rejected.
@@ -28,13 +28,13 @@ class Shelf(NamedTuple):
 class UnschedulablePods:
     """Pods by ``namespace/name``, in the order in which they came, gated ones among them."""
 
-    # Invariants: _shelves_of has the keys of _pods; a pod is on exactly the shelves that
-    # _shelves_of names; no shelf is empty; _gated has the keys of gated pods.
+    # Invariants: _rejector_keys_of has the keys of _pods; a pod is on exactly the shelves that
+    # _rejector_keys_of names; no shelf is empty; _gated has the keys of gated pods.
 
     def __init__(self) -> None:
         self._pods: dict[str, QueuedPodInfo] = {}
-        self._shelves_of: dict[str, tuple[Shelf, ...]] = {}
-        self._shelves: dict[Shelf, dict[str, QueuedPodInfo]] = {}
+        self._rejector_keys_of: dict[str, tuple[RejectorKey, ...]] = {}
+        self._by_rejector: dict[RejectorKey, dict[str, QueuedPodInfo]] = {}
         self._gated: set[str] = set()
 
     def __len__(self) -> int:
@@ -55,12 +55,12 @@ class UnschedulablePods:
     def put(self, queued: QueuedPodInfo) -> None:
         """Add a pod, or shelve it anew after its rejecters or its gate have changed."""
         key = queued.key
-        shelves = _shelves_for(queued)
-        if self._shelves_of.get(key) != shelves or self._pods[key] is not queued:
-            self._unshelve(key)
-            self._shelves_of[key] = shelves
-            for shelf in shelves:
-                self._shelves.setdefault(shelf, {})[key] = queued
+        rejector_keys = _rejector_keys(queued)
+        if self._rejector_keys_of.get(key) != rejector_keys or self._pods[key] is not queued:
+            self._unindex(key)
+            self._rejector_keys_of[key] = rejector_keys
+            for rejector in rejector_keys:
+                self._by_rejector.setdefault(rejector, {})[key] = queued
         self._pods[key] = queued
         if queued.gated:
             self._gated.add(key)
@@ -71,27 +71,27 @@ class UnschedulablePods:
         """Remove and return a pod, if it is here."""
         queued = self._pods.pop(key, None)
         if queued is not None:
-            self._unshelve(key)
+            self._unindex(key)
             self._gated.discard(key)
         return queued
 
-    def _unshelve(self, key: str) -> None:
-        for shelf in self._shelves_of.pop(key, ()):
-            pods = self._shelves[shelf]
+    def _unindex(self, key: str) -> None:
+        for rejector in self._rejector_keys_of.pop(key, ()):
+            pods = self._by_rejector[rejector]
             del pods[key]
             if not pods:
-                del self._shelves[shelf]
+                del self._by_rejector[rejector]
 
-    def waiting_for(self, shelves: Iterable[Shelf]) -> list[QueuedPodInfo]:
+    def rejected_by(self, rejector_keys: Iterable[RejectorKey]) -> list[QueuedPodInfo]:
         """Return the pods on any of these shelves, each once, shelf by shelf."""
-        found = [pods for shelf in shelves if (pods := self._shelves.get(shelf))]
+        found = [pods for rejector in rejector_keys if (pods := self._by_rejector.get(rejector))]
         if len(found) == 1:
             return list(found[0].values())
         return list({key: queued for pods in found for key, queued in pods.items()}.values())
 
-    def standing_on(self, shelf: Shelf, keys: Iterable[str]) -> list[QueuedPodInfo]:
+    def rejected_among(self, rejector: RejectorKey, keys: Iterable[str]) -> list[QueuedPodInfo]:
         """Return those of the named pods that are on a shelf."""
-        pods = self._shelves.get(shelf, {})
+        pods = self._by_rejector.get(rejector, {})
         return [pods[key] for key in keys if key in pods]
 
     def pods(self) -> list[QueuedPodInfo]:
@@ -100,22 +100,24 @@ class UnschedulablePods:
 
     def validate(self) -> None:
         """Assert that the shelves are what the pods call for."""
-        shelves: dict[Shelf, dict[str, QueuedPodInfo]] = {}
+        rejector_keys: dict[RejectorKey, dict[str, QueuedPodInfo]] = {}
         for key, queued in self._pods.items():
             assert queued.key == key, f"{queued.key} is kept as {key}"
-            for shelf in _shelves_for(queued):
-                shelves.setdefault(shelf, {})[key] = queued
-        assert self._shelves == shelves, "the shelves are out of step with the pods"
-        assert self._shelves_of.keys() == self._pods.keys(), "a shelved pod is gone"
+            for rejector in _rejector_keys(queued):
+                rejector_keys.setdefault(rejector, {})[key] = queued
+        assert self._by_rejector == rejector_keys, "the shelves are out of step with the pods"
+        assert self._rejector_keys_of.keys() == self._pods.keys(), "a shelved pod is gone"
         gated = {key for key, queued in self._pods.items() if queued.gated}
         assert self._gated == gated, "gated pods are miscounted"
 
 
-def _shelves_for(queued: QueuedPodInfo) -> tuple[Shelf, ...]:
+def _rejector_keys(queued: QueuedPodInfo) -> tuple[RejectorKey, ...]:
     profile = queued.pod.spec.scheduler_name
     if queued.gating_plugin:
-        return (Shelf(profile, queued.gating_plugin, gated=True),)
+        return (RejectorKey(profile, queued.gating_plugin, gated=True),)
     plugins = queued.unschedulable_plugins
     if queued.pending_plugins and not queued.pending_plugins <= plugins:
         plugins = queued.rejectors
-    return tuple(Shelf(profile, plugin) for plugin in sorted(plugins)) or (Shelf(profile, ""),)
+    return tuple(RejectorKey(profile, plugin) for plugin in sorted(plugins)) or (
+        RejectorKey(profile, ""),
+    )

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.node_parts import Part
 from proreus.framework.node_table import NodeTable
+from proreus.framework.node_table_views import NodeTableView
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin, ScorePlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.scores import default_normalize
@@ -195,6 +195,6 @@ def _rows_in(whole: NodeTable, nodes: NodeTable) -> Rows:
     """Return the rows that the nodes of a table made of ``whole`` have there."""
     if nodes is whole:
         return np.arange(len(whole))
-    if isinstance(nodes, Part) and nodes.parent is whole:
-        return nodes.picked
+    if isinstance(nodes, NodeTableView) and nodes.parent is whole:
+        return nodes.parent_rows
     return np.array([whole.rows[node.name] for node in nodes], dtype=np.intp)

@@ -15,7 +15,7 @@ from pydantic import ConfigDict
 from proreus.config.types import PluginArgs
 from proreus.errors import ProreusError
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.events import EVERYTHING, ClusterEvent, plugin_event
+from proreus.framework.events import ALL_EVENTS, ClusterEvent, plugin_event
 from proreus.framework.handle import Handle
 from proreus.framework.plugin import BackgroundPlugin, FetchingPlugin
 from proreus.framework.pod_info import PodInfo
@@ -80,7 +80,7 @@ class RemotePlugin(FetchingPlugin, BackgroundPlugin):
         What is registered stays, and a slot's next process may want to hear of other things.
         """
         endpoint = self.endpoint
-        wanted = EVERYTHING if endpoint.is_slot else endpoint.descriptor.cluster_events()
+        wanted = ALL_EVENTS if endpoint.is_slot else endpoint.descriptor.cluster_events()
         return (*wanted, self._event)
 
     async def run_in_background(self) -> None:

@@ -15,8 +15,8 @@ from proreus.runtime.calls import is_cancellation
 
 log = logger(__name__)
 
-_FIRST_PAUSE_SECONDS = 1.0
-_LONGEST_PAUSE_SECONDS = 60.0
+_INITIAL_RETRY_SECONDS = 1.0
+_MAX_RETRY_SECONDS = 60.0
 _END_SECONDS = 3.0
 
 
@@ -26,28 +26,28 @@ class BackgroundWork:
     def __init__(self) -> None:
         self._tasks: dict[Plugin, asyncio.Task[None]] = {}
 
-    def keep(self, plugins: Iterable[Plugin]) -> None:
+    def sync(self, plugins: Iterable[Plugin]) -> None:
         """Begin the work of plugins that are new here, cancel that of plugins that are gone."""
         wanted = {plugin for plugin in plugins if isinstance(plugin, BackgroundPlugin)}
         for plugin in self._tasks.keys() - wanted:
             self._tasks.pop(plugin).cancel()
         for plugin in wanted - self._tasks.keys():
-            work = _again_and_again(plugin)
+            work = _run_until_done(plugin)
             self._tasks[plugin] = asyncio.get_running_loop().create_task(work, name=plugin.name)
 
     async def close(self) -> None:
         """Cancel everything and wait until it has ended, within reason."""
         tasks = list(self._tasks.values())
-        self.keep(())
+        self.sync(())
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=_END_SECONDS)
             for task in late:
                 log.error("Background work does not end", plugin=task.get_name())
 
 
-async def _again_and_again(plugin: BackgroundPlugin) -> None:
+async def _run_until_done(plugin: BackgroundPlugin) -> None:
     """Let a plugin work until it returns; after an error once more, and more and more rarely."""
-    time, pause = asyncio.get_running_loop().time, _FIRST_PAUSE_SECONDS
+    time, pause = asyncio.get_running_loop().time, _INITIAL_RETRY_SECONDS
     while True:
         started = time()
         try:
@@ -57,7 +57,7 @@ async def _again_and_again(plugin: BackgroundPlugin) -> None:
             if is_cancellation(error):
                 raise
             log.error("Background work failed", err=error, trace=True, plugin=plugin.name)
-        if time() - started > _LONGEST_PAUSE_SECONDS:
-            pause = _FIRST_PAUSE_SECONDS
+        if time() - started > _MAX_RETRY_SECONDS:
+            pause = _INITIAL_RETRY_SECONDS
         await asyncio.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        pause = min(2 * pause, _MAX_RETRY_SECONDS)

@@ -28,24 +28,24 @@ def run_pre_bind_pre_flight(
     profile: Profile, state: CycleState, pod: PodInfo, node_name: str
 ) -> frozenset[str]:
     """Return the names of the PreBind plugins that have work for this pod."""
-    busy = []
+    plugins_with_work = []
     for plugin in profile.pre_bind:
         method = plugin.pre_bind_pre_flight
         answer = call_plugin(plugin, "PreBindPreFlight", state, method, state, pod, node_name)
         status = as_status(plugin, "PreBindPreFlight", answer)
         if status is None:
-            busy.append(plugin.name)
+            plugins_with_work.append(plugin.name)
         elif status.code == ERROR:
             raise_status(plugin, "PreBindPreFlight", status)
         elif status.code != SKIP:
-            plugin.conduct.note("PreBindPreFlight", "invalid_answer")
+            plugin.health.note("PreBindPreFlight", "invalid_answer")
             raise PluginError(
                 plugin.name,
                 "PreBindPreFlight",
                 f'PreBindPreFlight {plugin.name} returned "{status.code.label}", which is '
                 "unsupported. It is supposed to return Success, Skip, or Error status",
             )
-    return frozenset(busy)
+    return frozenset(plugins_with_work)
 
 
 class Cancellation:
@@ -81,7 +81,7 @@ async def run_pre_bind(
     state: CycleState,
     pod: PodInfo,
     node_name: str,
-    busy: frozenset[str],
+    plugins_with_work: frozenset[str],
     cancellation: Cancellation | None = None,
 ) -> Status | None:
     """Run PreBind of the plugins that have work.
@@ -90,7 +90,9 @@ async def run_pre_bind(
     ``PluginError``, also when it was cancelled.
     """
     cancellation = cancellation or Cancellation()
-    return await cancellation.run(_run_pre_bind(profile, state, pod, node_name, busy, cancellation))
+    return await cancellation.run(
+        _run_pre_bind(profile, state, pod, node_name, plugins_with_work, cancellation)
+    )
 
 
 async def _run_pre_bind(
@@ -98,19 +100,19 @@ async def _run_pre_bind(
     state: CycleState,
     pod: PodInfo,
     node_name: str,
-    busy: frozenset[str],
+    plugins_with_work: frozenset[str],
     cancellation: Cancellation,
 ) -> Status | None:
     for parallel, group in groupby(profile.pre_bind, key=lambda plugin: plugin.allow_parallel):
-        working = [plugin for plugin in group if plugin.name in busy]
+        working = [plugin for plugin in group if plugin.name in plugins_with_work]
         if parallel and len(working) > 1:
-            with _worded_cancellation(working, cancellation):
+            with _with_cancellation_cause(working, cancellation):
                 status = await _pre_bind_together(working, state, pod, node_name)
             if status is not None:
                 return status
             continue
         for plugin in working:
-            with _worded_cancellation([plugin], cancellation):
+            with _with_cancellation_cause([plugin], cancellation):
                 status = await _pre_bind(plugin, state, pod, node_name)
             if status is not None:
                 return status
@@ -118,7 +120,7 @@ async def _run_pre_bind(
 
 
 @contextmanager
-def _worded_cancellation(
+def _with_cancellation_cause(
     plugins: list[PreBindPlugin], cancellation: Cancellation
 ) -> Iterator[None]:
     """Say of which plugin's work preemption made an end, whatever the plugin made of that."""

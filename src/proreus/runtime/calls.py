@@ -2,7 +2,7 @@
 
 A verdict is a value, a bug is an exception: what a plugin raises, or answers against the rules of
 its extension point, becomes ``PluginError`` in kube-scheduler's words here, and the plugin's
-``conduct`` is told. In one cycle out of ten every call is timed.
+``health`` is told. In one cycle out of ten every call is timed.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from time import perf_counter
 from typing import NoReturn, TypeVar, TypeVarTuple
 
 from proreus.errors import PluginError
-from proreus.framework.conduct import Reason
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.plugin import Plugin
+from proreus.framework.plugin_health import Reason
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import ERROR, SUCCESS, Status
 from proreus.logs import error_text
@@ -25,7 +25,7 @@ from proreus.metrics import SchedulerMetrics
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
 
-_WORDING = {
+_ERROR_FORMATS = {
     "PreFilter": 'running PreFilter plugin "{name}": {error}',
     "PreFilterExtensionAddPod": 'running AddPod on PreFilter plugin "{name}": {error}',
     "PreFilterExtensionRemovePod": 'running RemovePod on PreFilter plugin "{name}": {error}',
@@ -160,7 +160,7 @@ def invalid_answer_error(plugin: Plugin, point: str, wanted: str, answer: object
 
 def recorded_error(plugin: Plugin, point: str, reason: Reason, text: str) -> PluginError:
     """Return the error for an answer that counts as a failure of the plugin."""
-    plugin.conduct.note(point, reason)
+    plugin.health.note(point, reason)
     return PluginError(plugin.name, point, with_plugin_context(plugin, point, text))
 
 
@@ -180,14 +180,14 @@ def raise_status(plugin: Plugin, point: str, status: Status) -> NoReturn:
 
 def with_plugin_context(plugin: Plugin, point: str, text: str) -> str:
     """Put kube-scheduler's words around an error text."""
-    return _WORDING.get(point, "{error}").format(name=plugin.name, error=text)
+    return _ERROR_FORMATS.get(point, "{error}").format(name=plugin.name, error=text)
 
 
 def plugin_error(plugin: Plugin, point: str, error: BaseException) -> PluginError:
     """Return the error for what a plugin raised; raises what ``is_cancellation``."""
     if is_cancellation(error):
         raise error
-    plugin.conduct.note(point, "raised", error)
+    plugin.health.note(point, "raised", error)
     message = with_plugin_context(plugin, point, error_text(error))
     return PluginError(plugin.name, point, message)
 

@@ -146,8 +146,8 @@ class EquivalenceClass:
         self.totals = CachedTotals(np.zeros(0, dtype=np.int64))
         self._filter_at = -1
         self._score_at = -1
-        self._filter_structure = self._score_structure = -1
-        """``NodeTable.structure`` when verdicts and ranking were last brought up to date."""
+        self._filter_generation = self._score_generation = -1
+        """``NodeTable.nodes_generation`` when verdicts and ranking were last brought up to date."""
         self._full_evaluations = -1
         """How often the filters had made all verdicts anew when theirs were merged."""
         self._feasibility_changed: set[int] = set()
@@ -158,7 +158,7 @@ class EquivalenceClass:
     def refresh_filter(self, state: CycleState, pod: PodInfo, table: NodeTable) -> None:
         """Bring verdicts and feasibility up to date."""
         full_evaluations = 0
-        same_nodes = table.structure == self._filter_structure
+        same_nodes = table.nodes_generation == self._filter_generation
         for results in self._filters:
             if not (same_nodes and results.depends_on_nodes_only):
                 results.refresh_filter(state, pod, table)
@@ -171,7 +171,7 @@ class EquivalenceClass:
         else:
             self._merge_rows(rows)
         self._full_evaluations = full_evaluations
-        self._filter_at, self._filter_structure = table.position, table.structure
+        self._filter_at, self._filter_generation = table.position, table.nodes_generation
 
     def merged_with(
         self, others: Mapping[Plugin, Verdicts], order: Iterable[FilterPlugin]
@@ -223,13 +223,13 @@ class EquivalenceClass:
         """Name the plugins that score; needed where ``scorer_signatures`` is not what it is to
         be."""
         self._scorers, self.scorer_signatures = scorers, signatures
-        self._score_at = self._score_structure = -1
+        self._score_at = self._score_generation = -1
 
     def refresh_totals(self, state: CycleState, pod: PodInfo, table: NodeTable) -> CachedTotals:
         """Bring the total scores up to date and return them; ``refresh_filter`` comes first."""
         rows = few_rows(table.changes, self._score_at, len(self.totals.scores), table.size)
         rebuild = rows is None
-        same_nodes = table.structure == self._score_structure
+        same_nodes = table.nodes_generation == self._score_generation
         for scorer in self._scorers:
             if not (same_nodes and scorer.is_settled):
                 rebuild = self._refresh_scorer(scorer, state, pod, table, rows) or rebuild
@@ -242,7 +242,7 @@ class EquivalenceClass:
             assert rows is not None
             self._total_rows(rows)
         self._feasibility_changed.clear()
-        self._score_at, self._score_structure = table.position, table.structure
+        self._score_at, self._score_generation = table.position, table.nodes_generation
         return self.totals
 
     def check_range(self, where: Rows | slice | BoolArray | None = None) -> None:

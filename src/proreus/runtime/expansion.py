@@ -116,7 +116,9 @@ def expand(
     )
 
 
-def in_use(config: SchedulerConfiguration, catalog: PluginCatalog) -> SchedulerConfiguration:
+def effective_configuration(
+    config: SchedulerConfiguration, catalog: PluginCatalog
+) -> SchedulerConfiguration:
     """Return a configuration as ``--write-config-to`` and ``/configz`` show it.
 
     Arguments of plugins that no set enables are left out, the others are sorted by plugin, and

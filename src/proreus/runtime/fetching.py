@@ -54,7 +54,7 @@ async def _fetch(profile: Profile, point: str, state: CycleState, fetch: Fetch) 
     plugins = [
         plugin
         for plugin in profile.fetching.get(point, ())
-        if plugin.name not in skipped and not plugin.conduct.skipping
+        if plugin.name not in skipped and not plugin.health.disabled
     ]
     if len(plugins) == 1:
         await _fetch_one(plugins[0], point, state, fetch)

@@ -29,7 +29,7 @@ from proreus.runtime.node_points import (
     run_filter_plugins,
     run_filter_plugins_on_node,
 )
-from proreus.runtime.nominated import NominatedPods
+from proreus.runtime.nominated_pods_filter import NominatedPodsFilter
 from proreus.runtime.plugin_results import PodSignatures
 from proreus.runtime.profile import Profile
 
@@ -129,24 +129,25 @@ class FeasibleNodes:
 class NodeSearch:
     """Searches nodes for all profiles of a scheduler.
 
-    ``order``: all rows in kube-scheduler's order. ``next_start``: where the next walk of per-node
-    plugins begins, so that every node gets its turn; ``started_at``: where the last one began.
+    ``order``: all rows in kube-scheduler's order. ``next_start_node_index``: where the next walk of
+    per-node plugins begins, so that every node gets its turn; ``start_node_index``: where the last
+    one began.
     """
 
     def __init__(
         self, nominator: Nominator, order: Callable[[], Rows], percentage_of_nodes_to_score: int = 0
     ) -> None:
-        self.nominated = NominatedPods(nominator)
+        self.nominated = NominatedPodsFilter(nominator)
         self._order = order
         self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
         self.stop_at_first_feasible = True
         """Whether a walk may stop at the first node where no plugin scores; not with extenders."""
-        self.next_start = 0
-        self.started_at = 0
+        self.next_start_node_index = 0
+        self.start_node_index = 0
 
     def order(self) -> Rows:
         """Return all rows in the order in which kube-scheduler would have looked at them."""
-        return np.roll(self._order(), -self.started_at)
+        return np.roll(self._order(), -self.start_node_index)
 
     def find(
         self, profile: Profile, state: CycleState, pod: PodInfo, names: frozenset[str] | None
@@ -155,10 +156,10 @@ class NodeSearch:
 
         A columnar plugin's Error about a row is that row's verdict: see ``raise_filter_error``.
         """
-        self.started_at = self.next_start
+        self.start_node_index = self.next_start_node_index
         if names is not None:
-            return self._find_among(profile, state, pod, names)
-        return self._find_anywhere(profile, state, pod)
+            return self._find_in_rows(profile, state, pod, names)
+        return self._find_in_table(profile, state, pod)
 
     def check_node(
         self, profile: Profile, state: CycleState, pod: PodInfo, row: int
@@ -181,7 +182,7 @@ class NodeSearch:
 
     # ---- whole table ---------------------------------------------------------------------------
 
-    def _find_anywhere(self, profile: Profile, state: CycleState, pod: PodInfo) -> FeasibleNodes:
+    def _find_in_table(self, profile: Profile, state: CycleState, pod: PodInfo) -> FeasibleNodes:
         table, signatures = profile.table, PodSignatures(pod)
         active = [p for p in profile.filter if p.name not in state.skip_filter]
         signatures.sign(active)
@@ -208,10 +209,10 @@ class NodeSearch:
             found = FeasibleNodes(verdicts, None, equivalence_class, signatures)
             return self._with_nominated(profile, state, pod, found)
         verdicts = verdicts.copy()
-        visited = self._walk(profile, state, pod, verdicts, one_by_one)
+        visited = self._filter_one_by_one(profile, state, pod, verdicts, one_by_one)
         return FeasibleNodes(verdicts, visited, equivalence_class, signatures)
 
-    def _walk(
+    def _filter_one_by_one(
         self,
         profile: Profile,
         state: CycleState,
@@ -225,8 +226,12 @@ class NodeSearch:
         would have been in kube-scheduler. Like there, the walk ends with one node too many, which
         does not count: what is rejected on the way to it does.
         """
-        table, wanted, order = profile.table, self._wanted(profile), profile.order_of_filter
-        judges = [(order[p.name], filter_function(p, state, pod, table)) for p in plugins]
+        table, num_nodes_to_find, order = (
+            profile.table,
+            self._num_nodes_to_find(profile),
+            profile.order_of_filter,
+        )
+        filters = [(order[p.name], filter_function(p, state, pod, table)) for p in plugins]
         nominated = self.nominated.rows(table)
         # A row is visited once: what was said of it before the walk is what counts.
         before = None if verdicts.ids is None else verdicts.ids.tolist()
@@ -239,18 +244,18 @@ class NodeSearch:
             if row in nominated:
                 status = self.nominated.run_filters_on_row(profile, state, pod, row, table)
             if status is None:
-                status = _first_rejection(judges, row, limit)
+                status = _first_rejection(filters, row, limit)
             if status is not None:
                 override_verdict(verdicts, row, status)
             elif rejected is None:
-                if found == wanted:
+                if found == num_nodes_to_find:
                     break
                 found += 1
             visited.append(row)
         self._advance(len(visited), table)
         return np.array(visited, dtype=np.intp)
 
-    def _wanted(self, profile: Profile) -> int:
+    def _num_nodes_to_find(self, profile: Profile) -> int:
         """Return how many feasible nodes a walk looks for."""
         if not profile.score and self.stop_at_first_feasible:
             return 1
@@ -261,11 +266,11 @@ class NodeSearch:
         )
 
     def _advance(self, visited: int, table: NodeTable) -> None:
-        self.next_start = (self.next_start + visited) % max(table.size, 1)
+        self.next_start_node_index = (self.next_start_node_index + visited) % max(table.size, 1)
 
     # ---- some rows -----------------------------------------------------------------------------
 
-    def _find_among(
+    def _find_in_rows(
         self, profile: Profile, state: CycleState, pod: PodInfo, names: frozenset[str]
     ) -> FeasibleNodes:
         table = profile.table
@@ -307,13 +312,13 @@ def num_feasible_nodes_to_find(
 
 
 def _first_rejection(
-    judges: list[tuple[int, Callable[[int], Status | None]]], row: int, limit: int
+    filters: list[tuple[int, Callable[[int], Status | None]]], row: int, limit: int
 ) -> Status | None:
     """Ask about a row in order, as long as a plugin's place is before ``limit``."""
-    for place, judge in judges:
+    for place, run_filter in filters:
         if place >= limit:
             return None
-        status = judge(row)
+        status = run_filter(row)
         if status is not None:
             return status
     return None

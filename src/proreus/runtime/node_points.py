@@ -112,7 +112,7 @@ def filter_function(
         return partial(run_filter_plugin_on_node, plugin, state, pod, nodes)
     method, infos, asked = plugin.filter, nodes.infos, plugin.evaluations.filter
 
-    def judge(row: int) -> Status | None:
+    def run_filter(row: int) -> Status | None:
         asked.value += 1
         try:
             answer = method(state, pod, infos[row])
@@ -123,7 +123,7 @@ def filter_function(
         check_verdict(plugin, status)
         return status.of(plugin.name)
 
-    return judge
+    return run_filter
 
 
 def run_filter_plugin_on_rows(
@@ -274,7 +274,7 @@ def check_range(plugin: ScorePlugin, scores: IntArray) -> None:
     """Raise ``PluginError`` when a final score is outside 0..100."""
     beyond = out_of_range(scores)
     if beyond is not None:
-        plugin.conduct.note("Score", "invalid_answer")
+        plugin.health.note("Score", "invalid_answer")
         raise PluginError(
             plugin.name,
             "Score",

@@ -22,7 +22,7 @@ from proreus.runtime.node_points import as_scores
 from proreus.runtime.profile import Profile
 
 NO_PLACEMENTS = Status.unschedulable("no feasible placements found")
-_EVERYWHERE = (Placement("all-nodes", None),)
+_ALL_NODES = (Placement("all-nodes", None),)
 
 
 def run_placement_generate(
@@ -33,7 +33,7 @@ def run_placement_generate(
     Without a plugin: one placement with all nodes.
     """
     started = perf_counter()
-    placements: Sequence[Placement] = _EVERYWHERE
+    placements: Sequence[Placement] = _ALL_NODES
     point, code = "PlacementGenerate", Code.ERROR
     try:
         for plugin in profile.placement_generate:
@@ -94,7 +94,7 @@ def _score(
     scores = as_scores(plugin, point, normal, len(raw), "placement")
     for score in scores.tolist():
         if not MIN_SCORE <= score <= MAX_SCORE:
-            plugin.conduct.note(point, "invalid_answer")
+            plugin.health.note(point, "invalid_answer")
             raise PluginError(
                 plugin.name,
                 point,

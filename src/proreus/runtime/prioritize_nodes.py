@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.node_parts import FeasiblePart
 from proreus.framework.node_table import NodeTable
+from proreus.framework.node_table_views import FeasibleView
 from proreus.framework.nodes_without_pods import NodesWithoutPods
 from proreus.framework.plugin import ScorePlugin
 from proreus.framework.pod_info import PodInfo
@@ -115,7 +115,7 @@ def _feasible(profile: Profile, found: FeasibleNodes) -> NodeTable:
         return NodesWithoutPods(profile.table, found.rows)
     if found.all_nodes_feasible:
         return profile.table
-    return FeasiblePart(profile.table, found)
+    return FeasibleView(profile.table, found)
 
 
 def _score(

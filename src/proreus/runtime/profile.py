@@ -33,9 +33,9 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code
 from proreus.metrics import Counter, Histogram, SchedulerMetrics
 from proreus.runtime.calls import call_plugin
-from proreus.runtime.conduct import PluginConduct, Supervision
 from proreus.runtime.equivalence_cache import EquivalenceCache
-from proreus.runtime.guard import brought_along, guard
+from proreus.runtime.instrumentation import instrument, is_out_of_tree
+from proreus.runtime.plugin_health import HealthContext, PluginHealthMonitor
 
 P = TypeVar("P", bound=Plugin)
 
@@ -84,21 +84,21 @@ class Profile:
         """Plugins whose answers are to be fetched first, by point; empty in most profiles."""
         for plugin in self.plugins:
             plugin.evaluations = self._evaluations_of(plugin)
-        self.conducts: tuple[PluginConduct, ...] = ()
+        self.health_monitors: tuple[PluginHealthMonitor, ...] = ()
         """Of the plugins that were brought along; each is told when an attempt begins."""
         self._point_seconds: dict[tuple[str, Code], Histogram] = {}
 
-    def supervise(self, supervision: Supervision) -> None:
+    def instrument_plugins(self, health_context: HealthContext) -> None:
         """Keep watch over the plugins. To be called before any of their methods is looked up."""
         watched = []
         for plugin in self.plugins:
-            brought = brought_along(type(plugin))
-            conduct = PluginConduct(plugin.name, self.name, brought, supervision)
-            plugin.conduct = conduct
-            if brought:
-                guard(plugin, conduct)
-                watched.append(conduct)
-        self.conducts = tuple(watched)
+            out_of_tree = is_out_of_tree(type(plugin))
+            health = PluginHealthMonitor(plugin.name, self.name, out_of_tree, health_context)
+            plugin.health = health
+            if out_of_tree:
+                instrument(plugin, health)
+                watched.append(health)
+        self.health_monitors = tuple(watched)
 
     def _fetching(self) -> dict[str, tuple[FetchingPlugin, ...]]:
         points: Mapping[str, tuple[Plugin, ...]] = {

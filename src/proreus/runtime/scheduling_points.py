@@ -14,9 +14,9 @@ from time import perf_counter
 from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
-from proreus.framework.nominating import NominatingInfo, PostFilterResult
 from proreus.framework.plugin import MAX_PERMIT_WAIT_SECONDS
 from proreus.framework.pod_info import PodInfo
+from proreus.framework.post_filter_result import NominatingInfo, PostFilterResult
 from proreus.framework.status import SKIP, SUCCESS, Code, Status, code_of
 from proreus.framework.verdicts import Verdicts
 from proreus.runtime.calls import (
@@ -55,7 +55,7 @@ def run_pre_filter(
     outcome = PreFilterOutcome()
     skipped: list[str] = []
     narrowing: list[str] = []
-    remembered: Status | None = None
+    rejection: Status | None = None
     point, timed = "PreFilter", state.timer is not None
     for plugin in profile.pre_filter:
         if timed:
@@ -76,9 +76,9 @@ def run_pre_filter(
             if status is None:
                 continue
             if status.code == Code.UNSCHEDULABLE:
-                remembered = status.of(plugin.name)
+                rejection = status.of(plugin.name)
             elif status.code == Code.UNRESOLVABLE:
-                remembered, narrowing = status.of(plugin.name), []
+                rejection, narrowing = status.of(plugin.name), []
                 break
             else:
                 raise_status(plugin, point, status)
@@ -87,10 +87,10 @@ def run_pre_filter(
         names = frozenset(answer)
         outcome.names = names if outcome.names is None else outcome.names & names
         if not outcome.names:
-            remembered = Status.unresolvable(_nothing_left(narrowing))
+            rejection = Status.unresolvable(_nothing_left(narrowing))
             break
     state.skip_filter = frozenset(skipped)
-    outcome.status = remembered
+    outcome.status = rejection
     outcome.narrowing = tuple(narrowing)
     return outcome
 
@@ -131,7 +131,7 @@ async def run_post_filter(
         if status.code == Code.UNRESOLVABLE:
             return PostFilterOutcome(status.code, status.message, result.nominating)
         if not status.rejected:
-            plugin.conduct.note(
+            plugin.health.note(
                 "PostFilter", "error" if status.code == Code.ERROR else "invalid_answer"
             )
             text = status.message or f"PostFilter does not allow {status.code.label}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from proreus.cache.cache import Cache
 from proreus.config.types import SchedulerConfiguration
-from proreus.framework.pod_info import Counting
+from proreus.framework.pod_info import PodResourcesOptions
 from proreus.objects.kinds import NODES, PODS
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.runtime.find_nodes import NodeSearch
@@ -64,7 +64,7 @@ class Assembly:
         self._core = Core(cache, queue, waiting_pods, search, binding_cycle)
         self._shared_handle = ProfileHandle("", environment, self._core)
         profile_set = self.prepare(configuration, registry)
-        queue.use_profiles(profile_set.views, profile_set.sort_key)
+        queue.use_profiles(profile_set.queue_profiles, profile_set.sort_key)
         self.scheduler = Scheduler(
             profile_set=profile_set,
             cache=cache,
@@ -97,15 +97,15 @@ class Assembly:
             waiting_pods=waiting_pods,
             scheduler_names=frozenset(profile_set.profiles),
             metrics=environment.metrics,
-            counting=Counting.of(gates),
+            resources_options=PodResourcesOptions.of(gates),
             pod_groups=pod_groups,
             gangs=gates.enabled("GangScheduling"),
         )
         nodes = NodeHandlers(cache=cache, queue=queue, metrics=environment.metrics)
         environment.stores.add_handler(NODES, nodes)
         environment.stores.add_handler(PODS, self._pod_handlers)
-        self._told: set[str] = set()
-        self._follow(profile_set)
+        self._handled_kinds: set[str] = set()
+        self._apply(profile_set)
 
     def prepare(self, configuration: SchedulerConfiguration, registry: Registry) -> ProfileSet:
         """Build aside what a configuration asks for; raises ``ConfigError``.
@@ -122,13 +122,13 @@ class Assembly:
 
         Waiting and nominated pods stay; those that were rejected get another chance.
         """
-        self._follow(profile_set)
+        self._apply(profile_set)
         self.scheduler.use(profile_set)
-        self.scheduler.queue.use_profiles(profile_set.views, profile_set.sort_key)
+        self.scheduler.queue.use_profiles(profile_set.queue_profiles, profile_set.sort_key)
         pods = self._environment.stores.store(PODS).values()
         self._pod_handlers.use_scheduler_names(frozenset(profile_set.profiles), pods)
 
-    def _follow(self, profile_set: ProfileSet) -> None:
+    def _apply(self, profile_set: ProfileSet) -> None:
         """Take from a configuration what is not a profile's, and hear of the kinds it names."""
         queue, search = self._core.queue, self._core.search
         configuration, extenders = profile_set.configuration, profile_set.extenders
@@ -136,9 +136,9 @@ class Assembly:
             configuration.pod_initial_backoff_seconds, configuration.pod_max_backoff_seconds
         )
         search.percentage_of_nodes_to_score = configuration.percentage_of_nodes_to_score
-        search.stop_at_first_feasible = extenders is None or not extenders.narrow_or_score
+        search.stop_at_first_feasible = extenders is None or not extenders.filter_or_prioritize
         for name, resource in profile_set.kinds.items():
-            if name not in self._told:
-                self._told.add(name)
+            if name not in self._handled_kinds:
+                self._handled_kinds.add(name)
                 handler = OtherHandlers(name, queue, self._environment.metrics)
                 self._environment.stores.add_handler(resource, handler)

@@ -9,16 +9,16 @@ from typing import Protocol
 
 from proreus.errors import ProreusError
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.diagnosis import Diagnosis, NoFit
+from proreus.framework.diagnosis import Diagnosis, FitError
 from proreus.framework.node_table import NodeTable
-from proreus.framework.nominating import CLEAR_NOMINATION, NominatingInfo
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
+from proreus.framework.post_filter_result import CLEAR_NOMINATION, NominatingInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import IntArray, Rows
 from proreus.logs import logger
 from proreus.runtime.profile import Profile
 from proreus.runtime.waiting_pods import WaitingPod
-from proreus.scheduler.extender import Extender
+from proreus.scheduler.extender import HTTPExtender
 
 log = logger(__name__)
 
@@ -27,7 +27,7 @@ LONG_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class NodeSubset:
     """The nodes that a pod must keep to: by name, and as a part of the table."""
 
     names: frozenset[str]
@@ -38,7 +38,7 @@ class Limits:
 class Attempt:
     """A popped pod on its way. ``started``: ``perf_counter`` seconds at the pop.
 
-    ``extenders``: those that want to be asked about it. ``limits``: None = all nodes may do.
+    ``extenders``: those that want to be asked about it. ``node_subset``: None = all nodes may do.
     ``may_preempt``: whether PostFilter runs when no node does.
     """
 
@@ -47,13 +47,13 @@ class Attempt:
     profile: Profile
     state: CycleState
     started: float
-    extenders: tuple[Extender, ...] = ()
-    limits: Limits | None = None
+    extenders: tuple[HTTPExtender, ...] = ()
+    node_subset: NodeSubset | None = None
     may_preempt: bool = True
 
 
 @dataclass(slots=True)
-class Decision:
+class ScheduleResult:
     """The node that was chosen and assumed; ``waiting`` when Permit holds the pod."""
 
     attempt: Attempt
@@ -65,20 +65,20 @@ class Decision:
 class Failure:
     """Why an attempt ended without a node.
 
-    ``no_fit`` tells which plugins rejected the pod; without it, nobody did: something went wrong
+    ``fit_error`` tells which plugins rejected the pod; without it, nobody did: something went wrong
     and the pod comes back after a back-off. ``nominating`` None leaves the nomination alone.
     ``cause``: what was raised, where something was.
     """
 
     status: Status
-    no_fit: NoFit | None = None
+    fit_error: FitError | None = None
     nominating: NominatingInfo | None = CLEAR_NOMINATION
     cause: ProreusError | None = None
 
     @property
     def message(self) -> str:
         """The text of the event and the condition."""
-        return self.no_fit.message if self.no_fit is not None else self.status.message
+        return self.fit_error.message if self.fit_error is not None else self.status.message
 
 
 def error_failure(text: str, cause: ProreusError | None = None) -> Failure:

@@ -24,8 +24,8 @@ from proreus.runtime.binding_points import (
 )
 from proreus.runtime.scheduling_points import run_unreserve
 from proreus.runtime.waiting_pods import WaitingPods
-from proreus.scheduler.attempt import Decision, Failure, error_failure
-from proreus.scheduler.changes import as_assigned
+from proreus.scheduler.attempt import Failure, ScheduleResult, error_failure
+from proreus.scheduler.cluster_events import as_assigned
 from proreus.scheduler.environment import Environment
 from proreus.scheduler.extender_chain import ExtenderChain
 from proreus.scheduler.failure import FailureHandler
@@ -59,15 +59,15 @@ class BindingCycle:
         self._in_pre_bind: dict[str, Cancellation] = {}
         self._running = environment.metrics.goroutines.labels("binding")
 
-    async def run(self, decision: Decision) -> None:
+    async def run(self, schedule_result: ScheduleResult) -> None:
         """Bind the pod; whatever fails ends in the queue, never in an exception."""
         self._running.inc()
         try:
-            failure = await self._bind(decision)
+            failure = await self._bind(schedule_result)
             if failure is None:
-                self._succeed(decision)
+                self._succeed(schedule_result)
             else:
-                self._fail(decision, failure)
+                self._fail(schedule_result, failure)
         finally:
             self._running.dec()
 
@@ -78,24 +78,24 @@ class BindingCycle:
 
     # ---- the steps -----------------------------------------------------------------------------
 
-    async def _bind(self, decision: Decision) -> Failure | None:
-        attempt, pod = decision.attempt, decision.attempt.pod
-        profile, state, node_name = attempt.profile, attempt.state, decision.node_name
+    async def _bind(self, schedule_result: ScheduleResult) -> Failure | None:
+        attempt, pod = schedule_result.attempt, schedule_result.attempt.pod
+        profile, state, node_name = attempt.profile, attempt.state, schedule_result.node_name
         try:
-            busy = self._pre_flight(decision)
-            if (busy or decision.waiting) and self._gates.enabled(
+            plugins_with_work = self._pre_flight(schedule_result)
+            if (plugins_with_work or schedule_result.waiting) and self._gates.enabled(
                 "NominatedNodeNameForExpectation"
             ):
-                await self._nominate(decision)
-            rejected = await self._wait_on_permit(decision)
+                await self._nominate(schedule_result)
+            rejected = await self._wait_on_permit(schedule_result)
             if rejected is not None:
                 return rejected
             # From here on no event can influence this pod's place in the queue.
             self._queue.done(pod.uid)
-            failure = await self._pre_bind(decision, busy)
+            failure = await self._pre_bind(schedule_result, plugins_with_work)
             if failure is not None:
                 return failure
-            if self.extenders is not None and await self._bind_by_extender(decision):
+            if self.extenders is not None and await self._bind_by_extender(schedule_result):
                 return None
             started = perf_counter()
             status = await run_bind(profile, state, pod, node_name)
@@ -104,38 +104,40 @@ class BindingCycle:
             return error_failure(str(error), error)
         return None if status is None else Failure(status)
 
-    def _pre_flight(self, decision: Decision) -> frozenset[str]:
-        attempt = decision.attempt
+    def _pre_flight(self, schedule_result: ScheduleResult) -> frozenset[str]:
+        attempt = schedule_result.attempt
         started = perf_counter()
         code = Code.ERROR
         try:
-            busy = run_pre_bind_pre_flight(
-                attempt.profile, attempt.state, attempt.pod, decision.node_name
+            plugins_with_work = run_pre_bind_pre_flight(
+                attempt.profile, attempt.state, attempt.pod, schedule_result.node_name
             )
-            code = SUCCESS if busy else SKIP
-            return busy
+            code = SUCCESS if plugins_with_work else SKIP
+            return plugins_with_work
         finally:
             attempt.profile.observe_point("PreBindPreFlight", code, perf_counter() - started)
 
-    async def _nominate(self, decision: Decision) -> None:
+    async def _nominate(self, schedule_result: ScheduleResult) -> None:
         """Let others know where the pod is going to be, while that takes a while."""
-        pod = decision.attempt.pod.pod
-        if pod.status.nominated_node_name == decision.node_name:
+        pod = schedule_result.attempt.pod.pod
+        if pod.status.nominated_node_name == schedule_result.node_name:
             return
         try:
-            patch = {"status": {"nominatedNodeName": decision.node_name}}
+            patch = {"status": {"nominatedNodeName": schedule_result.node_name}}
             await self._api.patch_pod_status(pod, patch)
         except ApiError as error:
-            log.error("Failed to set nominatedNodeName", err=error, pod=decision.attempt.pod.key)
+            log.error(
+                "Failed to set nominatedNodeName", err=error, pod=schedule_result.attempt.pod.key
+            )
 
-    async def _wait_on_permit(self, decision: Decision) -> Failure | None:
-        waiting = decision.waiting
+    async def _wait_on_permit(self, schedule_result: ScheduleResult) -> Failure | None:
+        waiting = schedule_result.waiting
         if waiting is None:
             return None
         try:
             status = await self._waiting_pods.outcome(waiting)
         finally:
-            self._waiting_pods.remove(decision.attempt.pod.uid)
+            self._waiting_pods.remove(schedule_result.attempt.pod.uid)
         seconds = self._clock.now() - waiting.since
         label = code_of(status).label
         self._metrics.permit_wait_duration_seconds.labels(label).observe(seconds)
@@ -145,9 +147,11 @@ class BindingCycle:
             return rejected_on_node(status)
         return error_failure(f"waiting on permit for pod: {status.message}")
 
-    async def _pre_bind(self, decision: Decision, busy: frozenset[str]) -> Failure | None:
-        attempt, pod = decision.attempt, decision.attempt.pod
-        if not busy:
+    async def _pre_bind(
+        self, schedule_result: ScheduleResult, plugins_with_work: frozenset[str]
+    ) -> Failure | None:
+        attempt, pod = schedule_result.attempt, schedule_result.attempt.pod
+        if not plugins_with_work:
             attempt.profile.observe_point("PreBind", SUCCESS, 0.0)
             return None
         cancellation = self._in_pre_bind[pod.uid] = Cancellation()
@@ -155,36 +159,43 @@ class BindingCycle:
         status: Status | None = Status(Code.ERROR)
         try:
             status = await run_pre_bind(
-                attempt.profile, attempt.state, pod, decision.node_name, busy, cancellation
+                attempt.profile,
+                attempt.state,
+                pod,
+                schedule_result.node_name,
+                plugins_with_work,
+                cancellation,
             )
         finally:
             del self._in_pre_bind[pod.uid]
             attempt.profile.observe_point("PreBind", code_of(status), perf_counter() - started)
         return None if status is None else Failure(status)
 
-    async def _bind_by_extender(self, decision: Decision) -> bool:
+    async def _bind_by_extender(self, schedule_result: ScheduleResult) -> bool:
         """Let an extender bind the pod, after what we have to say of it; tell whether one does."""
         assert self.extenders is not None
-        pod = decision.attempt.pod
+        pod = schedule_result.attempt.pod
         await self._api.wait_for_patches(pod.pod)
-        return await self.extenders.bind(pod, decision.node_name)
+        return await self.extenders.bind(pod, schedule_result.node_name)
 
     # ---- the ends ------------------------------------------------------------------------------
 
-    def _succeed(self, decision: Decision) -> None:
-        attempt, pod = decision.attempt, decision.attempt.pod
+    def _succeed(self, schedule_result: ScheduleResult) -> None:
+        attempt, pod = schedule_result.attempt, schedule_result.attempt.pod
         self._cache.finish_binding(pod.uid)
-        note = f"Successfully assigned {pod.key} to {decision.node_name}"
+        note = f"Successfully assigned {pod.key} to {schedule_result.node_name}"
         self._events.event(pod.pod, "Normal", "Scheduled", "Binding", note, attempt.profile.name)
         if log.v(2):
-            log.v(2).info("Successfully bound pod to node", pod=pod.key, node=decision.node_name)
-        self._count(decision)
-        run_post_bind(attempt.profile, attempt.state, pod, decision.node_name)
+            log.v(2).info(
+                "Successfully bound pod to node", pod=pod.key, node=schedule_result.node_name
+            )
+        self._count(schedule_result)
+        run_post_bind(attempt.profile, attempt.state, pod, schedule_result.node_name)
         if attempt.state.pods_to_activate:
             self._queue.activate(attempt.state.pods_to_activate)
 
-    def _count(self, decision: Decision) -> None:
-        attempt, metrics = decision.attempt, self._metrics
+    def _count(self, schedule_result: ScheduleResult) -> None:
+        attempt, metrics = schedule_result.attempt, self._metrics
         queued = attempt.queued
         labels = ("scheduled", attempt.profile.name)
         metrics.schedule_attempts_total.labels(*labels).inc()
@@ -200,22 +211,22 @@ class BindingCycle:
                 self._clock.now() - queued.initial_attempt_timestamp
             )
 
-    def _fail(self, decision: Decision, failure: Failure) -> None:
+    def _fail(self, schedule_result: ScheduleResult, failure: Failure) -> None:
         """Undo everything; wake the pods that the freed room may help."""
-        attempt, pod = decision.attempt, decision.attempt.pod
-        run_unreserve(attempt.profile, attempt.state, pod, decision.node_name)
+        attempt, pod = schedule_result.attempt, schedule_result.attempt.pod
+        run_unreserve(attempt.profile, attempt.state, pod, schedule_result.node_name)
         try:
-            self._cache.forget(pod, decision.node_name)
+            self._cache.forget(pod, schedule_result.node_name)
         except CacheError as error:
             log.error("Scheduler cache forget pod failed", err=error, pod=pod.key)
             self._failures.handle(attempt, failure)
             return
-        gone = as_assigned(pod.pod, decision.node_name)
+        assigned_pod = as_assigned(pod.pod, schedule_result.node_name)
         move = self._queue.move_all_to_active_or_backoff
         if failure.status.rejected:
             self._failures.handle(attempt, failure)
             # A pod that was turned down must not be woken by its own leaving.
-            move(ASSIGNED_POD_DELETE, gone, None, lambda other: other.uid != pod.uid)
+            move(ASSIGNED_POD_DELETE, assigned_pod, None, lambda other: other.uid != pod.uid)
         else:
-            move(ASSIGNED_POD_DELETE, gone, None)
+            move(ASSIGNED_POD_DELETE, assigned_pod, None)
             self._failures.handle(attempt, failure)

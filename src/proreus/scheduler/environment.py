@@ -17,7 +17,7 @@ from proreus.feature_gates import FeatureGates
 from proreus.framework.handle import ApiWriter, EventRecorder
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.meta import ApiObject, Resource
-from proreus.runtime.conduct import Supervision
+from proreus.runtime.plugin_health import HealthContext
 from proreus.scheduler.extender_chain import Pausable
 
 T = TypeVar("T", bound=ApiObject)
@@ -45,9 +45,9 @@ class Stores(Protocol):
 class Environment:
     """The world around a scheduler: a real cluster, or one in memory.
 
-    ``world``: what is to stand still while a scheduling cycle waits for somebody; None where
-    nothing moves by itself. ``ask_extenders``: whether those that are configured are asked at all.
-    ``supervision``: who keeps watch over plugins; None: the usual rules, and nobody is told.
+    ``informers``: what is to stand still while a scheduling cycle waits for somebody; None where
+    nothing moves by itself. ``use_extenders``: whether those that are configured are asked at all.
+    ``health_context``: who keeps watch over plugins; None: the usual rules, and nobody is told.
     """
 
     api: ApiWriter
@@ -58,10 +58,10 @@ class Environment:
     metrics: SchedulerMetrics
     feature_gates: FeatureGates
     spawn: Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
-    world: Pausable | None = None
-    ask_extenders: bool = True
-    supervision: Supervision | None = None
+    informers: Pausable | None = None
+    use_extenders: bool = True
+    health_context: HealthContext | None = None
 
     def paused(self) -> AbstractContextManager[None]:
         """Let nothing change for the length of a ``with`` block."""
-        return nullcontext() if self.world is None else self.world.paused()
+        return nullcontext() if self.informers is None else self.informers.paused()

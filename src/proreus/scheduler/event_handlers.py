@@ -25,14 +25,19 @@ from proreus.framework.events import (
     UPDATE,
     ClusterEvent,
 )
-from proreus.framework.pod_info import BY_DEFAULT, Counting, PodInfo, QueuedPodInfo
+from proreus.framework.pod_info import (
+    DEFAULT_RESOURCES_OPTIONS,
+    PodInfo,
+    PodResourcesOptions,
+    QueuedPodInfo,
+)
 from proreus.logs import logger
 from proreus.metrics import Histogram, SchedulerMetrics
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod, priority_of
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.runtime.waiting_pods import WaitingPods
-from proreus.scheduler.changes import as_assigned, node_events, pod_events
+from proreus.scheduler.cluster_events import as_assigned, node_events, pod_events
 
 log = logger(__name__)
 
@@ -62,7 +67,7 @@ class PodHandlers:
         waiting_pods: WaitingPods,
         scheduler_names: Collection[str],
         metrics: SchedulerMetrics,
-        counting: Counting = BY_DEFAULT,
+        resources_options: PodResourcesOptions = DEFAULT_RESOURCES_OPTIONS,
         pod_groups: bool = False,
         gangs: bool = False,
     ) -> None:
@@ -74,16 +79,16 @@ class PodHandlers:
         self._waiting_pods = waiting_pods
         self._scheduler_names = scheduler_names
         self._timed = _Timed(metrics)
-        self._counting = counting
+        self._resources_options = resources_options
 
     def on_add(self, pod: Pod) -> None:
         """A pod appeared."""
         started = perf_counter()
-        info = PodInfo(pod, self._counting)
+        info = PodInfo(pod, self._resources_options)
         if pod.spec.node_name:
             self._add_assigned(info)
             self._timed.observe(ASSIGNED_POD_ADD, started)
-        elif self._ours(pod):
+        elif self._responsible_for_pod(pod):
             if self._groups is not None:
                 self._groups.add(info)
             self._queue.add(info)
@@ -98,15 +103,15 @@ class PodHandlers:
             self.on_add(new)
             return
         started = perf_counter()
-        info = PodInfo(new, self._counting)
+        info = PodInfo(new, self._resources_options)
         if old.spec.node_name:
             self._update_assigned(old, info, started)
         elif new.spec.node_name:
             self._add_assigned(info)
-            if self._ours(new):
+            if self._responsible_for_pod(new):
                 self._queue.delete(info)
             self._timed.observe(ASSIGNED_POD_ADD, started)
-        elif self._ours(new):
+        elif self._responsible_for_pod(new):
             self._update_pending(old, info)
             self._timed.observe(UNSCHEDULABLE_POD_UPDATE, started)
 
@@ -117,8 +122,8 @@ class PodHandlers:
         if assigned or final_state_unknown:
             self._remove_assigned(pod, final_state_unknown)
             self._timed.observe(ASSIGNED_POD_DELETE, started)
-        if self._ours(pod) and (not assigned or final_state_unknown):
-            self._delete_pending(PodInfo(pod, self._counting))
+        if self._responsible_for_pod(pod) and (not assigned or final_state_unknown):
+            self._delete_pending(PodInfo(pod, self._resources_options))
             self._timed.observe(UNSCHEDULABLE_POD_DELETE, started)
 
     def use_scheduler_names(self, names: Collection[str], pods: Iterable[Pod]) -> None:
@@ -128,7 +133,7 @@ class PodHandlers:
             name = pod.spec.scheduler_name
             if pod.spec.node_name or (name in before) == (name in names):
                 continue
-            info = PodInfo(pod, self._counting)
+            info = PodInfo(pod, self._resources_options)
             if name in before:
                 self._queue.delete(info)
                 if self._groups is not None:
@@ -146,7 +151,7 @@ class PodHandlers:
         self._move(ASSIGNED_POD_ADD, None, info.pod)
 
     def _update_assigned(self, old: Pod, new: PodInfo, started: float) -> None:
-        before = self._cache.get_pod(new.uid) or PodInfo(old, self._counting)
+        before = self._cache.get_pod(new.uid) or PodInfo(old, self._resources_options)
         try:
             self._cache.update_pod(new)
         except CacheError as error:
@@ -177,7 +182,7 @@ class PodHandlers:
             if new.metadata.deletion_timestamp and not old.metadata.deletion_timestamp:
                 self._delete_assumed(info)
             return
-        before = PodInfo(old, self._counting)
+        before = PodInfo(old, self._resources_options)
         self._queue.update(before, info, pod_events(before, info))
         was = old.status.nominated_node_name
         if was and was != new.status.nominated_node_name:
@@ -220,7 +225,7 @@ class PodHandlers:
     ) -> None:
         self._queue.move_all_to_active_or_backoff(event, old, new, precheck)
 
-    def _ours(self, pod: Pod) -> bool:
+    def _responsible_for_pod(self, pod: Pod) -> bool:
         return pod.spec.scheduler_name in self._scheduler_names
 
 

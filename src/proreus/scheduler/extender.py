@@ -19,8 +19,8 @@ from proreus.objects.node import Node
 from proreus.objects.pod import Container, Pod
 from proreus.objects.with_json import NodeWithJson, PendingPodWithJson, PodWithJson
 from proreus.scheduler import extender_wire as wire
-from proreus.scheduler.extender_circuit import Circuits
-from proreus.scheduler.extender_transport import NoAnswer, Transport
+from proreus.scheduler.extender_circuit import CircuitBreakers
+from proreus.scheduler.extender_transport import ExtenderUnreachable, Transport
 
 log = logger(__name__)
 
@@ -28,7 +28,7 @@ MAX_EXTENDER_PRIORITY = 10
 _SCALE = 100 // MAX_EXTENDER_PRIORITY
 
 
-class Extender:
+class HTTPExtender:
     """An extender as configured. Raises ``ConfigError`` when its TLS options do not work.
 
     Every method that asks raises ``ExtenderError``.
@@ -47,7 +47,7 @@ class Extender:
         self._transport = Transport(config)
         verbs = (self.filter_verb, self.prioritize_verb, self.preempt_verb, self.bind_verb)
         seconds = config.http_timeout_seconds
-        self._circuits = Circuits((verb for verb in verbs if verb), clock, seconds)
+        self._circuit_breakers = CircuitBreakers((verb for verb in verbs if verb), clock, seconds)
 
     def is_interested(self, pod: Pod) -> bool:
         """Tell whether to ask about a pod: always, or where it names a managed resource."""
@@ -57,11 +57,11 @@ class Extender:
             for container in (*spec.containers, *spec.init_containers)
         )
 
-    async def filter(self, pod: Pod, nodes: Sequence[Node]) -> wire.Filtered:
+    async def filter(self, pod: Pod, nodes: Sequence[Node]) -> wire.ExtenderFilterResult:
         """Ask which of the nodes can take the pod."""
-        body = wire.nodes_body(pod, nodes, self._by_name)
-        answer = await self._ask(self.filter_verb, body, passed_over=self.ignorable)
-        filtered = wire.read_filtered(answer, self._by_name)
+        body = wire.extender_args(pod, nodes, self._by_name)
+        answer = await self._ask(self.filter_verb, body, failure_ignored=self.ignorable)
+        filtered = wire.read_filter_result(answer, self._by_name)
         known = {node.metadata.name for node in nodes}
         for name in filtered.names:
             if name not in known:
@@ -73,10 +73,10 @@ class Extender:
 
     async def prioritize(self, pod: Pod, nodes: Sequence[Node]) -> dict[str, int]:
         """Ask how good the nodes are; return what that adds to their scores, by name."""
-        body = wire.nodes_body(pod, nodes, self._by_name)
-        answer = await self._ask(self.prioritize_verb, body, passed_over=True)
+        body = wire.extender_args(pod, nodes, self._by_name)
+        answer = await self._ask(self.prioritize_verb, body, failure_ignored=True)
         added: dict[str, int] = {}
-        for name, score in wire.read_scores(answer):
+        for name, score in wire.read_host_priority_list(answer):
             added[name] = added.get(name, 0) + score * self._weight * _SCALE
         return added
 
@@ -84,18 +84,20 @@ class Extender:
         self, pod: Pod, victims: Mapping[str, Victims], nodes: NodeTable
     ) -> dict[str, Victims]:
         """Ask on which nodes room may be made, and at whose expense."""
-        body = wire.preemption_body(pod, victims, self._by_name)
-        answer = await self._ask(self.preempt_verb, body, passed_over=self.ignorable)
+        body = wire.extender_preemption_args(pod, victims, self._by_name)
+        answer = await self._ask(self.preempt_verb, body, failure_ignored=self.ignorable)
         return {
             name: self._known_victims(name, meta, nodes)
-            for name, meta in wire.read_victims(answer).items()
+            for name, meta in wire.read_preemption_result(answer).items()
         }
 
     async def bind(self, pod: Pod, node_name: str) -> None:
         """Have the extender bind the pod."""
-        body = wire.binding_body(pod, node_name)
-        answer = await self._ask(self.bind_verb, body, passed_over=self.ignorable, repeatable=False)
-        wire.read_bound(answer)
+        body = wire.extender_binding_args(pod, node_name)
+        answer = await self._ask(
+            self.bind_verb, body, failure_ignored=self.ignorable, repeatable=False
+        )
+        wire.read_binding_result(answer)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -118,17 +120,17 @@ class Extender:
         return Victims(tuple(found), meta.pdb_violations)
 
     async def _ask(
-        self, verb: str, body: bytes, *, passed_over: bool, repeatable: bool = True
+        self, verb: str, body: bytes, *, failure_ignored: bool, repeatable: bool = True
     ) -> bytes:
-        """Send a question. ``passed_over``: nothing comes of a failure, so it may be spared."""
-        circuits = self._circuits
-        if passed_over and not circuits.may_ask(verb):
+        """Send a question. ``failure_ignored``: nothing comes of a failure, so it may be spared."""
+        circuits = self._circuit_breakers
+        if failure_ignored and not circuits.allows(verb):
             raise ExtenderError(f"extender {self.url} has not answered and is left out for a while")
         try:
             answer = await self._transport.post(verb, body, repeatable=repeatable)
-        except NoAnswer as error:
-            seconds = circuits.failed(verb, error.hung)
-            if passed_over:
+        except ExtenderUnreachable as error:
+            seconds = circuits.failed(verb, error.timed_out)
+            if failure_ignored:
                 message = "Extender does not answer, going on without it for a while"
                 log.warning(message, err=error, extender=self.url, verb=verb, seconds=seconds)
             raise
@@ -140,13 +142,13 @@ class Extender:
         return answer
 
 
-def build_extenders(configs: Iterable[ExtenderConfiguration], clock: Clock) -> list[Extender]:
+def build_extenders(configs: Iterable[ExtenderConfiguration], clock: Clock) -> list[HTTPExtender]:
     """Make extenders in the order in which they are asked: those that may be ignored come last.
 
     Raises ``ConfigError``.
     """
     try:
-        extenders = [Extender(config, clock) for config in configs]
+        extenders = [HTTPExtender(config, clock) for config in configs]
     except ConfigError as error:
         raise ConfigError(f"couldn't build extenders: {error}") from error
     return sorted(extenders, key=lambda extender: extender.ignorable)

@@ -28,7 +28,7 @@ from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.runtime.find_nodes import FeasibleNodes
 from proreus.runtime.select_host import AttemptTotals
-from proreus.scheduler.extender import Extender
+from proreus.scheduler.extender import HTTPExtender
 
 log = logger(__name__)
 
@@ -51,19 +51,19 @@ class ExtenderChain:
 
     def __init__(
         self,
-        extenders: Sequence[Extender],
+        extenders: Sequence[HTTPExtender],
         table: NodeTable,
         metrics: SchedulerMetrics,
         rng: random.Random,
     ) -> None:
         self._extenders = tuple(extenders)
         self._table = table
-        self._chance = np.random.default_rng(rng.getrandbits(64))
-        self._asking = metrics.goroutines.labels("prioritizing_extender")
-        self.narrow_or_score = any(e.filter_verb or e.prioritize_verb for e in extenders)
+        self._rng = np.random.default_rng(rng.getrandbits(64))
+        self._in_progress = metrics.goroutines.labels("prioritizing_extender")
+        self.filter_or_prioritize = any(e.filter_verb or e.prioritize_verb for e in extenders)
         """Whether one feasible node is not enough to decide, even if no plugin scores."""
 
-    def interested_in(self, pod: Pod) -> tuple[Extender, ...]:
+    def interested_in(self, pod: Pod) -> tuple[HTTPExtender, ...]:
         """Return the extenders that want to be asked about a pod."""
         return tuple(extender for extender in self._extenders if extender.is_interested(pod))
 
@@ -75,13 +75,13 @@ class ExtenderChain:
     # ---- filter --------------------------------------------------------------------------------
 
     async def filter(
-        self, asked: Sequence[Extender], pod: Pod, found: FeasibleNodes
+        self, interested: Sequence[HTTPExtender], pod: Pod, found: FeasibleNodes
     ) -> FeasibleNodes:
         """Let extenders narrow down what a search found; raises ``ExtenderError``.
 
         What comes back shares nothing with other pods: the world went on while it was made.
         """
-        filters = [extender for extender in asked if extender.filter_verb]
+        filters = [extender for extender in interested if extender.filter_verb]
         if not filters or not found.count:
             return found
         rows = {self._table[row].name: row for row in found.rows.tolist()}
@@ -113,7 +113,7 @@ class ExtenderChain:
     # ---- prioritize ----------------------------------------------------------------------------
 
     async def prioritize(
-        self, asked: Sequence[Extender], pod: Pod, rows: Rows, ranking: IntArray
+        self, interested: Sequence[HTTPExtender], pod: Pod, rows: Rows, ranking: IntArray
     ) -> AttemptTotals:
         """Add what extenders think of feasible nodes to a ranking; errors are passed over.
 
@@ -122,12 +122,12 @@ class ExtenderChain:
         """
         # Copied before anybody is waited for: a shared ranking goes on to change.
         totals = ranking[rows]
-        asking = [extender for extender in asked if extender.prioritize_verb]
+        prioritizers = [extender for extender in interested if extender.prioritize_verb]
         # Who cannot tell is taken to have given everybody 0 points.
-        scored = np.full(len(rows), len(asking) < len(asked))
-        if asking:
+        scored = np.full(len(rows), len(prioritizers) < len(interested))
+        if prioritizers:
             nodes = self._nodes(rows.tolist())
-            answers = await asyncio.gather(*(self._prioritize(e, pod, nodes) for e in asking))
+            answers = await asyncio.gather(*(self._prioritize(e, pod, nodes) for e in prioritizers))
             places = {node.metadata.name: index for index, node in enumerate(nodes)}
             for answer in answers:
                 for name, score in answer.items():
@@ -135,13 +135,13 @@ class ExtenderChain:
                     if index is not None:
                         totals[index] = _as_int64(int(totals[index]) + score)
                         scored[index] = True
-        chance = np.where(scored, 1.0 - self._chance.random(len(rows)), 0.0)
+        chance = np.where(scored, 1.0 - self._rng.random(len(rows)), 0.0)
         return AttemptTotals(len(ranking), rows, _in_order(totals, chance))
 
     async def _prioritize(
-        self, extender: Extender, pod: Pod, nodes: Sequence[Node]
+        self, extender: HTTPExtender, pod: Pod, nodes: Sequence[Node]
     ) -> Mapping[str, int]:
-        self._asking.inc()
+        self._in_progress.inc()
         try:
             return await extender.prioritize(pod, nodes)
         except ExtenderError as error:
@@ -149,7 +149,7 @@ class ExtenderChain:
             log.v(5).info(message, err=error, extender=extender.url)
             return {}
         finally:
-            self._asking.dec()
+            self._in_progress.dec()
 
     # ---- preempt -------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ class _Verb:
         self.answered = -1.0
 
 
-class Circuits:
+class CircuitBreakers:
     """Which verbs of one extender are worth asking; pauses double until it answers again.
 
     An extender that did not answer one verb is not asked for the others either, so that a dead one
@@ -46,7 +46,7 @@ class Circuits:
         self._clock = clock
         self._timeout = timeout_seconds
 
-    def may_ask(self, verb: str) -> bool:
+    def allows(self, verb: str) -> bool:
         """Tell whether to ask; at the end of a pause one caller may, the others wait for it."""
         state, now = self._verbs[verb], self._clock.now()
         if not state.pause:
@@ -62,10 +62,10 @@ class Circuits:
         paused, state.pause, state.answered = bool(state.pause), 0.0, self._clock.now()
         return paused
 
-    def failed(self, verb: str, hung: bool) -> float:
+    def failed(self, verb: str, timed_out: bool) -> float:
         """Note that there was no answer; return for how many seconds not to ask."""
         first, longest = _REFUSED_SECONDS
-        if hung:
+        if timed_out:
             first, longest = _TIMEOUTS * self._timeout, max(_HUNG_SECONDS, self._timeout)
         state, now = self._verbs[verb], self._clock.now()
         if not state.pause:

@@ -24,12 +24,12 @@ _IDLE_SECONDS = 90.0
 _REDIRECTS = 10
 
 
-class NoAnswer(ExtenderError):
-    """The extender was not reached, or did not answer. ``hung``: only a time-out told so."""
+class ExtenderUnreachable(ExtenderError):
+    """The extender was not reached, or did not answer. ``timed_out``: only a time-out told so."""
 
-    def __init__(self, text: str, hung: bool) -> None:
+    def __init__(self, text: str, timed_out: bool) -> None:
         super().__init__(text)
-        self.hung = hung
+        self.timed_out = timed_out
 
 
 class Transport:
@@ -44,7 +44,8 @@ class Transport:
         self._session: aiohttp.ClientSession | None = None
 
     async def post(self, verb: str, body: bytes, *, repeatable: bool = True) -> bytes:
-        """Return the body of a 200; raises ``ExtenderError``, ``NoAnswer`` when none came.
+        """Return the body of a 200; raises ``ExtenderError``, ``ExtenderUnreachable`` when none
+        came.
 
         ``repeatable``: may be sent again when an idle connection broke under it.
         """
@@ -57,8 +58,10 @@ class Transport:
                     raise
                 response = await self._send(url, body)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            hung = isinstance(error, TimeoutError)
-            raise NoAnswer(f'Post "{url}": {_in_gos_words(error, url)}', hung) from error
+            timed_out = isinstance(error, TimeoutError)
+            raise ExtenderUnreachable(
+                f'Post "{url}": {_go_error_text(error, url)}', timed_out
+            ) from error
         try:
             async with response:
                 if response.status != 200:
@@ -68,9 +71,9 @@ class Transport:
                 return await response.read()
         except TimeoutError as error:
             text = "Client.Timeout or context cancellation while reading body"
-            raise NoAnswer(f"context deadline exceeded ({text})", True) from error
+            raise ExtenderUnreachable(f"context deadline exceeded ({text})", True) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise NoAnswer("unexpected EOF", False) from error
+            raise ExtenderUnreachable("unexpected EOF", False) from error
 
     async def close(self) -> None:
         """Close all connections."""
@@ -180,7 +183,7 @@ def _proxy_of(url: str) -> str | None:
 # ---- errors --------------------------------------------------------------------------------------
 
 
-def _in_gos_words(error: Exception, url: str) -> str:
+def _go_error_text(error: Exception, url: str) -> str:
     match error:
         case TimeoutError():
             return "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"

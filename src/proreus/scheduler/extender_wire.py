@@ -38,7 +38,7 @@ _NODES = msgspec.json.Decoder(list[_Node])
 # ---- questions -----------------------------------------------------------------------------------
 
 
-def nodes_body(pod: Pod, nodes: Sequence[Node], by_name: bool) -> bytes:
+def extender_args(pod: Pod, nodes: Sequence[Node], by_name: bool) -> bytes:
     """Return ExtenderArgs: a pod and its nodes, by name for extenders that know the nodes."""
     body: dict[str, object] = {"Pod": msgspec.Raw(json_of(pod)), "Nodes": None, "NodeNames": None}
     if by_name:
@@ -49,7 +49,7 @@ def nodes_body(pod: Pod, nodes: Sequence[Node], by_name: bool) -> bytes:
     return msgspec.json.encode(body)
 
 
-def preemption_body(pod: Pod, victims: Mapping[str, Victims], by_name: bool) -> bytes:
+def extender_preemption_args(pod: Pod, victims: Mapping[str, Victims], by_name: bool) -> bytes:
     """Return ExtenderPreemptionArgs: victims by node, only their UIDs for those that know pods."""
     # Go writes maps in the order of their keys.
     by_node = {
@@ -68,7 +68,7 @@ def preemption_body(pod: Pod, victims: Mapping[str, Victims], by_name: bool) -> 
     )
 
 
-def binding_body(pod: Pod, node_name: str) -> bytes:
+def extender_binding_args(pod: Pod, node_name: str) -> bytes:
     """Return ExtenderBindingArgs."""
     meta = pod.metadata
     return msgspec.json.encode(
@@ -88,7 +88,7 @@ def _victim(pod: PodInfo, node_name: str, by_name: bool) -> object:
 # ---- answers -------------------------------------------------------------------------------------
 
 
-class Filtered(NamedTuple):
+class ExtenderFilterResult(NamedTuple):
     """An answer to Filter.
 
     ``names``: the nodes that are left. ``as_objects``: they came as objects, not as names.
@@ -108,7 +108,7 @@ class MetaVictims(NamedTuple):
     pdb_violations: int
 
 
-def read_filtered(body: bytes, by_name: bool) -> Filtered:
+def read_filter_result(body: bytes, by_name: bool) -> ExtenderFilterResult:
     """Read an ExtenderFilterResult; raises ``ExtenderError`` for the error that it may carry.
 
     Names count only from an extender that was sent names; otherwise, and without them, the objects.
@@ -120,7 +120,7 @@ def read_filtered(body: bytes, by_name: bool) -> Filtered:
     if names is None:
         nodes = _fields(fields.get("nodes", b"null"), "Nodes")
         names = _names_of(nodes.get("items", msgspec.Raw(b"null")))
-    return Filtered(
+    return ExtenderFilterResult(
         names,
         as_objects,
         failed=_read(fields, "failednodes", dict[str, str]) or {},
@@ -128,7 +128,7 @@ def read_filtered(body: bytes, by_name: bool) -> Filtered:
     )
 
 
-def read_scores(body: bytes) -> list[tuple[str, int]]:
+def read_host_priority_list(body: bytes) -> list[tuple[str, int]]:
     """Read a HostPriorityList: nodes and their scores, neither of them checked."""
     items = _decoded(body, list[msgspec.Raw], "HostPriorityList") or []
     scores = []
@@ -138,7 +138,7 @@ def read_scores(body: bytes) -> list[tuple[str, int]]:
     return scores
 
 
-def read_victims(body: bytes) -> dict[str, MetaVictims]:
+def read_preemption_result(body: bytes) -> dict[str, MetaVictims]:
     """Read an ExtenderPreemptionResult: victims by node."""
     fields = _fields(body, "ExtenderPreemptionResult")
     by_node = _read(fields, "nodenametometavictims", dict[str, msgspec.Raw]) or {}
@@ -151,7 +151,7 @@ def read_victims(body: bytes) -> dict[str, MetaVictims]:
     return found
 
 
-def read_bound(body: bytes) -> None:
+def read_binding_result(body: bytes) -> None:
     """Read an ExtenderBindingResult; raises ``ExtenderError`` for the error that it may carry."""
     _raise_error(_fields(body, "ExtenderBindingResult"))
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from proreus.client.event_bodies import printf_without_arguments, truncate_note
 from proreus.errors import ApiError
-from proreus.framework.nominating import NominatingInfo
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
+from proreus.framework.post_filter_result import NominatingInfo
 from proreus.logs import logger
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod, PodCondition, condition_of
@@ -65,7 +65,7 @@ class FailureHandler:
 
     def _note_rejectors(self, queued: QueuedPodInfo, failure: Failure) -> None:
         queued.gating_plugin = ""
-        fit = failure.no_fit
+        fit = failure.fit_error
         queued.unschedulable_plugins = set(fit.diagnosis.unschedulable_plugins) if fit else set()
         queued.pending_plugins = set(fit.diagnosis.pending_plugins) if fit else set()
 
@@ -79,7 +79,7 @@ class FailureHandler:
             self._queue.done(queued.uid)
             return None
         if live is not queued.pod:
-            queued.info = PodInfo(live, queued.info.counting)
+            queued.info = PodInfo(live, queued.info.resources_options)
         self._queue.add_unschedulable(queued)
         return live
 

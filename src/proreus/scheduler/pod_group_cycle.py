@@ -15,26 +15,26 @@ from typing import Protocol
 from proreus.cache.cache import Cache
 from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.nominating import NominatingInfo
 from proreus.framework.pod_group import (
-    GROUP_TRIAL,
+    POD_GROUP_SCHEDULING_CYCLE,
     Placement,
     PodGroupAssignments,
     PodGroupInfo,
 )
 from proreus.framework.pod_info import QueuedPodInfo
+from proreus.framework.post_filter_result import NominatingInfo
 from proreus.framework.status import Code, Status
 from proreus.logs import logger
 from proreus.objects.scheduling import POD_GROUPS, pod_group_key
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.runtime.placement_points import run_placement_generate, run_placement_score
 from proreus.runtime.profile import Profile
-from proreus.scheduler.attempt import Attempt, Decision, Failure, Limits, error_failure
+from proreus.scheduler.attempt import Attempt, Failure, NodeSubset, ScheduleResult, error_failure
 from proreus.scheduler.environment import Environment
 from proreus.scheduler.failure import FailureHandler
-from proreus.scheduler.pod_group_preemption import preempt_for_group
+from proreus.scheduler.pod_group_algorithm import GroupResult, Member, PodGroupAlgorithm
+from proreus.scheduler.pod_group_preemption import run_pod_group_post_filter
 from proreus.scheduler.pod_group_status import PodGroupStatusWriter
-from proreus.scheduler.pod_group_trial import GroupResult, Member, Trial
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
 
 log = logger(__name__)
@@ -48,7 +48,7 @@ class PodScheduling(Protocol):
         """All profiles by schedulerName."""
         ...
 
-    def skips(self, queued: QueuedPodInfo, profile: Profile) -> bool:
+    def skip_pod_schedule(self, queued: QueuedPodInfo, profile: Profile) -> bool:
         """Tell whether a pod needs no node any more, or has one."""
         ...
 
@@ -56,7 +56,7 @@ class PodScheduling(Protocol):
         """Return a new attempt for a pod."""
         ...
 
-    def start_binding(self, decision: Decision) -> None:
+    def start_binding(self, schedule_result: ScheduleResult) -> None:
         """Begin to bind a decided pod."""
         ...
 
@@ -115,7 +115,7 @@ class PodGroupCycle:
         profile = self._pods.profiles.get(names[0])
         left = []
         for member in members:
-            if profile is None or self._pods.skips(member, profile):
+            if profile is None or self._pods.skip_pod_schedule(member, profile):
                 self._queue.done(member.uid)
             else:
                 left.append(member)
@@ -158,25 +158,25 @@ class PodGroupCycle:
         profile: Profile,
         group: PodGroupInfo,
         pods: Sequence[QueuedPodInfo],
-        make_room: bool = True,
+        preempt: bool = True,
     ) -> GroupResult:
         """Look for nodes for all pods; nothing is assumed afterwards."""
-        known = self._cache.pod_group_states.get(group.key)
-        scheduled_before = 0 if known is None else known.scheduled_count
-        trial = Trial(
+        group_state = self._cache.pod_group_states.get(group.key)
+        scheduled_before = 0 if group_state is None else group_state.scheduled_count
+        algorithm = PodGroupAlgorithm(
             self._cycle,
             self._queue.nominator,
-            lambda queued: self._begin_trial(queued, profile, scheduled_before),
-            make_room,
+            lambda queued: self._begin_attempt(queued, profile, scheduled_before),
+            preempt,
         )
         if not self._topology_aware:
-            return await trial.run(pods)
+            return await algorithm.run(pods)
         state = CycleState()
         try:
             placements = run_placement_generate(profile, state, group)
             if isinstance(placements, Status):
                 return GroupResult(placements)
-            return await self._find_among(profile, state, group, placements, pods, trial)
+            return await self._find_among(profile, state, group, placements, pods, algorithm)
         except PluginError as error:
             return GroupResult(Status.error(str(error)))
 
@@ -187,13 +187,13 @@ class PodGroupCycle:
         group: PodGroupInfo,
         placements: Sequence[Placement],
         pods: Sequence[QueuedPodInfo],
-        trial: Trial,
+        algorithm: PodGroupAlgorithm,
     ) -> GroupResult:
         """Try the group in each placement, and take the best of those that will do."""
         first: GroupResult | None = None
         found: list[tuple[PodGroupAssignments, GroupResult]] = []
         for placement in placements:
-            result = await trial.run(pods, self._limits(placement))
+            result = await algorithm.run(pods, self._node_subset(placement))
             if result.failed:
                 return result
             first = first or result
@@ -213,17 +213,17 @@ class PodGroupCycle:
         best = [index for index, total in enumerate(totals) if total == max(totals)]
         return found[self._rng.choice(best)][1]
 
-    def _limits(self, placement: Placement) -> Limits | None:
+    def _node_subset(self, placement: Placement) -> NodeSubset | None:
         if placement.node_names is None:
             return None
         names, table = frozenset(placement.node_names), self._cache.table
-        return Limits(names, table.take(table.rows_of(names)))
+        return NodeSubset(names, table.take(table.rows_of(names)))
 
-    def _begin_trial(
+    def _begin_attempt(
         self, queued: QueuedPodInfo, profile: Profile, scheduled_before: int
     ) -> Attempt:
         attempt = self._pods.begin(queued, profile)
-        attempt.state.write(GROUP_TRIAL, scheduled_before)
+        attempt.state.write(POD_GROUP_SCHEDULING_CYCLE, scheduled_before)
         self._cycle.note_extenders(attempt)
         return attempt
 
@@ -241,9 +241,9 @@ class PodGroupCycle:
         assert self._groups is not None
 
         async def fits() -> Status | None:
-            return (await self._find(profile, group, pods, make_room=False)).status
+            return (await self._find(profile, group, pods, preempt=False)).status
 
-        status = await preempt_for_group(profile, group, self._groups, fits)
+        status = await run_pod_group_post_filter(profile, group, self._groups, fits)
         if status is None:
             result.waiting_on_preemption = True
         elif status.rejected:
@@ -279,11 +279,11 @@ class PodGroupCycle:
 
     async def _commit(self, member: Member) -> Failure | None:
         """Assume a pod for good, and begin to bind it."""
-        member.attempt.state.write(GROUP_TRIAL, None)
-        decision = await self._cycle.commit(member.attempt, member.node_name)
-        if isinstance(decision, Failure):
-            return decision
-        self._pods.start_binding(decision)
+        member.attempt.state.write(POD_GROUP_SCHEDULING_CYCLE, None)
+        schedule_result = await self._cycle.commit(member.attempt, member.node_name)
+        if isinstance(schedule_result, Failure):
+            return schedule_result
+        self._pods.start_binding(schedule_result)
         return None
 
     def _report(

@@ -14,7 +14,7 @@ from proreus.runtime.calls import as_status, await_plugin
 from proreus.runtime.profile import Profile
 
 
-async def preempt_for_group(
+async def run_pod_group_post_filter(
     profile: Profile,
     group: PodGroupInfo,
     groups: Mapping[str, PodGroup],

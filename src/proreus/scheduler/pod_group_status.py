@@ -12,7 +12,7 @@ from typing import Any
 
 from proreus.clock import Clock
 from proreus.errors import ApiError
-from proreus.framework.assume_cache import number_of, version_of
+from proreus.framework.assume_cache import parse_resource_version, resource_version_of
 from proreus.framework.handle import ApiWriter
 from proreus.framework.status import Status
 from proreus.logs import logger
@@ -23,19 +23,19 @@ log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _WrittenCondition:
     """What was written to a group, and the version that it has since."""
 
     uid: str
     version: int
     condition: Condition
 
-    def outdates(self, group: PodGroup | None) -> bool:
+    def is_newer_than(self, group: PodGroup | None) -> bool:
         """Tell whether a version that is watched is of before the write."""
         return (
             group is not None
             and group.metadata.uid == self.uid
-            and version_of(group) < self.version
+            and resource_version_of(group) < self.version
         )
 
 
@@ -57,7 +57,7 @@ class PodGroupStatusWriter:
         """What is to be written once the write under way is done: the latest, but that a good end
         is not forgotten for a bad one after it."""
         self._writing: set[str] = set()
-        self._told: dict[str, _Told] = {}
+        self._written: dict[str, _WrittenCondition] = {}
         """What the watch does not know yet: until it is as far, this is how the group is."""
 
     def write(self, key: str, status: Status | None) -> None:
@@ -89,7 +89,7 @@ class PodGroupStatusWriter:
         if status is not None:
             value, message = "False", status.message
             reason = UNSCHEDULABLE if status.rejected else SCHEDULER_ERROR
-        old = self._present(key, group)
+        old = self._current_condition(key, group)
         generation = group.metadata.generation
         since: str | None = rfc3339(self._clock.now())
         if old is not None:
@@ -102,11 +102,13 @@ class PodGroupStatusWriter:
                 since = old.last_transition_time
         return Condition(POD_GROUP_SCHEDULED, value, reason, message, generation, since)
 
-    def _present(self, key: str, group: PodGroup) -> Condition | None:
+    def _current_condition(self, key: str, group: PodGroup) -> Condition | None:
         """Return the condition that a group has, as far as we know."""
-        self._told = {k: t for k, t in self._told.items() if t.outdates(self._groups.get(k))}
-        told = self._told.get(key)
-        return group.condition(POD_GROUP_SCHEDULED) if told is None else told.condition
+        self._written = {
+            k: t for k, t in self._written.items() if t.is_newer_than(self._groups.get(k))
+        }
+        written = self._written.get(key)
+        return group.condition(POD_GROUP_SCHEDULED) if written is None else written.condition
 
     async def _patch(self, group: PodGroup, condition: Condition) -> None:
         meta = group.metadata
@@ -126,5 +128,5 @@ class PodGroupStatusWriter:
         except ApiError as error:
             log.error("Failed to update PodGroup status", err=error, podGroup=key)
         else:
-            version = number_of(answer["metadata"].get("resourceVersion", ""))
-            self._told[key] = _Told(meta.uid, version, condition)
+            version = parse_resource_version(answer["metadata"].get("resourceVersion", ""))
+            self._written[key] = _WrittenCondition(meta.uid, version, condition)

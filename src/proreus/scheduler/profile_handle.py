@@ -17,7 +17,7 @@ from proreus.clock import Clock
 from proreus.feature_gates import FeatureGates
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
-from proreus.framework.handle import ApiWriter, EventRecorder, TrialGrounds
+from proreus.framework.handle import ApiWriter, DryRunKey, EventRecorder
 from proreus.framework.node_table import NodeTable
 from proreus.framework.nominated_pods import Nominator
 from proreus.framework.pod_info import PodInfo
@@ -27,12 +27,12 @@ from proreus.metrics import SchedulerMetrics
 from proreus.objects.meta import ApiObject, Resource
 from proreus.objects.pod import Pod
 from proreus.queue.scheduling_queue import SchedulingQueue
-from proreus.runtime.conduct import Supervision
+from proreus.runtime.dry_run import PreemptionDryRun, dry_run_key
 from proreus.runtime.find_nodes import NodeSearch
-from proreus.runtime.guard import surviving, surviving_work
+from proreus.runtime.instrumentation import log_exceptions, log_exceptions_of_task
 from proreus.runtime.node_points import run_filter_plugins
+from proreus.runtime.plugin_health import HealthContext
 from proreus.runtime.profile import Profile
-from proreus.runtime.trials import NodeTrials, trial_grounds
 from proreus.runtime.waiting_pods import WaitingPod, WaitingPods
 from proreus.scheduler.binding_cycle import BindingCycle
 from proreus.scheduler.environment import Environment
@@ -120,9 +120,9 @@ class ProfileHandle:
         return self._environment.api
 
     @property
-    def supervision(self) -> Supervision:
+    def health_context(self) -> HealthContext:
         """Who keeps watch over the plugins."""
-        return self._environment.supervision or Supervision(
+        return self._environment.health_context or HealthContext(
             self._environment.clock, self._environment.metrics
         )
 
@@ -139,7 +139,9 @@ class ProfileHandle:
         self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
     ) -> None:
         """Call ``handler(old, new)`` on each change of a watched resource."""
-        self._subscriptions.append(self._environment.stores.on_change(resource, surviving(handler)))
+        self._subscriptions.append(
+            self._environment.stores.on_change(resource, log_exceptions(handler))
+        )
 
     def run_filters(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
@@ -169,12 +171,16 @@ class ProfileHandle:
         """Try a row of a fork without a pod."""
         self._profile.remove_pod(state, pod, removed, nodes, row)
 
-    def try_nodes(
-        self, state: CycleState, pod: PodInfo, rows: Rows, movable: Sequence[Sequence[PodInfo]]
-    ) -> NodeTrials:
+    def dry_run_preemption(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        rows: Rows,
+        potential_victims: Sequence[Sequence[PodInfo]],
+    ) -> PreemptionDryRun:
         """Try rows of ``nodes``, each without pods that may go."""
         profile, nominated = self._profile, self._core.search.nominated
-        return NodeTrials(
+        return PreemptionDryRun(
             profile.filter,
             profile.pre_filter,
             nominated,
@@ -182,13 +188,13 @@ class ProfileHandle:
             state,
             pod,
             rows,
-            movable,
+            potential_victims,
         )
 
-    def trial_grounds(self, state: CycleState, pod: PodInfo) -> TrialGrounds | None:
+    def dry_run_key(self, state: CycleState, pod: PodInfo) -> DryRunKey | None:
         """Return what else trials rest on; None where filters read more than they sign."""
         nominated = self._core.search.nominated
-        return trial_grounds(self._profile.filter, nominated, self.nodes, state, pod)
+        return dry_run_key(self._profile.filter, nominated, self.nodes, state, pod)
 
     async def preempt_through_extenders(
         self, pod: Pod, victims: Mapping[str, Victims]
@@ -224,7 +230,7 @@ class ProfileHandle:
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
         """Run something in the background."""
-        return self._environment.spawn(surviving_work(work))
+        return self._environment.spawn(log_exceptions_of_task(work))
 
     @property
     def _profile(self) -> Profile:

@@ -13,6 +13,7 @@ from typing import Any
 from proreus.config.types import SchedulerConfiguration
 from proreus.errors import ConfigError, ProreusError
 from proreus.framework import events
+from proreus.framework.event_registrations import EventRegistration, PreEnqueue, registrations_of
 from proreus.framework.plugin import (
     FilterPlugin,
     PermitPlugin,
@@ -22,12 +23,11 @@ from proreus.framework.plugin import (
     ReservePlugin,
 )
 from proreus.framework.pod_info import QueuedPodInfo
-from proreus.framework.registrations import PreEnqueue, Registration, registrations_of
 from proreus.logs import logger
 from proreus.objects.kinds import BY_KIND
 from proreus.objects.meta import Resource, Untyped
 from proreus.runtime.expansion import ExpandedProfile, expand_all
-from proreus.runtime.guard import blamed_on, with_guarded_hint
+from proreus.runtime.instrumentation import config_errors_from, instrument_hint
 from proreus.runtime.profile import Profile
 from proreus.runtime.registry import Registry
 from proreus.scheduler.environment import Environment
@@ -41,7 +41,7 @@ _ALWAYS_WATCHED = frozenset(
     {events.POD, events.ASSIGNED_POD, events.UNSCHEDULABLE_POD, events.NODE, events.ANY}
 )
 
-_ASKED_FOR_EVENTS = (
+_EVENT_REGISTERING_PLUGINS = (
     PreEnqueuePlugin,
     PreFilterPlugin,
     FilterPlugin,
@@ -50,44 +50,44 @@ _ASKED_FOR_EVENTS = (
 )
 
 
-class ProfileForQueue:
+class QueueProfileView:
     """A profile as the queue sees it."""
 
     def __init__(
         self,
         profile: Profile,
         extended: bool = False,
-        everything: Iterable[events.ClusterEvent] = events.EVERYTHING,
+        all_events: Iterable[events.ClusterEvent] = events.ALL_EVENTS,
     ) -> None:
         """``extended``: extenders may reject its pods; anything that happens may help then.
 
-        ``everything``: what somebody waits for who does not say what.
+        ``all_events``: what somebody waits for who does not say what.
         """
         self.pre_enqueue: Mapping[str, PreEnqueue] = {
             plugin.name: plugin.pre_enqueue for plugin in profile.pre_enqueue
         }
-        self.registrations: list[Registration] = [
+        self.registrations: list[EventRegistration] = [
             registration
             for plugin in profile.plugins
-            if isinstance(plugin, _ASKED_FOR_EVENTS)
-            for registration in registrations_of(plugin.name, _registered(plugin, everything))
+            if isinstance(plugin, _EVENT_REGISTERING_PLUGINS)
+            for registration in registrations_of(plugin.name, _registered(plugin, all_events))
         ]
         if extended:
-            self.registrations += registrations_of(EXTENDER, everything)
+            self.registrations += registrations_of(EXTENDER, all_events)
 
 
 def _registered(
-    plugin: Plugin, everything: Iterable[events.ClusterEvent]
+    plugin: Plugin, all_events: Iterable[events.ClusterEvent]
 ) -> Iterable[events.ClusterEvent]:
-    with blamed_on(type(plugin)):
+    with config_errors_from(type(plugin)):
         asked = plugin.events_to_register()
-        if asked is events.EVERYTHING:
-            return everything
+        if asked is events.ALL_EVENTS:
+            return all_events
         asked = tuple(asked)
         for event in asked:
             if not isinstance(event, events.ClusterEvent):
                 raise TypeError(f"events_to_register of {plugin.name} has {event!r} in it")
-        return tuple(with_guarded_hint(event, plugin) for event in asked)
+        return tuple(instrument_hint(event, plugin) for event in asked)
 
 
 @dataclass(eq=False)
@@ -96,7 +96,7 @@ class ProfileSet:
 
     configuration: SchedulerConfiguration
     profiles: Mapping[str, Profile]
-    views: Mapping[str, ProfileForQueue]
+    queue_profiles: Mapping[str, QueueProfileView]
     extenders: ExtenderChain | None
     handles: tuple[ProfileHandle, ...]
     bindings: int = 0
@@ -116,7 +116,7 @@ class ProfileSet:
     @property
     def kinds(self) -> dict[str, Resource[Any]]:
         """The kinds beside pods and nodes that plugins registered, by event resource name."""
-        return _registered_kinds(self.views)
+        return _registered_kinds(self.queue_profiles)
 
     def retire(self, on_end: Callable[[], None]) -> None:
         """Be used for no further pod."""
@@ -167,23 +167,23 @@ def build_profiles(
             handle.profile_name: _build_profile(expanded[handle.profile_name], registry, handle)
             for handle in handles
         }
-        everything = events.everything(gates.enabled("GenericWorkload"))
-        views = {
-            name: ProfileForQueue(profile, extenders is not None, everything)
+        all_events = events.all_events(gates.enabled("GenericWorkload"))
+        queue_profiles = {
+            name: QueueProfileView(profile, extenders is not None, all_events)
             for name, profile in profiles.items()
         }
     except BaseException:
         for handle in handles:
             handle.close()
         raise
-    return ProfileSet(configuration, profiles, views, extenders, handles)
+    return ProfileSet(configuration, profiles, queue_profiles, extenders, handles)
 
 
 def _extenders(
     configuration: SchedulerConfiguration, environment: Environment, core: Core
 ) -> ExtenderChain | None:
     extenders = build_extenders(configuration.extenders, environment.clock)
-    if not extenders or not environment.ask_extenders:
+    if not extenders or not environment.use_extenders:
         return None
     return ExtenderChain(extenders, core.cache.table, environment.metrics, environment.rng)
 
@@ -207,7 +207,7 @@ def _build_profile(expanded: ExpandedProfile, registry: Registry, handle: Profil
         metrics=handle.metrics,
         percentage_of_nodes_to_score=expanded.percentage_of_nodes_to_score,
     )
-    profile.supervise(handle.supervision)
+    profile.instrument_plugins(handle.health_context)
     return profile
 
 
@@ -216,7 +216,7 @@ def _make(
 ) -> Plugin:
     plugin = registry[name]
     try:
-        with blamed_on(plugin):
+        with config_errors_from(plugin):
             return plugin(expanded.args.get(name), handle)
     except ProreusError as error:
         raise ConfigError(
@@ -225,14 +225,14 @@ def _make(
         ) from error
 
 
-def _registered_kinds(views: Mapping[str, ProfileForQueue]) -> dict[str, Resource[Any]]:
+def _registered_kinds(queue_profiles: Mapping[str, QueueProfileView]) -> dict[str, Resource[Any]]:
     """Return the kinds beside pods and nodes that plugins registered, by event resource name."""
-    names = {event.resource for view in views.values() for _, event in view.registrations}
+    names = {event.resource for view in queue_profiles.values() for _, event in view.registrations}
     found = {}
     for name in sorted(names - _ALWAYS_WATCHED):
         if events.is_announced(name):
             continue
-        resource = BY_KIND.get(name.rpartition("/")[2]) or _custom(name)
+        resource = BY_KIND.get(name.rpartition("/")[2]) or _custom_resource(name)
         if resource is not None:
             found[name] = resource
         else:
@@ -244,7 +244,7 @@ def _registered_kinds(views: Mapping[str, ProfileForQueue]) -> dict[str, Resourc
     return found
 
 
-def _custom(name: str) -> Resource[Any] | None:
+def _custom_resource(name: str) -> Resource[Any] | None:
     """Return the resource that ``plural.version.group`` names: any that the apiserver may serve."""
     plural, _, rest = name.partition(".")
     version, _, group = rest.partition(".")

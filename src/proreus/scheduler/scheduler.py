@@ -22,9 +22,9 @@ from proreus.runtime.background import BackgroundWork
 from proreus.runtime.calls import PluginTimer
 from proreus.runtime.profile import Profile
 from proreus.runtime.waiting_pods import WaitingPods
-from proreus.scheduler.attempt import Attempt, AttemptObserver, Decision, Failure
+from proreus.scheduler.attempt import Attempt, AttemptObserver, Failure, ScheduleResult
 from proreus.scheduler.binding_cycle import BindingCycle
-from proreus.scheduler.changes import as_assigned
+from proreus.scheduler.cluster_events import as_assigned
 from proreus.scheduler.environment import Environment
 from proreus.scheduler.failure import FailureHandler
 from proreus.scheduler.pod_group_cycle import PodGroupCycle
@@ -33,8 +33,8 @@ from proreus.scheduler.scheduling_cycle import SchedulingCycle
 
 log = logger(__name__)
 
-_TURN_SECONDS = 0.003
-_TIMED_CYCLES = 0.1
+_YIELD_SECONDS = 0.003
+_METRICS_SAMPLE_RATE = 0.1
 MAX_BINDINGS_IN_FLIGHT = 1000
 """So many bindings may wait for the apiserver; then the loop waits with them. What is not decided
 yet can still be overtaken by a more important pod."""
@@ -69,9 +69,9 @@ class Scheduler:
         self._spawn = environment.spawn
         self._timer = PluginTimer(environment.metrics)
         self._background = BackgroundWork()
-        self._at_work = False
+        self._background_started = False
         self._ready = asyncio.Event()
-        self._fewer_bindings = asyncio.Event()
+        self._binding_finished = asyncio.Event()
         self._stopping = False
         self.bindings_in_flight = 0
         self._retired: list[ProfileSet] = []
@@ -84,7 +84,7 @@ class Scheduler:
 
     async def run(self) -> None:
         """Schedule until ``stop``."""
-        self.work_in_background()
+        self.start_background_work()
         turn = perf_counter()
         while not self._stopping:
             queued = self.queue.pop()
@@ -101,16 +101,16 @@ class Scheduler:
             while self._changes:
                 self._changes.pop(0)()
             if self.bindings_in_flight >= MAX_BINDINGS_IN_FLIGHT:
-                self._fewer_bindings.clear()
-                await self._fewer_bindings.wait()
-            elif perf_counter() - turn > _TURN_SECONDS:
+                self._binding_finished.clear()
+                await self._binding_finished.wait()
+            elif perf_counter() - turn > _YIELD_SECONDS:
                 await asyncio.sleep(0)
                 turn = perf_counter()
 
-    def work_in_background(self) -> None:
+    def start_background_work(self) -> None:
         """Let plugins begin what they have to do beside scheduling; ``run`` does."""
-        self._at_work = True
-        self._background.keep(p for one in (*self._retired, self.profile_set) for p in one.plugins)
+        self._background_started = True
+        self._background.sync(p for one in (*self._retired, self.profile_set) for p in one.plugins)
 
     # ---- another configuration -----------------------------------------------------------------
 
@@ -130,8 +130,8 @@ class Scheduler:
         self._take(profile_set)
         self._retired.append(before)
         before.retire(partial(self._forget, before))
-        if self._at_work:
-            self.work_in_background()
+        if self._background_started:
+            self.start_background_work()
 
     def _take(self, profile_set: ProfileSet) -> None:
         self.profile_set = profile_set
@@ -144,10 +144,10 @@ class Scheduler:
         self._retired.remove(retired)
         if retired.extenders is not None:
             self._spawn(retired.extenders.close())
-        if self._at_work:
-            self.work_in_background()
+        if self._background_started:
+            self.start_background_work()
 
-    def tell(self, observer: AttemptObserver) -> None:
+    def observe(self, observer: AttemptObserver) -> None:
         """Let somebody know of every attempt what was found out on the way."""
         self.scheduling_cycle.observer = self._failures.observer = observer
 
@@ -155,7 +155,7 @@ class Scheduler:
         """Pop no more pods; those that Permit holds are turned down."""
         self._stopping = True
         self._ready.set()
-        self._fewer_bindings.set()
+        self._binding_finished.set()
         for waiting in self.waiting_pods:
             waiting.reject("", "the scheduler is shutting down")
 
@@ -171,7 +171,7 @@ class Scheduler:
         if self.pod_group_cycle is not None and queued.pod.spec.scheduling_group is not None:
             return await self.pod_group_cycle.run(queued)
         profile = self.profiles.get(queued.pod.spec.scheduler_name)
-        if profile is None or self.skips(queued, profile):
+        if profile is None or self.skip_pod_schedule(queued, profile):
             self.queue.done(queued.uid)
             return ""
         attempt = self.begin(queued, profile)
@@ -184,35 +184,35 @@ class Scheduler:
 
     def begin(self, queued: QueuedPodInfo, profile: Profile) -> Attempt:
         """Return a new attempt for a popped pod."""
-        for conduct in profile.conducts:
-            conduct.begin_attempt()
+        for health in profile.health_monitors:
+            health.begin_attempt()
         state = CycleState()
-        if self._rng.random() < _TIMED_CYCLES:
+        if self._rng.random() < _METRICS_SAMPLE_RATE:
             state.timer = self._timer
         return Attempt(queued, queued.info, profile, state, perf_counter())
 
-    def start_binding(self, decision: Decision) -> None:
+    def start_binding(self, schedule_result: ScheduleResult) -> None:
         """Begin to bind a decided pod, beside the loop."""
-        state = decision.attempt.state
+        state = schedule_result.attempt.state
         if state.pods_to_activate:
             self.queue.activate(state.pods_to_activate)
             # What is added from here on is meant for the end of the binding.
             state.pods_to_activate.clear()
         self.profile_set.bindings += 1
-        self._spawn(self._bind(decision, self.profile_set))
+        self._spawn(self._bind(schedule_result, self.profile_set))
 
-    async def _bind(self, decision: Decision, profile_set: ProfileSet) -> None:
+    async def _bind(self, schedule_result: ScheduleResult, profile_set: ProfileSet) -> None:
         # A pod that Permit holds must not keep the loop from deciding the pods it waits for.
-        counted = decision.waiting is None
+        counted = schedule_result.waiting is None
         self.bindings_in_flight += counted
         try:
-            await self._binding_cycle.run(decision)
+            await self._binding_cycle.run(schedule_result)
         finally:
             self.bindings_in_flight -= counted
-            self._fewer_bindings.set()
+            self._binding_finished.set()
             profile_set.binding_ended()
 
-    def skips(self, queued: QueuedPodInfo, profile: Profile) -> bool:
+    def skip_pod_schedule(self, queued: QueuedPodInfo, profile: Profile) -> bool:
         """Tell whether the pod needs no node any more, or has one."""
         pod = queued.pod
         if pod.metadata.deletion_timestamp is not None:
@@ -232,18 +232,18 @@ class Scheduler:
         self.waiting_pods.expire()
         for pod, node_name in self.cache.expire_assumed():
             log.warning("Assumed pod was never confirmed; forgetting it", pod=pod.key)
-            gone = as_assigned(pod.pod, node_name)
-            self.queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, gone, None)
+            assigned_pod = as_assigned(pod.pod, node_name)
+            self.queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, assigned_pod, None)
         self._watch_gates()
         self._measure_cache()
 
     def _watch_gates(self) -> None:
         """Let pods pass that a plugin gated which is left out from now on."""
         for profile in self.profiles.values():
-            for conduct in profile.conducts:
-                if conduct.tick():
+            for health in profile.health_monitors:
+                if health.tick():
                     gated = self.queue.gated_pods()
-                    self.queue.activate([q.key for q in gated if q.gating_plugin == conduct.plugin])
+                    self.queue.activate([q.key for q in gated if q.gating_plugin == health.plugin])
 
     def _measure_cache(self) -> None:
         sizes, cache = self.metrics.cache_size, self.cache

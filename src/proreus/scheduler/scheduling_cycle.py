@@ -15,7 +15,7 @@ import numpy as np
 from proreus.cache.cache import Cache, CacheError
 from proreus.errors import ExtenderError, PluginError
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.diagnosis import Diagnosis, NoFit
+from proreus.framework.diagnosis import Diagnosis, FitError
 from proreus.framework.nominated_pods import Nominator
 from proreus.framework.pod_info import ASSUMED_AS, PodInfo
 from proreus.framework.status import ERROR, SUCCESS, Code, Status, code_of
@@ -46,8 +46,8 @@ from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.attempt import (
     Attempt,
     AttemptObserver,
-    Decision,
     Failure,
+    ScheduleResult,
     Trace,
     error_failure,
 )
@@ -111,7 +111,7 @@ class SchedulingCycle:
         if self.extenders is not None:
             attempt.extenders = self.extenders.interested_in(attempt.pod.pod)
 
-    async def run(self, attempt: Attempt) -> Decision | Failure:
+    async def run(self, attempt: Attempt) -> ScheduleResult | Failure:
         """Decide where the pod goes, or why it cannot."""
         self.note_extenders(attempt)
         if attempt.extenders or attempt.profile.fetching:
@@ -119,8 +119,8 @@ class SchedulingCycle:
                 return await self._run(attempt)
         return await self._run(attempt)
 
-    async def _run(self, attempt: Attempt) -> Decision | Failure:
-        found = await self.choose(attempt)
+    async def _run(self, attempt: Attempt) -> ScheduleResult | Failure:
+        found = await self.schedule_pod(attempt)
         self._metrics.scheduling_algorithm_duration_seconds.observe(
             perf_counter() - attempt.started
         )
@@ -130,7 +130,7 @@ class SchedulingCycle:
 
     # ---- choose --------------------------------------------------------------------------------
 
-    async def choose(self, attempt: Attempt) -> str | Failure:
+    async def schedule_pod(self, attempt: Attempt) -> str | Failure:
         """Return the name of the best node; nothing is assumed yet."""
         if not self._cache.table.size:
             return Failure(Status.unresolvable(NO_NODES))
@@ -159,7 +159,7 @@ class SchedulingCycle:
 
     async def _pre_filter(self, attempt: Attempt) -> PreFilterOutcome:
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
-        nodes = None if attempt.limits is None else attempt.limits.nodes
+        nodes = None if attempt.node_subset is None else attempt.node_subset.nodes
         with _timed(profile, "PreFilter") as timed:
             if profile.fetching:
                 await fetch_pre_filter(profile, state, pod)
@@ -171,13 +171,13 @@ class SchedulingCycle:
         """Look for nodes: on the nominated one first, then on all that PreFilter left."""
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
         row = self._cache.table.rows.get(pod.pod.status.nominated_node_name)
-        names, limits = outcome.names, attempt.limits
-        if limits is not None:
-            names = limits.names if names is None else names & limits.names
-            row = row if pod.pod.status.nominated_node_name in limits.names else None
-        nominated = None if row is None else await self._check_nominated(attempt, row)
+        names, node_subset = outcome.names, attempt.node_subset
+        if node_subset is not None:
+            names = node_subset.names if names is None else names & node_subset.names
+            row = row if pod.pod.status.nominated_node_name in node_subset.names else None
+        nominated = None if row is None else await self._evaluate_nominated_node(attempt, row)
         if isinstance(nominated, FeasibleNodes):
-            nominated = await self._confirm_nominated(attempt, nominated)
+            nominated = await self._filter_nominated_by_extenders(attempt, nominated)
             if nominated is not None:
                 return nominated
         with _timed(profile, "Filter", bool(profile.filter)):
@@ -191,7 +191,9 @@ class SchedulingCycle:
             found.add_rejection(row, nominated)
         return await self._filter_by_extenders(attempt, found)
 
-    async def _check_nominated(self, attempt: Attempt, row: int) -> FeasibleNodes | Status | None:
+    async def _evaluate_nominated_node(
+        self, attempt: Attempt, row: int
+    ) -> FeasibleNodes | Status | None:
         """Judge the nominated node alone; an error there is only logged: the search goes on."""
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
         try:
@@ -206,7 +208,7 @@ class SchedulingCycle:
             return status
         return FeasibleNodes.single(self._cache.table, row, pod)
 
-    async def _confirm_nominated(
+    async def _filter_nominated_by_extenders(
         self, attempt: Attempt, found: FeasibleNodes
     ) -> FeasibleNodes | None:
         """Ask extenders about the nominated node; None when the search has to go on."""
@@ -269,7 +271,7 @@ class SchedulingCycle:
             if outcome.names is not None:
                 narrowing = " ".join(sorted(outcome.narrowing))
                 text = f"node(s) didn't satisfy plugin(s) [{narrowing}]"
-                diagnosis.absent = Status.unresolvable(text)
+                diagnosis.absent_nodes_status = Status.unresolvable(text)
             diagnosis.note_rejectors()
             if found.rejected_by_extender:
                 diagnosis.unschedulable_plugins.add(EXTENDER)
@@ -278,24 +280,24 @@ class SchedulingCycle:
 
     async def _run_post_filter(self, attempt: Attempt, diagnosis: Diagnosis) -> Failure:
         """Ask PostFilter, and tell why no node can take the pod."""
-        told = NoFit(self._cache.table.size, diagnosis)
-        if attempt.limits is not None:
-            rows = self._cache.table.rows_of(attempt.limits.names)
-            told = NoFit(len(rows), diagnosis.of_rows(rows))
-        failure = Failure(Status(Code.UNSCHEDULABLE), told)
+        fit_error = FitError(self._cache.table.size, diagnosis)
+        if attempt.node_subset is not None:
+            rows = self._cache.table.rows_of(attempt.node_subset.names)
+            fit_error = FitError(len(rows), diagnosis.of_rows(rows))
+        failure = Failure(Status(Code.UNSCHEDULABLE), fit_error)
         profile = attempt.profile
         if not profile.post_filter or not attempt.may_preempt:
             return failure
         started = perf_counter()
         outcome = await run_post_filter(profile, attempt.state, attempt.pod, diagnosis.complete())
         profile.observe_point("PostFilter", outcome.code, perf_counter() - started)
-        told.diagnosis.post_filter_message = outcome.message
+        fit_error.diagnosis.post_filter_message = outcome.message
         failure.nominating = outcome.nominating
         return failure
 
     # ---- assume, reserve, permit ---------------------------------------------------------------
 
-    async def commit(self, attempt: Attempt, node_name: str) -> Decision | Failure:
+    async def commit(self, attempt: Attempt, node_name: str) -> ScheduleResult | Failure:
         """Decide for a node; where Permit holds the pod, it waits from now on."""
         permit = await self.assume(attempt, node_name)
         if isinstance(permit, Failure):
@@ -303,7 +305,7 @@ class SchedulingCycle:
         waiting = None
         if permit.timeouts:
             waiting = self._waiting_pods.add(attempt.pod, permit.timeouts)
-        return Decision(attempt, node_name, waiting)
+        return ScheduleResult(attempt, node_name, waiting)
 
     async def assume(self, attempt: Attempt, node_name: str) -> PermitOutcome | Failure:
         """Assume the pod on its node, reserve, and ask for permission; undo it if refused."""
@@ -318,14 +320,14 @@ class SchedulingCycle:
             if rejected is None:
                 as_assumed = attempt.state.get(ASSUMED_AS)
                 if as_assumed is not None:
-                    self._cache.assume_as(as_assumed)
+                    self._cache.update_assumed(as_assumed)
                 permit = await self._permit(attempt, node_name)
                 rejected = permit.status
         except PluginError as error:
-            self.take_back(attempt, node_name)
+            self.unreserve_and_forget(attempt, node_name)
             return error_failure(str(error), error)
         if rejected is not None:
-            self.take_back(attempt, node_name)
+            self.unreserve_and_forget(attempt, node_name)
             return rejected_on_node(rejected)
         return permit
 
@@ -347,7 +349,7 @@ class SchedulingCycle:
             timed.code = outcome.code
         return outcome
 
-    def take_back(self, attempt: Attempt, node_name: str) -> None:
+    def unreserve_and_forget(self, attempt: Attempt, node_name: str) -> None:
         """Undo reservations and the assumption."""
         run_unreserve(attempt.profile, attempt.state, attempt.pod, node_name)
         self._cache.forget(attempt.pod, node_name)
@@ -359,4 +361,4 @@ def rejected_on_node(status: Status) -> Failure:
     verdicts.reject_row(0, status)
     diagnosis = Diagnosis(verdicts)
     diagnosis.add_plugin_status(status)
-    return Failure(status, NoFit(1, diagnosis))
+    return Failure(status, FitError(1, diagnosis))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from proreus import logs
-from proreus.metrics import Registry
+from proreus.metrics import MetricsRegistry
 from proreus.server.responses import plain
 
 log = logs.logger(__name__)
@@ -29,7 +29,7 @@ class HealthCheck:
 PING = HealthCheck("ping", lambda: None)
 
 
-class HealthMetrics(Registry):
+class HealthMetrics(MetricsRegistry):
     """The metrics of /metrics/slis; they are on no other page."""
 
     def __init__(self) -> None:

@@ -12,14 +12,15 @@ from typing import Any, Protocol
 import msgspec
 from aiohttp import web
 
-from proreus.errors import ConfigError, NoSuchSlot
+from proreus.errors import ConfigError, UnknownPluginSlot
 from proreus.server.responses import json_body, plain
 
 PATH = "/plugins/v1/register"
 
 
 class Registrar(Protocol):
-    """Who keeps the slots; raises ``ConfigError``, and ``NoSuchSlot`` for a name without one."""
+    """Who keeps the slots; raises ``ConfigError``, and ``UnknownPluginSlot`` for a name without
+    one."""
 
     async def register(self, address: str, posted: bytes) -> Mapping[str, Any]:
         """Let the process at an address take the slot of its plugin's name; return its state.
@@ -64,7 +65,7 @@ async def registration_page(registrar: Registrar, request: web.BaseRequest) -> w
             return json_body(await registrar.register(wanted.endpoint, posted))
         named = msgspec.json.decode(body, type=Withdrawal)
         return json_body(await registrar.withdraw(named.name))
-    except NoSuchSlot as error:
+    except UnknownPluginSlot as error:
         return json_body({"error": str(error)}, status=404)
     except (ConfigError, msgspec.DecodeError) as error:
         return json_body({"error": str(error)}, status=400)

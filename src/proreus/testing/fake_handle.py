@@ -18,11 +18,11 @@ from proreus.feature_gates import FeatureGates
 from proreus.framework.cluster_table import ClusterTable
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
-from proreus.framework.handle import TrialGrounds, WaitingPod
+from proreus.framework.handle import DryRunKey, WaitingPod
 from proreus.framework.node_table import NodeTable
-from proreus.framework.nominating import NominatingInfo
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
 from proreus.framework.pod_info import PodInfo
+from proreus.framework.post_filter_result import NominatingInfo
 from proreus.framework.verdicts import Rows, Verdicts
 from proreus.framework.victims import Victims
 from proreus.metrics import SchedulerMetrics
@@ -31,8 +31,8 @@ from proreus.objects.meta import Resource
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.offline.api import FakeRecorder, InMemoryApi, JsonObject
-from proreus.runtime.nominated import NominatedPods
-from proreus.runtime.trials import NodeTrials, trial_grounds
+from proreus.runtime.dry_run import PreemptionDryRun, dry_run_key
+from proreus.runtime.nominated_pods_filter import NominatedPodsFilter
 from proreus.testing.builders import make_table
 
 T = TypeVar("T")
@@ -105,7 +105,7 @@ class FakeHandle:
         self.rng = random.Random(seed)
         self.feature_gates = FeatureGates.from_list(gates)
         self.nominator = FakeNominator()
-        self._nominated = NominatedPods(self.nominator)
+        self._nominated = NominatedPodsFilter(self.nominator)
         self.pod_group_states = PodGroupStates()
         self.api = InMemoryApi(hide_finished=False)
         self.event_recorder = FakeRecorder()
@@ -194,18 +194,29 @@ class FakeHandle:
             if isinstance(plugin, PreFilterPlugin) and plugin.name not in state.skip_filter:
                 plugin.remove_pod(state, pod, removed, nodes[row])
 
-    def try_nodes(
-        self, state: CycleState, pod: PodInfo, rows: Rows, movable: Sequence[Sequence[PodInfo]]
-    ) -> NodeTrials:
+    def dry_run_preemption(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        rows: Rows,
+        potential_victims: Sequence[Sequence[PodInfo]],
+    ) -> PreemptionDryRun:
         """Try rows of ``nodes``, each without pods that may go."""
         pre_filters = [p for p in self.filters if isinstance(p, PreFilterPlugin)]
-        return NodeTrials(
-            self.filters, pre_filters, self._nominated, self.nodes, state, pod, rows, movable
+        return PreemptionDryRun(
+            self.filters,
+            pre_filters,
+            self._nominated,
+            self.nodes,
+            state,
+            pod,
+            rows,
+            potential_victims,
         )
 
-    def trial_grounds(self, state: CycleState, pod: PodInfo) -> TrialGrounds | None:
+    def dry_run_key(self, state: CycleState, pod: PodInfo) -> DryRunKey | None:
         """Return what else trials rest on; None where ``filters`` read more than they sign."""
-        return trial_grounds(self.filters, self._nominated, self.nodes, state, pod)
+        return dry_run_key(self.filters, self._nominated, self.nodes, state, pod)
 
     async def preempt_through_extenders(
         self, pod: Pod, victims: Mapping[str, Victims]

@@ -34,9 +34,9 @@ class HarnessDriver:
         loop.use_clock(cluster.clock)
 
     async def begin(self) -> None:
-        """Look on from now on, and let plugins work in the background."""
-        self._cluster.scheduler.tell(self._attempt_log)
-        self._cluster.scheduler.work_in_background()
+        """Observe attempts from now on, and let plugins work in the background."""
+        self._cluster.scheduler.observe(self._attempt_log)
+        self._cluster.scheduler.start_background_work()
 
     async def add(self, objects: Iterable[Node | PodInfo | Pod | JsonObject]) -> None:
         """Let objects appear, or change."""

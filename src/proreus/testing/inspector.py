@@ -31,7 +31,7 @@ class Inspector:
             node = live.spec.node_name if live else ""
             return Outcome(key, state, node, rejected_by=frozenset(gating))
         failure = record.failure if state in ("unschedulable", "error") else None
-        fit = failure.no_fit if failure else None
+        fit = failure.fit_error if failure else None
         return Outcome(
             pod=key,
             state=state,

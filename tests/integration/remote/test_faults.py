@@ -22,7 +22,7 @@ async def hang(*_):
 
 
 def total(world, path, result):
-    family = world.endpoint._meters._requests
+    family = world.endpoint._metrics._requests
     return family.labels("Far", path, result).value
 
 

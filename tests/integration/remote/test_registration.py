@@ -11,9 +11,9 @@ import sys
 import aiohttp
 import pytest
 
-from proreus.app.served_plugins import connect_plugins
-from proreus.errors import ConfigError, NoSuchSlot
-from proreus.framework.events import EVERYTHING
+from proreus.app.remote_plugins import connect_plugins
+from proreus.errors import ConfigError, UnknownPluginSlot
+from proreus.framework.events import ALL_EVENTS
 from proreus.loading import PluginSources, load
 from proreus.metrics import SchedulerMetrics
 from proreus.sandbox import Sandbox
@@ -82,7 +82,7 @@ async def test_a_slot_hears_of_everything_whoever_has_it(slot, start):
     (plugin,) = (
         p for p in world.scheduler.profiles["default-scheduler"].plugins if p.name == "Far"
     )
-    assert {*EVERYTHING} < {*plugin.events_to_register()}
+    assert {*ALL_EVENTS} < {*plugin.events_to_register()}
 
 
 async def test_a_slot_that_is_emptied_under_a_probe_stays_empty(slot, start):
@@ -132,7 +132,7 @@ async def test_who_may_not_register(slot, start):
     served, _ = slot
     other = await start("filter")
     other.descriptor["name"] = "Near"
-    with pytest.raises(NoSuchSlot, match=r'no slot for a plugin "Near".*kept: Far'):
+    with pytest.raises(UnknownPluginSlot, match=r'no slot for a plugin "Near".*kept: Far'):
         await served.register(other.address)
     with pytest.raises(ConfigError, match="allowed are unix:"):
         await served.register("http://example.com:80")
@@ -144,7 +144,7 @@ async def test_who_may_not_register(slot, start):
     )
     with pytest.raises(ConfigError, match=r"args\.limit: too low"):
         await served.register(strict.address)
-    with pytest.raises(NoSuchSlot):
+    with pytest.raises(UnknownPluginSlot):
         await served.withdraw("Near")
 
 

@@ -80,7 +80,7 @@ async def make_cluster():
         *extenders: dict[str, Any], nodes: int = 3, features: tuple[str, ...] = (), **config: Any
     ) -> NetworkedCluster:
         config["extenders"] = list(extenders)
-        world = NetworkedCluster(config, features=features, ask_extenders=True)
+        world = NetworkedCluster(config, features=features, use_extenders=True)
         world.add_nodes(*(f"n{number}" for number in range(nodes)))
         worlds.append(world)
         return world

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from proreus.app import loop_watchdog
-from proreus.app.loop_watchdog import Culprit, LoopWatchdog, blame
+from proreus.app.loop_watchdog import BlockingCall, LoopWatchdog, find_blocking_call
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.plugin import PermitPlugin, Plugin, PreBindPlugin
 from proreus.loading import PluginSources, load
@@ -54,34 +54,36 @@ class Now:
         return self.seconds
 
 
-def here() -> Culprit:
+def here() -> BlockingCall:
     """Stand in for what blocks: say who is to blame for being here."""
-    return blame(sys._getframe())
+    return find_blocking_call(sys._getframe())
 
 
 def test_who_is_asked_is_blamed_and_the_line_is_the_plugins_own(plugin, tmp_path):
-    culprit = call_plugin(plugin, "Permit", CycleState(), plugin.permit, CycleState(), here, "node")
-    assert culprit == Culprit("Blocks", "Permit", f"{tmp_path}/words.py:3")
+    blocking_call = call_plugin(
+        plugin, "Permit", CycleState(), plugin.permit, CycleState(), here, "node"
+    )
+    assert blocking_call == BlockingCall("Blocks", "Permit", f"{tmp_path}/words.py:3")
 
 
 async def test_what_may_wait_is_blamed_as_well(plugin, tmp_path):
-    culprit = await await_plugin(
+    blocking_call = await await_plugin(
         plugin, "PreBind", CycleState(), plugin.pre_bind, CycleState(), here, "node"
     )
-    assert culprit == Culprit("Blocks", "PreBind", f"{tmp_path}/words.py:3")
+    assert blocking_call == BlockingCall("Blocks", "PreBind", f"{tmp_path}/words.py:3")
 
 
 def test_a_plugin_that_was_not_asked_is_blamed_by_its_method(plugin, tmp_path):
-    assert plugin.handler(None, here) == Culprit("Blocks", "handler", f"{tmp_path}/words.py:3")
+    assert plugin.handler(None, here) == BlockingCall("Blocks", "handler", f"{tmp_path}/words.py:3")
     # As in a loop over nodes, which asks without going by way of ``call_plugin``.
-    culprit = plugin.permit(CycleState(), here, "node")
-    assert culprit == Culprit("Blocks", "Permit", f"{tmp_path}/words.py:3")
+    blocking_call = plugin.permit(CycleState(), here, "node")
+    assert blocking_call == BlockingCall("Blocks", "Permit", f"{tmp_path}/words.py:3")
 
 
 def test_without_a_plugin_there_is_a_line():
-    culprit = here()
-    assert (culprit.plugin, culprit.point) == ("", "")
-    assert culprit.place.startswith(f"{__file__}:")
+    blocking_call = here()
+    assert (blocking_call.plugin, blocking_call.point) == ("", "")
+    assert blocking_call.place.startswith(f"{__file__}:")
 
 
 def test_of_two_plugins_the_inner_one_is_blamed(plugin):
@@ -91,8 +93,8 @@ def test_of_two_plugins_the_inner_one_is_blamed(plugin):
 
     outer = Outer(None, None)  # type: ignore[arg-type]
     state = CycleState()
-    culprit: Any = call_plugin(outer, "Permit", state, outer.permit, state, here, "node")
-    assert culprit.plugin == "Blocks"
+    blocking_call: Any = call_plugin(outer, "Permit", state, outer.permit, state, here, "node")
+    assert blocking_call.plugin == "Blocks"
 
 
 # ---- counting and logging ----------------------------------------------------------------------
@@ -109,8 +111,8 @@ def test_lag_is_counted_and_a_block_once(caplog):
     assert not watchdog.late
     now.seconds += 0.1
     assert watchdog.late
-    watchdog.look(frame())
-    watchdog.look(frame())
+    watchdog.check(frame())
+    watchdog.check(frame())
     watchdog.beat(100.1)
     assert not watchdog.late
     watchdog.beat(now.seconds)
@@ -127,7 +129,7 @@ def test_the_same_is_logged_once_a_minute_and_counted_always(caplog, plugin):
 
     def block() -> None:
         now.seconds += 1
-        watchdog.look(sys._getframe())
+        watchdog.check(sys._getframe())
         watchdog.beat(now.seconds)
 
     state = CycleState()
@@ -160,14 +162,14 @@ async def test_a_plugin_is_caught_in_the_act_and_the_thread_ends(monkeypatch):
     found_out, metrics = threading.Event(), SchedulerMetrics()
     watchdog = LoopWatchdog(0.02, metrics)
 
-    def look(frame: FrameType) -> None:
-        LoopWatchdog.look(watchdog, frame)
+    def check(frame: FrameType) -> None:
+        LoopWatchdog.check(watchdog, frame)
         if watchdog._seen is not None and watchdog._seen.plugin:
             found_out.set()
         else:
             watchdog._seen = None  # this machine was slow, not the plugin: look again
 
-    monkeypatch.setattr(watchdog, "look", look)
+    monkeypatch.setattr(watchdog, "check", check)
     task = asyncio.create_task(watchdog.run())
     await asyncio.sleep(0)
     plugin: Plugin = Blocking(found_out)

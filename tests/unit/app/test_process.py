@@ -28,7 +28,7 @@ async def test_pods_that_are_left_in_flight_are_told(left, caplog) -> None:
         _events=SimpleNamespace(flush=flush),
     )
     started = asyncio.get_running_loop().time()
-    await Process._wind_down(process)  # type: ignore[arg-type]
+    await Process._shut_down(process)  # type: ignore[arg-type]
     assert asyncio.get_running_loop().time() - started == (20 if left else 0)
     assert flushed == [3]
     assert [record.pairs for record in caplog.records] == ([{"pods": left}] if left else [])

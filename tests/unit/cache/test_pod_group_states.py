@@ -19,7 +19,7 @@ def places(states: PodGroupStates, key: str = "default/g") -> tuple[int, int, in
     state = states.get(key)
     if state is None:
         return None
-    assert state.known_count == len(state.unscheduled) + state.scheduled_count
+    assert state.all_pods_count == len(state.unscheduled) + state.scheduled_count
     return len(state.unscheduled), len(state.assumed), len(state.assigned)
 
 

@@ -18,7 +18,7 @@ from proreus.framework import plugin as framework
 from proreus.loading import PluginSources, load
 from proreus.testing import Harness, make_pod
 
-EVERYTHING = ",".join(POINTS)
+ALL_EVENTS = ",".join(POINTS)
 
 
 def generate(folder: Path, *arguments: str) -> None:
@@ -41,7 +41,7 @@ def run(folder: Path, *arguments: str) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [[], ["--columns"], ["--points", EVERYTHING, "--columns"]],
+    [[], ["--columns"], ["--points", ALL_EVENTS, "--columns"]],
     ids=["default", "columns", "everything"],
 )
 def test_its_own_tests_pass_and_ruff_is_silent(options: list[str], tmp_path: Path) -> None:
@@ -67,12 +67,12 @@ def test_each_point_alone_is_in_order(tmp_path: Path) -> None:
 
 
 def test_its_types_are_in_order(tmp_path: Path) -> None:
-    generate(tmp_path, "GpuHeadroom", "--points", EVERYTHING, "--columns")
+    generate(tmp_path, "GpuHeadroom", "--points", ALL_EVENTS, "--columns")
 
     run(tmp_path / "gpu-headroom", "mypy", "--strict", "--cache-dir", os.devnull, "src")
 
 
-@pytest.mark.parametrize("points", ["filter,score", EVERYTHING])
+@pytest.mark.parametrize("points", ["filter,score", ALL_EVENTS])
 def test_its_configuration_enables_it_and_a_pod_is_placed(points: str, tmp_path: Path) -> None:
     generate(tmp_path, "GpuHeadroom", "--points", points)
     package = tmp_path / "gpu-headroom"

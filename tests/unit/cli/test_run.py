@@ -7,7 +7,7 @@ from proreus.cli.go_flags import FlagError, ParsedFlags
 from proreus.cli.run import command, run_options
 from proreus.cli.run_flags import FLAGS
 from proreus.loading import PluginSources
-from proreus.runtime.conduct import Rules
+from proreus.runtime.plugin_health import FailureRules
 from proreus.server.options import ServingOptions, SniCertificate
 
 KUBE_SCHEDULER = """
@@ -126,7 +126,7 @@ def test_plugins_may_be_given_many_times():
 def test_rules_for_plugins():
     options = parse("--plugin-time-budget=20ms", "--plugin-failure-policy=skip")
     assert (options.plugin_rules.budget_seconds, options.plugin_rules.policy) == (0.02, "skip")
-    assert parse().plugin_rules == Rules()
+    assert parse().plugin_rules == FailureRules()
     assert parse("--loop-blocked-threshold=0s").loop_blocked_threshold_seconds == 0
 
 

@@ -6,7 +6,7 @@ import yaml
 from proreus.config.load import default_configuration, load
 from proreus.config.write import to_data, to_yaml
 from proreus.feature_gates import FeatureGates
-from proreus.runtime.expansion import in_use
+from proreus.runtime.expansion import effective_configuration
 
 
 def test_the_default_configuration_as_kube_scheduler_writes_it(catalog):
@@ -104,11 +104,13 @@ def test_what_is_written_loads_again(catalog, with_document):
             },
         ],
     }
-    config = in_use(load(with_document(profiles=[profile]), catalog, gates), catalog)
+    config = effective_configuration(
+        load(with_document(profiles=[profile]), catalog, gates), catalog
+    )
     text = to_yaml(config)
     again = load(text, catalog, gates)
     # defaults are merged once more, which changes nothing but what "all disabled" had removed
-    assert in_use(again, catalog) == config
+    assert effective_configuration(again, catalog) == config
     assert yaml.safe_load(text) == to_data(config)
 
 
@@ -128,7 +130,7 @@ def test_args_of_plugins_that_nobody_enables_are_left_out(catalog, with_document
             {"name": "Mine", "args": {"a": 1}},
         ],
     }
-    config = in_use(load(with_document(profiles=[profile]), catalog), catalog)
+    config = effective_configuration(load(with_document(profiles=[profile]), catalog), catalog)
     names = [entry["name"] for entry in to_data(config)["profiles"][0]["pluginConfig"]]
     assert "NodeResourcesFit" not in names
     assert "Mine" not in names

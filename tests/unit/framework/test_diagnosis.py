@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from proreus.framework.diagnosis import Diagnosis, NoFit
+from proreus.framework.diagnosis import Diagnosis, FitError
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Verdicts
 
@@ -26,7 +26,7 @@ def test_reasons_are_counted_and_sorted_as_text() -> None:
     diagnosis = Diagnosis(rejected(CPU, BOTH, *[TAINT] * 10))
     diagnosis.post_filter_message = "preemption: no."
 
-    assert NoFit(12, diagnosis).message == (
+    assert FitError(12, diagnosis).message == (
         "0/12 nodes are available: 1 Insufficient memory, "
         "10 node(s) had untolerated taint(s), 2 Insufficient cpu. preemption: no."
     )
@@ -35,21 +35,23 @@ def test_reasons_are_counted_and_sorted_as_text() -> None:
 def test_a_pre_filter_message_stands_for_all_nodes() -> None:
     diagnosis = Diagnosis(rejected(CPU), pre_filter_message="pod affinity terms conflict")
 
-    assert NoFit(3, diagnosis).message == ("0/3 nodes are available: pod affinity terms conflict.")
+    assert FitError(3, diagnosis).message == (
+        "0/3 nodes are available: pod affinity terms conflict."
+    )
 
 
 def test_rows_that_were_not_looked_at_have_the_absent_status() -> None:
-    absent = Status.unresolvable("node(s) didn't satisfy plugin(s) [NodeAffinity]")
-    diagnosis = Diagnosis(rejected(None, CPU, None), np.array([1]), absent)
+    absent_nodes_status = Status.unresolvable("node(s) didn't satisfy plugin(s) [NodeAffinity]")
+    diagnosis = Diagnosis(rejected(None, CPU, None), np.array([1]), absent_nodes_status)
 
-    assert NoFit(3, diagnosis).message == (
+    assert FitError(3, diagnosis).message == (
         "0/3 nodes are available: 1 Insufficient cpu, "
         "2 node(s) didn't satisfy plugin(s) [NodeAffinity]."
     )
 
 
 def test_without_nodes_there_are_no_reasons() -> None:
-    assert NoFit(0, Diagnosis(Verdicts(0))).message == "0/0 nodes are available:"
+    assert FitError(0, Diagnosis(Verdicts(0))).message == "0/0 nodes are available:"
 
 
 def test_who_rejected_is_noted() -> None:

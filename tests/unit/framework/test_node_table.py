@@ -292,18 +292,18 @@ def test_images_are_counted_by_node_and_name() -> None:
             make_node("n1", status=images_of((["a"], 30), (["b"], 5))),
         ]
     )
-    assert table.images.nodes_with == {"a": 2, "a@digest": 1, "b": 1}
+    assert table.images.num_nodes == {"a": 2, "a@digest": 1, "b": 1}
 
     version = table.images.version
     put(table, make_node("n1", status=images_of((["a"], 30), (["b"], 5))))
     assert table.images.version == version
 
     put(table, make_node("n1", status=images_of((["b"], 5))))
-    assert table.images.nodes_with == {"a": 1, "a@digest": 1, "b": 1}
+    assert table.images.num_nodes == {"a": 1, "a@digest": 1, "b": 1}
     assert table.images.version > version
 
     table.remove_node(table[0])
-    assert table.images.nodes_with == {"b": 1}
+    assert table.images.num_nodes == {"b": 1}
     table.validate()
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.nodes_without_pods import NodesWithoutPods
-from proreus.framework.pod_groups import PodMatch, PodQuery
+from proreus.framework.pod_label_groups import PodMatch, PodQuery
 from proreus.objects.selectors import EVERYTHING
 from proreus.plugins.image_locality import ImageLocality
 from proreus.testing.builders import make_node, make_plugin, make_pod, make_table

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from proreus.config.load import default_configuration
 from proreus.feature_gates import FeatureGates
 from proreus.framework.nominated_pods import NominatedPodsByPriority, NominatedPodsByRow
-from proreus.framework.nominating import NominatingInfo
 from proreus.framework.pod_info import PodInfo
+from proreus.framework.post_filter_result import NominatingInfo
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import Pod
 from proreus.offline.cluster import OfflineCluster
@@ -103,9 +103,9 @@ def test_a_pod_does_not_stand_in_its_own_way_nor_in_that_of_its_like() -> None:
     world.do(("nominated", 1, 0))
     kept = NominatedPodsByPriority(world.queue.nominator)
     own = kept.of(world.pod(1), world.table)
-    assert (own.by_row, own.remembered) == ({}, False)
+    assert (own.by_row, own.is_cached) == ({}, False)
     others = kept.of(world.pod(3), world.table)
-    assert others.remembered
+    assert others.is_cached
     assert [pod.name for pod in others.by_row[0]] == ["p1"]
     assert kept.of(make_pod("x", priority=11), world.table).by_row == {}
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from proreus.framework import count_columns
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
-from proreus.framework.pod_groups import PodMatch, PodQuery
 from proreus.framework.pod_info import PodInfo
+from proreus.framework.pod_label_groups import PodMatch, PodQuery
 from proreus.objects.codec import decoder_for
 from proreus.objects.selectors import LabelSelector, parse_label_selector
 from proreus.testing import make_node, make_pod, make_table
@@ -41,7 +41,7 @@ APP_A = query_of({"matchLabels": {"app": "a"}}, "default")
 
 
 def counted(table: NodeTable, query: PodQuery) -> list[int]:
-    return [sum(query.means_pod(p.pod) for p in info.pods.values()) for info in table]
+    return [sum(query.selects_pod(p.pod) for p in info.pods.values()) for info in table]
 
 
 def test_counts_follow_pods() -> None:
@@ -115,7 +115,7 @@ def test_nodes_take_their_pods_along() -> None:
     table.add_node(gone)
     assert table.count_pods(APP_A).tolist() == [1, 2, 2]
     (term,) = table.pod_index.required_anti
-    assert table.weigh_term(term).tolist() == [1, 2, 2]
+    assert table.count_term(term).tolist() == [1, 2, 2]
     table.validate()
 
 
@@ -124,13 +124,13 @@ def test_terms_are_found_by_the_pods_that_they_mean() -> None:
     table = make_table([make_node("n0"), make_node("n1")], pods)
     terms = table.pod_index.required_anti
 
-    (term,) = terms.meaning("default", {"app": "a"}, {})
-    assert (term.pods, table.weigh_term(term).tolist()) == (2, [2, 0])
-    assert terms.meaning("default", {"app": "b"}, {}) == []
-    assert terms.meaning("other", {"app": "a"}, {}) == []
+    (term,) = terms.matching("default", {"app": "a"}, {})
+    assert (term.pods, table.count_term(term).tolist()) == (2, [2, 0])
+    assert terms.matching("default", {"app": "b"}, {}) == []
+    assert terms.matching("other", {"app": "a"}, {}) == []
 
     table.add_pod(1, make_pod("p2", affinity=ANTI))
-    assert table.weigh_term(term).tolist() == [2, 1]
+    assert table.count_term(term).tolist() == [2, 1]
     for row, name in ((0, "p0"), (0, "p1"), (1, "p2")):
         table.remove_pod(row, f"uid-of-default-{name}")
     assert len(terms) == 0
@@ -214,7 +214,7 @@ def test_any_history(steps: list[tuple[str, object]]) -> None:
         index = table.pod_index
         for terms in (index.required_anti, index.required, index.preferred):
             for term in list(terms):
-                weights = table.weigh_term(term).tolist()
+                weights = table.count_term(term).tolist()
                 assert dict(enumerate(weights)) == {
                     row: term.by_row.get(row, 0) for row in range(len(table))
                 }
@@ -226,7 +226,7 @@ def test_columns_grow_with_the_table() -> None:
     table.add_pod(0, make_pod("p", labels={"app": "a"}, affinity=ANTI))
     table.count_pods(APP_A)
     (term,) = table.pod_index.required_anti
-    table.weigh_term(term)
+    table.count_term(term)
     for i in range(1, 100):
         info = NodeInfo(f"n{i}")
         info.set_node(make_node(info.name))
@@ -235,5 +235,5 @@ def test_columns_grow_with_the_table() -> None:
     table.add_pod(99, make_pod("last", labels={"app": "a"}, affinity=ANTI))
 
     assert table.count_pods(APP_A).tolist() == [1, *[0] * 98, 1]
-    assert table.weigh_term(term).tolist() == [1, *[0] * 98, 1]
+    assert table.count_term(term).tolist() == [1, *[0] * 98, 1]
     table.validate()

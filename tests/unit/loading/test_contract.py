@@ -21,7 +21,7 @@ def refusals(tmp_path, source: str) -> list[tuple[int, str]]:
         file, _, line = one.place.rpartition(":")
         assert file == f"{tmp_path}/a.py"
         found.append((int(line) - HEADER.count("\n"), one.why))
-    assert bool(found) != bool(loaded_plugins.brought)
+    assert bool(found) != bool(loaded_plugins.out_of_tree)
     return found
 
 
@@ -120,7 +120,7 @@ def test_a_class_that_forgot_to_inherit_is_told_from_one_that_is_no_plugin(tmp_p
     plugin = "class B(ScorePlugin):\n    def score(self, state, pod, node): ..."
     (tmp_path / "a.py").write_text("\n".join((HEADER, other, forgot, plugin)))
     loaded_plugins = load(PluginSources(folders=(str(tmp_path),), packages=False))
-    assert [*loaded_plugins.brought] == ["B"]
+    assert [*loaded_plugins.out_of_tree] == ["B"]
     (refusal,) = loaded_plugins.refusals
     assert refusal.why.startswith("class A must inherit from an extension point: ")
     assert refusal.names == {"A"}

@@ -53,7 +53,7 @@ def importable(tmp_path, monkeypatch):
 def test_without_sources_there_is_what_comes_with_proreus():
     loaded_plugins = load(PluginSources(packages=False))
     assert loaded_plugins.registry.names() == {plugin.name for plugin in IN_TREE_PLUGINS}
-    assert (loaded_plugins.brought, loaded_plugins.refusals) == ({}, ())
+    assert (loaded_plugins.out_of_tree, loaded_plugins.refusals) == ({}, ())
     assert str(loaded_plugins.found["NodeName"].origin) == "in-tree"
 
 
@@ -64,7 +64,7 @@ def test_a_folder_brings_every_plugin_class_that_its_files_define(tmp_path):
     (tmp_path / ".hidden.py").write_text("1 / 0")
     loaded_plugins = load(sources)
     assert loaded_plugins.refusals == ()
-    assert {n: str(f.origin) for n, f in loaded_plugins.brought.items()} == {
+    assert {n: str(f.origin) for n, f in loaded_plugins.out_of_tree.items()} == {
         "A": f"{tmp_path}/a.py:3",
         "B": f"{tmp_path}/b.py:3",
     }
@@ -86,7 +86,7 @@ def test_files_of_a_folder_import_each_other_and_an_underscore_hides_a_file(tmp_
     loaded_plugins = load(
         folder(tmp_path, _words=words, a=f"{statement}\n{FILTER.format(name='A')}")
     )
-    assert (loaded_plugins.refusals, list(loaded_plugins.brought)) == ((), ["A"])
+    assert (loaded_plugins.refusals, list(loaded_plugins.out_of_tree)) == ((), ["A"])
     module = sys.modules[loaded_plugins.registry["A"].__module__]
     assert module.WORD == "hello"
     assert "_words" not in sys.modules
@@ -95,7 +95,7 @@ def test_files_of_a_folder_import_each_other_and_an_underscore_hides_a_file(tmp_
 def test_a_class_that_a_file_imports_from_its_neighbour_is_not_found_twice(tmp_path):
     sources = folder(tmp_path, a=FILTER.format(name="A"), b="from a import A\n")
     loaded_plugins = load(sources)
-    assert (loaded_plugins.refusals, list(loaded_plugins.brought)) == ((), ["A"])
+    assert (loaded_plugins.refusals, list(loaded_plugins.out_of_tree)) == ((), ["A"])
 
 
 def test_the_standard_library_is_not_hidden_by_a_file(tmp_path):
@@ -126,7 +126,7 @@ def test_a_mounted_config_map_is_read_through_its_links(tmp_path):
     (tmp_path / "a.py").symlink_to("..data/a.py")
     loaded_plugins = load(PluginSources(folders=(str(tmp_path),), packages=False))
     assert loaded_plugins.refusals == ()
-    assert str(loaded_plugins.brought["A"].origin) == f"{tmp_path}/a.py:3"
+    assert str(loaded_plugins.out_of_tree["A"].origin) == f"{tmp_path}/a.py:3"
 
 
 def test_a_second_load_is_fresh_and_leaves_the_first_one_alone(tmp_path):
@@ -162,7 +162,7 @@ def test_a_broken_file_is_refused_with_its_line_and_the_others_are_there(tmp_pat
             "class Unfinished(FilterPlugin):\n    pass\n",
         )
     )
-    assert list(loaded_plugins.brought) == ["Good"]
+    assert list(loaded_plugins.out_of_tree) == ["Good"]
     absent = "cannot be imported: ModuleNotFoundError: No module named 'there_is_no_such_module'"
     assert refused(loaded_plugins) == [
         (f"{tmp_path}/absent.py:2", absent),
@@ -196,7 +196,7 @@ def test_a_file_that_cannot_be_read_is_refused_alone(tmp_path, monkeypatch):
     (tmp_path / "folder.py").mkdir()
     (tmp_path / "dangling.py").symlink_to("nowhere")
     loaded_plugins = load(sources)
-    assert list(loaded_plugins.brought) == ["Good"]
+    assert list(loaded_plugins.out_of_tree) == ["Good"]
     assert refused(loaded_plugins) == [
         (f"{tmp_path}/secret.py", "cannot be read: Permission denied")
     ]
@@ -237,7 +237,7 @@ def test_a_module_is_given_by_name(importable):
     loaded_plugins = load(PluginSources(("loading_one:One",), packages=False))
     assert loaded_plugins.refusals == ()
     assert loaded_plugins.requested_names == ("One",)
-    assert str(loaded_plugins.brought["One"].origin) == f"{importable}/loading_one.py:3"
+    assert str(loaded_plugins.out_of_tree["One"].origin) == f"{importable}/loading_one.py:3"
     enabled = loaded_plugins.default_plugins().enabled_names()
     assert enabled == {"One"}
 
@@ -312,7 +312,7 @@ def test_entry_points_of_installed_packages_are_found(installed, importable):
     (importable / "gpu_tools.py").write_text(FILTER.format(name="Gpu"))
     installed("Gpu = gpu_tools:Gpu\nGone = gpu_tools:Gone\nAway = gpu_tools_away:Away")
     loaded_plugins = load(PluginSources())
-    assert str(loaded_plugins.brought["Gpu"].origin) == "gpu-tools 1.2"
+    assert str(loaded_plugins.out_of_tree["Gpu"].origin) == "gpu-tools 1.2"
     sources = [one.source for one in loaded_plugins.refusals]
     assert sources == [
         'package gpu-tools 1.2, entry point "Gone"',

@@ -4,7 +4,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from proreus.metrics import Registry, expose
+from proreus.metrics import MetricsRegistry, expose
 from proreus.metrics.exposition import bound_text
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -43,7 +43,7 @@ def test_openmetrics_wants_a_decimal_point():
 
 @pytest.fixture
 def registry():
-    made = Registry()
+    made = MetricsRegistry()
     made.counter("c_total", "STABLE", "Counted.", "b", "a").labels("2", "1").inc(3)
     made.counter("attempts", "ALPHA", "Named without a suffix.").labels().inc()
     made.gauge("g_total", "ALPHA", "A gauge in spite of its name.").labels().set(4)
@@ -97,7 +97,7 @@ def test_both_formats_say_the_same(registry):
 
 
 def test_label_values_are_escaped():
-    registry = Registry()
+    registry = MetricsRegistry()
     registry.counter("c_total", "ALPHA", "Text.", "a").labels('q"\\\n').inc()
     body, _ = expose(registry)
     (family,) = parse_text(body.decode())

@@ -1,11 +1,11 @@
 import pytest
 
-from proreus.metrics import Registry
+from proreus.metrics import MetricsRegistry
 from proreus.metrics.families import exponential
 
 
 def test_an_observation_equal_to_a_bound_belongs_to_that_bucket():
-    family = Registry().histogram("h", "ALPHA", "Text.", (1.0, 2.0))
+    family = MetricsRegistry().histogram("h", "ALPHA", "Text.", (1.0, 2.0))
     child = family.labels()
     for value in (0.5, 1.0, 1.5, 2.0, 2.5):
         child.observe(value)
@@ -15,32 +15,32 @@ def test_an_observation_equal_to_a_bound_belongs_to_that_bucket():
 
 
 def test_the_same_label_values_give_the_same_child():
-    family = Registry().counter("c_total", "ALPHA", "Text.", "a", "b")
+    family = MetricsRegistry().counter("c_total", "ALPHA", "Text.", "a", "b")
     assert family.labels("1", "2") is family.labels("1", "2")
     assert family.labels("1", "2") is not family.labels("2", "1")
 
 
 def test_a_wrong_number_of_labels_is_refused_with_the_metric_named():
-    family = Registry().counter("c_total", "ALPHA", "Text.", "a", "b")
+    family = MetricsRegistry().counter("c_total", "ALPHA", "Text.", "a", "b")
     with pytest.raises(ValueError, match="c_total has the labels"):
         family.labels("1")
 
 
 def test_a_name_is_described_once():
-    registry = Registry()
+    registry = MetricsRegistry()
     registry.counter("c_total", "ALPHA", "Text.")
     with pytest.raises(ValueError, match="described twice"):
         registry.gauge("c_total", "ALPHA", "Text.")
 
 
 def test_what_is_described_alike_is_the_same_family():
-    registry = Registry()
+    registry = MetricsRegistry()
     counters = [registry.counter("c_total", "ALPHA", "Text.", "a") for _ in range(2)]
     assert counters[0] is counters[1]
 
 
 def test_reset_keeps_cached_children_alive_and_gauges_as_they_are():
-    registry = Registry()
+    registry = MetricsRegistry()
     counter = registry.counter("c_total", "ALPHA", "Text.", "a")
     child = counter.labels("x")
     gauge = registry.gauge("g", "ALPHA", "Text.").labels()
@@ -56,22 +56,22 @@ def test_reset_keeps_cached_children_alive_and_gauges_as_they_are():
 
 
 def test_a_computed_gauge_asks_at_each_scrape():
-    family = Registry().gauge("g", "ALPHA", "Text.", "queue")
+    family = MetricsRegistry().gauge("g", "ALPHA", "Text.", "queue")
     size = 1
-    family.computed_by(lambda: {("b",): size + 1, ("a",): size})
+    family.set_function(lambda: {("b",): size + 1, ("a",): size})
     assert list(family.values()) == [(("a",), 1), (("b",), 2)]
     size = 5
     assert list(family.values()) == [(("a",), 5), (("b",), 6)]
 
 
 def test_a_histogram_cannot_be_computed():
-    family = Registry().histogram("h", "ALPHA", "Text.", (1.0,))
+    family = MetricsRegistry().histogram("h", "ALPHA", "Text.", (1.0,))
     with pytest.raises(ValueError, match="cannot be computed"):
-        family.computed_by(lambda: {(): 1.0})
+        family.set_function(lambda: {(): 1.0})
 
 
 def test_a_label_value_that_is_not_allowed_becomes_unexpected_and_is_counted():
-    registry = Registry(allow_labels={"c_total,user": ["admin"]})
+    registry = MetricsRegistry(allow_labels={"c_total,user": ["admin"]})
     family = registry.counter("c_total", "ALPHA", "Text.", "user")
     family.labels("admin").inc()
     family.labels("eve").inc()
@@ -81,14 +81,14 @@ def test_a_label_value_that_is_not_allowed_becomes_unexpected_and_is_counted():
 
 
 def test_a_disabled_metric_is_counted_but_not_listed():
-    registry = Registry(disabled=["c_total"])
+    registry = MetricsRegistry(disabled=["c_total"])
     registry.counter("c_total", "ALPHA", "Text.").labels().inc()
     registry.gauge("g", "ALPHA", "Text.")
     assert [family.description.name for family in registry.families()] == ["g"]
 
 
 def test_a_removed_series_is_gone():
-    family = Registry().gauge("g", "ALPHA", "Text.", "plugin")
+    family = MetricsRegistry().gauge("g", "ALPHA", "Text.", "plugin")
     family.labels("a").set(1)
     family.remove("a")
     family.remove("never there")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proreus.framework.pod_info import Counting, PodInfo
+from proreus.framework.pod_info import PodInfo, PodResourcesOptions
 from proreus.objects.codec import decoder_for
 from proreus.objects.pod import Pod
 from proreus.objects.requests import (
@@ -102,7 +102,7 @@ def test_pod_level_requests_replace_only_what_can_be_asked_that_way() -> None:
 
 def test_without_the_gate_pod_level_requests_do_not_count() -> None:
     raw = {"containers": [container(cpu="1")], "resources": POD_LEVEL}
-    info = PodInfo(decoder_for(Pod).convert({"spec": raw}), Counting(pod_level=False))
+    info = PodInfo(decoder_for(Pod).convert({"spec": raw}), PodResourcesOptions(pod_level=False))
 
     assert info.requests.amounts == {"cpu": 1000}
     assert info.requests.nonzero == (1000, 200 * MI)
@@ -139,7 +139,7 @@ def resized(asked: str, actual: str, allocated: str | None = None, reason: str =
 
 
 @pytest.mark.parametrize(
-    ("info", "held"),
+    ("info", "accounted_requests"),
     [
         (resized("2", "1"), 2000),
         (resized("1", "2"), 2000),
@@ -149,8 +149,10 @@ def resized(asked: str, actual: str, allocated: str | None = None, reason: str =
         (resized("4", "1", reason="Deferred"), 4000),
     ],
 )
-def test_while_it_is_resized_a_pod_counts_with_the_larger(info: PodInfo, held: int) -> None:
-    assert info.held.amounts == {"cpu": held}
+def test_while_it_is_resized_a_pod_counts_with_the_larger(
+    info: PodInfo, accounted_requests: int
+) -> None:
+    assert info.accounted_requests.amounts == {"cpu": accounted_requests}
 
 
 def test_what_init_containers_hold_is_not_looked_at_but_for_sidecars() -> None:
@@ -164,15 +166,15 @@ def test_what_init_containers_hold_is_not_looked_at_but_for_sidecars() -> None:
         container(cpu="1"), initContainers=[side], status={"initContainerStatuses": statuses}
     )
 
-    assert ordinary.held.amounts == {"cpu": 1000}
-    assert sidecar.held.amounts == {"cpu": 4000}
+    assert ordinary.accounted_requests.amounts == {"cpu": 1000}
+    assert sidecar.accounted_requests.amounts == {"cpu": 4000}
     assert sidecar.requests.amounts == {"cpu": 2000}
 
 
 def test_pods_that_are_not_resized_hold_what_they_ask_for() -> None:
     info = pod(container(cpu="1"))
 
-    assert info.held is info.requests
+    assert info.accounted_requests is info.requests
 
 
 def test_replicas_share_their_requests() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ADD, POD, POD_GROUP
-from proreus.framework.pod_group import GROUP_TRIAL
+from proreus.framework.pod_group import POD_GROUP_SCHEDULING_CYCLE
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.objects.scheduling import POD_GROUPS
@@ -90,7 +90,7 @@ def test_a_trial_wakes_and_frees_nobody() -> None:
     pods = member("p"), member("q")
     handle, plugin = ready(*pods)
     state = CycleState()
-    state.write(GROUP_TRIAL, True)
+    state.write(POD_GROUP_SCHEDULING_CYCLE, True)
     held = Waiting(pods[0])
     handle.waiting = {"p": held}  # type: ignore[dict-item]
     handle.pod_group_states.assume(pods[0], "a")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from proreus.clock import FakeClock
+from proreus.framework.event_registrations import EventRegistration, PreEnqueue
 from proreus.framework.events import ClusterEvent
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
-from proreus.framework.registrations import PreEnqueue, Registration
 from proreus.framework.status import Status
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.meta import ObjectMeta
@@ -27,7 +27,7 @@ class Profile:
     """A profile made by hand."""
 
     pre_enqueue: dict[str, PreEnqueue] = field(default_factory=dict)
-    registrations: list[Registration] = field(default_factory=list)
+    registrations: list[EventRegistration] = field(default_factory=list)
 
     def register(self, plugin: str, resource: str, action: int, hint: Any = None) -> None:
         self.registrations.append((plugin, ClusterEvent(resource, action, hint)))
@@ -39,7 +39,7 @@ def make_pod(
     priority: int = 0,
     uid: str = "",
     labels: dict[str, str] | None = None,
-    gates: tuple[str, ...] = (),
+    pre_enqueue_plugins: tuple[str, ...] = (),
     profile: str = PROFILE,
     nominated: str = "",
     node: str = "",
@@ -53,7 +53,7 @@ def make_pod(
                 scheduler_name=profile,
                 priority=priority,
                 node_name=node,
-                scheduling_gates=tuple(SchedulingGate(name=gate) for gate in gates),
+                scheduling_gates=tuple(SchedulingGate(name=gate) for gate in pre_enqueue_plugins),
             ),
             status=PodStatus(nominated_node_name=nominated),
         )

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from proreus.framework import events as ev
 from proreus.framework.events import ASSIGNED_POD_DELETE, NODE_ADD, NODE_DELETE, ClusterEvent
-from proreus.framework.nominating import NominatingInfo
+from proreus.framework.post_filter_result import NominatingInfo
 
 NAMES = st.sampled_from("abcdefgh")
 PLUGINS = ("Fit", "Taint", "Claims", "Name")
@@ -59,7 +59,7 @@ def test_nothing_is_lost(make_harness, pod):
                 self.waiting[name] = info = pod(
                     name,
                     priority=priority,
-                    gates=("g",) if gated else (),
+                    pre_enqueue_plugins=("g",) if gated else (),
                     nominated=node,
                     uid=f"{name}-{self.generation}",
                 )
@@ -76,7 +76,7 @@ def test_nothing_is_lost(make_harness, pod):
             new = pod(
                 name,
                 priority=priority,
-                gates=("g",) if gated and old.pod.spec.scheduling_gates else (),
+                pre_enqueue_plugins=("g",) if gated and old.pod.spec.scheduling_gates else (),
                 nominated=node,
                 uid=old.uid,
             )

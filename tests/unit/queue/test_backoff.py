@@ -6,7 +6,7 @@ import pytest
 
 from proreus.clock import FakeClock
 from proreus.framework.pod_info import QueuedPodInfo
-from proreus.queue.backoff import LONG_AGO, BackoffQueue, whole_second
+from proreus.queue.backoff import NO_BACKOFF, BackoffQueue, whole_second
 
 
 def failed(pod, *, errors: int = 0, rejections: int = 0, at: float = 1000.0) -> QueuedPodInfo:
@@ -39,9 +39,9 @@ def test_errors_in_a_row_count_before_rejections(pod):
 def test_no_backoff_without_failure_or_with_limit_zero(pod):
     clock = FakeClock(1000.0)
     untried = failed(pod())
-    assert backoff(clock).expiration(untried) == LONG_AGO
+    assert backoff(clock).expiration(untried) == NO_BACKOFF
     assert not backoff(clock).is_backing_off(untried)
-    assert backoff(clock, 1, 0).expiration(failed(pod(), errors=3)) == LONG_AGO
+    assert backoff(clock, 1, 0).expiration(failed(pod(), errors=3)) == NO_BACKOFF
 
 
 def test_initial_above_the_limit_is_cut(pod):

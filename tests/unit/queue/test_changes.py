@@ -10,7 +10,7 @@ from proreus.framework.events import (
     UNSCHEDULABLE_POD_UPDATE,
     ClusterEvent,
 )
-from proreus.framework.nominating import NominatingInfo
+from proreus.framework.post_filter_result import NominatingInfo
 
 LABELS = ClusterEvent(ev.UNSCHEDULABLE_POD, ev.UPDATE_POD_LABEL)
 TOLERATIONS = ClusterEvent(ev.UNSCHEDULABLE_POD, ev.UPDATE_POD_TOLERATION)
@@ -137,7 +137,7 @@ def test_becoming_active_by_a_plain_update_takes_the_nomination_of_the_status(ha
 
 @pytest.mark.parametrize("where", ["active", "error", "held", "gated", "in flight", "nowhere"])
 def test_delete(harness, pod, where):
-    info = pod("a", nominated="n1", gates=("g",) if where == "gated" else ())
+    info = pod("a", nominated="n1", pre_enqueue_plugins=("g",) if where == "gated" else ())
     if where in ("error", "held"):
         harness.rejected(info, *(["Fit"] if where == "held" else []))
     elif where != "nowhere":
@@ -155,7 +155,7 @@ def test_delete(harness, pod, where):
 def test_activate_skips_backoff(harness, pod):
     harness.rejected(pod("held"), "Fit")
     harness.rejected(pod("error"))
-    harness.add(pod("gated", gates=("g",)))
+    harness.add(pod("gated", pre_enqueue_plugins=("g",)))
     harness.wakes = 0
     harness.queue.activate(["default/held", "default/error", "default/gated", "default/unknown"])
     harness.queue.validate()

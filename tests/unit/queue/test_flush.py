@@ -23,7 +23,7 @@ def test_backoff_ends_in_the_second_after_its_expiration(harness, pod):
 def test_left_over_pods_are_tried_again_after_more_than_five_minutes(harness, pod):
     harness.queue.flush()
     queued = harness.rejected(pod("a"), "Fit")
-    harness.add(pod("gated", gates=("g",)))
+    harness.add(pod("gated", pre_enqueue_plugins=("g",)))
     harness.clock.advance_to(1300)
     harness.queue.flush_unschedulable_left_over()
     assert harness.places() == {"unschedulable": ["a"], "gated": ["gated"]}
@@ -68,7 +68,7 @@ def test_flushed_every_second_each_pod_is_moved_when_it_is_due(make_harness, pod
 
 
 def test_nothing_to_flush(harness, pod):
-    harness.add(pod("a"), pod("gated", gates=("g",)))
+    harness.add(pod("a"), pod("gated", pre_enqueue_plugins=("g",)))
     harness.queue.flush()
     assert harness.places() == {"active": ["a"], "gated": ["gated"]}
 
@@ -79,24 +79,26 @@ def test_story_tells_what_happened(harness, pod):
     harness.rejected(info, "Fit")
     harness.clock.advance(0.5)
     harness.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
-    harness.add(pod("b", gates=("g",)))
+    harness.add(pod("b", pre_enqueue_plugins=("g",)))
     harness.queue.delete(info)
-    assert harness.queue.story("default/a") == [
+    assert harness.queue.history("default/a") == [
         "1000.000 active (UnschedulablePodAdd)",
         "1000.000 popped",
         "1000.000 unschedulable (ScheduleAttemptFailure)",
         "1000.500 backoff (NodeAdd)",
         "1000.500 deleted",
     ]
-    assert "1000.500 gated (SchedulingGates)" in harness.queue.story("default/b")
-    assert harness.queue.story("default/unknown") == []
+    assert "1000.500 gated (SchedulingGates)" in harness.queue.history("default/b")
+    assert harness.queue.history("default/unknown") == []
 
 
 def test_changed_profiles_give_everybody_another_chance(harness, make_harness, pod):
     harness.profile.register("Fit", ev.NODE, ev.ADD)
     harness.rejected(pod("held"), "Fit")
     harness.rejected(pod("error", priority=1))
-    harness.add(pod("gated", gates=("g",)), pod("last", priority=9), pod("first", priority=2))
+    harness.add(
+        pod("gated", pre_enqueue_plugins=("g",)), pod("last", priority=9), pod("first", priority=2)
+    )
     assert harness.pop().info.name == "last"
     changed = make_harness().profile
     changed.pre_enqueue.clear()

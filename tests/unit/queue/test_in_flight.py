@@ -1,15 +1,15 @@
 from __future__ import annotations
 
 from proreus.framework.events import NODE_ADD, NODE_DELETE
-from proreus.queue.in_flight import POD_POPPED, InFlight
+from proreus.queue.in_flight import POD_POPPED, InFlightPods
 
 
-def seen(in_flight: InFlight, uid: str) -> list[int]:
-    return [happened.new for happened in in_flight.since_pop(uid)]
+def seen(in_flight: InFlightPods, uid: str) -> list[int]:
+    return [happened.new for happened in in_flight.events_since_pop(uid)]
 
 
 def test_each_pod_sees_what_came_after_its_pop(pod):
-    in_flight = InFlight()
+    in_flight = InFlightPods()
     in_flight.record(NODE_ADD, None, 0)
     in_flight.begin(pod("a"))
     in_flight.record(NODE_ADD, None, 1)
@@ -23,7 +23,7 @@ def test_each_pod_sees_what_came_after_its_pop(pod):
 
 
 def test_events_go_with_the_last_pod_that_could_want_them(pod):
-    in_flight = InFlight()
+    in_flight = InFlightPods()
     for index, name in enumerate("abc"):
         in_flight.begin(pod(name))
         in_flight.record(NODE_ADD, None, index)
@@ -42,7 +42,7 @@ def test_events_go_with_the_last_pod_that_could_want_them(pod):
 
 
 def test_a_pod_is_in_flight_once(pod):
-    in_flight = InFlight()
+    in_flight = InFlightPods()
     assert in_flight.begin(pod("a"))
     assert not in_flight.begin(pod("a"))
     assert "uid-a" in in_flight

@@ -62,7 +62,7 @@ def test_item_of_the_same_key_is_replaced():
 def test_resort():
     heap = heap_of(("a", 1), ("b", 2), ("c", 3))
     heap.discard("b")
-    heap.resort(lambda item: -item.prioritize_nodes)
+    heap.set_sort_key(lambda item: -item.prioritize_nodes)
     heap.validate()
     assert drain(heap) == [3, 1]
 

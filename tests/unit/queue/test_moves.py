@@ -67,13 +67,13 @@ def test_event_that_nobody_registered_is_not_even_kept(harness, pod):
 
 def test_wildcard_moves_everybody_but_gated_pods(harness, pod):
     harness.rejected(pod("a"), "Fit")
-    harness.add(pod("b", gates=("g",)))
+    harness.add(pod("b", pre_enqueue_plugins=("g",)))
     harness.queue.move_all_to_active_or_backoff(ev.UNSCHEDULABLE_TIMEOUT, None, None)
     assert harness.places() == {"backoff": ["a"], "gated": ["b"]}
 
 
 def test_wildcard_does_not_even_ask_whether_the_gate_is_open(harness, pod):
-    harness.add(pod("a", gates=("g",)))
+    harness.add(pod("a", pre_enqueue_plugins=("g",)))
     harness.queue.gated_pods()[0].info = pod("a")
     harness.queue.move_all_to_active_or_backoff(ev.UNSCHEDULABLE_TIMEOUT, None, None)
     assert harness.places() == {"gated": ["a"]}
@@ -81,7 +81,7 @@ def test_wildcard_does_not_even_ask_whether_the_gate_is_open(harness, pod):
 
 def test_a_gate_that_registered_everything_opens_to_a_wildcard(harness, pod):
     harness.profile.register("SchedulingGates", ev.ANY, ev.ALL)
-    harness.add(gated := pod("a", gates=("g",)))
+    harness.add(gated := pod("a", pre_enqueue_plugins=("g",)))
     harness.queue.gated_pods()[0].info = pod("a")
     harness.queue.move_all_to_active_or_backoff(ev.UNSCHEDULABLE_TIMEOUT, None, None)
     assert harness.places() == {"active": ["a"]}

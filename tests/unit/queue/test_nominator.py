@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proreus.framework.nominating import CLEAR_NOMINATION, NominatingInfo
 from proreus.framework.pod_info import QueuedPodInfo
+from proreus.framework.post_filter_result import CLEAR_NOMINATION, NominatingInfo
 from proreus.queue.nominator import Nominator
 
 
@@ -132,16 +132,16 @@ def test_changes_of_a_node_are_told_since_a_position(nominator, known):
     assert list(nominator.changes_since(middle)) == ["n2", "n1", "n3"]
     assert list(nominator.changes_since(nominator.position)) == []
     nominator.delete_nominated_pod(b.uid)
-    nominator.touch(a.uid)
-    nominator.touch("nobody")
+    nominator.record_change(a.uid)
+    nominator.record_change("nobody")
     assert list(nominator.changes_since(start)) == ["n1", "n2", "n3"]
 
 
 def test_what_was_forgotten_is_not_known(nominator, known):
-    nominator._touched.limit = 4
+    nominator._changes.limit = 4
     nominator.add_nominated_pod(known("a", nominated="n1"), None)
     for _ in range(5):
-        nominator.touch("uid-a")
+        nominator.record_change("uid-a")
     assert nominator.changes_since(0) is None
     assert list(nominator.changes_since(nominator.position - 2)) == ["n1"]
 

@@ -64,7 +64,7 @@ def test_a_pod_already_in_flight_is_discarded(harness, pod, caplog):
 
 
 def test_waker_is_called_when_something_can_be_popped(harness, pod):
-    harness.add(pod("gated", gates=("g",)))
+    harness.add(pod("gated", pre_enqueue_plugins=("g",)))
     assert harness.wakes == 0
     harness.add(pod("a"))
     assert harness.wakes == 1
@@ -80,7 +80,7 @@ def test_gauges_are_counted_at_the_scrape(harness, pod):
     harness.profile.register("Fit", "Node", 1)
     harness.rejected(pod("held"), "Fit")
     harness.rejected(pod("error"))
-    harness.add(pod("gated", gates=("g",)), pod("active"), pod("tried", priority=1))
+    harness.add(pod("gated", pre_enqueue_plugins=("g",)), pod("active"), pod("tried", priority=1))
     harness.pop()
     harness.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
     pending = {labels[0]: n for labels, n in harness.metrics.pending_pods.values()}
@@ -106,7 +106,7 @@ def test_out_of_turn_pods_come_from_anywhere_but_gates(harness, pod):
         NODE_ADD, None, None, lambda queued: queued.info.name == "backing-off"
     )
     assert harness.places() == {"unschedulable": ["waiting"], "backoff": ["backing-off", "error"]}
-    harness.add(pod("gated", gates=("wait",)))
+    harness.add(pod("gated", pre_enqueue_plugins=("wait",)))
     names = ("waiting", "backing-off", "error", "gated", "unknown")
     taken = [harness.queue.pop_specific(f"default/{name}") for name in names]
     assert [queued and queued.info.name for queued in taken] == [*names[:3], None, None]

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from proreus.framework.pod_info import QueuedPodInfo
-from proreus.queue.unschedulable import Shelf, UnschedulablePods
+from proreus.queue.unschedulable import RejectorKey, UnschedulablePods
 
 
 def queued(pod, *plugins: str, gate: str = "", pending: tuple[str, ...] = ()) -> QueuedPodInfo:
@@ -20,8 +20,8 @@ def waiting(
     profile: str = "default-scheduler",
     gated: bool = False,
 ):
-    shelves = [Shelf(profile, plugin, gated) for plugin in plugins]
-    return [q.info.name for q in pods.waiting_for(shelves)]
+    rejector_keys = [RejectorKey(profile, plugin, gated) for plugin in plugins]
+    return [q.info.name for q in pods.rejected_by(rejector_keys)]
 
 
 def test_found_by_any_rejector_and_only_once(pod):
@@ -52,8 +52,8 @@ def test_named_pods_are_found_where_they_stand(pod):
     pods.put(queued(pod("b"), "Fit", gate="Other"))
     pods.put(queued(pod("c"), "Gates"))
     keys = ["default/c", "default/b", "default/a", "default/d"]
-    gate = Shelf("default-scheduler", "Gates", gated=True)
-    assert [q.info.name for q in pods.standing_on(gate, keys)] == ["a"]
+    gate = RejectorKey("default-scheduler", "Gates", gated=True)
+    assert [q.info.name for q in pods.rejected_among(gate, keys)] == ["a"]
 
 
 def test_shelved_anew_when_put_again(pod):
@@ -74,7 +74,7 @@ def test_replaced_by_another_item_of_the_same_key(pod):
     pods.put(replacement := queued(pod("a"), "Fit"))
     pods.validate()
     assert len(pods) == 1
-    assert pods.waiting_for([Shelf("default-scheduler", "Fit")]) == [replacement]
+    assert pods.rejected_by([RejectorKey("default-scheduler", "Fit")]) == [replacement]
 
 
 def test_discard_leaves_nothing(pod):
@@ -83,4 +83,4 @@ def test_discard_leaves_nothing(pod):
     assert pods.discard("default/a") is not None
     assert pods.discard("default/a") is None
     pods.validate()
-    assert (len(pods), pods.gated_count, pods._shelves) == (0, 0, {})
+    assert (len(pods), pods.gated_count, pods._by_rejector) == (0, 0, {})

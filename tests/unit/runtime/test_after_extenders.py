@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from proreus.framework.diagnosis import Diagnosis, NoFit
+from proreus.framework.diagnosis import Diagnosis, FitError
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Verdicts
 from proreus.runtime.find_nodes import FeasibleNodes
@@ -19,7 +19,7 @@ def found(evaluated=None):
 
 
 def message(left):
-    return NoFit(6, Diagnosis(left.verdicts, left.evaluated)).message
+    return FitError(6, Diagnosis(left.verdicts, left.evaluated)).message
 
 
 def test_nothing_is_left_out():

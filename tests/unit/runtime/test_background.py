@@ -40,11 +40,11 @@ class Worker(BackgroundPlugin):
 async def test_it_lasts_as_long_as_its_plugin_is_kept() -> None:
     work, first, second = BackgroundWork(), Worker(), Worker()
     without = Plugin(None, FakeHandle())
-    work.keep([first, without])
+    work.sync([first, without])
     await asyncio.sleep(5)
-    work.keep([first, second])
+    work.sync([first, second])
     await asyncio.sleep(5)
-    work.keep([second])
+    work.sync([second])
     await asyncio.sleep(5)
     await work.close()
     assert first.lines == [("begun", 0), ("ended", 10)]
@@ -54,7 +54,7 @@ async def test_it_lasts_as_long_as_its_plugin_is_kept() -> None:
 async def test_work_that_fails_is_logged_and_begun_again_after_growing_pauses(caplog) -> None:
     work, worker = BackgroundWork(), Worker(failures=3)
     with caplog.at_level(logging.ERROR, "proreus"):
-        work.keep([worker])
+        work.sync([worker])
         await asyncio.sleep(100)
         await work.close()
     begun = [when for text, when in worker.lines if text == "begun"]
@@ -73,7 +73,7 @@ async def test_work_that_does_not_end_does_not_keep_the_process_from_ending(capl
                 await asyncio.sleep(60)
 
     work = BackgroundWork()
-    work.keep([Stubborn(None, FakeHandle())])
+    work.sync([Stubborn(None, FakeHandle())])
     await asyncio.sleep(1)
     with caplog.at_level(logging.ERROR, "proreus"):
         await work.close()

@@ -112,13 +112,13 @@ async def test_who_skips_or_is_left_out_is_not_fetched_for() -> None:
     state = CycleState()
     state.skip_filter = frozenset({"Far"})
     await fetch_filter(profile_of(far), state, POD, None)
-    skipping = Far()
-    profile = profile_of(skipping)
-    skipping.conduct = type(skipping.conduct)()
-    skipping.conduct.skipping = True
+    disabled = Far()
+    profile = profile_of(disabled)
+    disabled.health = type(disabled.health)()
+    disabled.health.disabled = True
     await fetch_filter(profile, CycleState(), POD, None)
     await fetch_reserve(profile, CycleState(), POD, "n")
-    assert far.told == skipping.told == []
+    assert far.told == disabled.told == []
 
 
 async def test_the_fetch_is_what_is_timed() -> None:

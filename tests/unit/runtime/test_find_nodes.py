@@ -80,18 +80,18 @@ def test_per_node_plugins_see_a_sample_and_then_the_next_one(kit) -> None:
     # pct = 50 - 250/125 = 48: 120 of 250; the one too many is asked and does not count
     assert found.count == 120
     assert visits.names == [f"n{i:03}" for i in range(121)]
-    assert harness.search.next_start == 120
+    assert harness.search.next_start_node_index == 120
 
     visits.names.clear()
     found = harness.find(kit.make_pod("b"))
     assert visits.names[0] == "n120"
     assert found.count == 120
-    assert harness.search.next_start == 240
+    assert harness.search.next_start_node_index == 240
 
     visits.names.clear()
     harness.find(kit.make_pod("c"))
     assert visits.names[9:11] == ["n249", "n000"]
-    assert harness.search.next_start == 110
+    assert harness.search.next_start_node_index == 110
 
 
 def test_what_is_rejected_on_the_way_to_the_one_too_many_counts(kit) -> None:
@@ -99,7 +99,7 @@ def test_what_is_rejected_on_the_way_to_the_one_too_many_counts(kit) -> None:
     harness = harness_of(kit, visits.plugin, scoring(kit), nodes=250)
     found = harness.find(kit.make_pod("a"))
     assert found.count == 120
-    assert harness.search.next_start == 132  # 120 found, 12 rejected
+    assert harness.search.next_start_node_index == 132  # 120 found, 12 rejected
 
 
 def test_rejections_between_the_last_node_wanted_and_the_one_too_many(kit) -> None:
@@ -107,7 +107,7 @@ def test_rejections_between_the_last_node_wanted_and_the_one_too_many(kit) -> No
     harness = harness_of(kit, visits.plugin, scoring(kit), nodes=250)
     found = harness.find(kit.make_pod("a"))
     assert found.count == 120
-    assert harness.search.next_start == 125
+    assert harness.search.next_start_node_index == 125
     assert len(found.evaluated) == 125
 
 
@@ -115,7 +115,7 @@ def test_all_of_a_small_cluster_is_seen(kit) -> None:
     visits = Visits(kit)
     harness = harness_of(kit, visits.plugin, scoring(kit), nodes=99)
     assert harness.find(kit.make_pod("a")).count == 99
-    assert harness.search.next_start == 0
+    assert harness.search.next_start_node_index == 0
 
 
 def test_without_score_plugins_one_node_is_enough(kit) -> None:
@@ -186,7 +186,7 @@ def test_only_named_nodes_are_judged(kit) -> None:
 def test_a_search_among_named_nodes_moves_the_start_too(kit) -> None:
     harness = harness_of(kit, kit.Room, nodes=5)
     harness.find(kit.make_pod("p"), frozenset({"n003", "n001"}))
-    assert harness.search.next_start == 2
+    assert harness.search.next_start_node_index == 2
 
 
 def test_among_named_nodes_too_nobody_is_asked_after_a_rejection(kit) -> None:

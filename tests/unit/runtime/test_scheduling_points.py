@@ -6,7 +6,6 @@ import pytest
 
 from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.nominating import NominatingInfo, PostFilterResult
 from proreus.framework.plugin import (
     FilterPlugin,
     PermitPlugin,
@@ -14,6 +13,7 @@ from proreus.framework.plugin import (
     PreFilterPlugin,
     ReservePlugin,
 )
+from proreus.framework.post_filter_result import NominatingInfo, PostFilterResult
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Verdicts
 from proreus.runtime.scheduling_points import (

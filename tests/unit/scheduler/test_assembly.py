@@ -124,7 +124,7 @@ def _nothing_heard() -> None:
 
 async def test_plugins_that_are_not_used_any_more_hear_and_do_nothing() -> None:
     world = World("Listening")
-    world.scheduler.work_in_background()
+    world.scheduler.start_background_work()
     await asyncio.sleep(0)
     await world.go_over_to("Other")
     assert heard == [("Listening", "begun"), ("Listening", "ended"), ("Other", "begun")]
@@ -142,7 +142,7 @@ async def test_new_plugins_are_told_of_what_is_there() -> None:
 
 async def test_a_pod_is_bound_by_the_plugins_that_decided_it() -> None:
     world = World("Listening", "Holding")
-    world.scheduler.work_in_background()
+    world.scheduler.start_background_work()
     world.create("p")
     await world.schedule_next()
     await world.go_over_to("Other")

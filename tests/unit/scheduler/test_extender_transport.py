@@ -222,10 +222,15 @@ def test_what_is_watched_whole():
     assert kinds() == kinds(Extender(bind_verb="b")) == {}
     cached = Extender(filter_verb="f", node_cache_capable=True)
     assert kinds(cached) == {"Pod": "PendingPodWithJson"}
-    assert kinds(Extender(prioritize_verb="p")) == {"Pod": "PendingPodWithJson", "Node": "NodeWithJson"}
+    assert kinds(Extender(prioritize_verb="p")) == {
+        "Pod": "PendingPodWithJson",
+        "Node": "NodeWithJson",
+    }
     preempting = Extender(preempt_verb="p")
     assert kinds(cached, preempting) == kinds(preempting, cached) == {"Pod": "PodWithJson"}
-    assert kinds(Extender(preempt_verb="p", node_cache_capable=True)) == {"Pod": "PendingPodWithJson"}
+    assert kinds(Extender(preempt_verb="p", node_cache_capable=True)) == {
+        "Pod": "PendingPodWithJson"
+    }
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ from proreus.objects.codec import decoder_for
 from proreus.objects.with_json import NodeWithJson, PodWithJson, keep_json
 from proreus.scheduler.extender_wire import (
     MetaVictims,
-    binding_body,
-    nodes_body,
-    preemption_body,
-    read_bound,
-    read_filtered,
-    read_scores,
-    read_victims,
+    extender_args,
+    extender_binding_args,
+    extender_preemption_args,
+    read_binding_result,
+    read_filter_result,
+    read_host_priority_list,
+    read_preemption_result,
 )
 from proreus.testing.builders import make_pod
 
@@ -42,7 +42,7 @@ def nodes():
 
 
 def test_whole_nodes(pod, nodes):
-    assert nodes_body(pod, nodes, by_name=False) == (
+    assert extender_args(pod, nodes, by_name=False) == (
         b'{"Pod":' + POD + b',"Nodes":{"metadata":{},"items":[' + b",".join(NODES) + b"]},"
         b'"NodeNames":null}'
     )
@@ -50,13 +50,13 @@ def test_whole_nodes(pod, nodes):
 
 def test_names(pod, nodes):
     expected = b'{"Pod":' + POD + b',"Nodes":null,"NodeNames":["n0","n1"]}'
-    assert nodes_body(pod, nodes, by_name=True) == expected
+    assert extender_args(pod, nodes, by_name=True) == expected
 
 
 def test_preemption(pod):
     victim = make_pod("v", node_name="n1")
     victims = {"n1": Victims((victim,), 1), "n0": Victims((victim,), 0)}
-    by_name = json.loads(preemption_body(pod, victims, by_name=True))
+    by_name = json.loads(extender_preemption_args(pod, victims, by_name=True))
     meta = {"Pods": [{"UID": "uid-of-default-v"}], "NumPDBViolations": 0}
     assert by_name == {
         "Pod": json.loads(POD),
@@ -64,14 +64,14 @@ def test_preemption(pod):
         "NodeNameToMetaVictims": {"n0": meta, "n1": {**meta, "NumPDBViolations": 1}},
     }
     assert list(by_name["NodeNameToMetaVictims"]) == ["n0", "n1"]
-    full = json.loads(preemption_body(pod, victims, by_name=False))
+    full = json.loads(extender_preemption_args(pod, victims, by_name=False))
     assert full["NodeNameToMetaVictims"] is None
     (told,) = full["NodeNameToVictims"]["n0"]["Pods"]
     assert (told["metadata"]["name"], told["spec"]["nodeName"]) == ("v", "n0")
 
 
 def test_binding(pod):
-    assert binding_body(pod, "n0") == (
+    assert extender_binding_args(pod, "n0") == (
         b'{"PodName":"p","PodNamespace":"ns","PodUID":"u","Node":"n0"}'
     )
 
@@ -90,18 +90,18 @@ def test_binding(pod):
     ],
 )
 def test_which_nodes_are_left(by_name, answer, names, as_objects):
-    filtered = read_filtered(json.dumps(answer).encode(), by_name)
+    filtered = read_filter_result(json.dumps(answer).encode(), by_name)
     assert (filtered.names, filtered.as_objects) == (names, as_objects)
     assert filtered.failed == filtered.unresolvable == {}
 
 
 def test_reasons():
     answer = b'{"FailedNodes":{"a":"busy"},"FAILEDANDUNRESOLVABLENODES":{"b":"never"},"Error":null}'
-    filtered = read_filtered(answer, True)
+    filtered = read_filter_result(answer, True)
     assert (filtered.failed, filtered.unresolvable) == ({"a": "busy"}, {"b": "never"})
 
 
-@pytest.mark.parametrize("read", [read_bound, lambda body: read_filtered(body, True)])
+@pytest.mark.parametrize("read", [read_binding_result, lambda body: read_filter_result(body, True)])
 def test_an_error_is_raised_in_its_own_words(read):
     read(b'{"Error":""}')
     read(b"{}")
@@ -111,32 +111,36 @@ def test_an_error_is_raised_in_its_own_words(read):
 
 def test_scores():
     answer = b'[{"Host":"a","Score":5},{"host":"b","score":-1000},{"Host":null},{"Score":3}]'
-    assert read_scores(answer) == [("a", 5), ("b", -1000), ("", 0), ("", 3)]
-    assert read_scores(b"null\n") == []
+    assert read_host_priority_list(answer) == [("a", 5), ("b", -1000), ("", 0), ("", 3)]
+    assert read_host_priority_list(b"null\n") == []
 
 
 def test_victims():
     answer = b"""{"NodeNameToMetaVictims": {
         "a": {"Pods": [{"UID": "1"}, {"uid": "2"}], "NumPDBViolations": 2},
         "b": {"Pods": null}, "c": null}}"""
-    assert read_victims(answer) == {
+    assert read_preemption_result(answer) == {
         "a": MetaVictims(["1", "2"], 2),
         "b": MetaVictims([], 0),
         "c": MetaVictims([], 0),
     }
-    assert read_victims(b"{}") == read_victims(b'{"NodeNameToMetaVictims":null}') == {}
+    assert (
+        read_preemption_result(b"{}")
+        == read_preemption_result(b'{"NodeNameToMetaVictims":null}')
+        == {}
+    )
 
 
 @pytest.mark.parametrize(
     ("read", "body"),
     [
-        (read_bound, b""),
-        (read_bound, b"<html>"),
-        (read_bound, b'{"Error":5}'),
-        (read_scores, b"{}"),
-        (read_scores, b'[{"Host":"a","Score":"5"}]'),
-        (read_victims, b'{"NodeNameToMetaVictims":[]}'),
-        (lambda body: read_filtered(body, True), b'{"NodeNames":"a"}'),
+        (read_binding_result, b""),
+        (read_binding_result, b"<html>"),
+        (read_binding_result, b'{"Error":5}'),
+        (read_host_priority_list, b"{}"),
+        (read_host_priority_list, b'[{"Host":"a","Score":"5"}]'),
+        (read_preemption_result, b'{"NodeNameToMetaVictims":[]}'),
+        (lambda body: read_filter_result(body, True), b'{"NodeNames":"a"}'),
     ],
 )
 def test_what_cannot_be_read_is_an_error(read, body):

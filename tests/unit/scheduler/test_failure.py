@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proreus.framework.nominating import NominatingInfo, PostFilterResult
 from proreus.framework.plugin import FilterPlugin, PostFilterPlugin
+from proreus.framework.post_filter_result import NominatingInfo, PostFilterResult
 from proreus.framework.status import Status
 from proreus.objects.kinds import PODS
 

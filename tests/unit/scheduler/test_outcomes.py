@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.nominating import PostFilterResult
 from proreus.framework.plugin import (
     BindPlugin,
     FilterPlugin,
@@ -18,6 +17,7 @@ from proreus.framework.plugin import (
     ReservePlugin,
     ScorePlugin,
 )
+from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Status
 
 NO = Status.unschedulable("no")

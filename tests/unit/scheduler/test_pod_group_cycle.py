@@ -114,7 +114,7 @@ async def test_a_gang_that_fits_is_bound_in_one_cycle() -> None:
     assert cluster.attempts() == {"scheduled": 1}
     state = cluster.scheduler.cache.pod_group_states.get("default/g")
     assert state is not None
-    assert (state.known_count, state.scheduled_count, len(state.assumed)) == (3, 3, 0)
+    assert (state.all_pods_count, state.scheduled_count, len(state.assumed)) == (3, 3, 0)
 
 
 async def test_a_gang_that_does_not_fit_leaves_nothing_behind() -> None:

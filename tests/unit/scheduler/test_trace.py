@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from proreus.framework.nominating import PostFilterResult
 from proreus.framework.plugin import FilterPlugin, PostFilterPlugin, ScorePlugin
+from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Status
 from proreus.scheduler import attempt as trace
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Handle
-from proreus.framework.nominating import NominatingInfo
+from proreus.framework.post_filter_result import NominatingInfo
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import Pod
 from proreus.plugins.node_ports import NodePorts

@@ -75,7 +75,7 @@ def _plugins_to_enable(plugin: tuple[str, ...], plugin_dir: tuple[str, ...]) -> 
     loaded_plugins = load(PluginSources(plugin, plugin_dir, packages=False))
     if loaded_plugins.refusals:
         raise ConfigError(*map(str, loaded_plugins.refusals))
-    return loaded_plugins.enabling(loaded_plugins.brought)
+    return loaded_plugins.enabling(loaded_plugins.out_of_tree)
 
 
 async def _demo(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from proreus.framework.pod_info import Look, PodInfo
+from proreus.framework.pod_info import PodInfo, SelectorKey
 from proreus.objects.meta import key_of
 from proreus.objects.policy import PodDisruptionBudget
 from proreus.objects.selectors import Selector, SelectorError, parse_label_selector
@@ -39,7 +39,7 @@ class DisruptionBudgets:
             if not selector.empty and not selector.nothing:
                 namespace = self._by_namespace.setdefault(budget.metadata.namespace, [])
                 namespace.append((budget, selector))
-        self._matching_by_look: dict[Look, MatchingBudgets] = {}
+        self._matching_by_look: dict[SelectorKey, MatchingBudgets] = {}
 
     def filter_pods_with_pdb_violation(
         self, victims: list[PodInfo]
@@ -79,10 +79,10 @@ class DisruptionBudgets:
 
     def _matching(self, victim: PodInfo) -> MatchingBudgets:
         """Return the budgets that mean a pod, found once for pods with the same labels."""
-        known = self._matching_by_look.get(victim.look)
+        known = self._matching_by_look.get(victim.selector_key)
         if known is None:
             labels = victim.labels
-            known = self._matching_by_look[victim.look] = tuple(
+            known = self._matching_by_look[victim.selector_key] = tuple(
                 (key_of(budget), budget)
                 for budget, selector in self._by_namespace.get(victim.namespace, ())
                 if labels and selector.matches(labels)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.handle import Handle, NodeTrials
+from proreus.framework.handle import Handle, PreemptionDryRun
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code
 from proreus.framework.verdicts import BoolArray, Rows, Verdicts
@@ -126,13 +126,15 @@ class DryRun:
 
         They are put back one by one, on all rows alike, as long as the pod still fits.
         """
-        preemption_dry_run = self._handle.try_nodes(self._state, self._pod, rows, potential_victims)
+        preemption_dry_run = self._handle.dry_run_preemption(
+            self._state, self._pod, rows, potential_victims
+        )
         fits = self._fitting(rows, preemption_dry_run)
         counts = np.diff(preemption_dry_run.first)
         victims: list[list[int] | None] = [[] if fit else None for fit in fits.tolist()]
         for step in range(int(counts.max())):
             left = np.flatnonzero(fits & (counts > step))
-            stays = preemption_dry_run.put_back(preemption_dry_run.first[left] + step)
+            stays = preemption_dry_run.reprieve(preemption_dry_run.first[left] + step)
             for index in left[~stays].tolist():
                 victim_indices = victims[index]
                 assert victim_indices is not None
@@ -143,9 +145,9 @@ class DryRun:
                     victims[index], fits[index] = None, False
         return victims
 
-    def _fitting(self, rows: Rows, preemption_dry_run: NodeTrials) -> BoolArray:
+    def _fitting(self, rows: Rows, preemption_dry_run: PreemptionDryRun) -> BoolArray:
         """Return on which rows the pod fits without its potential victims."""
-        verdicts = preemption_dry_run.without_movable()
+        verdicts = preemption_dry_run.remove_all_victims()
         for status in verdicts.counts():
             failing = np.flatnonzero(verdicts.ids == verdicts.id_of(status))
             if status.code == Code.ERROR:

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from proreus.framework.handle import TrialGrounds
+from proreus.framework.handle import DryRunKey
 from proreus.framework.node_table import NodeTable
 from proreus.framework.nominated_pods import NominatedPodsByRow
-from proreus.framework.pod_info import NEVER, PodInfo
+from proreus.framework.pod_info import NOT_STARTED, PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Rows, Verdicts
 from proreus.objects.node import Node
@@ -55,8 +55,8 @@ class Candidate:
         object.__setattr__(self, "cost", cost)
         top = max(priorities, default=highest)
         starts = [pod.importance[1] for pod in self.victims if pod.priority == top]
-        object.__setattr__(self, "earliest_start_time", min(starts, default=NEVER))
-        object.__setattr__(self, "has_unstarted", NEVER in starts)
+        object.__setattr__(self, "earliest_start_time", min(starts, default=NOT_STARTED))
+        object.__setattr__(self, "has_unstarted", NOT_STARTED in starts)
 
 
 RemainingPods = tuple[Node | None, tuple[PodInfo, ...]]
@@ -157,7 +157,7 @@ class DryRunCaches:
         self._by_key: OrderedDict[object, DryRunCache] = OrderedDict()
 
     def of(
-        self, dry_run_key: TrialGrounds | None, pod: PodInfo, budgets: Iterable[PodDisruptionBudget]
+        self, dry_run_key: DryRunKey | None, pod: PodInfo, budgets: Iterable[PodDisruptionBudget]
     ) -> DryRunCache:
         """Return what is known for pods like this one; nothing where nobody can tell (None)."""
         if dry_run_key is None:

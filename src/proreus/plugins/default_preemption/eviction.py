@@ -15,8 +15,8 @@ from typing import Any
 
 from proreus.errors import ApiError, NotFound
 from proreus.framework.handle import Handle
-from proreus.framework.nominating import CLEAR_NOMINATION
 from proreus.framework.pod_info import PodInfo
+from proreus.framework.post_filter_result import CLEAR_NOMINATION
 from proreus.logs import logger
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod, condition_of

@@ -10,16 +10,16 @@ import numpy as np
 from proreus.config.plugin_args import DefaultPreemptionArgs
 from proreus.errors import ApiError, ExtenderError
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.diagnosis import Diagnosis, NoFit
+from proreus.framework.diagnosis import Diagnosis, FitError
 from proreus.framework.events import DELETE, POD, ClusterEvent
 from proreus.framework.handle import Handle
-from proreus.framework.nominating import CLEAR_NOMINATION, NominatingInfo, PostFilterResult
 from proreus.framework.plugin import (
     PodGroupPostFilterPlugin,
     PostFilterPlugin,
     PreEnqueuePlugin,
 )
 from proreus.framework.pod_info import PodInfo
+from proreus.framework.post_filter_result import CLEAR_NOMINATION, NominatingInfo, PostFilterResult
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Rows, Verdicts
 from proreus.framework.victims import Victims
@@ -69,7 +69,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register the victims' going, for pods that are gated here; the hint wakes nobody else."""
-        return (ClusterEvent(POD, DELETE, hint=_never, lets_in=self._ungated_by),)
+        return (ClusterEvent(POD, DELETE, hint=_never, ungated_pods=self._ungated_by),)
 
     def _ungated_by(self, gone: Pod, new: None) -> Collection[str]:
         return self._evictor.running.ungated_by(gone.metadata.uid)
@@ -103,7 +103,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         reason = self._ineligibility(live, verdicts)
         if reason:
             return PostFilterResult(Status.unschedulable(f"preemption: {reason}"))
-        dry_run_key = self.handle.trial_grounds(state, pod)
+        dry_run_key = self.handle.dry_run_key(state, pod)
         dry_run_cache = self._dry_run_caches.of(dry_run_key, pod, self._budgets.values())
         budgets = DisruptionBudgets(self._budgets.values())
         dry_run = DryRun(self.handle, state, pod, budgets, self._pods_by_priority, dry_run_cache)
@@ -207,7 +207,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         verdicts = dry_run.verdicts
         all_nodes_feasible = np.ones(verdicts.size, dtype=np.bool_)
         verdicts.reject_with(all_nodes_feasible, Status.unresolvable(NOT_HELPFUL))
-        return NoFit(verdicts.size, Diagnosis(verdicts)).message
+        return FitError(verdicts.size, Diagnosis(verdicts)).message
 
     async def _preempt(self, best: Candidate, pod: PodInfo) -> PostFilterResult:
         nominating = NominatingInfo(best.node_name)

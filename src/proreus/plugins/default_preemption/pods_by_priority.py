@@ -13,7 +13,7 @@ import numpy as np
 
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
-from proreus.framework.pod_info import NEVER, PodInfo
+from proreus.framework.pod_info import NOT_STARTED, PodInfo
 from proreus.framework.verdicts import BoolArray, IntArray, Rows
 
 _NO_PODS = 2**31
@@ -44,7 +44,7 @@ class PodsByPriority:
         self._position = -1
         self._lowest: IntArray = np.empty(0, dtype=np.int64)
         """By row: the priority of the least important pod."""
-        self._crowds: dict[int, _NodePods] = {}
+        self._pods_by_row: dict[int, _NodePods] = {}
 
     def refresh(self) -> None:
         """Look at the nodes that changed."""
@@ -53,11 +53,11 @@ class PodsByPriority:
         if len(self._lowest) == len(nodes) and self._position >= 0:
             rows = nodes.changes_since(self._position)
         if rows is None:
-            self._crowds.clear()
+            self._pods_by_row.clear()
             self._lowest = np.array([_lowest(node) for node in nodes], dtype=np.int64)
         else:
             for row in rows:
-                self._crowds.pop(row, None)
+                self._pods_by_row.pop(row, None)
                 self._lowest[row] = _lowest(nodes[row])
         self._position = nodes.position
 
@@ -68,9 +68,9 @@ class PodsByPriority:
 
     def lower_priority_pods(self, row: int, priority: int) -> list[PodInfo]:
         """Return the pods of a row below a priority, the most important first."""
-        node_pods = self._crowds.get(row)
+        node_pods = self._pods_by_row.get(row)
         if node_pods is None:
-            node_pods = self._crowds[row] = _NodePods.of(self._nodes[row])
+            node_pods = self._pods_by_row[row] = _NodePods.of(self._nodes[row])
         return node_pods.pods[bisect_right(node_pods.ranks, -priority) :]
 
 
@@ -83,7 +83,7 @@ def sorted_by_importance(pods: list[PodInfo]) -> list[PodInfo]:
     ranked = []
     for place, pod in enumerate(pods):
         prioritize_nodes, start = pod.importance
-        ranked.append((prioritize_nodes, start, -place if start == NEVER else place, pod))
+        ranked.append((prioritize_nodes, start, -place if start == NOT_STARTED else place, pod))
     ranked.sort()
     return [pod for *_, pod in ranked]
 

@@ -114,8 +114,8 @@ class AvailabilityIndex:
         if nodes is table:
             return self._column
         rows = table.rows
-        picked = [rows[node.name] for node in nodes]
-        return self._column[np.array(picked, dtype=np.intp)]
+        parent_rows = [rows[node.name] for node in nodes]
+        return self._column[np.array(parent_rows, dtype=np.intp)]
 
     def of_node(self, table: NodeTable, name: str) -> DeviceAvailability | None:
         """Return the situation of a node, None for a node that is not there."""

@@ -17,8 +17,8 @@ import msgspec
 import numpy as np
 
 from proreus.framework.node_info import NodeInfo
-from proreus.framework.node_parts import Part
 from proreus.framework.node_table import NodeTable
+from proreus.framework.node_table_views import NodeTableView
 from proreus.framework.verdicts import BoolArray, IntArray, Rows
 from proreus.objects.devices import Device, DeviceClass, ResourceSliceSpec
 from proreus.plugins.dynamic_resources.allocated import AllocatedDevices, Uses
@@ -240,8 +240,8 @@ def _refresh_local_columns(
 
 
 def _rows_of(nodes: NodeTable, table: NodeTable) -> Rows:
-    if isinstance(nodes, Part) and nodes.parent is table:
-        return nodes.picked
+    if isinstance(nodes, NodeTableView) and nodes.parent is table:
+        return nodes.parent_rows
     rows = table.rows
     return np.array([rows[node.name] for node in nodes], dtype=np.intp)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from proreus.errors import ProreusError
 from proreus.framework.node_table import NodeTable
-from proreus.framework.pod_info import Counting, PodInfo
+from proreus.framework.pod_info import PodInfo, PodResourcesOptions
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Rows, Verdicts
 from proreus.objects.devices import QuantityText
@@ -77,7 +77,7 @@ def effective_request_of(
                 "referenced by any container within the pod"
             )
     amounts = pod_requests(
-        with_statuses(pod.pod, statuses), pod_level=pod.counting.pod_level, devices=True
+        with_statuses(pod.pod, statuses), pod_level=pod.resources_options.pod_level, devices=True
     )
     uncovered = _uncovered(pod, statuses, amounts)
     if uncovered is not None:
@@ -96,12 +96,14 @@ def with_statuses(pod: Pod, statuses: Statuses) -> Pod:
 
 def as_assumed(pod: PodInfo, statuses: Statuses) -> PodInfo:
     """Return what stands for a pod on its node."""
-    return PodInfo(with_statuses(pod.pod, statuses), Counting(pod.counting.pod_level, True))
+    return PodInfo(
+        with_statuses(pod.pod, statuses), PodResourcesOptions(pod.resources_options.pod_level, True)
+    )
 
 
 def _uncovered(pod: PodInfo, statuses: Statuses, amounts: Mapping[str, int]) -> str | None:
     """Return a resource of which the pod as a whole asks for less than its parts take."""
-    if not pod.counting.pod_level or not has_pod_level_requests(pod.pod):
+    if not pod.resources_options.pod_level or not has_pod_level_requests(pod.pod):
         return None
     parts = pod_requests(with_statuses(pod.pod, statuses), pod_level=False, devices=True)
     return next((r for r in sorted(amounts) if parts.get(r, 0) > amounts[r]), None)

@@ -11,7 +11,6 @@ from proreus.framework.events import ClusterEvent
 from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
-from proreus.framework.nominating import PostFilterResult
 from proreus.framework.plugin import (
     FilterPlugin,
     PostFilterPlugin,
@@ -21,8 +20,9 @@ from proreus.framework.plugin import (
     ReservePlugin,
     ScorePlugin,
 )
-from proreus.framework.pod_group import GROUP_TRIAL
+from proreus.framework.pod_group import POD_GROUP_SCHEDULING_CYCLE
 from proreus.framework.pod_info import ASSUMED_AS, PodInfo
+from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Verdicts
 from proreus.objects.meta import key_of
@@ -146,7 +146,7 @@ class DynamicResources(
             found = StateData(claims=claims, dra_backed=dra_backed, group_consumers=group_consumers)
             if dra_backed:
                 found.extended = self._extended_claim_of(pod.pod)
-            self._inspect_claims(found, tried=state.get(GROUP_TRIAL) is not None)
+            self._inspect_claims(found, tried=state.get(POD_GROUP_SCHEDULING_CYCLE) is not None)
         except ClaimError as error:
             return Status.unresolvable(str(error))
         state.write(self.name, found)
@@ -267,7 +267,7 @@ class DynamicResources(
                 return Status.error(_NOT_FOUND)
             reserved += self._given(to_allocate, result, node_name)
         state_data.reserved = tuple(reserved)
-        tried = state.get(GROUP_TRIAL) is not None
+        tried = state.get(POD_GROUP_SCHEDULING_CYCLE) is not None
         if self.features.node_allocatable:
             effective_request = claim_filter.effective_request_at(node_name)
             state_data.statuses = () if effective_request is None else effective_request.statuses

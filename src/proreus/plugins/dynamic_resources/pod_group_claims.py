@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Handle
-from proreus.framework.pod_group import GROUP_TRIAL
+from proreus.framework.pod_group import POD_GROUP_SCHEDULING_CYCLE
 from proreus.objects.meta import controller_of, key_of
 from proreus.objects.pod import Pod, PodResourceClaim
 from proreus.objects.resource_claims import ResourceClaim, ResourceClaimConsumerReference
@@ -85,7 +85,7 @@ class PodGroupClaims:
 
     def _scheduled(self, state: CycleState, group: PodGroup) -> int:
         """Return how many pods of a group have a node; those that are only tried do not count."""
-        before: int | None = state.get(GROUP_TRIAL)
+        before: int | None = state.get(POD_GROUP_SCHEDULING_CYCLE)
         if before is not None:
             return before
         known = self._states.get(key_of(group))

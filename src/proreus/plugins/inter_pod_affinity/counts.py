@@ -75,9 +75,9 @@ class AffinityCounts:
             _count_in(anti, nodes, term.topology_key, nodes.count_pods(term.query))
         existing: Sums = {}
         index = nodes.pod_index
-        for found in index.required_anti.meaning(pod.namespace, pod.labels, namespace_labels):
-            _count_in(existing, nodes, found.term.topology_key, nodes.weigh_term(found))
-        self_affine = query is not None and query.means_pod(pod.pod)
+        for found in index.required_anti.matching(pod.namespace, pod.labels, namespace_labels):
+            _count_in(existing, nodes, found.term.topology_key, nodes.count_term(found))
+        self_affine = query is not None and query.selects_pod(pod.pod)
         return cls(terms, namespace_labels, affinity, anti, existing, self_affine)
 
     @property
@@ -109,13 +109,13 @@ class AffinityCounts:
     ) -> bool:
         """Count another pod in (``step`` 1) or out (-1) on a node; return whether it can count."""
         labels, terms, matters = node.labels, self.terms, False
-        if terms.all_required is not None and terms.all_required.means_pod(other.pod):
+        if terms.all_required is not None and terms.all_required.selects_pod(other.pod):
             matters = True
             for key, sums in self.affinity.items():
                 if key in labels:
                     sums.add(labels[key], step)
         for term in terms.required_anti:
-            if term.query.means_pod(other.pod):
+            if term.query.selects_pod(other.pod):
                 matters = True
                 key = term.topology_key
                 if key in labels:

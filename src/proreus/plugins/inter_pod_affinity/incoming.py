@@ -19,7 +19,7 @@ from proreus.framework.affinity_terms import (
     affinity_terms_of,
 )
 from proreus.framework.handle import Handle
-from proreus.framework.pod_groups import PodMatch, PodQuery
+from proreus.framework.pod_label_groups import PodMatch, PodQuery
 from proreus.objects.kinds import NAMESPACES, Namespace
 from proreus.objects.pod import Pod
 

@@ -156,8 +156,8 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         for existing, weight in ((index.required, self._hard_weight), (index.preferred, 1)):
             if not weight:
                 continue
-            for found in existing.meaning(pod.namespace, pod.labels, namespace_labels):
-                weights = nodes.weigh_term(found)
+            for found in existing.matching(pod.namespace, pod.labels, namespace_labels):
+                weights = nodes.count_term(found)
                 if _any_in_domain(nodes, found.term.topology_key, weights):
                     yield found.term.topology_key, weights * weight
 

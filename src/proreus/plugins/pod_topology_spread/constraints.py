@@ -12,7 +12,7 @@ import msgspec
 
 from proreus.config.plugin_args import DefaultConstraint, PodTopologySpreadArgs
 from proreus.framework.handle import Handle
-from proreus.framework.pod_groups import PodMatch, PodQuery
+from proreus.framework.pod_label_groups import PodMatch, PodQuery
 from proreus.objects.node import LABEL_HOSTNAME, LABEL_ZONE
 from proreus.objects.pod import Pod, TopologySpreadConstraint
 from proreus.objects.selectors import (

@@ -9,7 +9,7 @@ import numpy as np
 from proreus.framework.domains import DomainSums
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
-from proreus.framework.pod_info import Look, PodInfo
+from proreus.framework.pod_info import PodInfo, SelectorKey
 from proreus.plugins.pod_topology_spread.constraints import SpreadConstraint
 from proreus.plugins.pod_topology_spread.topology_domains import (
     TopologyDomainCache,
@@ -44,7 +44,7 @@ class SpreadCounts:
         self.self_matches = self_matches
         self._domains = domains
         self._min_match_nums: list[int | None] = [None] * len(constraints)
-        self._matching_constraints: dict[Look, list[int]] = {}
+        self._matching_constraints: dict[SelectorKey, list[int]] = {}
         """By what selectors see of a pod: the constraints that it counts for."""
 
     @classmethod
@@ -107,10 +107,10 @@ class SpreadCounts:
         domain_cache: TopologyDomainCache,
     ) -> bool:
         """Count another pod in (``step`` 1) or out (-1) on a node; return whether it can count."""
-        matching = self._matching_constraints.get(other.look)
+        matching = self._matching_constraints.get(other.selector_key)
         if matching is None:
-            matching = self._matching_constraints[other.look] = self._find_matching_constraints(
-                pod, other
+            matching = self._matching_constraints[other.selector_key] = (
+                self._find_matching_constraints(pod, other)
             )
         if not matching:
             return False

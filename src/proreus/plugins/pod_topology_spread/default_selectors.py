@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from proreus.framework.anchors import Anchored
 from proreus.framework.handle import Handle
+from proreus.framework.selector_index import SelectorIndex
 from proreus.objects.meta import OwnerReference, controller_of, key_of
 from proreus.objects.pod import Pod
 from proreus.objects.selectors import (
@@ -41,7 +41,7 @@ class DefaultSelectors:
     """
 
     def __init__(self, handle: Handle) -> None:
-        self._services: dict[str, Anchored[str]] = {}
+        self._services: dict[str, SelectorIndex[str]] = {}
         self._service_maps: dict[str, dict[str, str]] = {}
         self._cache: dict[str, dict[object, Selector]] = {}
         self._replication_controllers = handle.store(REPLICATION_CONTROLLERS)
@@ -104,7 +104,7 @@ class DefaultSelectors:
         service = new if new is not None else old
         assert service is not None
         key, namespace = key_of(service), service.metadata.namespace
-        services = self._services.setdefault(namespace, Anchored())
+        services = self._services.setdefault(namespace, SelectorIndex())
         known = self._service_maps.pop(key, None)
         if known is not None:
             services.discard(selector_of_map(known), key)

@@ -120,7 +120,7 @@ class SpreadScores:
                 total += float(points[code])
             else:
                 query = constraint.query
-                pods = sum(query.means_pod(p.pod) for p in node.pods.values()) if query else 0
+                pods = sum(query.selects_pod(p.pod) for p in node.pods.values()) if query else 0
                 total += pods * weight + float(constraint.max_skew - 1)
         whole = int(total)
         return whole + (total - whole >= 0.5)

@@ -72,11 +72,11 @@ class TopologyDomainCache:
             all_keys,
         )
         cached = self._cache.get(key)
-        if cached is not None and cached[0] == nodes.structure:
+        if cached is not None and cached[0] == nodes.nodes_generation:
             self._cache.move_to_end(key)
             return cached[1]
         domains = self._compute_domains(constraints, affinity, tolerations, nodes, all_keys)
-        self._cache[key] = nodes.structure, domains
+        self._cache[key] = nodes.nodes_generation, domains
         self._cache.move_to_end(key)
         if len(self._cache) > _MAX_CACHED:
             self._cache.popitem(last=False)

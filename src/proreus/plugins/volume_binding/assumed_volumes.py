@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from proreus.framework.assume_cache import version_of
+from proreus.framework.assume_cache import resource_version_of
 from proreus.framework.handle import Handle
 from proreus.framework.pod_info import PodInfo
 from proreus.objects.codec import decoder_for
@@ -176,7 +176,7 @@ class VolumeBinder:
             name = assumed_volume.metadata.name
             raise StorageError(f'failed to check binding: could not find persistentvolume "{name}"')
         found = self._watched_claim(claim, "failed to check binding")
-        if version_of(assumed_volume) > version_of(volume):
+        if resource_version_of(assumed_volume) > resource_version_of(volume):
             return False
         self._check_node_affinity(volume, node_name, labels)
         ref = volume.spec.claim_ref
@@ -188,7 +188,7 @@ class VolumeBinder:
         self, assumed_claim: PersistentVolumeClaim, node_name: str, labels: dict[str, str]
     ) -> bool:
         claim = self._watched_claim(assumed_claim, "failed to check provisioning pvc")
-        if version_of(assumed_claim) > version_of(claim):
+        if resource_version_of(assumed_claim) > resource_version_of(claim):
             return False
         meta = claim.metadata
         if not meta.annotations:

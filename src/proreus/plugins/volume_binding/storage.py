@@ -106,7 +106,7 @@ class Storage:
             return None
         if type(nodes) is not NodeTable:  # some rows of it, or a copy of some
             return self._migrated_mask(nodes, plugin)
-        version = (nodes.structure, self._migrated_version)
+        version = (nodes.nodes_generation, self._migrated_version)
         known = self._migrated_masks.get(plugin)
         if known is None or known[0] != version:
             known = self._migrated_masks[plugin] = (version, self._migrated_mask(nodes, plugin))

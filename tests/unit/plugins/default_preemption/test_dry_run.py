@@ -17,9 +17,9 @@ from proreus.config.load import default_configuration
 from proreus.feature_gates import FeatureGates
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_info import NodeInfo
-from proreus.framework.nominating import NominatingInfo
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
 from proreus.framework.pod_info import PodInfo
+from proreus.framework.post_filter_result import NominatingInfo
 from proreus.framework.status import Status
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS

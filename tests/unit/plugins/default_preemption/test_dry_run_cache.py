@@ -13,9 +13,9 @@ from proreus.config.load import default_configuration
 from proreus.feature_gates import FeatureGates
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_info import NodeInfo
-from proreus.framework.nominating import NominatingInfo
 from proreus.framework.plugin import FilterPlugin
 from proreus.framework.pod_info import PodInfo
+from proreus.framework.post_filter_result import NominatingInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Verdicts
 from proreus.objects.kinds import NODES, PODS
@@ -119,7 +119,7 @@ def test_it_is_what_would_be_found_anew(
         state = CycleState()
         run_pre_filter(profile, state, pod)
         budgets = cluster.api.store(POD_DISRUPTION_BUDGETS).values()
-        grounds = handle.trial_grounds(state, pod)
+        grounds = handle.dry_run_key(state, pod)
         known = remembered.of(grounds, pod, budgets)
 
         found, verdicts = _found(
@@ -157,7 +157,7 @@ def _asked(handle: FakeHandle, remembered: DryRunCaches, pod: PodInfo) -> int:
     (plugin,) = handle.filters
     assert isinstance(plugin, Lonely)
     before, state = plugin.asked, CycleState()
-    known = remembered.of(handle.trial_grounds(state, pod), pod, ())
+    known = remembered.of(handle.dry_run_key(state, pod), pod, ())
     candidates, _ = _found(
         DryRun(handle, state, pod, DisruptionBudgets(()), PodsByPriority(handle.nodes), known),
     )
@@ -218,7 +218,7 @@ def test_a_trial_takes_along_what_the_next_one_will_want_to_know() -> None:
 
     def errors(name: str, rows: Any) -> list[str]:
         pod, state = make_pod(name, priority=10), CycleState()
-        known = remembered.of(handle.trial_grounds(state, pod), pod, ())
+        known = remembered.of(handle.dry_run_key(state, pod), pod, ())
         dry_run = DryRun(
             handle, state, pod, DisruptionBudgets(()), PodsByPriority(handle.nodes), known
         )
@@ -246,7 +246,7 @@ def test_nominations_that_come_or_go_are_noticed() -> None:
     def nodes_for(pod: PodInfo) -> list[str]:
         state = CycleState()
         run_pre_filter(profile, state, pod)
-        known = remembered.of(handle.trial_grounds(state, pod), pod, ())
+        known = remembered.of(handle.dry_run_key(state, pod), pod, ())
         candidates, _ = _found(
             DryRun(handle, state, pod, DisruptionBudgets(()), pods_by_priority, known)
         )

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from proreus.framework.event_registrations import registrations_of
 from proreus.framework.events import (
     ADD,
     DEVICE_CLASS,
@@ -18,13 +19,12 @@ from proreus.framework.events import (
     UPDATE_NODE_LABEL,
     UPDATE_NODE_TAINT,
     UPDATE_POD_GENERATED_RESOURCE_CLAIM,
-    Hint,
+    QueueingHintFn,
 )
-from proreus.framework.registrations import registrations_of
 from proreus.testing import make_pod
 
 
-def hint_of(devices: Any, resource: str) -> Hint:
+def hint_of(devices: Any, resource: str) -> QueueingHintFn:
     (event,) = [e for e in devices.plugin.events_to_register() if e.resource == resource]
     assert event.hint is not None
     return event.hint

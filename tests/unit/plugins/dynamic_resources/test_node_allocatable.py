@@ -16,7 +16,7 @@ import pytest
 from proreus.config.load import default_configuration
 from proreus.errors import ApiError
 from proreus.feature_gates import FeatureGates
-from proreus.framework.pod_info import Counting, PodInfo
+from proreus.framework.pod_info import PodInfo, PodResourcesOptions
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import Pod, condition_of
 from proreus.offline.cluster import OfflineCluster
@@ -212,8 +212,8 @@ def test_devices_count_on_nodes_only() -> None:
     taken = [{"resourceClaimName": "c", "containers": ["x"], "resources": {"cpu": "2"}}]
     pod = make_pod("p", "1", status={"nodeAllocatableResourceClaimStatuses": taken}).pod
 
-    assert PodInfo(pod).held.amounts == {"cpu": 1000}
-    counted = PodInfo(pod, Counting(devices=True))
+    assert PodInfo(pod).accounted_requests.amounts == {"cpu": 1000}
+    counted = PodInfo(pod, PodResourcesOptions(devices=True))
     assert counted.requests.amounts == {"cpu": 1000}
-    assert counted.held.amounts == {"cpu": 3000}
-    assert counted.held.nonzero[0] == 3000
+    assert counted.accounted_requests.amounts == {"cpu": 3000}
+    assert counted.accounted_requests.nonzero[0] == 3000

@@ -9,7 +9,7 @@ import pytest
 from proreus.config.load import default_configuration
 from proreus.feature_gates import FeatureGates
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.pod_group import GROUP_TRIAL
+from proreus.framework.pod_group import POD_GROUP_SCHEDULING_CYCLE
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import condition_of
 from proreus.objects.resource_claims import RESOURCE_CLAIMS, ResourceClaim
@@ -122,12 +122,12 @@ async def test_a_claim_that_was_written_before_the_next_pod_is_reserved(cluster:
     states = {pod.name: CycleState() for pod in (first, second)}
     plugin, nodes = devices.plugin, devices.handle.nodes
     for pod in (first, second):  # the trial
-        states[pod.name].write(GROUP_TRIAL, 0)
+        states[pod.name].write(POD_GROUP_SCHEDULING_CYCLE, 0)
         assert plugin.pre_filter(states[pod.name], pod, nodes) is None
         assert plugin.reserve(states[pod.name], pod, "n1") is None
     for pod in (second, first):
         plugin.unreserve(states[pod.name], pod, "n1")
-        states[pod.name].write(GROUP_TRIAL, None)
+        states[pod.name].write(POD_GROUP_SCHEDULING_CYCLE, None)
     for pod in (first, second):  # one after the other, each bound at once
         assert plugin.reserve(states[pod.name], pod, "n1") is None
         assert await plugin.pre_bind(states[pod.name], pod, "n1") is None

@@ -37,8 +37,12 @@ EPHEMERAL = make_pod("p", spec={"volumes": [{"name": "v", "ephemeral": {}}]})
 INLINE = make_pod("p", spec={"volumes": [{"name": "v", "csi": {"driver": DRIVER}}]})
 
 
-def driver(counting: bool | None, name: str = DRIVER) -> dict[str, Any]:
-    return {"kind": "CSIDriver", "metadata": {"name": name}, "spec": {"storageCapacity": counting}}
+def driver(resources_options: bool | None, name: str = DRIVER) -> dict[str, Any]:
+    return {
+        "kind": "CSIDriver",
+        "metadata": {"name": name},
+        "spec": {"storageCapacity": resources_options},
+    }
 
 
 def test_events() -> None:

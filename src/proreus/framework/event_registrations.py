@@ -15,7 +15,7 @@ from proreus.framework.status import Status
 PreEnqueue = Callable[[PodInfo], Status | None]
 """A PreEnqueue plugin's method. Anything but None or a success keeps the pod out."""
 
-Registration = tuple[str, ClusterEvent]
+EventRegistration = tuple[str, ClusterEvent]
 """A plugin's name, and an event that may help the pods that it rejected."""
 
 
@@ -28,12 +28,12 @@ class QueueProfile(Protocol):
         ...
 
     @property
-    def registrations(self) -> Sequence[Registration]:
+    def registrations(self) -> Sequence[EventRegistration]:
         """What ``registrations_of`` returned for each plugin of the profile, in their order."""
         ...
 
 
-def registrations_of(plugin: str, events: Iterable[ClusterEvent]) -> tuple[Registration, ...]:
+def registrations_of(plugin: str, events: Iterable[ClusterEvent]) -> tuple[EventRegistration, ...]:
     """Return what a plugin registers, given what it asks for.
 
     Who waits for new nodes and does not mention taints is woken by changed taints too: a node may

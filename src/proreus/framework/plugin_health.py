@@ -12,10 +12,10 @@ Reason = Literal["raised", "error", "invalid_answer", "slow"]
 """An exception; an Error status; an answer that the point does not allow; the budget exceeded."""
 
 
-class Conduct:
-    """Is told of every failure of one plugin. ``skipping``: the plugin is left out at this time."""
+class PluginHealth:
+    """Is told of every failure of one plugin. ``disabled``: the plugin is left out at this time."""
 
-    skipping: bool = False
+    disabled: bool = False
 
     def note(self, point: str, reason: Reason, error: BaseException | None = None) -> None:
         """Take note of a failure at a point; ``error`` is what was raised."""

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
-from proreus.framework.nominating import NominatingInfo
 from proreus.framework.pod_group import PlacedPod
 from proreus.framework.pod_info import QueuedPodInfo
+from proreus.framework.post_filter_result import NominatingInfo
 from proreus.framework.status import Code, Status
 from proreus.queue.nominator import Nominator
 from proreus.runtime.scheduling_points import PermitOutcome
-from proreus.scheduler.attempt import Attempt, Failure, Limits
+from proreus.scheduler.attempt import Attempt, Failure, NodeSubset
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
 
 UNSCHEDULABLE = "pod group is unschedulable"
@@ -71,10 +71,10 @@ class GroupResult:
         return tuple(PlacedPod(m.attempt.pod, m.node_name) for m in self.members if m.node_name)
 
 
-class Trial:
+class PodGroupAlgorithm:
     """Tries the pods of a group in their order.
 
-    ``begin``: makes a pod's attempt. ``make_room``: whether PostFilter may preempt for single pods.
+    ``begin``: makes a pod's attempt. ``preempt``: whether PostFilter may preempt for single pods.
     """
 
     def __init__(
@@ -82,30 +82,32 @@ class Trial:
         cycle: SchedulingCycle,
         nominator: Nominator,
         begin: Callable[[QueuedPodInfo], Attempt],
-        make_room: bool = True,
+        preempt: bool = True,
     ) -> None:
         self._cycle = cycle
         self._nominator = nominator
         self._begin = begin
-        self._run_post_filter = make_room
+        self._run_post_filter = preempt
 
-    async def run(self, pods: Sequence[QueuedPodInfo], limits: Limits | None = None) -> GroupResult:
+    async def run(
+        self, pods: Sequence[QueuedPodInfo], node_subset: NodeSubset | None = None
+    ) -> GroupResult:
         """Try the pods, on some nodes or on all; nothing is left of it but the answer."""
         result = GroupResult(Status.unschedulable(UNSCHEDULABLE))
         try:
-            await self._run(pods, limits, result)
+            await self._run(pods, node_subset, result)
         finally:
             for member in reversed(result.members):
                 if member.node_name:
-                    self._take_back(member)
+                    self._undo(member)
         return result
 
     async def _run(
-        self, pods: Sequence[QueuedPodInfo], limits: Limits | None, result: GroupResult
+        self, pods: Sequence[QueuedPodInfo], node_subset: NodeSubset | None, result: GroupResult
     ) -> None:
         preempting = False
         for queued in pods:
-            member = await self._try(queued, limits)
+            member = await self._try(queued, node_subset)
             result.members.append(member)
             if member.node_name:
                 preempting = preempting or member.needs_preemption
@@ -120,15 +122,17 @@ class Trial:
                 result.waiting_on_preemption = False
                 return
 
-    async def _try(self, queued: QueuedPodInfo, limits: Limits | None) -> Member:
+    async def _try(self, queued: QueuedPodInfo, node_subset: NodeSubset | None) -> Member:
         """Find a node for a pod and assume it there, also where room has yet to be made."""
         attempt = self._begin(queued)
-        attempt.limits, attempt.may_preempt = limits, self._run_post_filter
+        attempt.node_subset, attempt.may_preempt = node_subset, self._run_post_filter
         member = Member(attempt, nominated_before=self._nominator.nominated_node_of(queued.uid))
-        chosen = await self._cycle.choose(attempt)
+        chosen = await self._cycle.schedule_pod(attempt)
         if isinstance(chosen, Failure):
-            if chosen.no_fit is not None:
-                chosen.no_fit = replace(chosen.no_fit, diagnosis=chosen.no_fit.diagnosis.kept())
+            if chosen.fit_error is not None:
+                chosen.fit_error = replace(
+                    chosen.fit_error, diagnosis=chosen.fit_error.diagnosis.with_copied_verdicts()
+                )
             member.failure = chosen
             chosen = "" if chosen.nominating is None else chosen.nominating.node_name
         if chosen:
@@ -141,8 +145,8 @@ class Trial:
         member.seconds = perf_counter() - attempt.started
         return member
 
-    def _take_back(self, member: Member) -> None:
-        self._cycle.take_back(member.attempt, member.node_name)
+    def _undo(self, member: Member) -> None:
+        self._cycle.unreserve_and_forget(member.attempt, member.node_name)
         self._restore_nomination(member)
 
     def _restore_nomination(self, member: Member) -> None:

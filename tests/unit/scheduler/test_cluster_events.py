@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proreus.framework.pod_info import PodInfo
-from proreus.scheduler.changes import as_assigned, pod_events
+from proreus.scheduler.cluster_events import as_assigned, pod_events
 
 TOLERATION = {"key": "a", "operator": "Exists"}
 

@@ -16,12 +16,12 @@ import numpy as np
 
 from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.handle import TrialGrounds
+from proreus.framework.dry_run_table import DryRunTable
+from proreus.framework.handle import DryRunKey
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
-from proreus.framework.trial_table import TrialTable
 from proreus.framework.verdicts import BoolArray, Rows, Verdicts
 from proreus.runtime.calls import call_plugin_for_pods
 from proreus.runtime.node_points import (
@@ -29,16 +29,16 @@ from proreus.runtime.node_points import (
     run_filter_plugin,
     run_filter_plugin_on_node,
 )
-from proreus.runtime.nominated import NominatedPods, equivalence_key
+from proreus.runtime.nominated_pods_filter import NominatedPodsFilter, equivalence_key
 
 
-def trial_grounds(
+def dry_run_key(
     filters: Sequence[FilterPlugin],
-    nominated: NominatedPods,
+    nominated: NominatedPodsFilter,
     table: NodeTable,
     state: CycleState,
     pod: PodInfo,
-) -> TrialGrounds | None:
+) -> DryRunKey | None:
     """Return what trials of a pod rest on beside its priority, the nodes and the pods on them.
 
     None where a filter that takes part looks across nodes or does not sign the pod, and where
@@ -48,50 +48,55 @@ def trial_grounds(
     if signature is None:
         return None
     by_row = nominated.by_row(pod, table)
-    return TrialGrounds(signature, by_row) if by_row.remembered else None
+    return DryRunKey(signature, by_row) if by_row.is_cached else None
 
 
-class NodeTrials:
+class PreemptionDryRun:
     """Tries one pod on some rows of a table, without other pods that are on them.
 
-    ``movable``: the pods of each row that may go; they are numbered row by row (``first`` has the
-    number of the first one of each row). What a plugin raises is the verdict of the row, an Error.
+    ``potential_victims``: the pods of each row that may go; they are numbered row by row (``first``
+    has the number of the first one of each row). What a plugin raises is the verdict of the row, an
+    Error.
     """
 
     def __init__(
         self,
         filters: Sequence[FilterPlugin],
         pre_filters: Sequence[PreFilterPlugin],
-        nominated: NominatedPods,
+        nominated: NominatedPodsFilter,
         table: NodeTable,
         state: CycleState,
         pod: PodInfo,
         rows: Rows,
-        movable: Sequence[Sequence[PodInfo]],
+        potential_victims: Sequence[Sequence[PodInfo]],
     ) -> None:
         self._pod = pod
-        self._table = TrialTable(table, rows, movable)
+        self._table = DryRunTable(table, rows, potential_victims)
         self.first = self._table.first
         self._filters = [p for p in filters if p.name not in state.skip_filter]
-        self._followers = [
-            p for p in pre_filters if p.follows_trials and p.name not in state.skip_filter
+        self._extensions = [
+            p
+            for p in pre_filters
+            if p.has_pre_filter_extensions and p.name not in state.skip_filter
         ]
         self._state = state.clone()
         self._states = [self._state] * len(rows)
-        self._own_notes = not all(plugin.row_local for plugin in self._filters)
+        self._state_per_node = not all(plugin.row_local for plugin in self._filters)
         """Whether every node has notes of its own."""
-        if self._own_notes:
+        if self._state_per_node:
             self._states = [state.clone() for _ in range(len(rows))]
-        following = {plugin.name for plugin in self._followers} if self._own_notes else ()
+        extension_names = (
+            {plugin.name for plugin in self._extensions} if self._state_per_node else ()
+        )
         self._by_node = {
             p.name
             for p in self._filters
-            if not (p.row_local and p.columnar_filter) or p.name in following
+            if not (p.row_local and p.columnar_filter) or p.name in extension_names
         }
         """Filters that are asked node by node, with the node's notes."""
-        self._noted: dict[str, set[int]] = {p.name: set() for p in self._followers}
+        self._state_depends_on: dict[str, set[int]] = {p.name: set() for p in self._extensions}
         """By follower: the numbers of the pods that make a difference to its notes."""
-        self._failed: dict[int, Status] = {}
+        self._errors: dict[int, Status] = {}
         by_row = nominated.by_row(pod, table).by_row
         self._nominated = {
             index: by_row[row] for index, row in enumerate(rows.tolist()) if row in by_row
@@ -99,50 +104,52 @@ class NodeTrials:
 
     # ---- the trial -----------------------------------------------------------------------------
 
-    def without_movable(self) -> Verdicts:
-        """Take all movable pods off all rows and judge the rows."""
+    def remove_all_victims(self) -> Verdicts:
+        """Take all potential_victims pods off all rows and judge the rows."""
         table = self._table
-        table.take_all_off()
-        for plugin in self._followers:
-            noted = self._noted[plugin.name]
+        table.remove_all_victims()
+        for plugin in self._extensions:
+            relevant = self._state_depends_on[plugin.name]
             for row, first in enumerate(self.first[:-1].tolist()):
-                removed = table.movable[first : int(self.first[row + 1])]
-                told = self._tell(plugin, "Remove", row, removed)
-                noted.update(first + n for n, answer in enumerate(told) if answer is not False)
-        return self._judge(np.arange(len(table)), None)
+                removed = table.potential_victims[first : int(self.first[row + 1])]
+                answers = self._run_extension(plugin, "Remove", row, removed)
+                relevant.update(
+                    first + n for n, answer in enumerate(answers) if answer is not False
+                )
+        return self._run_filters(np.arange(len(table)), None)
 
-    def put_back(self, numbers: Rows) -> BoolArray:
+    def reprieve(self, numbers: Rows) -> BoolArray:
         """Put pods back, one a row at most, ascending; take those off again that keep the pod out.
 
         Returns which ones stay. To be called only for rows that the pod fits.
         """
         table = self._table
-        table.put_back(numbers)
+        table.reprieve(numbers)
         rows = table.row_of[numbers]
-        news: dict[int, int] = {}
-        if self._followers or self._by_node or self._nominated:
-            news = dict(zip(rows.tolist(), numbers.tolist(), strict=True))
-        for plugin in self._followers:
-            noted = self._noted[plugin.name]
-            for row, number in news.items() if noted else ():
-                if number in noted:
-                    self._tell(plugin, "Add", row, [table.movable[number]])
-        stays: BoolArray = self._judge(rows, news).passed()[rows]
-        if not stays.all():
-            off = numbers[~stays]
-            table.take_off(off)
-            for plugin in self._followers:
-                noted = self._noted[plugin.name]
-                for number in noted.intersection(off.tolist()) if noted else ():
+        reprieved: dict[int, int] = {}
+        if self._extensions or self._by_node or self._nominated:
+            reprieved = dict(zip(rows.tolist(), numbers.tolist(), strict=True))
+        for plugin in self._extensions:
+            relevant = self._state_depends_on[plugin.name]
+            for row, number in reprieved.items() if relevant else ():
+                if number in relevant:
+                    self._run_extension(plugin, "Add", row, [table.potential_victims[number]])
+        fits: BoolArray = self._run_filters(rows, reprieved).passed()[rows]
+        if not fits.all():
+            off = numbers[~fits]
+            table.remove_victims(off)
+            for plugin in self._extensions:
+                relevant = self._state_depends_on[plugin.name]
+                for number in relevant.intersection(off.tolist()) if relevant else ():
                     row = int(table.row_of[number])
-                    self._tell(plugin, "Remove", row, [table.movable[number]])
-        return stays
+                    self._run_extension(plugin, "Remove", row, [table.potential_victims[number]])
+        return fits
 
     def error(self, row: int) -> Status | None:
         """Return the Error that a plugin gave while the pods of a row were moved or judged."""
-        return self._failed.get(row)
+        return self._errors.get(row)
 
-    def _tell(
+    def _run_extension(
         self,
         plugin: PreFilterPlugin,
         verb: Literal["Add", "Remove"],
@@ -161,44 +168,44 @@ class NodeTrials:
             return ()
 
     def _fail(self, row: int, plugin: PreFilterPlugin | FilterPlugin, error: PluginError) -> None:
-        self._failed.setdefault(row, Status.error(str(error)).of(plugin.name))
+        self._errors.setdefault(row, Status.error(str(error)).of(plugin.name))
 
     # ---- judging -------------------------------------------------------------------------------
 
-    def _judge(self, rows: Rows, news: Mapping[int, int] | None) -> Verdicts:
-        """Judge rows; verdicts of others mean nothing. ``news``: what was put back, by row."""
-        verdicts = self._ask_filters(self._table, self._state, self._states, rows, news)
+    def _run_filters(self, rows: Rows, reprieved: Mapping[int, int] | None) -> Verdicts:
+        """Judge rows; verdicts of others mean nothing. ``reprieved``: what was put back, by row."""
+        verdicts = self._run_filter_plugins(self._table, self._state, self._states, rows, reprieved)
         if self._nominated:
             again = [
                 row
                 for row in rows.tolist()
-                if row in self._nominated and (news is None or verdicts.status(row) is None)
+                if row in self._nominated and (reprieved is None or verdicts.status(row) is None)
             ]
-            for row, status in self._rejected_with_nominated(again, news):
+            for row, status in self._rejected_with_nominated(again, reprieved):
                 override_verdict(verdicts, row, status)
         if any(s is not None and s.code == Code.ERROR for s in verdicts.statuses):
             for row in rows.tolist():
                 found = verdicts.status(row)
                 if found is not None and found.code == Code.ERROR:
-                    self._failed.setdefault(row, found)
-        for row, failure in self._failed.items():
+                    self._errors.setdefault(row, found)
+        for row, failure in self._errors.items():
             override_verdict(verdicts, row, failure)
         return verdicts
 
     def _rejected_with_nominated(
-        self, rows: list[int], news: Mapping[int, int] | None
+        self, rows: list[int], reprieved: Mapping[int, int] | None
     ) -> list[tuple[int, Status]]:
         """Judge rows with the pods nominated to them on them as well."""
         if not rows:
             return []
         fork = self._table.fork(np.array(rows, dtype=np.intp))
         shared = self._state.clone()
-        states = [self._states[row].clone() if self._own_notes else shared for row in rows]
+        states = [self._states[row].clone() if self._state_per_node else shared for row in rows]
         for index, row in enumerate(rows):
             added = [pod for pod in self._nominated[row] if pod.uid not in fork[index].pods]
             for other in added:
                 fork.add_pod(index, other)
-            for plugin in self._followers:
+            for plugin in self._extensions:
                 point, method, state = "PreFilterExtensionAddPod", plugin.add_pod, states[index]
                 try:
                     call_plugin_for_pods(
@@ -206,35 +213,35 @@ class NodeTrials:
                     )
                 except PluginError as error:
                     self._fail(row, plugin, error)
-        again = None if news is None else {i: news[row] for i, row in enumerate(rows)}
-        verdicts = self._ask_filters(fork, shared, states, np.arange(len(rows)), again)
+        again = None if reprieved is None else {i: reprieved[row] for i, row in enumerate(rows)}
+        verdicts = self._run_filter_plugins(fork, shared, states, np.arange(len(rows)), again)
         judged = ((row, verdicts.status(index)) for index, row in enumerate(rows))
         return [(row, status) for row, status in judged if status is not None]
 
-    def _ask_filters(
+    def _run_filter_plugins(
         self,
         nodes: NodeTable,
         shared: CycleState,
         states: Sequence[CycleState],
         rows: Rows,
-        news: Mapping[int, int] | None,
+        reprieved: Mapping[int, int] | None,
     ) -> Verdicts:
         """Ask the filters in order, as far as they have anything new to say."""
         verdicts = Verdicts(len(nodes))
         for plugin in self._filters:
             by_node = plugin.name in self._by_node
-            mute = news is not None and not plugin.looks_at_pods
-            if mute and not self._noted.get(plugin.name):
+            unaffected = reprieved is not None and not plugin.looks_at_pods
+            if unaffected and not self._state_depends_on.get(plugin.name):
                 continue
             own = Verdicts(len(nodes), plugin.name)
             if by_node:
-                concerned = rows.tolist()
-                if mute and news is not None:
-                    noted = self._noted[plugin.name]
-                    concerned = [row for row in concerned if news[row] in noted]
-                for row in concerned:
+                rows_to_filter = rows.tolist()
+                if unaffected and reprieved is not None:
+                    relevant = self._state_depends_on[plugin.name]
+                    rows_to_filter = [row for row in rows_to_filter if reprieved[row] in relevant]
+                for row in rows_to_filter:
                     if verdicts.status(row) is None:
-                        status = self._ask_node(plugin, states[row], nodes, row)
+                        status = self._run_filter_on_node(plugin, states[row], nodes, row)
                         if status is not None:
                             own.reject_row(row, status)
             else:
@@ -255,7 +262,7 @@ class NodeTrials:
             verdicts.merge(own)
         return verdicts
 
-    def _ask_node(
+    def _run_filter_on_node(
         self, plugin: FilterPlugin, state: CycleState, nodes: NodeTable, row: int
     ) -> Status | None:
         try:

@@ -2,7 +2,7 @@
 
 A query is evaluated once a group of (namespace, labels, terminating) and becomes a column of counts
 by row, kept up to date while it is in use. Which groups a query may mean, and which queries a new
-group may concern, is found by labels (``anchors``), not by going through all of them.
+group may concern, is found by labels (``indexed_labels``), not by going through all of them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from proreus.framework.anchors import Anchor, Anchored, anchors_of
 from proreus.framework.count_columns import CountColumn, CountColumns
+from proreus.framework.selector_index import LabelPair, SelectorIndex, indexable_labels
 from proreus.framework.verdicts import CodeArray
 from proreus.objects.pod import Pod
 from proreus.objects.selectors import Selector
@@ -52,19 +52,19 @@ class PodQuery:
     def __hash__(self) -> int:
         return self._hash
 
-    def means(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> bool:
+    def selects(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> bool:
         """Tell whether pods like this count."""
         if terminating and self.skip_terminating:
             return False
         return all(match.matches(namespace, labels) for match in self.matches)
 
-    def means_pod(self, pod: Pod) -> bool:
+    def selects_pod(self, pod: Pod) -> bool:
         """Tell whether a pod counts."""
         meta = pod.metadata
-        return self.means(meta.namespace, meta.labels, meta.deletion_timestamp is not None)
+        return self.selects(meta.namespace, meta.labels, meta.deletion_timestamp is not None)
 
 
-class PodGroup:
+class PodLabelGroup:
     """Pods that look the same to every query. ``by_row``: how many are where."""
 
     __slots__ = ("by_row", "columns", "labels", "namespace", "terminating")
@@ -76,12 +76,12 @@ class PodGroup:
         self.by_row: dict[int, int] = {}
         self.columns: list[CountColumn] = []
 
-    def is_meant_by(self, query: PodQuery) -> bool:
+    def is_selected_by(self, query: PodQuery) -> bool:
         """Tell whether a query counts these pods."""
-        return query.means(self.namespace, self.labels, self.terminating)
+        return query.selects(self.namespace, self.labels, self.terminating)
 
 
-class PodGroups:
+class PodLabelGroups:
     """All groups, and the columns that queries made of them.
 
     Invariants: a group has pods; a column is the sum of the groups that its query means.
@@ -89,12 +89,12 @@ class PodGroups:
 
     def __init__(self, columns: CountColumns) -> None:
         self._columns = columns
-        self._groups: dict[tuple[str, frozenset[Anchor], bool], PodGroup] = {}
-        self._in: dict[str, dict[PodGroup, None]] = {}
-        self._at: dict[tuple[str, Anchor], dict[PodGroup, None]] = {}
-        self._queries: Anchored[PodQuery] = Anchored()
+        self._groups: dict[tuple[str, frozenset[LabelPair], bool], PodLabelGroup] = {}
+        self._by_namespace: dict[str, dict[PodLabelGroup, None]] = {}
+        self._by_label: dict[tuple[str, LabelPair], dict[PodLabelGroup, None]] = {}
+        self._queries: SelectorIndex[PodQuery] = SelectorIndex()
 
-    def __iter__(self) -> Iterator[PodGroup]:
+    def __iter__(self) -> Iterator[PodLabelGroup]:
         return iter(self._groups.values())
 
     def add(self, row: int, pod: Pod) -> None:
@@ -104,8 +104,8 @@ class PodGroups:
         key = meta.namespace, frozenset(meta.labels.items()), terminating
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = PodGroup(meta.namespace, meta.labels, terminating)
-            self._introduce(group)
+            group = self._groups[key] = PodLabelGroup(meta.namespace, meta.labels, terminating)
+            self._add_group(group)
         by_row = group.by_row
         by_row[row] = by_row.get(row, 0) + 1
         for column in group.columns:
@@ -126,55 +126,55 @@ class PodGroups:
             column.counts[row] -= 1
         if not by_row:
             del self._groups[key]
-            self._retire(group)
+            self._remove_group(group)
 
     def column(self, query: PodQuery) -> CodeArray:
         """Return by row how many pods a query means; longer than the table."""
         column = self._columns.get(query)
         if column is not None:
             return column.counts
-        meant = [group for group in self._candidates(query) if group.is_meant_by(query)]
-        column = self._columns.new(query, lambda gone: self._let_go(query, gone))
+        selected = [group for group in self._candidates(query) if group.is_selected_by(query)]
+        column = self._columns.new(query, lambda gone: self._on_evicted(query, gone))
         self._queries.add(query.matches[0].selector, query)
-        for group in meant:
+        for group in selected:
             group.columns.append(column)
             column.add_all(group.by_row)
         return column.counts
 
-    def _candidates(self, query: PodQuery) -> Iterator[PodGroup]:
+    def _candidates(self, query: PodQuery) -> Iterator[PodLabelGroup]:
         """Yield the groups that a query may mean, each once."""
         namespaces, selector = query.matches[0]
-        anchors = anchors_of(selector)
-        for namespace in self._in if namespaces is None else namespaces:
-            if not anchors:
-                yield from self._in.get(namespace, ())
-            for anchor in anchors:
-                yield from self._at.get((namespace, anchor), ())
+        indexed_labels = indexable_labels(selector)
+        for namespace in self._by_namespace if namespaces is None else namespaces:
+            if not indexed_labels:
+                yield from self._by_namespace.get(namespace, ())
+            for label in indexed_labels:
+                yield from self._by_label.get((namespace, label), ())
 
-    def _introduce(self, group: PodGroup) -> None:
+    def _add_group(self, group: PodLabelGroup) -> None:
         """Make a new group known to the queries that mean it, and findable for later ones."""
-        self._in.setdefault(group.namespace, {})[group] = None
+        self._by_namespace.setdefault(group.namespace, {})[group] = None
         for label in group.labels.items():
-            self._at.setdefault((group.namespace, label), {})[group] = None
+            self._by_label.setdefault((group.namespace, label), {})[group] = None
         group.columns = [
             self._columns[query]
             for query in self._queries.candidates(group.labels)
-            if group.is_meant_by(query)
+            if group.is_selected_by(query)
         ]
 
-    def _retire(self, group: PodGroup) -> None:
-        _remove(self._in, group.namespace, group)
+    def _remove_group(self, group: PodLabelGroup) -> None:
+        _remove(self._by_namespace, group.namespace, group)
         for label in group.labels.items():
-            _remove(self._at, (group.namespace, label), group)
+            _remove(self._by_label, (group.namespace, label), group)
 
-    def _let_go(self, query: PodQuery, column: CountColumn) -> None:
+    def _on_evicted(self, query: PodQuery, column: CountColumn) -> None:
         self._queries.discard(query.matches[0].selector, query)
         for group in self._candidates(query):
-            if group.is_meant_by(query):
+            if group.is_selected_by(query):
                 group.columns.remove(column)
 
 
-def _remove(groups: dict[K, dict[PodGroup, None]], key: K, group: PodGroup) -> None:
+def _remove(groups: dict[K, dict[PodLabelGroup, None]], key: K, group: PodLabelGroup) -> None:
     inside = groups[key]
     del inside[group]
     if not inside:

@@ -1,7 +1,7 @@
 """Keeps watch over the calls of plugins that were brought along.
 
 Their methods are wrapped, on the instance: what comes with proreus is called as before, at no cost.
-A wrapped call is timed, and while the plugin is left out (``conduct``) it is not made at all: the
+A wrapped call is timed, and while the plugin is left out (``health``) it is not made at all: the
 answer is the one of a plugin that has nothing to say. Reservations are undone in any case, so that
 a plugin's books stay right.
 """
@@ -19,35 +19,35 @@ from typing import Any
 from proreus.errors import ConfigError, ProreusError
 from proreus.framework import plugin as framework
 from proreus.framework.events import ClusterEvent
-from proreus.framework.nominating import PostFilterResult
 from proreus.framework.plugin import POINTS, Plugin
 from proreus.framework.pod_group import Placement
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
+from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Code, Status
 from proreus.logs import logger
 from proreus.runtime.calls import is_cancellation, plugin_error
-from proreus.runtime.conduct import Meter, PluginConduct
+from proreus.runtime.plugin_health import PluginHealthMonitor, PointHealth
 from proreus.source_location import class_location, error_location
 
 log = logger(__name__)
 
-_OURS = "proreus."
+_IN_TREE_PREFIX = "proreus."
 _SKIP = Status(Code.SKIP)
-_NO_ROOM = PostFilterResult(Status.unschedulable())
-_LEFT_OUT = "left out"
+_UNSCHEDULABLE_RESULT = PostFilterResult(Status.unschedulable())
+_DISABLED_SIGNATURE = "left out"
 """Stands for the part of a pod that a plugin reads which is left out: shared answers of that time
 are kept apart from the plugin's own."""
 
 Method = Callable[..., Any]
 
 
-def brought_along(code: object) -> bool:
+def is_out_of_tree(code: object) -> bool:
     """Tell whether a class or a function did not come with proreus."""
-    return not (getattr(code, "__module__", None) or "").startswith(_OURS)
+    return not (getattr(code, "__module__", None) or "").startswith(_IN_TREE_PREFIX)
 
 
 @contextmanager
-def blamed_on(plugin: type[Plugin]) -> Iterator[None]:
+def config_errors_from(plugin: type[Plugin]) -> Iterator[None]:
     """Turn what a plugin that was brought along raises into ``ConfigError`` with its place.
 
     For what is called while profiles are built; what comes with proreus raises as it does.
@@ -57,7 +57,7 @@ def blamed_on(plugin: type[Plugin]) -> Iterator[None]:
     except ProreusError:
         raise
     except BaseException as error:
-        if is_cancellation(error) or not brought_along(plugin):
+        if is_cancellation(error) or not is_out_of_tree(plugin):
             raise
         file, line = class_location(plugin)
         place = error_location(error, file.__eq__)
@@ -65,9 +65,9 @@ def blamed_on(plugin: type[Plugin]) -> Iterator[None]:
         raise ConfigError(f"{place}: {type(error).__name__}: {error}") from error
 
 
-def surviving(function: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+def log_exceptions(function: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
     """Let a function of ``handle.on_change`` fail without harm to who calls it."""
-    if not brought_along(function):
+    if not is_out_of_tree(function):
         return function
 
     def call(old: Any, new: Any) -> None:
@@ -82,10 +82,10 @@ def surviving(function: Callable[[Any, Any], None]) -> Callable[[Any, Any], None
     return call
 
 
-def surviving_work(work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
+def log_exceptions_of_task(work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
     """Let what a plugin does beside scheduling (``handle.spawn``) fail without harm to others."""
     frame = getattr(work, "cr_frame", None)
-    if frame is None or frame.f_globals.get("__name__", "").startswith(_OURS):
+    if frame is None or frame.f_globals.get("__name__", "").startswith(_IN_TREE_PREFIX):
         return work
 
     async def run() -> None:
@@ -100,7 +100,7 @@ def surviving_work(work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]
     return run()
 
 
-def guard(plugin: Plugin, conduct: PluginConduct) -> None:
+def instrument(plugin: Plugin, health: PluginHealthMonitor) -> None:
     """Wrap the methods that a plugin defines itself, on this instance."""
     for base in (*POINTS.values(), framework.PodGroupPostFilterPlugin, Plugin):
         if not isinstance(plugin, base):
@@ -111,39 +111,48 @@ def guard(plugin: Plugin, conduct: PluginConduct) -> None:
                 continue
             method = getattr(plugin, name)
             waits = inspect.iscoroutinefunction(declared)
-            meter = conduct.meter(point, waits or name in _ALONE or name in _BESIDE_CYCLES)
+            point_health = health.point_health(
+                point, waits or name in _CUSTOM_WRAPPERS or name in _BINDING_CYCLE_METHODS
+            )
             if waits:
-                wrapped = _waiting(method, meter, conduct, _IDLE[name])
-            elif name in _BESIDE_CYCLES:
-                wrapped = _single(method, meter, conduct, _IDLE.get(name))
-            elif name in _ALONE:
-                wrapped = _ALONE[name](plugin, method, meter, conduct)
+                wrapped = _wrap_async(method, point_health, health, _DISABLED_RESULTS[name])
+            elif name in _BINDING_CYCLE_METHODS:
+                wrapped = _wrap_single_call(
+                    method, point_health, health, _DISABLED_RESULTS.get(name)
+                )
+            elif name in _CUSTOM_WRAPPERS:
+                wrapped = _CUSTOM_WRAPPERS[name](plugin, method, point_health, health)
             else:
-                wrapped = _timed(method, meter, conduct, _IDLE.get(name))
+                wrapped = _wrap_timed(method, point_health, health, _DISABLED_RESULTS.get(name))
             setattr(plugin, name, functools.wraps(method)(wrapped))
     if isinstance(plugin, framework.FetchingPlugin):
-        for name, point in _FETCHED.items():
+        for name, point in _FETCH_METHODS.items():
             method = getattr(plugin, name)
-            wrapped = _fetching(method, conduct.meter(point))
+            wrapped = _wrap_fetch(method, health.point_health(point))
             setattr(plugin, name, functools.wraps(method)(wrapped))
 
 
-def _timed(method: Method, meter: Meter, conduct: PluginConduct, idle: Method | None) -> Method:
+def _wrap_timed(
+    method: Method,
+    point_health: PointHealth,
+    health: PluginHealthMonitor,
+    disabled_result: Method | None,
+) -> Method:
     """Call in the scheduling cycle; failures are noted by ``calls``."""
 
     def call(*args: Any) -> Any:
-        if conduct.skipping and idle is not None:
-            return idle(*args)
+        if health.disabled and disabled_result is not None:
+            return disabled_result(*args)
         started = perf_counter()
         try:
             return method(*args)
         finally:
-            meter.seconds += perf_counter() - started
+            point_health.seconds += perf_counter() - started
 
     return call
 
 
-def _fetching(method: Method, meter: Meter) -> Method:
+def _wrap_fetch(method: Method, point_health: PointHealth) -> Method:
     """Call before the point is asked: the cycle waits for it, so it is in the point's time."""
 
     async def call(*args: Any) -> Any:
@@ -151,43 +160,50 @@ def _fetching(method: Method, meter: Meter) -> Method:
         try:
             return await method(*args)
         finally:
-            meter.seconds += perf_counter() - started
+            point_health.seconds += perf_counter() - started
 
     return call
 
 
-def _waiting(method: Method, meter: Meter, conduct: PluginConduct, idle: Method) -> Method:
+def _wrap_async(
+    method: Method, point_health: PointHealth, health: PluginHealthMonitor, disabled_result: Method
+) -> Method:
     """Call what may wait; failures are noted by ``calls``."""
 
     async def call(*args: Any) -> Any:
-        if conduct.skipping:
-            return idle(*args)
+        if health.disabled:
+            return disabled_result(*args)
         answer = await method(*args)
-        if _sound(answer.status if isinstance(answer, PostFilterResult) else answer):
-            conduct.succeeded(meter)
+        if _is_success(answer.status if isinstance(answer, PostFilterResult) else answer):
+            health.succeeded(point_health)
         return answer
 
     return call
 
 
-def _single(method: Method, meter: Meter, conduct: PluginConduct, idle: Method | None) -> Method:
+def _wrap_single_call(
+    method: Method,
+    point_health: PointHealth,
+    health: PluginHealthMonitor,
+    disabled_result: Method | None,
+) -> Method:
     """Call beside scheduling cycles, where many pods are bound between two of them."""
 
     def call(*args: Any) -> Any:
-        if conduct.skipping and idle is not None:
-            return idle(*args)
+        if health.disabled and disabled_result is not None:
+            return disabled_result(*args)
         started = perf_counter()
         answer = method(*args)
-        if perf_counter() - started > conduct.budget_seconds:
-            conduct.note(meter.point, "slow")
-        elif _sound(answer):
-            conduct.succeeded(meter)
+        if perf_counter() - started > health.budget_seconds:
+            health.note(point_health.point, "slow")
+        elif _is_success(answer):
+            health.succeeded(point_health)
         return answer
 
     return call
 
 
-def _sound(answer: object) -> bool:
+def _is_success(answer: object) -> bool:
     """Tell whether an answer is a status that is no failure of the plugin."""
     return answer is None or (isinstance(answer, Status) and answer.code != Code.ERROR)
 
@@ -195,23 +211,25 @@ def _sound(answer: object) -> bool:
 # ---- calls that the queue makes ----------------------------------------------------------------
 
 
-def _pre_enqueue(plugin: Plugin, method: Method, meter: Meter, conduct: PluginConduct) -> Method:
+def _wrap_pre_enqueue(
+    plugin: Plugin, method: Method, point_health: PointHealth, health: PluginHealthMonitor
+) -> Method:
     """An exception gates the pod, as an Error status does."""
 
     def call(pod: Any) -> Any:
-        if conduct.skipping:
+        if health.disabled:
             return None
         try:
             status = method(pod)
         except BaseException as error:
-            return Status.error(str(plugin_error(plugin, meter.point, error)))
-        if _sound(status):
-            conduct.succeeded(meter)
+            return Status.error(str(plugin_error(plugin, point_health.point, error)))
+        if _is_success(status):
+            health.succeeded(point_health)
             return status
         if isinstance(status, Status):
-            conduct.note(meter.point, "error")
+            health.note(point_health.point, "error")
             return status
-        conduct.note(meter.point, "invalid_answer")
+        health.note(point_health.point, "invalid_answer")
         return Status.error(f"PreEnqueue must return a Status or None, not {status!r:.60}")
 
     return call
@@ -241,37 +259,39 @@ class SortKey:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _sort_key(plugin: Plugin, method: Method, meter: Meter, conduct: PluginConduct) -> Method:
+def _wrap_sort_key(
+    plugin: Plugin, method: Method, point_health: PointHealth, health: PluginHealthMonitor
+) -> Method:
     """A queue must have an order, whatever its plugin does: this one is never left out."""
 
     def call(queued: QueuedPodInfo) -> SortKey:
         try:
             own = method(queued)
         except BaseException as error:
-            plugin_error(plugin, meter.point, error)
+            plugin_error(plugin, point_health.point, error)
             return SortKey(None, queued)
-        conduct.succeeded(meter)
+        health.succeeded(point_health)
         return SortKey(own, queued)
 
     return call
 
 
-def with_guarded_hint(event: ClusterEvent, plugin: Plugin) -> ClusterEvent:
+def instrument_hint(event: ClusterEvent, plugin: Plugin) -> ClusterEvent:
     """Return a registration of a plugin; its hint, if it fails, says that the event may help."""
-    hint, conduct = event.hint, plugin.conduct
-    if hint is None or not isinstance(conduct, PluginConduct) or not conduct.brought:
+    hint, health = event.hint, plugin.health
+    if hint is None or not isinstance(health, PluginHealthMonitor) or not health.out_of_tree:
         return event
-    meter = conduct.meter("QueueingHint", waits=True)
+    point_health = health.point_health("QueueingHint", waits=True)
 
     def call(pod: PodInfo, old: Any, new: Any) -> bool:
-        if conduct.skipping:
+        if health.disabled:
             return True
         try:
             helps = bool(hint(pod, old, new))
         except BaseException as error:
-            plugin_error(plugin, meter.point, error)
+            plugin_error(plugin, point_health.point, error)
             return True
-        conduct.succeeded(meter)
+        health.succeeded(point_health)
         return helps
 
     return replace(event, hint=call)
@@ -280,29 +300,31 @@ def with_guarded_hint(event: ClusterEvent, plugin: Plugin) -> ClusterEvent:
 # ---- calls about sharing -----------------------------------------------------------------------
 
 
-def _sign(plugin: Plugin, method: Method, meter: Meter, conduct: PluginConduct) -> Method:
+def _wrap_sign(
+    plugin: Plugin, method: Method, point_health: PointHealth, health: PluginHealthMonitor
+) -> Method:
     def call(pod: Any) -> Any:
-        if conduct.skipping:
-            return _LEFT_OUT
+        if health.disabled:
+            return _DISABLED_SIGNATURE
         signature = method(pod)
-        conduct.succeeded(meter)
+        health.succeeded(point_health)
         return signature
 
     return call
 
 
 def _invalidation_key(
-    plugin: Plugin, method: Method, meter: Meter, conduct: PluginConduct
+    plugin: Plugin, method: Method, point_health: PointHealth, health: PluginHealthMonitor
 ) -> Method:
     def call(nodes: Any) -> Any:
-        if conduct.skipping:
+        if health.disabled:
             return None
         try:
             answer = method(nodes)
             hash(answer)
         except BaseException as error:
-            raise plugin_error(plugin, meter.point, error) from error
-        conduct.succeeded(meter)
+            raise plugin_error(plugin, point_health.point, error) from error
+        health.succeeded(point_health)
         return answer
 
     return call
@@ -337,7 +359,7 @@ POINT_OF_METHOD = {
 }
 """The methods that are watched, and the points that they are called at."""
 
-_FETCHED = {
+_FETCH_METHODS = {
     "fetch_pre_filter": "PreFilter",
     "fetch_filter": "Filter",
     "fetch_score": "Score",
@@ -346,24 +368,26 @@ _FETCHED = {
 }
 """Methods that the cycle waits for before it asks at a point."""
 
-_BESIDE_CYCLES = frozenset({"unreserve", "pre_bind_pre_flight", "post_bind"})
+_BINDING_CYCLE_METHODS = frozenset({"unreserve", "pre_bind_pre_flight", "post_bind"})
 """Methods that are called in binding cycles and do not wait; each call counts by itself."""
 
-_ALONE: dict[str, Callable[[Plugin, Method, Meter, PluginConduct], Method]] = {
-    "pre_enqueue": _pre_enqueue,
-    "sort_key": _sort_key,
-    "sign": _sign,
+_CUSTOM_WRAPPERS: dict[
+    str, Callable[[Plugin, Method, PointHealth, PluginHealthMonitor], Method]
+] = {
+    "pre_enqueue": _wrap_pre_enqueue,
+    "sort_key": _wrap_sort_key,
+    "sign": _wrap_sign,
     "invalidation_key": _invalidation_key,
 }
 """Methods with a way of their own; a success or a failure of theirs is one of a call."""
 
-_IDLE: dict[str, Method] = {
+_DISABLED_RESULTS: dict[str, Method] = {
     "pre_filter": lambda *_: _SKIP,
     "add_pod": lambda *_: None,
     "remove_pod": lambda *_: None,
     "filter": lambda *_: None,
     "filter_all": lambda *_: None,
-    "post_filter": lambda *_: _NO_ROOM,
+    "post_filter": lambda *_: _UNSCHEDULABLE_RESULT,
     "pod_group_post_filter": lambda *_: Status.unschedulable(),
     "pre_score": lambda *_: _SKIP,
     "score": lambda *_: 0,

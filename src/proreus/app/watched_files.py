@@ -33,8 +33,9 @@ _GRAIN_NANOSECONDS = 10_000_000
 """By how much the times of files may lag behind the clock."""
 
 
-class FollowedFiles:
-    """The files of one configuration. ``look`` says whether they have changed since it last did.
+class WatchedFiles:
+    """The files of one configuration. ``has_changed`` says whether they have changed since it last
+    did.
 
     To be made before they are read: what changes after that is a change.
     """
@@ -45,7 +46,7 @@ class FollowedFiles:
         self._modules: list[Path] = []
         self._seen: dict[Path, bytes] = {}
         self._looked_at_nanoseconds = 0
-        self.look()
+        self.has_changed()
 
     def add_modules_of(self, loaded_plugins: LoadedPlugins) -> None:
         """Follow also the files of plugins that were given as modules, as far as they were found.
@@ -54,7 +55,7 @@ class FollowedFiles:
         """
         given = {
             Path(one.origin.file)
-            for one in loaded_plugins.brought.values()
+            for one in loaded_plugins.out_of_tree.values()
             if one.origin.way == "module"
         }
         for file in given.difference(self._modules):
@@ -69,12 +70,12 @@ class FollowedFiles:
             return True
 
     @property
-    def places(self) -> list[Path]:
+    def folders(self) -> list[Path]:
         """The folders to watch; those that are not there are left out."""
         parents = [file.absolute().parent for file in (*self._config, *self._modules)]
-        return [place for place in dict.fromkeys((*parents, *self._folders)) if place.is_dir()]
+        return [folder for folder in dict.fromkeys((*parents, *self._folders)) if folder.is_dir()]
 
-    def look(self) -> bool:
+    def has_changed(self) -> bool:
         """Read all files; return whether anything is different from last time."""
         self._looked_at_nanoseconds = time.time_ns()
         before, self._seen = self._seen, {file: _digest(file) for file in self._files()}
@@ -91,15 +92,15 @@ class FollowedFiles:
         """Yield when something happened to a file, or to one beside it, and every few seconds."""
         yield
         while True:
-            places = self.places
-            if not places:
+            folders = self.folders
+            if not folders:
                 await asyncio.sleep(_MISSING_FOLDER_SECONDS)
                 yield
                 continue
             try:
-                async for _ in _happenings(places):
+                async for _ in _file_events(folders):
                     yield
-                    if self.places != places:
+                    if self.folders != folders:
                         break
             except OSError as error:
                 log.error("Cannot watch files", err=error)
@@ -107,9 +108,9 @@ class FollowedFiles:
                 yield
 
 
-def _happenings(places: Iterable[Path]) -> AsyncIterator[object]:
+def _file_events(folders: Iterable[Path]) -> AsyncIterator[object]:
     return watchfiles.awatch(
-        *places,
+        *folders,
         recursive=False,
         watch_filter=None,
         debounce=_BUSY_MILLISECONDS,

@@ -12,22 +12,22 @@ from collections.abc import Iterable
 from proreus.clock import Clock
 from proreus.metrics import Counter, Histogram, SchedulerMetrics
 
-STORY_LENGTH = 10_000
+HISTORY_LENGTH = 10_000
 """How many moves are remembered, of all pods together."""
 
 
-class Recorder:
-    """Counts moves and hints, and remembers the last ``STORY_LENGTH`` moves."""
+class QueueRecorder:
+    """Counts moves and hints, and remembers the last ``HISTORY_LENGTH`` moves."""
 
     def __init__(self, clock: Clock, metrics: SchedulerMetrics | None) -> None:
         self.metrics = metrics or SchedulerMetrics()
         self._clock = clock
-        self._moves: deque[tuple[float, str, str, str]] = deque(maxlen=STORY_LENGTH)
+        self._moves: deque[tuple[float, str, str, str]] = deque(maxlen=HISTORY_LENGTH)
         self._incoming: dict[tuple[str, str], Counter] = {}
         self._hint_seconds: dict[tuple[str, str, str], Histogram] = {}
         self._pre_enqueue_seconds: dict[str, Histogram] = {}
 
-    def entered(self, queue: str, label: str, key: str) -> None:
+    def record_incoming(self, queue: str, label: str, key: str) -> None:
         """Note that a pod came into a queue, and why."""
         counter = self._incoming.get((queue, label))
         if counter is None:
@@ -40,7 +40,7 @@ class Recorder:
         """Remember something else that happened to a pod."""
         self._moves.append((self._clock.now(), key, what, detail))
 
-    def hint_answered(self, plugin: str, label: str, answer: str, seconds: float) -> None:
+    def record_hint(self, plugin: str, label: str, answer: str, seconds: float) -> None:
         """Record what a plugin said about an event: Queue, QueueSkip or Error."""
         histogram = self._hint_seconds.get((plugin, label, answer))
         if histogram is None:
@@ -50,7 +50,7 @@ class Recorder:
             )
         histogram.observe(seconds)
 
-    def pre_enqueue_ran(self, profile: str, seconds: float) -> None:
+    def record_pre_enqueue(self, profile: str, seconds: float) -> None:
         """Record a run of the PreEnqueue plugins; kube-scheduler calls every one a success."""
         histogram = self._pre_enqueue_seconds.get(profile)
         if histogram is None:
@@ -59,18 +59,18 @@ class Recorder:
             self._pre_enqueue_seconds[profile] = histogram
         histogram.observe(seconds)
 
-    def rejected(self, profile: str, plugins: Iterable[str]) -> None:
+    def add_unschedulable_reasons(self, profile: str, plugins: Iterable[str]) -> None:
         """Count a pod for each plugin that keeps it waiting."""
         for plugin in plugins:
             self.metrics.unschedulable_pods.labels(plugin, profile).value += 1
 
-    def released(self, profile: str, plugins: Iterable[str]) -> None:
-        """Take back what ``rejected`` counted."""
+    def remove_unschedulable_reasons(self, profile: str, plugins: Iterable[str]) -> None:
+        """Take back what ``add_unschedulable_reasons`` counted."""
         for plugin in plugins:
             self.metrics.unschedulable_pods.labels(plugin, profile).value -= 1
 
-    def story(self, key: str) -> list[str]:
-        """Return the remembered moves of a pod in order: O(``STORY_LENGTH``)."""
+    def history(self, key: str) -> list[str]:
+        """Return the remembered moves of a pod in order: O(``HISTORY_LENGTH``)."""
         return [
             f"{instant:.3f} {what}" + (f" ({detail})" if detail else "")
             for instant, of, what, detail in self._moves

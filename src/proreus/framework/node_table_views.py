@@ -9,62 +9,62 @@ import numpy as np
 
 from proreus.framework.affinity_terms import ExistingTerm
 from proreus.framework.change_log import ChangeLog
-from proreus.framework.columns import ResourceColumns, Sized
+from proreus.framework.columns import ResourceColumns, TableShape
 from proreus.framework.interning import Interner
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
-from proreus.framework.pod_groups import PodQuery
 from proreus.framework.pod_index import PodIndex
+from proreus.framework.pod_label_groups import PodQuery
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
 
 
-class _PartColumns(ResourceColumns):
+class _ViewColumns(ResourceColumns):
     """Resource columns of some rows, gathered when looked at."""
 
     __slots__ = ("_columns", "_part")
 
-    def __init__(self, columns: ResourceColumns, part: Part) -> None:
+    def __init__(self, columns: ResourceColumns, part: NodeTableView) -> None:
         self._columns = columns
         self._part = part
 
     def __getitem__(self, resource: str) -> IntArray:
-        return self._columns[resource][self._part.picked]
+        return self._columns[resource][self._part.parent_rows]
 
     def __contains__(self, resource: str) -> bool:
         return resource in self._columns
 
-    def gather(self, table: Sized, rows: Rows) -> ResourceColumns:
+    def gather(self, table: TableShape, rows: Rows) -> ResourceColumns:
         """Return the columns of some of these rows, as a fork's own."""
-        return self._columns.gather(table, self._part.picked[rows])
+        return self._columns.gather(table, self._part.parent_rows[rows])
 
 
-class Part(NodeTable):
+class NodeTableView(NodeTable):
     """Some rows of another table; columns are gathered when they are looked at."""
 
     def __init__(self, parent: NodeTable, rows: Rows) -> None:
         self._parent = parent
-        self._rows_array = rows
+        self._parent_rows_array = rows
         self.size = len(rows)
         self.images = parent.images
         self.taint_sets = parent.taint_sets
         self.port_sets = parent.port_sets
         self.image_sets = parent.image_sets
-        self.structure = parent.structure
+        self.nodes_generation = parent.nodes_generation
 
     @property
     def allocatable(self) -> ResourceColumns:  # type: ignore[override]
         """What pods may ask for, a node."""
-        return _PartColumns(self._parent.allocatable, self)
+        return _ViewColumns(self._parent.allocatable, self)
 
     @property
     def requested(self) -> ResourceColumns:  # type: ignore[override]
         """What pods ask for, a node."""
-        return _PartColumns(self._parent.requested, self)
+        return _ViewColumns(self._parent.requested, self)
 
     @property
     def nonzero_requested(self) -> ResourceColumns:  # type: ignore[override]
         """The same with defaults for pods that ask for nothing."""
-        return _PartColumns(self._parent.nonzero_requested, self)
+        return _ViewColumns(self._parent.nonzero_requested, self)
 
     @property
     def parent(self) -> NodeTable:
@@ -72,16 +72,16 @@ class Part(NodeTable):
         return self._parent
 
     @property
-    def picked(self) -> Rows:
+    def parent_rows(self) -> Rows:
         """The rows of the other table that this one is made of."""
-        return self._rows_array
+        return self._parent_rows_array
 
     def __getitem__(self, row: int) -> NodeInfo:
-        return self._parent.infos[int(self.picked[row])]
+        return self._parent.infos[int(self.parent_rows[row])]
 
     def __iter__(self) -> Iterator[NodeInfo]:
         infos = self._parent.infos
-        return (infos[row] for row in self.picked.tolist())
+        return (infos[row] for row in self.parent_rows.tolist())
 
     def __contains__(self, name: str) -> bool:
         return name in self.rows
@@ -99,36 +99,36 @@ class Part(NodeTable):
     @property
     def pod_count(self) -> IntArray:
         """Number of pods a node."""
-        return self._parent.pod_count[self.picked]
+        return self._parent.pod_count[self.parent_rows]
 
     @property
     def allowed_pods(self) -> IntArray:
         """Allocatable ``pods`` a node."""
-        return self._parent.allowed_pods[self.picked]
+        return self._parent.allowed_pods[self.parent_rows]
 
     @property
     def unschedulable(self) -> BoolArray:
         """Whether a node is cordoned."""
-        return self._parent.unschedulable[self.picked]
+        return self._parent.unschedulable[self.parent_rows]
 
     @property
     def taint_set(self) -> CodeArray:
         """Code of a node's taints."""
-        return self._parent.taint_set[self.picked]
+        return self._parent.taint_set[self.parent_rows]
 
     @property
     def port_set(self) -> CodeArray:
         """Code of the host ports in use."""
-        return self._parent.port_set[self.picked]
+        return self._parent.port_set[self.parent_rows]
 
     @property
     def image_set(self) -> CodeArray:
         """Code of the names of a node's images."""
-        return self._parent.image_set[self.picked]
+        return self._parent.image_set[self.parent_rows]
 
     def label(self, key: str) -> CodeArray:
         """Return a label's values as codes."""
-        return self._parent.label(key)[self.picked]
+        return self._parent.label(key)[self.parent_rows]
 
     def label_values(self, key: str) -> Interner[str]:
         """Return the values behind the codes of a label."""
@@ -141,19 +141,19 @@ class Part(NodeTable):
 
     def count_pods(self, query: PodQuery) -> CodeArray:
         """Return how many pods a query means on each node."""
-        return self._parent.count_pods(query)[self.picked]
+        return self._parent.count_pods(query)[self.parent_rows]
 
-    def weigh_term(self, existing: ExistingTerm) -> CodeArray:
+    def count_term(self, existing: ExistingTerm) -> CodeArray:
         """Return what the pods with a term add up to on each node."""
-        return self._parent.weigh_term(existing)[self.picked]
+        return self._parent.count_term(existing)[self.parent_rows]
 
     def take(self, rows: Rows) -> NodeTable:
         """Return some of these rows."""
-        return self._parent.take(self.picked[rows])
+        return self._parent.take(self.parent_rows[rows])
 
     def fork(self, rows: Rows) -> NodeTable:
         """Return a copy of some of these rows to try things on."""
-        return self._parent.fork(self.picked[rows])
+        return self._parent.fork(self.parent_rows[rows])
 
 
 class Fork(NodeTable):
@@ -161,7 +161,7 @@ class Fork(NodeTable):
 
     def __init__(self, parent: NodeTable, rows: Rows) -> None:
         self.size = self.capacity = len(rows)
-        self.infos = self._copied(parent, rows)
+        self.infos = self._copy_infos(parent, rows)
         self.rows = {}
         for row, info in enumerate(self.infos):
             info.row = row
@@ -170,7 +170,7 @@ class Fork(NodeTable):
         self.taint_sets = parent.taint_sets
         self.port_sets = parent.port_sets
         self.image_sets = parent.image_sets
-        self.structure = parent.structure
+        self.nodes_generation = parent.nodes_generation
         for name in ("allocatable", "requested", "nonzero_requested"):
             setattr(self, name, getattr(parent, name).gather(self, rows))
         self._pod_count = parent.pod_count[rows]
@@ -180,25 +180,25 @@ class Fork(NodeTable):
         self._port_set = parent.port_set[rows]
         self._image_set = parent.image_set[rows]
         self._parent = parent
-        self._picked = rows
+        self._parent_rows = rows
         self._pod_index = None
         self.changes = ChangeLog()
         self.node_changes = ChangeLog()
 
     def take(self, rows: Rows) -> NodeTable:
         """Return some of these rows."""
-        return Part(self, rows)
+        return NodeTableView(self, rows)
 
     def fork(self, rows: Rows) -> NodeTable:
         """Return a copy of some of these rows."""
         return Fork(self, rows)
 
-    def _copied(self, parent: NodeTable, rows: Rows) -> list[NodeInfo]:
+    def _copy_infos(self, parent: NodeTable, rows: Rows) -> list[NodeInfo]:
         return [parent[row].clone() for row in rows.tolist()]
 
     def label(self, key: str) -> CodeArray:
         """Return a label's values as codes; labels do not change in a fork."""
-        return self._parent.label(key)[self._picked]
+        return self._parent.label(key)[self._parent_rows]
 
     def label_values(self, key: str) -> Interner[str]:
         """Return the values behind the codes of a label."""
@@ -219,18 +219,18 @@ class LazyRows(Protocol):
         ...
 
 
-_NOT_LOOKED_AT: Rows = np.empty(0, dtype=np.intp)
+_NO_ROWS: Rows = np.empty(0, dtype=np.intp)
 
 
-class FeasiblePart(Part):
+class FeasibleView(NodeTableView):
     """The nodes that passed; which rows they are is worked out only if somebody looks."""
 
     def __init__(self, parent: NodeTable, found: LazyRows) -> None:
-        super().__init__(parent, _NOT_LOOKED_AT)
+        super().__init__(parent, _NO_ROWS)
         self._found = found
         self.size = found.count
 
     @property
-    def picked(self) -> Rows:
+    def parent_rows(self) -> Rows:
         """The rows of the nodes that passed."""
         return self._found.rows

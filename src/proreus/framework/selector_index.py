@@ -14,11 +14,11 @@ from proreus.objects.selectors import Selector
 
 T = TypeVar("T")
 
-Anchor = tuple[str, str]
+LabelPair = tuple[str, str]
 """A label: key and value."""
 
 
-def anchors_of(selector: Selector) -> tuple[Anchor, ...]:
+def indexable_labels(selector: Selector) -> tuple[LabelPair, ...]:
     """Return labels of which every selected object carries one; () when there is no such list."""
     for requirement in selector.requirements:
         if requirement.operator == "In":
@@ -26,37 +26,37 @@ def anchors_of(selector: Selector) -> tuple[Anchor, ...]:
     return ()
 
 
-class Anchored(Generic[T]):
+class SelectorIndex(Generic[T]):
     """Things that select by label, to be found by the labels of an object."""
 
-    __slots__ = ("_anywhere", "_at")
+    __slots__ = ("_by_label", "_unindexed")
 
     def __init__(self) -> None:
-        self._at: dict[Anchor, dict[T, None]] = {}
-        self._anywhere: dict[T, None] = {}
+        self._by_label: dict[LabelPair, dict[T, None]] = {}
+        self._unindexed: dict[T, None] = {}
 
     def add(self, selector: Selector, thing: T) -> None:
         """Add a thing with the selector that it selects by."""
-        anchors = anchors_of(selector)
-        for anchor in anchors:
-            self._at.setdefault(anchor, {})[thing] = None
-        if not anchors:
-            self._anywhere[thing] = None
+        labels = indexable_labels(selector)
+        for label in labels:
+            self._by_label.setdefault(label, {})[thing] = None
+        if not labels:
+            self._unindexed[thing] = None
 
     def discard(self, selector: Selector, thing: T) -> None:
         """Take a thing away that was added with this selector."""
-        for anchor in anchors_of(selector):
-            things = self._at[anchor]
+        for label in indexable_labels(selector):
+            things = self._by_label[label]
             del things[thing]
             if not things:
-                del self._at[anchor]
-        self._anywhere.pop(thing, None)
+                del self._by_label[label]
+        self._unindexed.pop(thing, None)
 
     def candidates(self, labels: Mapping[str, str]) -> Iterator[T]:
         """Yield everything that may select these labels, each once."""
-        yield from self._anywhere
-        if self._at:
+        yield from self._unindexed
+        if self._by_label:
             for label in labels.items():
-                things = self._at.get(label)
+                things = self._by_label.get(label)
                 if things is not None:
                     yield from things

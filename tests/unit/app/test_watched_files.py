@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from proreus.app import followed_files
-from proreus.app.followed_files import FollowedFiles
+from proreus.app import watched_files
+from proreus.app.watched_files import WatchedFiles
 from proreus.loading import PluginSources, load
 
 PLUGIN = """
@@ -35,34 +35,34 @@ def module(tmp_path, monkeypatch) -> Path:
     return file
 
 
-async def changed(files: FollowedFiles) -> bool:
+async def changed(files: WatchedFiles) -> bool:
     """Follow until a look finds something else."""
     async with asyncio.timeout(20):
         async for _ in files.changes():
-            if files.look():
+            if files.has_changed():
                 return True
     return False
 
 
 async def test_a_change_before_anybody_follows_is_one(config) -> None:
-    files = FollowedFiles(str(config), PluginSources())
-    assert not files.look()
+    files = WatchedFiles(str(config), PluginSources())
+    assert not files.has_changed()
     config.write_text("second")
     assert await changed(files)
 
 
 async def test_a_change_that_the_file_system_does_not_tell_of(config, monkeypatch) -> None:
     """Some network file systems are like that; folders are watched, so a link tells nothing."""
-    monkeypatch.setattr(followed_files, "_LOOK_AGAIN_MILLISECONDS", 50)
+    monkeypatch.setattr(watched_files, "_LOOK_AGAIN_MILLISECONDS", 50)
     folder = config.parent / "elsewhere"
     folder.mkdir()
     config.rename(folder / "real.yaml")
     config.symlink_to("elsewhere/real.yaml")
-    files = FollowedFiles(str(config), PluginSources())
+    files = WatchedFiles(str(config), PluginSources())
     looks = 0
     async with asyncio.timeout(20):
         async for _ in files.changes():
-            if files.look():
+            if files.has_changed():
                 break
             looks += 1
             if looks == 3:
@@ -77,12 +77,12 @@ def test_a_plugin_module_is_followed_from_when_it_was_read(module, when, monkeyp
             module.write_text(PLUGIN + "# changed\n")
 
     if when == "never":  # it is new, so that its time may be that of the first look
-        monkeypatch.setattr(followed_files, "_GRAIN_NANOSECONDS", 0)
+        monkeypatch.setattr(watched_files, "_GRAIN_NANOSECONDS", 0)
     sources = PluginSources(modules=(f"{module.stem}:Own",))
-    files = FollowedFiles("", sources)
+    files = WatchedFiles("", sources)
     loaded_plugins = load(sources)
     change("while others are read")
     files.add_modules_of(loaded_plugins)
     change("later")
-    assert files.look() == (when != "never")
-    assert not files.look()
+    assert files.has_changed() == (when != "never")
+    assert not files.has_changed()

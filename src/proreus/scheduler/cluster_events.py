@@ -83,7 +83,7 @@ def pod_events(old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
 
 
 def _scaled_down(old: PodInfo, new: PodInfo) -> bool:
-    before, after = old.held.amounts, new.held.amounts
+    before, after = old.accounted_requests.amounts, new.accounted_requests.amounts
     if before is after:
         return False
     return any(name not in after or amount > after[name] for name, amount in before.items())

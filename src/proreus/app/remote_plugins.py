@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from proreus.config.types import SchedulerConfiguration
-from proreus.errors import ConfigError, NoSuchSlot
+from proreus.errors import ConfigError, UnknownPluginSlot
 from proreus.framework.plugin import Plugin
 from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
@@ -27,7 +27,7 @@ log = logger(__name__)
 _SLOT = "--plugin-slot"
 
 
-class ServedPlugins:
+class RemotePlugins:
     """The processes that were met, and slots by name.
 
     ``classes``: their plugins, by address, and by the flag that keeps a slot.
@@ -86,7 +86,9 @@ class ServedPlugins:
         slot = self._slots.get(name)
         if slot is None:
             kept = ", ".join(sorted(self._slots)) or "none"
-            raise NoSuchSlot(f'there is no slot for a plugin "{name}" ({_SLOT}); kept: {kept}')
+            raise UnknownPluginSlot(
+                f'there is no slot for a plugin "{name}" ({_SLOT}); kept: {kept}'
+            )
         return slot
 
     async def check_args(self, config: SchedulerConfiguration) -> None:
@@ -134,7 +136,7 @@ async def connect_plugins(
     slots: Sequence[str],
     metrics: SchedulerMetrics,
     connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS,
-) -> AsyncIterator[ServedPlugins]:
+) -> AsyncIterator[RemotePlugins]:
     """Meet the processes at some addresses, together; raises ``ConfigError`` with every problem."""
     async with contextlib.AsyncExitStack() as stack:
         unique = dict.fromkeys(addresses)
@@ -157,4 +159,4 @@ async def connect_plugins(
         places = [Endpoint(None, empty_slot(name), metrics) for name in dict.fromkeys(slots)]
         for place in places:
             stack.push_async_callback(place.close)
-        yield ServedPlugins(endpoints, places)
+        yield RemotePlugins(endpoints, places)

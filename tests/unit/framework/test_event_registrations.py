@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from proreus.framework import events as ev
+from proreus.framework.event_registrations import registrations_of
 from proreus.framework.events import ClusterEvent
-from proreus.framework.registrations import registrations_of
 
 TAINT = ("P", ClusterEvent(ev.NODE, ev.UPDATE_NODE_TAINT))
 

@@ -16,44 +16,48 @@ from typing import Any
 import numpy as np
 
 from proreus.framework.node_info import NodeInfo
-from proreus.framework.node_parts import Fork
 from proreus.framework.node_table import NodeTable
+from proreus.framework.node_table_views import Fork
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.verdicts import IntArray, Rows
 
-_SAFE = 2**61
+_MAX_EXACT = 2**61
 """Sums of two such amounts do not overflow; rows with more than that are set from their nodes."""
 
 
-class TrialTable(Fork):
+class DryRunTable(Fork):
     """A fork, and pods on its rows that can be taken off and put back by their numbers.
 
-    ``movable``: all of them, row by row; ``row_of``: the row of each. ``first``: the number of the
-    first one of each row, and one more entry, their count.
+    ``potential_victims``: all of them, row by row; ``row_of``: the row of each. ``first``: the
+    number of the first one of each row, and one more entry, their count.
     """
 
-    def __init__(self, parent: NodeTable, rows: Rows, movable: Sequence[Sequence[PodInfo]]) -> None:
-        self.movable = list(chain.from_iterable(movable))
-        counts = np.array([len(pods) for pods in movable], dtype=np.intp)
+    def __init__(
+        self, parent: NodeTable, rows: Rows, potential_victims: Sequence[Sequence[PodInfo]]
+    ) -> None:
+        self.potential_victims = list(chain.from_iterable(potential_victims))
+        counts = np.array([len(pods) for pods in potential_victims], dtype=np.intp)
         self.row_of: Rows = np.repeat(np.arange(len(rows)), counts)
         self.first: Rows = np.concatenate(([0], np.cumsum(counts)))
-        self._moves = _Moves(self.movable, self.first.tolist())
+        self._moves = _VictimMoves(self.potential_victims, self.first.tolist())
         super().__init__(parent, rows)
-        self._cells = self._one_matrix()
-        self._amounts = self._amounts_of(self.movable)
-        self._inexact = set(np.flatnonzero((self._cells > _SAFE).any(axis=0)).tolist())
+        self._cells = self._stack_columns()
+        self._amounts = self._amounts_of(self.potential_victims)
+        self._inexact = set(np.flatnonzero((self._cells > _MAX_EXACT).any(axis=0)).tolist())
         self._with_ports: set[int] = set()
         if self._port_set.any():
-            self._with_ports.update(n for n, pod in enumerate(self.movable) if pod.host_ports)
+            self._with_ports.update(
+                n for n, pod in enumerate(self.potential_victims) if pod.host_ports
+            )
 
-    def _copied(self, parent: NodeTable, rows: Rows) -> list[NodeInfo]:
-        return [_LazyNode(parent[row], self._moves) for row in rows.tolist()]
+    def _copy_infos(self, parent: NodeTable, rows: Rows) -> list[NodeInfo]:
+        return [_LazyNodeInfo(parent[row], self._moves) for row in rows.tolist()]
 
-    def _one_matrix(self) -> IntArray:
+    def _stack_columns(self) -> IntArray:
         """Put the columns that pods change side by side; each becomes a view of its line."""
         sums = (self.requested, self.nonzero_requested)
         for columns in sums:
-            columns.spread()
+            columns.densify()
         arrays = [array for columns in sums for array in columns.arrays.values()]
         cells: IntArray = np.vstack([*arrays, self._pod_count])
         lines = iter(cells)
@@ -64,42 +68,48 @@ class TrialTable(Fork):
 
     def _amounts_of(self, pods: Sequence[PodInfo]) -> IntArray:
         """Return what each pod adds to each line of the matrix."""
-        held_by = [pod.held for pod in pods]
-        kinds = {held: code for code, held in enumerate(dict.fromkeys(held_by))}
+        held_by = [pod.accounted_requests for pod in pods]
+        kinds = {
+            accounted_requests: code
+            for code, accounted_requests in enumerate(dict.fromkeys(held_by))
+        }
         codes = [*map(kinds.__getitem__, held_by)]
         table = np.empty((len(kinds), len(self._cells)), dtype=np.int64)
-        for held, code in kinds.items():
-            nonzero = dict(zip(("cpu", "memory"), held.nonzero, strict=True))
+        for accounted_requests, code in kinds.items():
+            nonzero = dict(zip(("cpu", "memory"), accounted_requests.nonzero, strict=True))
             table[code] = [
-                *(min(held.amounts.get(name, 0), _SAFE) for name in self.requested.arrays),
-                *(min(nonzero.get(name, 0), _SAFE) for name in self.nonzero_requested.arrays),
+                *(
+                    min(accounted_requests.amounts.get(name, 0), _MAX_EXACT)
+                    for name in self.requested.arrays
+                ),
+                *(min(nonzero.get(name, 0), _MAX_EXACT) for name in self.nonzero_requested.arrays),
                 1,
             ]
         return np.ascontiguousarray(table[codes].T)
 
-    def take_all_off(self) -> None:
-        """Take every movable pod off its row."""
-        if not self.movable:
+    def remove_all_victims(self) -> None:
+        """Take every potential_victims pod off its row."""
+        if not self.potential_victims:
             return
         has_some = np.flatnonzero(np.diff(self.first))
         sums = np.add.reduceat(self._amounts, self.first[has_some], axis=1)
         self._cells[:, has_some] -= sums
-        self._moved(np.arange(len(self.movable)), -1)
+        self._moved(np.arange(len(self.potential_victims)), -1)
 
-    def take_off(self, numbers: Rows) -> None:
-        """Take some movable pods off, at most one of each row."""
+    def remove_victims(self, numbers: Rows) -> None:
+        """Take some potential_victims pods off, at most one of each row."""
         self._cells[:, self.row_of[numbers]] -= self._amounts[:, numbers]
         self._moved(numbers, -1)
 
-    def put_back(self, numbers: Rows) -> None:
-        """Put some movable pods back, at most one of each row."""
+    def reprieve(self, numbers: Rows) -> None:
+        """Put some potential_victims pods back, at most one of each row."""
         self._cells[:, self.row_of[numbers]] += self._amounts[:, numbers]
         self._moved(numbers, 1)
 
     def _moved(self, numbers: Rows, step: int) -> None:
         """Bring in step what is not a sum: nodes, ports, the index of pods, the record."""
-        self._moves.note(numbers, step, self.infos)
-        self.changes.note_all(self.row_of[numbers].tolist())
+        self._moves.record(numbers, step, self.infos)
+        self.changes.record_all(self.row_of[numbers].tolist())
         if self._with_ports:
             for number in self._with_ports.intersection(numbers.tolist()):
                 row = int(self.row_of[number])
@@ -110,10 +120,10 @@ class TrialTable(Fork):
         if self._pod_index is not None:
             count = self._pod_index.add if step > 0 else self._pod_index.remove
             for number in numbers.tolist():
-                count(int(self.row_of[number]), self.movable[number])
+                count(int(self.row_of[number]), self.potential_victims[number])
 
 
-class _Moves:
+class _VictimMoves:
     """What was moved, for nodes that nobody has looked at yet.
 
     Knows no nodes, so that a trial leaves no cycles behind.
@@ -127,7 +137,7 @@ class _Moves:
         self._log: list[tuple[Rows, int]] = []
         self._filled: set[int] = set()
 
-    def note(self, numbers: Rows, step: int, infos: Sequence[NodeInfo]) -> None:
+    def record(self, numbers: Rows, step: int, infos: Sequence[NodeInfo]) -> None:
         """Move pods on nodes that are filled, and remember it for all others."""
         self._log.append((numbers, step))
         for row in self._filled:
@@ -148,13 +158,13 @@ class _Moves:
                 info.remove_pod(self._pods[number].uid)
 
 
-class _LazyNode(NodeInfo):
+class _LazyNodeInfo(NodeInfo):
     """A copy of a node whose pods are copied when somebody looks at them."""
 
     __slots__ = ("_moves", "_origin")
 
-    def __init__(self, origin: NodeInfo, moves: _Moves) -> None:
-        self._take_node_of(origin)
+    def __init__(self, origin: NodeInfo, moves: _VictimMoves) -> None:
+        self._copy_node_from(origin)
         self._origin = origin
         self._moves = moves
 
@@ -162,6 +172,6 @@ class _LazyNode(NodeInfo):
         """Called for attributes that are not there yet: fills them all."""
         if name not in NodeInfo.__slots__:
             raise AttributeError(name)
-        self._take_pods_of(self._origin)
+        self._copy_pods_from(self._origin)
         self._moves.fill(self, self.row)
         return getattr(self, name)

@@ -10,18 +10,18 @@ from collections.abc import Mapping
 from time import perf_counter
 
 from proreus import logs
+from proreus.framework.event_registrations import PreEnqueue, QueueProfile
 from proreus.framework.pod_info import QueuedPodInfo
-from proreus.framework.registrations import PreEnqueue, QueueProfile
 from proreus.framework.status import Code
-from proreus.queue.recorder import Recorder
+from proreus.queue.queue_recorder import QueueRecorder
 
 log = logs.logger(__name__)
 
 
-class Gates:
+class PreEnqueuePlugins:
     """The PreEnqueue plugins of all profiles."""
 
-    def __init__(self, profiles: Mapping[str, QueueProfile], recorder: Recorder) -> None:
+    def __init__(self, profiles: Mapping[str, QueueProfile], recorder: QueueRecorder) -> None:
         self._plugins = {name: dict(profile.pre_enqueue) for name, profile in profiles.items()}
         self._recorder = recorder
 
@@ -29,29 +29,33 @@ class Gates:
         """Tell whether a profile has this PreEnqueue plugin."""
         return plugin in self._plugins.get(profile, ())
 
-    def ask(self, queued: QueuedPodInfo) -> None:
+    def run(self, queued: QueuedPodInfo) -> None:
         """Set ``gating_plugin`` to the first plugin that says no, or to "" when all agree.
 
         The plugin that gated the pod so far is asked first: it is the likeliest to do so again.
         """
         profile = queued.pod.spec.scheduler_name
         plugins = self._plugins.get(profile)
-        gate, queued.gating_plugin = queued.gating_plugin, ""
+        gating_plugin, queued.gating_plugin = queued.gating_plugin, ""
         if not plugins:
             return
         started = perf_counter()
-        names = (gate, *(n for n in plugins if n != gate)) if gate in plugins else plugins
+        names = (
+            (gating_plugin, *(n for n in plugins if n != gating_plugin))
+            if gating_plugin in plugins
+            else plugins
+        )
         for name in names:
-            if not _lets_pass(name, plugins[name], queued):
+            if not _admits(name, plugins[name], queued):
                 queued.gating_plugin = name
                 if name not in queued.unschedulable_plugins:
                     queued.unschedulable_plugins.add(name)
-                    self._recorder.rejected(profile, (name,))
+                    self._recorder.add_unschedulable_reasons(profile, (name,))
                 break
-        self._recorder.pre_enqueue_ran(profile, perf_counter() - started)
+        self._recorder.record_pre_enqueue(profile, perf_counter() - started)
 
 
-def _lets_pass(name: str, pre_enqueue: PreEnqueue, queued: QueuedPodInfo) -> bool:
+def _admits(name: str, pre_enqueue: PreEnqueue, queued: QueuedPodInfo) -> bool:
     try:
         status = pre_enqueue(queued.info)
     except Exception as error:

@@ -19,7 +19,6 @@ from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
-from proreus.framework.nominating import PostFilterResult
 from proreus.framework.plugin import (
     BindPlugin,
     FetchingPlugin,
@@ -36,25 +35,31 @@ from proreus.framework.plugin import (
     ReservePlugin,
     ScorePlugin,
 )
+from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Code, Status
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import NODES, PODS
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.calls import await_plugin
-from proreus.runtime.conduct import PluginConduct, Rules, Supervision, Tracebacks
-from proreus.runtime.guard import SortKey, brought_along, guard
+from proreus.runtime.instrumentation import SortKey, instrument, is_out_of_tree
+from proreus.runtime.plugin_health import (
+    FailureRules,
+    HealthContext,
+    PluginHealthMonitor,
+    TracebackLog,
+)
 from proreus.runtime.registry import Registry
 
-CALM = Rules(budget_seconds=60)
+CALM = FailureRules(budget_seconds=60)
 """Of a budget that nobody exceeds, however busy the machine is."""
-SKIP = replace(CALM, policy="skip", failures=3, pause_seconds=30, longest_pause_seconds=100)
+SKIP = replace(CALM, policy="skip", failures=3, disable_seconds=30, max_disable_seconds=100)
 
 
 class Cluster:
     """One or more nodes, and a scheduler with some plugins beside the default ones."""
 
-    def __init__(self, *plugins: type[Plugin], rules: Rules = SKIP, nodes: int = 2) -> None:
+    def __init__(self, *plugins: type[Plugin], rules: FailureRules = SKIP, nodes: int = 2) -> None:
         registry = Registry((*IN_TREE_PLUGINS, *plugins))
         gates = FeatureGates()
         sorting = [p.name for p in plugins if issubclass(p, QueueSortPlugin)]
@@ -71,7 +76,7 @@ class Cluster:
             registry,
             gates,
             rules=rules,
-            tell=lambda _, reason, note: self.told.append((reason, note)),
+            record_event=lambda _, reason, note: self.told.append((reason, note)),
         )
         for number in range(nodes):
             self.add_node(f"n{number}")
@@ -124,7 +129,7 @@ class Cluster:
     @property
     def skipped(self) -> dict[str, bool]:
         profile = self.offline.scheduler.profiles["default-scheduler"]
-        return {conduct.plugin: conduct.skipping for conduct in profile.conducts}
+        return {health.plugin: health.disabled for health in profile.health_monitors}
 
 
 def make(name: str, *bases: type[Plugin], **methods: Any) -> type[Plugin]:
@@ -136,8 +141,8 @@ def fail(*_: Any) -> Any:
 
 
 def test_what_comes_with_proreus_is_not_brought_along():
-    assert not any(map(brought_along, IN_TREE_PLUGINS))
-    assert brought_along(make("Mine", PermitPlugin, permit=fail))
+    assert not any(map(is_out_of_tree, IN_TREE_PLUGINS))
+    assert is_out_of_tree(make("Mine", PermitPlugin, permit=fail))
 
 
 # ---- reports -----------------------------------------------------------------------------------
@@ -154,19 +159,19 @@ async def test_an_exception_fails_the_pod_and_its_traceback_is_logged_once(caplo
 
 async def test_it_is_logged_again_after_a_while_with_the_number_of_those_in_between(caplog):
     clock = FakeClock(1000.0)
-    tracebacks = Tracebacks(clock)
+    tracebacks = TracebackLog(clock)
 
     def told() -> list[int]:
         return [record.pairs["unlogged"] for record in caplog.records]
 
     for seconds in (0, 1, 1):
         clock.advance(seconds)
-        tracebacks.tell("A", "Filter", ValueError("x"))
-    tracebacks.tell("A", "Score", ValueError("x"))
-    tracebacks.tell("A", "Filter", KeyError("x"))
+        tracebacks.record_event("A", "Filter", ValueError("x"))
+    tracebacks.record_event("A", "Score", ValueError("x"))
+    tracebacks.record_event("A", "Filter", KeyError("x"))
     assert told() == [0, 0, 0]
     clock.advance(600)
-    tracebacks.tell("A", "Filter", ValueError("x"))
+    tracebacks.record_event("A", "Filter", ValueError("x"))
     assert told() == [0, 0, 0, 2]
 
 
@@ -223,13 +228,13 @@ async def test_wrong_answers_count_as_failures(base, methods, point, reason):
 
 async def test_a_plugin_over_its_budget_is_slow_and_does_not_fail_the_pod(monkeypatch):
     stopwatch = FakeClock()
-    monkeypatch.setattr("proreus.runtime.guard.perf_counter", stopwatch.now)
+    monkeypatch.setattr("proreus.runtime.instrumentation.perf_counter", stopwatch.now)
 
     def slow(self: Any, state: Any, pod: Any, node: Any) -> None:
         stopwatch.advance(0.003)
 
     # one call is within the budget, both together are not
-    rules = Rules(failures=3, budget_seconds=0.004)
+    rules = FailureRules(failures=3, budget_seconds=0.004)
     cluster = Cluster(make("Slow", FilterPlugin, filter=slow), rules=rules)
     assert "" not in await cluster.schedule(5)
     assert cluster.failures("Slow", "Filter", "slow") == 4  # the last one is not judged yet
@@ -244,14 +249,14 @@ async def test_a_plugin_over_its_budget_is_slow_and_does_not_fail_the_pod(monkey
 
 async def test_what_the_cycle_waits_for_in_front_of_a_point_is_of_its_time(monkeypatch):
     stopwatch = FakeClock()
-    monkeypatch.setattr("proreus.runtime.guard.perf_counter", stopwatch.now)
+    monkeypatch.setattr("proreus.runtime.instrumentation.perf_counter", stopwatch.now)
 
     async def fetch_filter(self: Any, state: Any, pod: Any, rows: Any) -> None:
         stopwatch.advance(0.2)
 
     bases = FetchingPlugin, FilterPlugin
     plugin = make("Far", *bases, fetch_filter=fetch_filter, filter=lambda *_: None)
-    cluster = Cluster(plugin, rules=Rules(failures=3))
+    cluster = Cluster(plugin, rules=FailureRules(failures=3))
     assert "" not in await cluster.schedule(5)
     assert cluster.failures("Far", "Filter", "slow") == 4  # the last one is not judged yet
     assert [told for told, _ in cluster.told] == ["PluginFailing"]
@@ -260,19 +265,19 @@ async def test_what_the_cycle_waits_for_in_front_of_a_point_is_of_its_time(monke
 def test_what_is_called_while_pods_are_bound_is_looked_at_call_by_call(monkeypatch):
     """Many pods may be bound between two attempts; together they are slow, each is not."""
     metrics = SchedulerMetrics()
-    supervision = Supervision(FakeClock(), metrics, Rules(budget_seconds=0.004))
+    health_context = HealthContext(FakeClock(), metrics, FailureRules(budget_seconds=0.004))
     stopwatch = FakeClock()
-    monkeypatch.setattr("proreus.runtime.guard.perf_counter", stopwatch.now)
+    monkeypatch.setattr("proreus.runtime.instrumentation.perf_counter", stopwatch.now)
 
     def post_bind(self: Any, state: Any, pod: Any, node_name: str) -> None:
         stopwatch.advance(pod)
 
     plugin = make("Told", PostBindPlugin, post_bind=post_bind)(None, None)
-    conduct = PluginConduct("Told", "p", True, supervision)
-    guard(plugin, conduct)
+    health = PluginHealthMonitor("Told", "p", True, health_context)
+    instrument(plugin, health)
     for _ in range(10):
         plugin.post_bind(None, 0.001, "n")
-    conduct.begin_attempt()
+    health.begin_attempt()
     slow = metrics.plugin_failures_total.labels("Told", "PostBind", "slow")
     assert slow.value == 0
     plugin.post_bind(None, 0.005, "n")
@@ -295,7 +300,7 @@ async def test_by_policy_a_failing_plugin_is_left_out_and_tried_again_ever_more_
     assert await cluster.schedule(3) == ["", "", ""]
     assert "" not in await cluster.schedule(5)
     assert gauge.value == 1
-    (said,) = [conduct.describe() for conduct in _conducts(cluster)]
+    (said,) = [health.describe() for health in _conducts(cluster)]
     assert (said["skipped"], said["triedAgainInSeconds"]) == (True, 30)
     cluster.offline.advance(29)
     assert "" not in await cluster.schedule()
@@ -320,8 +325,8 @@ async def test_by_policy_a_failing_plugin_is_left_out_and_tried_again_ever_more_
     )
 
 
-def _conducts(cluster: Cluster) -> tuple[PluginConduct, ...]:
-    return cluster.offline.scheduler.profiles["default-scheduler"].conducts
+def _conducts(cluster: Cluster) -> tuple[PluginHealthMonitor, ...]:
+    return cluster.offline.scheduler.profiles["default-scheduler"].health_monitors
 
 
 async def test_answers_that_are_shared_do_not_outlast_being_left_out():
@@ -663,10 +668,10 @@ def test_events_may_come_from_a_generator():
 
 def test_a_conduct_of_a_plugin_that_comes_with_proreus_counts_and_logs_only(caplog):
     metrics = SchedulerMetrics()
-    conduct = PluginConduct("NodeName", "p", False, Supervision(FakeClock(), metrics, SKIP))
+    health = PluginHealthMonitor("NodeName", "p", False, HealthContext(FakeClock(), metrics, SKIP))
     for _ in range(5):
-        conduct.note("Filter", "raised", ValueError("x"))
-        conduct.begin_attempt()
-    assert not conduct.skipping
+        health.note("Filter", "raised", ValueError("x"))
+        health.begin_attempt()
+    assert not health.disabled
     assert metrics.plugin_failures_total.labels("NodeName", "Filter", "raised").value == 5
     assert len(caplog.records) == 1

@@ -12,7 +12,7 @@ from proreus.config.types import LeaderElection
 from proreus.metrics import SchedulerMetrics
 
 
-def make_elector(
+def make_leader_elector(
     client: ApiClient,
     election: LeaderElection,
     metrics: SchedulerMetrics,

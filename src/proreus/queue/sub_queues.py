@@ -16,18 +16,18 @@ from proreus.framework.pod_info import QueuedPodInfo
 from proreus.objects.pod import Pod
 from proreus.queue.active import ActiveQueue
 from proreus.queue.backoff import BackoffQueue
-from proreus.queue.gates import Gates
-from proreus.queue.hints import Strategy
-from proreus.queue.in_flight import InFlight
+from proreus.queue.in_flight import InFlightPods
 from proreus.queue.nominator import Nominator
-from proreus.queue.recorder import Recorder
+from proreus.queue.pre_enqueue import PreEnqueuePlugins
+from proreus.queue.queue_recorder import QueueRecorder
+from proreus.queue.queueing_hints import QueueingStrategy
 from proreus.queue.unschedulable import UnschedulablePods
 
 _NOMINATING_LABELS = frozenset({UNSCHEDULABLE_POD_ADD.label, UNSCHEDULABLE_POD_UPDATE.label})
 
 
-class Placement:
-    """All pods that wait. ``gates`` may be replaced when the configuration changes.
+class SubQueues:
+    """All pods that wait. ``pre_enqueue_plugins`` may be replaced when the configuration changes.
 
     ``pop_from_backoff`` False (feature gate SchedulerPopFromBackoffQ off): gates are passed on the
     way out of back-off, not on the way in.
@@ -40,10 +40,10 @@ class Placement:
         clock: Clock,
         sort_key: Callable[[QueuedPodInfo], Any],
         backoff: BackoffQueue,
-        in_flight: InFlight,
-        gates: Gates,
+        in_flight: InFlightPods,
+        pre_enqueue_plugins: PreEnqueuePlugins,
         pod_lister: Callable[[str], Pod | None],
-        recorder: Recorder,
+        recorder: QueueRecorder,
         pop_from_backoff: bool,
     ) -> None:
         early = backoff if pop_from_backoff else None
@@ -51,7 +51,7 @@ class Placement:
         self.backoff = backoff
         self.unschedulable = UnschedulablePods()
         self.nominator = Nominator(pod_lister, self.get)
-        self.gates = gates
+        self.pre_enqueue_plugins = pre_enqueue_plugins
         self._clock = clock
         self._recorder = recorder
         self._pop_from_backoff = pop_from_backoff
@@ -60,7 +60,7 @@ class Placement:
         """Return a pod that waits, by ``namespace/name``."""
         return self.active.get(key) or self.unschedulable.get(key) or self.backoff.get(key)
 
-    def place_of(self, key: str) -> str:
+    def queue_of(self, key: str) -> str:
         """Return where a pod waits, in the words of kube-scheduler's log; "" = nowhere."""
         if key in self.unschedulable:
             return "unschedulable queue"
@@ -78,21 +78,25 @@ class Placement:
             "gated": gated,
         }
 
-    def requeue(self, queued: QueuedPodInfo, strategy: Strategy, label: str) -> bool:
+    def requeue(self, queued: QueuedPodInfo, strategy: QueueingStrategy, label: str) -> bool:
         """Put a pod where its strategy says; tell whether it is active or backs off now."""
-        if strategy is Strategy.SKIP:
-            self._hold(queued, label)
+        if strategy is QueueingStrategy.SKIP:
+            self._add_unschedulable(queued, label)
             return False
-        if strategy is Strategy.AFTER_BACKOFF and self.backoff.is_backing_off(queued):
-            return self._to_backoff(queued, label)
-        return self.to_active(queued, label)
+        if strategy is QueueingStrategy.AFTER_BACKOFF and self.backoff.is_backing_off(queued):
+            return self._move_to_backoff(queued, label)
+        return self.move_to_active(queued, label)
 
-    def to_active(self, queued: QueuedPodInfo, label: str, *, from_backoff: bool = False) -> bool:
+    def move_to_active(
+        self, queued: QueuedPodInfo, label: str, *, from_backoff: bool = False
+    ) -> bool:
         """Make a pod active unless it is gated; tell whether it is active now.
 
         ``from_backoff``: it comes from back-off, and has been taken out there.
         """
-        if not (from_backoff and self._pop_from_backoff) and not self._passes(queued, label):
+        if not (from_backoff and self._pop_from_backoff) and not self._run_pre_enqueue(
+            queued, label
+        ):
             return False
         key = queued.key
         if queued.initial_attempt_timestamp is None:
@@ -100,39 +104,39 @@ class Placement:
         self.unschedulable.discard(key)
         self.backoff.discard(key)
         self.active.put(queued)
-        self.nominator.touch(queued.uid)
-        self._recorder.entered("active", label, key)
+        self.nominator.record_change(queued.uid)
+        self._recorder.record_incoming("active", label, key)
         if label in _NOMINATING_LABELS:
             self.nominator.add_nominated_pod(queued.info, None)
         return True
 
-    def _to_backoff(self, queued: QueuedPodInfo, label: str) -> bool:
-        if self._pop_from_backoff and not self._passes(queued, label):
+    def _move_to_backoff(self, queued: QueuedPodInfo, label: str) -> bool:
+        if self._pop_from_backoff and not self._run_pre_enqueue(queued, label):
             return False
         self.unschedulable.discard(queued.key)
         self.backoff.put(queued)
-        self.nominator.touch(queued.uid)
-        self._recorder.entered("backoff", label, queued.key)
+        self.nominator.record_change(queued.uid)
+        self._recorder.record_incoming("backoff", label, queued.key)
         return True
 
-    def _passes(self, queued: QueuedPodInfo, label: str) -> bool:
+    def _run_pre_enqueue(self, queued: QueuedPodInfo, label: str) -> bool:
         """Ask the gates; a pod that does not pass is kept among the unschedulable ones."""
-        self.gates.ask(queued)
+        self.pre_enqueue_plugins.run(queued)
         if queued.gated:
-            self._hold(queued, label)
+            self._add_unschedulable(queued, label)
         return not queued.gated
 
-    def _hold(self, queued: QueuedPodInfo, label: str) -> None:
+    def _add_unschedulable(self, queued: QueuedPodInfo, label: str) -> None:
         """Keep a pod among the unschedulable ones, or bring it there, if it is nowhere else."""
         key = queued.key
         if key in self.active or key in self.backoff:
             return
         if key not in self.unschedulable:
-            self._recorder.entered("unschedulable", label, key)
+            self._recorder.record_incoming("unschedulable", label, key)
         if queued.gated:
             self._recorder.note(key, "gated", queued.gating_plugin)
         self.unschedulable.put(queued)
-        self.nominator.touch(queued.uid)
+        self.nominator.record_change(queued.uid)
 
     def validate(self) -> None:
         """Assert that each part is in order, and that no pod is in two places."""

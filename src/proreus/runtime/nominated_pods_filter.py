@@ -24,9 +24,9 @@ from proreus.framework.status import Status
 from proreus.runtime.node_points import run_filter_plugins, run_filter_plugins_on_node
 from proreus.runtime.profile import Profile
 
-_FEW_NOMINATED = 4
+_MAX_ONE_BY_ONE = 4
 """Up to so many nodes with nominated pods are judged one by one."""
-_MOST_KINDS = 16
+_MAX_ENTRIES = 16
 """Of so many kinds of pods the verdicts are remembered."""
 
 
@@ -51,11 +51,11 @@ def equivalence_key(
 class _NominatedVerdicts:
     """What rows came to for one kind of pods beside the pods nominated to them.
 
-    ``unknown``: rows that have to be judged (again). ``rejected``: the others that will not do.
+    ``stale``: rows that have to be judged (again). ``rejected``: the others that will not do.
     """
 
     def __init__(self) -> None:
-        self.unknown: set[int] = set()
+        self.stale: set[int] = set()
         self.rejected: dict[Status, set[int]] = {}
         self._status_of: dict[int, Status] = {}
         self._position = -1
@@ -72,14 +72,14 @@ class _NominatedVerdicts:
         if rows is None or others is None:
             self.rejected.clear()
             self._status_of.clear()
-            self.unknown = set(nominated.by_row)
+            self.stale = set(nominated.by_row)
         else:
             for row in (*rows, *others):
                 self._forget(row)
                 if row in nominated.by_row:
-                    self.unknown.add(row)
+                    self.stale.add(row)
                 else:
-                    self.unknown.discard(row)
+                    self.stale.discard(row)
         self._position, self._size, self._nominated = (
             table.position,
             table.size,
@@ -97,13 +97,13 @@ class _NominatedVerdicts:
 
     def note(self, row: int, status: Status | None) -> None:
         """Note what an unknown row came to."""
-        self.unknown.discard(row)
+        self.stale.discard(row)
         if status is not None:
             self._status_of[row] = status
             self.rejected.setdefault(status, set()).add(row)
 
 
-class NominatedPods:
+class NominatedPodsFilter:
     """Judges nodes with the pods that are nominated to them."""
 
     def __init__(self, nominator: Nominator) -> None:
@@ -126,7 +126,7 @@ class NominatedPods:
         """Return the pods nominated to the cluster's nodes that this pod has to respect."""
         return self._by_priority.of(pod, table)
 
-    def before(self, pod: PodInfo, node_name: str) -> list[PodInfo]:
+    def higher_priority_nominated(self, pod: PodInfo, node_name: str) -> list[PodInfo]:
         """Return the pods nominated to a node that this pod has to respect."""
         return [
             other
@@ -138,7 +138,7 @@ class NominatedPods:
         self, profile: Profile, state: CycleState, pod: PodInfo, row: int, nodes: NodeTable
     ) -> Status | None:
         """Judge a row with the pods that are nominated to it; None where there are none."""
-        nominated = self.before(pod, nodes[row].name)
+        nominated = self.higher_priority_nominated(pod, nodes[row].name)
         if not nominated:
             return None
         trial = state.clone()
@@ -170,7 +170,7 @@ class NominatedPods:
         rows = nominated.by_row if among is None else nominated.by_row.keys() & among
         if not rows:
             return {}
-        if among is None and len(rows) > _FEW_NOMINATED and _adding_is_row_local(profile, state):
+        if among is None and len(rows) > _MAX_ONE_BY_ONE and _adding_is_row_local(profile, state):
             return self._run_filters_at_once(profile, state, pod, nominated)
         rejected: dict[Status, list[int]] = {}
         for row, status in self.rejected(profile, state, pod, sorted(rows), table):
@@ -188,8 +188,8 @@ class NominatedPods:
         table = profile.table
         judged = self._verdicts_for(profile, state, pod, nominated)
         judged.refresh(table, nominated)
-        if judged.unknown:
-            anew = sorted(judged.unknown)
+        if judged.stale:
+            anew = sorted(judged.stale)
             fork = table.fork(np.array(anew, dtype=np.intp))
             for index, row in enumerate(anew):
                 for other in nominated.by_row[row]:
@@ -210,7 +210,7 @@ class NominatedPods:
         """Return what is known for pods like this one, if there can be any."""
         kind = (
             equivalence_key(profile.filter, state, pod, profile.table)
-            if nominated.remembered
+            if nominated.is_cached
             else None
         )
         if kind is None:
@@ -219,7 +219,7 @@ class NominatedPods:
         judged = by_kind.get((kind, pod.priority))
         if judged is None:
             judged = by_kind[kind, pod.priority] = _NominatedVerdicts()
-            if len(by_kind) > _MOST_KINDS:
+            if len(by_kind) > _MAX_ENTRIES:
                 by_kind.popitem(last=False)
         by_kind.move_to_end((kind, pod.priority))
         return judged

@@ -30,7 +30,7 @@ def gate(harness):
 
 
 def test_gated_pod_waits_among_the_unschedulable(harness, pod):
-    harness.add(pod("a", gates=("g",)))
+    harness.add(pod("a", pre_enqueue_plugins=("g",)))
     harness.queue.validate()
     assert harness.places() == {"gated": ["a"]}
     (queued,) = harness.queue.gated_pods()
@@ -44,7 +44,7 @@ def test_gated_pod_waits_among_the_unschedulable(harness, pod):
 
 def test_pod_leaves_when_its_gates_are_gone(harness, pod):
     harness.profile.register("SchedulingGates", ev.POD, GATES_GONE.action)
-    gated, free = pod("a", gates=("g",)), pod("a")
+    gated, free = pod("a", pre_enqueue_plugins=("g",)), pod("a")
     harness.add(gated)
     harness.clock.advance(5)
     harness.queue.update(gated, free, [GATES_GONE])
@@ -60,10 +60,10 @@ def test_pod_leaves_when_its_gates_are_gone(harness, pod):
 
 def test_update_that_its_gate_does_not_wait_for_leaves_it_gated(harness, pod, gate):
     harness.profile.register("SchedulingGates", ev.POD, GATES_GONE.action)
-    gated = pod("a", gates=("g", "h"))
+    gated = pod("a", pre_enqueue_plugins=("g", "h"))
     harness.add(gated)
     calls = gate.calls
-    harness.queue.update(gated, pod("a", gates=("h",)), [UNSCHEDULABLE_POD_UPDATE])
+    harness.queue.update(gated, pod("a", pre_enqueue_plugins=("h",)), [UNSCHEDULABLE_POD_UPDATE])
     assert harness.places() == {"gated": ["a"]}
     assert gate.calls == calls
     assert len(harness.queue.gated_pods()[0].pod.spec.scheduling_gates) == 1
@@ -77,7 +77,7 @@ def test_the_gating_plugin_is_asked_first_and_others_take_over(harness, pod, gat
     (queued,) = harness.queue.gated_pods()
     assert queued.gating_plugin == "ToggleGate"
     gate.status = None
-    gated = pod("a", gates=("g",))
+    gated = pod("a", pre_enqueue_plugins=("g",))
     harness.queue.update(pod("a"), gated, [])
     harness.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
     harness.queue.validate()
@@ -102,7 +102,7 @@ def test_staying_gated_counts_once_for_its_plugin(harness, pod, gate):
 
 
 def test_first_no_ends_the_questions(harness, pod, gate):
-    harness.add(pod("a", gates=("g",)))
+    harness.add(pod("a", pre_enqueue_plugins=("g",)))
     assert gate.calls == 0
     harness.add(pod("b"))
     assert gate.calls == 1
@@ -190,14 +190,14 @@ def test_without_pop_from_backoff_gates_stand_at_the_exit(make_harness, pod):
 
 
 def test_runs_are_timed_as_successes(harness, pod):
-    harness.add(pod("a", gates=("g",)), pod("b"))
+    harness.add(pod("a", pre_enqueue_plugins=("g",)), pod("b"))
     family = harness.metrics.framework_extension_point_duration_seconds
     counts = {labels: child.count for labels, child in family.histograms()}
     assert counts["PreEnqueue", "Success", "default-scheduler"] == 2
 
 
 def test_unknown_profile_has_no_gates(harness, pod):
-    harness.add(pod("a", profile="other", gates=("g",)))
+    harness.add(pod("a", profile="other", pre_enqueue_plugins=("g",)))
     assert harness.places() == {"active": ["a"]}
 
 
@@ -209,11 +209,11 @@ def letting(harness, gate):
     """Names of the pods that the ToggleGate lets in by the next event."""
     names: list[str] = []
 
-    def lets_in(old, new):
+    def ungated_pods(old, new):
         return [f"default/{name}" for name in names]
 
     harness.profile.registrations.append(
-        ("ToggleGate", ClusterEvent(ev.NODE, ev.ADD, lets_in=lets_in))
+        ("ToggleGate", ClusterEvent(ev.NODE, ev.ADD, ungated_pods=ungated_pods))
     )
     return names
 
@@ -233,7 +233,9 @@ def test_only_pods_that_it_lets_in_are_tried_at_it(harness, pod, gate, letting):
 
 
 def test_hints_have_a_say_about_those_that_it_lets_in(harness, pod, gate):
-    event = ClusterEvent(ev.NODE, ev.DELETE, lambda *_: False, lets_in=lambda *_: ["default/a"])
+    event = ClusterEvent(
+        ev.NODE, ev.DELETE, lambda *_: False, ungated_pods=lambda *_: ["default/a"]
+    )
     harness.profile.registrations.append(("ToggleGate", event))
     harness.rejected(pod("a"), "Volume")
     gate.status = Status.unschedulable("shut")
@@ -247,13 +249,15 @@ def test_pods_of_other_gates_and_free_ones_are_moved_as_ever(harness, pod, gate,
     harness.profile.register("SchedulingGates", ev.NODE, ev.ADD)
     harness.profile.register("Fit", ev.NODE, ev.ADD)
     harness.rejected(pod("free"), "Fit")
-    harness.add(pod("gated", gates=("g",)))
+    harness.add(pod("gated", pre_enqueue_plugins=("g",)))
     letting.append("gated")
     gate.status, calls = Status.unschedulable("shut"), gate.calls
     harness.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
     assert gate.calls == calls + 1
-    gates = {queued.info.name: queued.gating_plugin for queued in harness.queue.gated_pods()}
-    assert gates == {"gated": "SchedulingGates", "free": "ToggleGate"}
+    pre_enqueue_plugins = {
+        queued.info.name: queued.gating_plugin for queued in harness.queue.gated_pods()
+    }
+    assert pre_enqueue_plugins == {"gated": "SchedulingGates", "free": "ToggleGate"}
 
 
 def test_one_that_cannot_tell_tries_all(harness, pod, gate, caplog):
@@ -261,7 +265,7 @@ def test_one_that_cannot_tell_tries_all(harness, pod, gate, caplog):
         raise RuntimeError("who?")
 
     harness.profile.registrations.append(
-        ("ToggleGate", ClusterEvent(ev.NODE, ev.ADD, lets_in=broken))
+        ("ToggleGate", ClusterEvent(ev.NODE, ev.ADD, ungated_pods=broken))
     )
     gate.status = Status.unschedulable("shut")
     harness.add(pod("a"), pod("b"))

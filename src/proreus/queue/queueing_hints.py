@@ -12,16 +12,16 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from proreus import logs
-from proreus.framework.events import ALL, ANY, ClusterEvent, Hint, LetsIn
+from proreus.framework.event_registrations import QueueProfile
+from proreus.framework.events import ALL, ANY, ClusterEvent, QueueingHintFn, UngatedPodsFn
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
-from proreus.framework.registrations import QueueProfile
-from proreus.queue.recorder import Recorder
-from proreus.queue.unschedulable import Shelf, UnschedulablePods
+from proreus.queue.queue_recorder import QueueRecorder
+from proreus.queue.unschedulable import RejectorKey, UnschedulablePods
 
 log = logs.logger(__name__)
 
 
-class Strategy(IntEnum):
+class QueueingStrategy(IntEnum):
     """What an event means for a pod that was rejected."""
 
     SKIP = 0
@@ -32,125 +32,133 @@ class Strategy(IntEnum):
     """Try the pod again at once: what it was pending on has happened."""
 
 
-class InterestOfProfile(NamedTuple):
+class ProfileMatches(NamedTuple):
     """Which plugins of a profile registered a kind of event, and the hint of each registration."""
 
     plugins: frozenset[str]
-    hints: tuple[tuple[str, Hint | None], ...]
+    hints: tuple[tuple[str, QueueingHintFn | None], ...]
 
 
-class Interest(NamedTuple):
+class EventMatches(NamedTuple):
     """Who waits for a kind of event, by schedulerName; and the shelves of the pods concerned.
 
-    ``doors``: further shelves of gated pods, of which somebody knows whom an event lets in.
+    ``gated_lookups``: further shelves of gated pods, of which somebody knows whom an event lets in.
     """
 
-    of_profile: Mapping[str, InterestOfProfile]
-    shelves: frozenset[Shelf]
-    doors: tuple[tuple[Shelf, tuple[LetsIn, ...]], ...]
+    by_profile: Mapping[str, ProfileMatches]
+    rejector_keys: frozenset[RejectorKey]
+    gated_lookups: tuple[tuple[RejectorKey, tuple[UngatedPodsFn, ...]], ...]
 
 
-NOBODY = Interest({}, frozenset(), ())
+NO_MATCHES = EventMatches({}, frozenset(), ())
 
 
-class Hints:
+class QueueingHints:
     """The registrations of all profiles."""
 
-    def __init__(self, profiles: Mapping[str, QueueProfile], recorder: Recorder) -> None:
+    def __init__(self, profiles: Mapping[str, QueueProfile], recorder: QueueRecorder) -> None:
         self._registrations = {name: tuple(p.registrations) for name, p in profiles.items()}
         self._recorder = recorder
-        self._interests: dict[tuple[str, int], Interest] = {}
+        self._matches: dict[tuple[str, int], EventMatches] = {}
 
-    def interest_in(self, event: ClusterEvent) -> Interest:
-        """Return who registered events that cover this one; ``NOBODY`` if no plugin did."""
+    def matches_of(self, event: ClusterEvent) -> EventMatches:
+        """Return who registered events that cover this one; ``NO_MATCHES`` if no plugin did."""
         kind = (event.resource, event.action)
-        interest = self._interests.get(kind)
-        if interest is None:
-            interest = self._interests[kind] = self._match(event)
-        return interest
+        matches = self._matches.get(kind)
+        if matches is None:
+            matches = self._matches[kind] = self._match(event)
+        return matches
 
-    def _match(self, event: ClusterEvent) -> Interest:
-        of_profile = {}
-        shelves: set[Shelf] = set()
-        doors: dict[Shelf, tuple[LetsIn, ...]] = {}
+    def _match(self, event: ClusterEvent) -> EventMatches:
+        by_profile = {}
+        rejector_keys: set[RejectorKey] = set()
+        gated_lookups: dict[RejectorKey, tuple[UngatedPodsFn, ...]] = {}
         for profile, registrations in self._registrations.items():
             matching = [(pl, reg) for pl, reg in registrations if reg.matches(event)]
             if not matching:
                 continue
             plugins = frozenset(plugin for plugin, _ in matching)
             hints = tuple((plugin, reg.hint) for plugin, reg in matching)
-            of_profile[profile] = InterestOfProfile(plugins, hints)
-            shelves.update(Shelf(profile, plugin) for plugin in plugins)
+            by_profile[profile] = ProfileMatches(plugins, hints)
+            rejector_keys.update(RejectorKey(profile, plugin) for plugin in plugins)
             for plugin in plugins:
-                gate = Shelf(profile, plugin, gated=True)
-                known = [reg.lets_in for name, reg in matching if name == plugin]
-                if all(known):
-                    doors[gate] = tuple(lets_in for lets_in in known if lets_in)
+                gate = RejectorKey(profile, plugin, gated=True)
+                functions = [reg.ungated_pods for name, reg in matching if name == plugin]
+                if all(functions):
+                    gated_lookups[gate] = tuple(
+                        ungated_pods for ungated_pods in functions if ungated_pods
+                    )
                 else:
-                    shelves.add(gate)
-        if not of_profile:
-            return NOBODY
+                    rejector_keys.add(gate)
+        if not by_profile:
+            return NO_MATCHES
         # Pods that nobody rejected have nobody to ask: any event that counts at all wakes them.
-        shelves.update(Shelf(profile, "") for profile in self._registrations)
-        return Interest(of_profile, frozenset(shelves), tuple(doors.items()))
+        rejector_keys.update(RejectorKey(profile, "") for profile in self._registrations)
+        return EventMatches(by_profile, frozenset(rejector_keys), tuple(gated_lookups.items()))
 
-    def concerned(
+    def candidates_for(
         self, pods: UnschedulablePods, event: ClusterEvent, old: Any, new: Any
     ) -> list[QueuedPodInfo]:
         """Return the pods that an event could help, as far as that is known without hints."""
         if event.wildcard:
             return pods.pods()
-        interest = self.interest_in(event)
-        found = pods.waiting_for(interest.shelves)
-        for gate, doors in interest.doors:
-            keys = _let_in(gate.plugin, doors, event, old, new)
-            found += pods.waiting_for((gate,)) if keys is None else pods.standing_on(gate, keys)
+        matches = self.matches_of(event)
+        found = pods.rejected_by(matches.rejector_keys)
+        for gate, gated_lookups in matches.gated_lookups:
+            keys = _ungated_pods(gate.plugin, gated_lookups, event, old, new)
+            found += pods.rejected_by((gate,)) if keys is None else pods.rejected_among(gate, keys)
         return found
 
-    def opens_gate(self, queued: QueuedPodInfo, event: ClusterEvent) -> bool:
+    def gating_plugin_registered(self, queued: QueuedPodInfo, event: ClusterEvent) -> bool:
         """Tell whether the plugin that gates a pod registered an event that covers this one."""
-        interest = self.interest_in(event).of_profile.get(queued.pod.spec.scheduler_name)
-        return interest is not None and queued.gating_plugin in interest.plugins
+        matches = self.matches_of(event).by_profile.get(queued.pod.spec.scheduler_name)
+        return matches is not None and queued.gating_plugin in matches.plugins
 
-    def worth_requeuing(
+    def queueing_strategy(
         self, queued: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any
-    ) -> Strategy:
+    ) -> QueueingStrategy:
         """Tell what an event means for a pod; hints are asked with the pod, ``old`` and ``new``.
 
         A wildcard event helps every pod, or only the one that it carries as ``new``.
         """
         unschedulable, pending = queued.unschedulable_plugins, queued.pending_plugins
         if not (unschedulable or pending):
-            return Strategy.AFTER_BACKOFF
+            return QueueingStrategy.AFTER_BACKOFF
         if event.resource == ANY and event.action == ALL:
             if new is not None and uid_of(new) != queued.uid:
-                return Strategy.SKIP
-            return Strategy.AFTER_BACKOFF
-        interest = self.interest_in(event).of_profile.get(queued.pod.spec.scheduler_name)
+                return QueueingStrategy.SKIP
+            return QueueingStrategy.AFTER_BACKOFF
+        matches = self.matches_of(event).by_profile.get(queued.pod.spec.scheduler_name)
         # Most events concern none of a pod's rejecters; this is what replaying them costs.
-        if interest is None or (
-            interest.plugins.isdisjoint(unschedulable) and interest.plugins.isdisjoint(pending)
+        if matches is None or (
+            matches.plugins.isdisjoint(unschedulable) and matches.plugins.isdisjoint(pending)
         ):
-            return Strategy.SKIP
-        strategy = Strategy.SKIP
-        for plugin, hint in interest.hints:
+            return QueueingStrategy.SKIP
+        strategy = QueueingStrategy.SKIP
+        for plugin, hint in matches.hints:
             if plugin not in unschedulable and plugin not in pending:
                 continue
             if not self._ask(plugin, hint, event, queued.info, old, new):
                 continue
             if plugin in pending:
-                return Strategy.IMMEDIATELY
-            strategy = Strategy.AFTER_BACKOFF
+                return QueueingStrategy.IMMEDIATELY
+            strategy = QueueingStrategy.AFTER_BACKOFF
             if not pending:
                 break
         return strategy
 
     def _ask(
-        self, plugin: str, hint: Hint | None, event: ClusterEvent, pod: PodInfo, old: Any, new: Any
+        self,
+        plugin: str,
+        hint: QueueingHintFn | None,
+        event: ClusterEvent,
+        pod: PodInfo,
+        old: Any,
+        new: Any,
     ) -> bool:
         """Ask a hint, if there is one. One that raises counts as yes: better once too often."""
         if hint is None:
-            self._recorder.hint_answered(plugin, event.label, "Queue", 0.0)
+            self._recorder.record_hint(plugin, event.label, "Queue", 0.0)
             return True
         started = perf_counter()
         try:
@@ -166,16 +174,18 @@ class Hints:
                 pod=pod.key,
             )
             helps, answer = True, "Error"
-        self._recorder.hint_answered(plugin, event.label, answer, perf_counter() - started)
+        self._recorder.record_hint(plugin, event.label, answer, perf_counter() - started)
         return helps
 
 
-def _let_in(
-    plugin: str, doors: tuple[LetsIn, ...], event: ClusterEvent, old: Any, new: Any
+def _ungated_pods(
+    plugin: str, gated_lookups: tuple[UngatedPodsFn, ...], event: ClusterEvent, old: Any, new: Any
 ) -> Collection[str] | None:
     """Ask a plugin whom an event lets in; None, where it fails, stands for everybody."""
     try:
-        return dict.fromkeys(key for lets_in in doors for key in lets_in(old, new))
+        return dict.fromkeys(
+            key for ungated_pods in gated_lookups for key in ungated_pods(old, new)
+        )
     except Exception as error:
         log.error(
             "A plugin cannot tell whom it lets in; all that it gates are tried",
