@@ -12,6 +12,7 @@ from proreus.app.options import RunOptions
 from proreus.client.credentials import Credentials
 from proreus.client.credentials import load as load_credentials
 from proreus.client.request_headers import user_agent
+from proreus.client.responses import read_json
 from proreus.client.session import ApiClient, RequestHooks
 from proreus.config.types import SchedulerConfiguration
 from proreus.errors import ConfigError
@@ -71,11 +72,11 @@ class Delegation:
     async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Create an object and return what the apiserver made of it."""
         answer = await self._client.request("POST", path, msgspec.json.encode(body))
-        return msgspec.json.decode(answer, type=dict[str, Any])
+        return read_json(answer)
 
     async def get(self, path: str) -> dict[str, Any]:
         """Return an object."""
-        return msgspec.json.decode(await self._client.request("GET", path), type=dict[str, Any])
+        return read_json(await self._client.request("GET", path))
 
 
 def request_hooks(metrics: SchedulerMetrics) -> RequestHooks:

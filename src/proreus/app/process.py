@@ -85,7 +85,9 @@ class Process:
             rate_limiter=_rate(connection),
         )
         self._whole_types = whole_types(config.extenders)
-        self._stores = InformerFactory(clients.main, self._on_informer_error, self._whole_types)
+        self._stores = InformerFactory(
+            clients.main, self._on_informer_error, self._whole_types, metrics
+        )
         self._refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._background: set[asyncio.Task[None]] = set()
         self._synced = self._leads = self._stopping = False

@@ -18,10 +18,10 @@ from proreus.client.backoff import Backoff
 from proreus.client.checked_writes import SERVER_ERRORS, CheckedWriter, Write, has_desired_state
 from proreus.client.rate_limiter import RateLimiter, no_rate_limit
 from proreus.client.request_headers import MERGE_PATCH, PROTOBUF, STRATEGIC_MERGE_PATCH
-from proreus.client.responses import ResponseLost
+from proreus.client.responses import ResponseLost, read_json, read_object
 from proreus.client.session import ApiClient
 from proreus.errors import ApiError, Conflict, NotFound
-from proreus.objects.codec import Decoder, decoder_for
+from proreus.objects.codec import DecodeError, decoder_for
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import JsonObject, Resource
 from proreus.objects.pod import Pod
@@ -29,7 +29,6 @@ from proreus.objects.pod import Pod
 T = TypeVar("T")
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 # A proxy in between may send a request twice, so that a 409 can be the echo of a success.
 _AMBIGUOUS_BIND_CODES = SERVER_ERRORS | {409}
@@ -101,7 +100,7 @@ class Dispatcher:
 
         async def verify() -> bytes | None:
             body = await self._writer.read(path)
-            found: Pod = decoder_for(Pod).decode(body)
+            found = read_object(body, Pod)
             if uid and found.metadata.uid != uid:
                 fault = f"the UID in the precondition ({uid}) does not match the UID in record"
                 raise _bind_conflict(name, f"{fault} ({found.metadata.uid})")
@@ -159,7 +158,7 @@ class Dispatcher:
     async def _patch_status(self, path: str, patch: JsonObject) -> bytes:
         async def verify() -> bytes | None:
             found = await self._writer.read(path)
-            return found if has_desired_state(patch, _decode(found)) else None
+            return found if has_desired_state(patch, read_json(found)) else None
 
         write = Write(
             "PATCH", f"{path}/status", _encode(patch), verify, STRATEGIC_MERGE_PATCH, frozenset()
@@ -186,14 +185,16 @@ class Dispatcher:
 
     async def get(self, resource: Resource[T], namespace: str, name: str) -> T:
         """Read one object."""
-        decoder: Decoder[T] = decoder_for(resource.type)
-        return decoder.decode(await self._writer.read(resource.path(namespace, name)))
+        return read_object(await self._writer.read(resource.path(namespace, name)), resource.type)
 
     async def list_all(self, resource: Resource[T], namespace: str = "") -> list[T]:
         """Read all objects of a resource (in one namespace) in one answer."""
         body = await self._writer.read(resource.path(namespace))
         convert = decoder_for(resource.type).convert
-        return [convert(item) for item in _decode(body).get("items") or ()]
+        try:
+            return [convert(item) for item in read_json(body).get("items") or ()]
+        except DecodeError as error:
+            raise ResponseLost(f"{resource.plural} cannot be read: {error}") from error
 
     async def create(
         self, resource: Resource[Any], obj: JsonObject, subresource: str = ""
@@ -212,12 +213,12 @@ class Dispatcher:
                 found = await self._writer.read(resource.path(namespace, name))
             except NotFound:
                 return None
-            if has_desired_state(obj, _decode(found)):
+            if has_desired_state(obj, read_json(found)):
                 return found
             raise Conflict(409, "AlreadyExists", f'{resource.plural} "{name}" already exists')
 
         path = resource.path(namespace, name if subresource else "", subresource)
-        return _decode(await self._writer.write(Write("POST", path, _encode(obj), verify)))
+        return read_json(await self._writer.write(Write("POST", path, _encode(obj), verify)))
 
     async def update(
         self, resource: Resource[Any], obj: JsonObject, subresource: str = ""
@@ -231,8 +232,10 @@ class Dispatcher:
 
         async def verify() -> bytes | None:
             found = await self._writer.read(resource.path(namespace, name))
-            current = _decode(found)
-            if current["metadata"].get("resourceVersion") == meta.get("resourceVersion"):
+            current = read_json(found)
+            if (current.get("metadata") or {}).get("resourceVersion") == meta.get(
+                "resourceVersion"
+            ):
                 return None
             if has_desired_state(wanted, current):
                 return found
@@ -244,7 +247,7 @@ class Dispatcher:
             )
 
         path = resource.path(namespace, name, subresource)
-        return _decode(await self._writer.write(Write("PUT", path, _encode(obj), verify)))
+        return read_json(await self._writer.write(Write("PUT", path, _encode(obj), verify)))
 
     async def patch(
         self,
@@ -259,11 +262,11 @@ class Dispatcher:
 
         async def verify() -> bytes | None:
             found = await self._writer.read(resource.path(namespace, name))
-            return found if has_desired_state(patch, _decode(found)) else None
+            return found if has_desired_state(patch, read_json(found)) else None
 
         path = resource.path(namespace, name, subresource)
         write = Write("PATCH", path, _encode(patch), verify, content_type)
-        return _decode(await self._writer.write(write))
+        return read_json(await self._writer.write(write))
 
     async def patch_status(
         self, resource: Resource[Any], namespace: str, name: str, patch: JsonObject
@@ -272,7 +275,7 @@ class Dispatcher:
 
         Tried as often as a pod's status.
         """
-        return _decode(await self._patch_status(resource.path(namespace, name), patch))
+        return read_json(await self._patch_status(resource.path(namespace, name), patch))
 
     async def add_finalizer(
         self, resource: Resource[Any], namespace: str, name: str, version: str, finalizer: str
@@ -284,15 +287,19 @@ class Dispatcher:
         path = resource.path(namespace, name)
 
         async def verify() -> bytes | None:
-            found = _decode(await self._writer.read(path))["metadata"]
-            return b"" if finalizer in found.get("finalizers", ()) else None
+            found = _metadata(await self._writer.read(path))
+            return b"" if finalizer in (found.get("finalizers") or ()) else None
 
         data = await self._writer.read(path, PROTOBUF)
-        if protobuf_edits.resource_version(data) != version:
+        try:
+            current = protobuf_edits.resource_version(data)
+            body = protobuf_edits.add_finalizer(data, finalizer)
+        except ValueError as error:
+            raise ResponseLost(f"the apiserver's answer cannot be read: {error}") from error
+        if current != version:
             raise Conflict(
                 409, "Conflict", f'{resource.plural} "{name}" has been modified since it was read'
             )
-        body = protobuf_edits.add_finalizer(data, finalizer)
         await self._writer.write(Write("PUT", path, body, verify, PROTOBUF))
 
     async def delete(
@@ -305,7 +312,7 @@ class Dispatcher:
     async def _delete(self, path: str, options: JsonObject, uid: str) -> None:
         async def verify() -> bytes | None:
             try:
-                meta = _decode(await self._writer.read(path))["metadata"]
+                meta = _metadata(await self._writer.read(path))
             except NotFound:
                 return b""
             # one of another uid took the name after ours was deleted: it must not be hit
@@ -314,6 +321,13 @@ class Dispatcher:
 
         body = _encode({"kind": "DeleteOptions", "apiVersion": "v1", **options})
         await self._writer.write(Write("DELETE", path, body, verify))
+
+
+def _metadata(body: bytes) -> JsonObject:
+    metadata = read_json(body).get("metadata")
+    if not isinstance(metadata, dict):
+        raise ResponseLost("the apiserver answered with an object that has no metadata")
+    return metadata
 
 
 def _bind_conflict(name: str, fault: str) -> Conflict:

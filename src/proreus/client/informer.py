@@ -11,23 +11,31 @@ No copy is made of any object, and none may be changed: they are frozen.
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from proreus.client.connectivity import Connectivity
+from proreus.client.object_faults import ObjectFaults
 from proreus.client.reflector import Reflector, ReflectorOptions
 from proreus.client.session import ApiClient
-from proreus.client.watch import DELETED, WatchEvent
-from proreus.errors import ApiError
+from proreus.client.watch import DELETED, Event, Unreadable, UnreadableEvent
+from proreus.errors import ApiError, CacheCorrupted
+from proreus.metrics import SchedulerMetrics
 from proreus.objects.meta import ApiObject, Resource, key_of
 
 T = TypeVar("T", bound=ApiObject)
 S = TypeVar("S", contravariant=True)
 
 
+FATAL = (CacheCorrupted, MemoryError)
+"""Errors of handlers after which nothing that is known can be relied upon."""
+
+
 class ResourceEventHandler(Protocol[S]):
-    """Who is told; what a handler raises ends the informer, and with it the process."""
+    """Who is told. What a handler raises is logged, and the others are told all the same; only
+    what is in ``FATAL`` ends the informer, and with it the process."""
 
     def on_add(self, obj: S) -> None:
         """An object is there that was not."""
@@ -60,6 +68,7 @@ class Informer(Generic[T]):
         options: ReflectorOptions | None = None,
         on_error: Callable[[Resource[T], ApiError], None] | None = None,
         connectivity: Connectivity | None = None,
+        metrics: SchedulerMetrics | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self.resource = resource
@@ -68,8 +77,8 @@ class Informer(Generic[T]):
         self._handlers: list[ResourceEventHandler[T]] = []
         self._batch_hooks: list[Callable[[], None]] = []
         self._paused = 0
-        # (is it the whole state?, objects or events)
-        self._deferred: deque[tuple[bool, list[Any]]] = deque()
+        self._deferred: deque[Callable[[], None]] = deque()
+        self._faults = ObjectFaults(resource.plural, metrics)
         self._reflector = Reflector(
             client,
             resource,
@@ -79,6 +88,7 @@ class Informer(Generic[T]):
             options=options,
             on_error=on_error,
             connectivity=connectivity,
+            faults=self._faults,
             rng=rng,
         )
 
@@ -89,7 +99,10 @@ class Informer(Generic[T]):
         """
         self._handlers.insert(0 if first else len(self._handlers), handler)
         for obj in self.store.values():
-            handler.on_add(obj)
+            try:
+                handler.on_add(obj)
+            except Exception as error:
+                self._survive(handler, obj, error)
 
     def remove_handler(self, handler: ResourceEventHandler[T]) -> None:
         """Tell ``handler`` no more; not to be called while changes are handed out."""
@@ -114,28 +127,37 @@ class Informer(Generic[T]):
             raise RuntimeError(f"resume of {self.resource.plural} without a pause")
         self._paused -= 1
         while self._deferred and not self._paused:
-            whole, held = self._deferred.popleft()
-            (self.replace if whole else self.apply)(held)
+            self._deferred.popleft()()
 
-    def replace(self, objects: list[T]) -> None:
-        """Take the whole state (the reflector's call): handlers hear of the differences alone."""
+    def replace(self, objects: list[T], unreadable: Sequence[Unreadable] = ()) -> None:
+        """Take the whole state (the reflector's call): handlers hear of the differences alone.
+
+        What is unreadable and known stays as it was last read (see ``_outdate``).
+        """
         if self._paused:
-            self._deferred.append((True, objects))
+            self._deferred.append(partial(self.replace, objects, unreadable))
             return
         fresh = {key_of(obj): obj for obj in objects}
+        there = {key_of(obj): obj for obj in unreadable}
         for key in [key for key in self.store if key not in fresh]:
-            self._remove(key, None)
+            if (outdating := there.get(key)) is not None:
+                self._outdate(key, outdating)
+            else:
+                self._remove(key, None)
         for key, obj in fresh.items():
             self._put(key, obj)
         self.synced.set()
         self._end_batch()
 
-    def apply(self, events: list[WatchEvent[T]]) -> None:
+    def apply(self, events: list[Event[T]]) -> None:
         """Take changes in order (the reflector's call)."""
         if self._paused:
-            self._deferred.append((False, events))
+            self._deferred.append(partial(self.apply, events))
             return
         for event in events:
+            if type(event) is UnreadableEvent:  # several times as fast as isinstance
+                self._apply_unreadable(event)
+                continue
             obj = event.object
             if event.type == DELETED:
                 self._remove(key_of(obj), obj)
@@ -143,19 +165,44 @@ class Informer(Generic[T]):
                 self._put(key_of(obj), obj)
         self._end_batch()
 
+    def _apply_unreadable(self, event: UnreadableEvent) -> None:
+        key = key_of(event.object)
+        if event.type == DELETED:
+            self._remove(key, None)
+        else:
+            self._outdate(key, event.object)
+
+    def _outdate(self, key: str, obj: Unreadable) -> None:
+        """An object is there in a version that cannot be read: keep the last one that could be.
+
+        It is nearer to the truth than that there is no such object. A pod's requests stay counted
+        on its node and a claim's devices stay taken, so nothing is given away twice; and a write
+        that was decided by an old version is refused by the apiserver, which knows the new one.
+        Where the old version is of another object of that name, that one is gone.
+        """
+        old = self.store.get(key)
+        if old is not None and obj.metadata.uid and old.metadata.uid != obj.metadata.uid:
+            self._remove(key, None)
+
     def _put(self, key: str, obj: T) -> None:
         old = self.store.get(key)
         if old is None:
             self.store[key] = obj
             for handler in self._handlers:
-                handler.on_add(obj)
+                try:
+                    handler.on_add(obj)
+                except Exception as error:
+                    self._survive(handler, obj, error)
         elif old.metadata.uid != obj.metadata.uid:
             self._remove(key, None)
             self._put(key, obj)
         elif old.metadata.resource_version != obj.metadata.resource_version:
             self.store[key] = obj
             for handler in self._handlers:
-                handler.on_update(old, obj)
+                try:
+                    handler.on_update(old, obj)
+                except Exception as error:
+                    self._survive(handler, obj, error)
 
     def _remove(self, key: str, last: T | None) -> None:
         """Withdraw an object; ``last`` is its final state, or None when its end was missed."""
@@ -163,7 +210,16 @@ class Informer(Generic[T]):
         if old is None:
             return
         for handler in self._handlers:
-            handler.on_delete(old if last is None else last, last is None)
+            try:
+                handler.on_delete(old if last is None else last, last is None)
+            except Exception as error:
+                self._survive(handler, old, error)
+
+    def _survive(self, handler: ResourceEventHandler[T], obj: T, error: Exception) -> None:
+        """Let an error of a handler be about that object alone, unless it is about everything."""
+        if isinstance(error, FATAL):
+            raise error
+        self._faults.handler_failed(handler, obj, error)
 
     def _end_batch(self) -> None:
         for hook in self._batch_hooks:

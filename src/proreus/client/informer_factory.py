@@ -13,6 +13,7 @@ from proreus.client.connectivity import Connectivity
 from proreus.client.informer import Informer, InformerGroup, ResourceEventHandler
 from proreus.client.session import ApiClient
 from proreus.errors import ApiError
+from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import ApiObject, Resource
 
@@ -30,6 +31,7 @@ class InformerFactory:
         client: ApiClient,
         on_error: Callable[[Resource[Any], ApiError], None],
         types: Mapping[str, type] | None = None,
+        metrics: SchedulerMetrics | None = None,
     ) -> None:
         """``types``: by kind, what objects become instead of the resource's own type."""
         self.group = InformerGroup()
@@ -37,6 +39,7 @@ class InformerFactory:
         self._on_error = on_error
         self._connectivity = Connectivity()
         self._types = types or {}
+        self._metrics = metrics
 
     def store(self, resource: Resource[T]) -> Mapping[str, T]:
         """Return the objects of a resource by key; the first call begins to watch it."""
@@ -70,6 +73,7 @@ class InformerFactory:
                 field_selector=selector,
                 on_error=self._on_error,
                 connectivity=self._connectivity,
+                metrics=self._metrics,
             )
             self.group.add(informer)
         return informer

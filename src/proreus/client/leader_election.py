@@ -16,13 +16,12 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from proreus.client.event_bodies import ObjectReference, micro_time
 from proreus.client.event_recorder import EventRecorder
-from proreus.client.responses import ResponseLost
+from proreus.client.responses import ResponseLost, read_json
 from proreus.client.session import ApiClient
 from proreus.clock import Clock, RealClock
 from proreus.errors import ApiError, Conflict, LeaseLost, NotFound
@@ -34,7 +33,6 @@ logger = logging.getLogger(__name__)
 _JITTER = 1.2
 _LAST_TRY_SECONDS = 1.0  # the process is to end before the Lease does
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def new_identity() -> str:
@@ -175,7 +173,7 @@ class LeaderElector:
         self._deadline = self._now() + at_most_seconds
         try:
             return await self._acquire_or_renew()
-        except (ApiError, msgspec.DecodeError) as error:
+        except (ApiError, RecursionError) as error:  # the latter: a Lease that cannot be encoded
             logger.warning("%s: cannot %s the Lease: %s", self._path, purpose, error)
             return False
 
@@ -189,7 +187,7 @@ class LeaderElector:
                 # changed meanwhile, or changed by us with the answer lost: reading tells
                 logger.info("%s: renewing after a read: %s", self._path, error)
         try:
-            self._observe(_decode(await self._request("GET", self._path)))
+            self._observe(read_json(await self._request("GET", self._path)))
         except NotFound:
             await self._create()
             return True
@@ -214,7 +212,7 @@ class LeaderElector:
                 "leaseTransitions": 0,
             },
         }
-        self._observe(_decode(await self._request("POST", self._collection, _encode(lease))))
+        self._observe(read_json(await self._request("POST", self._collection, _encode(lease))))
 
     def _renewed_spec_of(self, lease: JsonObject) -> JsonObject:
         """Return the Lease with us as its holder; what we do not know of stays in it."""
@@ -232,13 +230,13 @@ class LeaderElector:
         return {**lease, "spec": spec}
 
     async def _put(self, lease: JsonObject) -> None:
-        self._observe(_decode(await self._request("PUT", self._path, _encode(lease))))
+        self._observe(read_json(await self._request("PUT", self._path, _encode(lease))))
 
     async def _release(self, at_most_seconds: float) -> None:
         """Give the Lease back, if it is still ours, so that nobody waits for its end."""
         self._deadline = self._now() + at_most_seconds
         try:
-            self._observe(_decode(await self._request("GET", self._path)))
+            self._observe(read_json(await self._request("GET", self._path)))
             if self._observed_lease is None or self._holder() != self.identity:
                 return
             now = micro_time(self._clock.now())
@@ -250,7 +248,7 @@ class LeaderElector:
                 "renewTime": now,
             }
             await self._request("PUT", self._path, _encode({**self._observed_lease, "spec": spec}))
-        except (ApiError, msgspec.DecodeError) as error:
+        except (ApiError, RecursionError) as error:
             logger.warning("%s: the Lease could not be released: %s", self._path, error)
         else:
             logger.info("%s: the Lease is released", self._path)

@@ -14,22 +14,30 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import urlencode
 
-import msgspec
-
 from proreus.client.backoff import Backoff
 from proreus.client.connectivity import Connectivity, is_outage
+from proreus.client.object_faults import ObjectFaults
 from proreus.client.responses import ResponseLost
 from proreus.client.session import ApiClient
 from proreus.client.stream import Stream
-from proreus.client.watch import DELETED, EventDecoder, LineSplitter, ListDecoder, WatchEvent
+from proreus.client.watch import (
+    DELETED,
+    Event,
+    EventDecoder,
+    LineSplitter,
+    ListDecoder,
+    Page,
+    Unreadable,
+)
 from proreus.errors import ApiError, Forbidden, Gone, NotFound
-from proreus.objects.meta import ApiObject, Resource, key_of
+from proreus.objects.codec import DecodeError
+from proreus.objects.meta import ApiObject, ListMeta, Resource, key_of
 
 T = TypeVar("T", bound=ApiObject)
 
@@ -45,11 +53,11 @@ _BACKOFF_RESET_SECONDS = (
 class ReflectorStore(Protocol[T]):
     """Who wants to know; both methods are sync, and what they raise ends the reflector."""
 
-    def replace(self, objects: list[T]) -> None:
-        """Take the whole state: what is missing is gone."""
+    def replace(self, objects: list[T], unreadable: Sequence[Unreadable] = ()) -> None:
+        """Take the whole state: what is missing is gone. ``unreadable`` is there, unknown how."""
         ...
 
-    def apply(self, events: list[WatchEvent[T]]) -> None:
+    def apply(self, events: list[Event[T]]) -> None:
         """Take the changes of one chunk, in order."""
         ...
 
@@ -90,6 +98,7 @@ class Reflector(Generic[T]):
         options: ReflectorOptions | None = None,
         on_error: Callable[[Resource[T], ApiError], None] | None = None,
         connectivity: Connectivity | None = None,
+        faults: ObjectFaults | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self._client = client
@@ -108,8 +117,9 @@ class Reflector(Generic[T]):
         self._backoff = Backoff(*self._options.backoff_seconds, rng=self._rng)
         self._watch_list = self._options.watch_list
         self._path = resource.path()
-        self._events = EventDecoder(resource.type)
-        self._lists = ListDecoder(resource.type)
+        faults = faults or ObjectFaults(resource.plural)
+        self._events = EventDecoder(resource.type, faults)
+        self._lists = ListDecoder(resource.type, faults)
         self._resource_version = ""  # empty: the whole state is needed first
         self._synced = False  # whether the sink has ever got a state
         self._listed_at = -math.inf
@@ -136,7 +146,7 @@ class Reflector(Generic[T]):
                     broken = started - self._listed_at < self._options.min_relist_interval_seconds
             except NotFound as error:
                 if not self._synced:
-                    self._deliver(self._store.replace, [])
+                    self._deliver(self._store.replace, [], ())
                     self._report_error(error, "not served: taken as empty, and looked for rarely")
                     await asyncio.sleep(
                         self._options.not_served_retry_seconds * self._rng.uniform(1, 1.2)
@@ -151,7 +161,9 @@ class Reflector(Generic[T]):
                     self._mark_unreachable(error)
                 else:
                     self._report_error(error, "will be tried again")
-            except msgspec.DecodeError as error:
+            except DecodeError as error:
+                # A change may be lost with the line that told of it: only a list has them all.
+                self._resource_version = ""
                 self._report_error(
                     ResponseLost(
                         f"the apiserver answered something that is no list or watch: {error}"
@@ -199,23 +211,22 @@ class Reflector(Generic[T]):
                 return
             logger.info("%s: listing in pages instead of streaming: %s", self._path, refusal)
             self._watch_list = False
-        objects, resource_version = await self._list(self._options.page_size)
-        self._sync_with(objects, resource_version)
+        self._sync_with(await self._list(self._options.page_size))
         await self._watch()
 
-    def _deliver(self, tell: Callable[[list[Any]], None], what: list[Any]) -> None:
+    def _deliver(self, tell: Callable[..., None], *what: Any) -> None:
         """Hand on to the sink, whose errors end the run whatever they are."""
         try:
-            tell(what)
-        except (ApiError, msgspec.DecodeError) as error:
+            tell(*what)
+        except (ApiError, DecodeError) as error:
             raise HandlerFailed(
                 f"a handler of {self._path} raised {type(error).__name__}: {error}"
             ) from error
 
-    def _sync_with(self, objects: list[T], resource_version: str) -> None:
+    def _sync_with(self, state: Page[T]) -> None:
         self._mark_reachable()
-        self._deliver(self._store.replace, objects)
-        self._resource_version = resource_version
+        self._deliver(self._store.replace, state.items, state.unreadable)
+        self._resource_version = state.metadata.resource_version
         self._synced = True
         self._listed_at = asyncio.get_running_loop().time()
         self._last_error = ""
@@ -237,7 +248,7 @@ class Reflector(Generic[T]):
                 if isinstance(found, str):
                     return found
                 complete = True
-                self._sync_with(*found)
+                self._sync_with(found)
                 await self._handle_watch(stream, splitter)
         except ApiError as error:
             if complete or error.status not in _NO_WATCH_LIST:
@@ -245,11 +256,9 @@ class Reflector(Generic[T]):
             return error.message
         return ""
 
-    async def _initial_events(
-        self, stream: Stream, splitter: LineSplitter
-    ) -> tuple[list[T], str] | str:
+    async def _initial_events(self, stream: Stream, splitter: LineSplitter) -> Page[T] | str:
         """Return the objects and where in history they stand, or why they do not come."""
-        found: dict[str, T] = {}
+        found: dict[str, T | Unreadable] = {}
         while True:
             try:
                 async with asyncio.timeout(self._options.initial_events_timeout_seconds):
@@ -267,11 +276,18 @@ class Reflector(Generic[T]):
             if batch.error is not None:
                 raise batch.error
             if batch.initial_events_end:
-                return list(found.values()), batch.resource_version
+                metadata = ListMeta(resource_version=batch.resource_version)
+                state: Page[T] = Page(metadata, [])
+                for obj in found.values():
+                    if isinstance(obj, Unreadable):
+                        state.unreadable.append(obj)
+                    else:
+                        state.items.append(obj)
+                return state
 
-    async def _list(self, page_size: int) -> tuple[list[T], str]:
-        """List all pages; return the objects and the resourceVersion of the list."""
-        objects: list[T] = []
+    async def _list(self, page_size: int) -> Page[T]:
+        """List all pages, and return them as one."""
+        state: Page[T] = Page(ListMeta(), [])
         paging = {"limit": str(page_size)} if page_size else {}
         while True:
             try:
@@ -286,10 +302,12 @@ class Reflector(Generic[T]):
                     raise
                 return await self._list(0)  # the list outlived its snapshot: take it in one piece
             page = self._lists.decode(body)
-            objects += page.items
+            state.items += page.items
+            state.unreadable += page.unreadable
+            state.metadata = page.metadata
             paging["continue"] = page.metadata.continue_
             if not page.metadata.continue_:
-                return objects, page.metadata.resource_version
+                return state
 
     async def _watch(self) -> None:
         """Resume the watch; return at its orderly end."""

@@ -6,6 +6,7 @@ Everything about the *meaning* of an HTTP answer is here, so that ``session`` on
 
 import re
 from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
 
@@ -18,6 +19,10 @@ from proreus.errors import (
     TooManyRequests,
     Unauthorized,
 )
+from proreus.objects.codec import DecodeError, decoder_for
+from proreus.objects.meta import JsonObject
+
+T = TypeVar("T")
 
 REASON_BY_CODE = {
     400: "BadRequest",
@@ -92,16 +97,37 @@ class HttpResponse:
         return 200 <= self.code < 300
 
 
-_STATUS = msgspec.json.Decoder(ApiStatus)
+_STATUS = decoder_for(ApiStatus)
+_JSON_OBJECT = decoder_for(JsonObject)
 _TAGS = re.compile(r"<(script|style)\b.*?</\1>|<[^>]+>", re.DOTALL | re.IGNORECASE)
 _SHOWN_CHARACTERS = 200
+
+
+def read_object(body: bytes, type_: type[T]) -> T:
+    """Return the object in an answer; raises ``ResponseLost`` for what is none."""
+    try:
+        return decoder_for(type_).decode(body)
+    except DecodeError as error:
+        raise _unreadable(error) from error
+
+
+def read_json(body: bytes) -> JsonObject:
+    """Return the object in an answer as plain data; raises ``ResponseLost`` for what is none."""
+    try:
+        return _JSON_OBJECT.decode(body)
+    except DecodeError as error:
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: DecodeError) -> ResponseLost:
+    return ResponseLost(f"the apiserver's answer cannot be read: {error}")
 
 
 def error_from_response(answer: HttpResponse, request: str) -> ApiError:
     """Return the error that ``answer`` stands for; ``request`` is named where nobody else does."""
     try:
         status = _STATUS.decode(answer.body)
-    except msgspec.MsgspecError:
+    except DecodeError:
         status = ApiStatus()
     if status.kind == "Status":
         if status.details and status.details.retry_after_seconds and not answer.retry_after_seconds:

@@ -3,18 +3,23 @@
 A watch is one JSON document a line, and a line may be many megabytes in many chunks; so chunks are
 joined once per line and never searched twice. Each line is decoded straight into the Struct of its
 resource: what a scheduler does not read (managedFields above all) is never built.
+
+One object that cannot be decoded, even after mending (``objects/mending.py``), is no reason to lose
+the others: it comes out as ``Unreadable``, which says which one it is. A line or page that is no
+JSON, or does not say what it is about, raises ``DecodeError``: then all must be listed anew.
 """
 
-import logging
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar, final
 
 import msgspec
 
+from proreus.client.object_faults import ObjectFaults
 from proreus.client.responses import ApiStatus, error_from_status
 from proreus.errors import ApiError
-from proreus.objects.codec import decoder_for
+from proreus.objects.codec import UNDECODABLE, DecodeError, decode_error, decoder_for
+from proreus.objects.mending import Mended, mend
 from proreus.objects.meta import ApiObject, ApiStruct, ListMeta, ObjectMeta
 from proreus.objects.with_json import carries_json, keep_json
 
@@ -24,14 +29,29 @@ ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOO
 _CHANGES = frozenset((ADDED, MODIFIED, DELETED))
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
-logger = logging.getLogger(__name__)
-
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """One change: type ADDED, MODIFIED or DELETED, and the object as it then was."""
 
     type: str
     object: T
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """An object that is there and cannot be decoded; of ``metadata`` only its identity is set."""
+
+    metadata: ObjectMeta
+
+
+@final
+class UnreadableEvent(msgspec.Struct, frozen=True):
+    """A change of an object that cannot be decoded."""
+
+    type: str
+    object: Unreadable
+
+
+Event = WatchEvent[T] | UnreadableEvent
 
 
 class _Frame(msgspec.Struct):
@@ -48,7 +68,7 @@ class _Metadata(ApiStruct, frozen=True):
 
 
 _FRAME = msgspec.json.Decoder(_Frame)
-_STATUS = msgspec.json.Decoder(ApiStatus)
+_RAW_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class LineSplitter:
@@ -81,7 +101,7 @@ class LineSplitter:
 class Batch(Generic[T]):
     """What one chunk held: changes in order, and where in history the stream now stands."""
 
-    events: list[WatchEvent[T]]
+    events: list[Event[T]]
     resource_version: str = ""
     initial_events_end: bool = False
     error: ApiError | None = None
@@ -90,8 +110,9 @@ class Batch(Generic[T]):
 class EventDecoder(Generic[T]):
     """Decodes the lines of a watch of one type."""
 
-    def __init__(self, type_: type[T]) -> None:
+    def __init__(self, type_: type[T], faults: ObjectFaults | None = None) -> None:
         self._type = type_
+        self._faults = faults or ObjectFaults(type_.__name__)
         # built at run time from a type argument, which a type checker cannot follow
         self._decode: Callable[[bytes], WatchEvent[T] | None] = msgspec.json.Decoder(
             WatchEvent[type_]  # type: ignore[valid-type]
@@ -102,18 +123,20 @@ class EventDecoder(Generic[T]):
     def decode(self, lines: list[bytes]) -> Batch[T]:
         """Decode lines up to an ERROR event; unknown types of event are ignored.
 
-        Raises ``msgspec.DecodeError`` for a line that is no JSON: the stream is then worthless.
+        Raises ``DecodeError`` for a line that is no JSON, or does not say what it is about: then
+        the stream is worthless, and so is the place in history at which it stands.
         """
-        events: list[WatchEvent[T]] = []
+        events: list[Event[T]] = []
         batch = Batch(events)
         decode, changes = self._decode, _CHANGES
-        last: WatchEvent[T] | None = None
+        last: Event[T] | None = None
+        event: Event[T] | None
         for line in lines:
             if not line:
                 continue
             try:
                 event = decode(line)
-            except msgspec.ValidationError:
+            except UNDECODABLE:
                 event = None
             if event is None or event.type not in changes:
                 if last is not None:
@@ -130,37 +153,85 @@ class EventDecoder(Generic[T]):
             batch.resource_version = last.object.metadata.resource_version
         return batch
 
-    def _decode_unusual(self, line: bytes, batch: Batch[T]) -> WatchEvent[T] | None:
-        """Decode errors, bookmarks, and objects with explicit nulls; skip what is none of them."""
-        frame = _FRAME.decode(line)
+    def _decode_unusual(self, line: bytes, batch: Batch[T]) -> Event[T] | None:
+        """Decode errors, bookmarks, and objects that need more care; skip what is none of them."""
+        mended = None
+        try:
+            frame = _FRAME.decode(line)
+        except UNDECODABLE:
+            mended = mend(line)
+            frame = _decoded(_FRAME, mended)
         if frame.type == ERROR:
-            batch.error = error_from_status(_STATUS.decode(frame.object))
+            batch.error = error_from_status(decoder_for(ApiStatus).decode(frame.object))
         elif frame.type == BOOKMARK:
-            meta = decoder_for(_Metadata).decode(bytes(frame.object)).metadata
+            meta = decoder_for(_Metadata).decode(frame.object).metadata
             batch.resource_version = meta.resource_version
             if meta.annotations.get(INITIAL_EVENTS_END) == "true":
                 batch.initial_events_end = True
         elif frame.type in _CHANGES:
-            obj = decode_object(self._type, frame.object)
-            return None if obj is None else WatchEvent(frame.type, obj)
+            obj = decode_object(self._type, frame.object, self._faults, mended)
+            if not isinstance(obj, Unreadable):
+                return WatchEvent(frame.type, obj)
+            if not obj.metadata.name:
+                raise DecodeError("an object changed that can neither be read nor named")
+            return UnreadableEvent(frame.type, obj)
         return None
 
 
-def decode_object(type_: type[T], raw: msgspec.Raw) -> T | None:
-    """Decode one object; one that does not fit its type is logged and left out, not fatal."""
-    data = bytes(raw)
+def decode_object(
+    type_: type[T], raw: msgspec.Raw, faults: ObjectFaults, mended: Mended | None = None
+) -> T | Unreadable:
+    """Decode one object; what cannot be decoded is told of, and not fatal.
+
+    ``mended``: the text of which ``raw`` is a part, where that had to be mended.
+    """
+    decoder, data = decoder_for(type_), bytes(raw)
+    obj: T
     try:
-        obj: T = decoder_for(type_).decode(data)
-        keep_json(obj, data)
+        obj = decoder.decode(data) if mended is None else decoder.decode_mended(mended, data)
+        if carries_json(type_):
+            _keep_json(obj, data, mended)
         return obj
-    except msgspec.ValidationError as error:
+    except UNDECODABLE as error:
+        metadata = _identity_of(data)
+        faults.unreadable(type_.__name__, metadata, decode_error(error))
+        return Unreadable(metadata)
+
+
+def _keep_json(obj: object, data: bytes, mended: Mended | None) -> None:
+    if mended is None:
         try:
-            meta = decoder_for(_Metadata).decode(data).metadata
-            name = f"{meta.namespace}/{meta.name}"
-        except msgspec.MsgspecError:
-            name = "(no name)"
-        logger.error("%s %s cannot be read and is left out: %s", type_.__name__, name, error)
-        return None
+            keep_json(obj, data)
+            return
+        except UNDECODABLE:
+            mended = mend(data)
+            data = mended.text
+    keep_json(obj, mended.without_pieces(data))
+
+
+def _identity_of(data: bytes) -> ObjectMeta:
+    """Return what can be read of an object's identity and version."""
+    texts = {}
+    try:
+        text = mend(data).text
+        metadata = _RAW_FIELDS.decode(_RAW_FIELDS.decode(text)["metadata"])
+    except (KeyError, *UNDECODABLE):
+        return ObjectMeta()
+    for key in ("name", "namespace", "uid", "resourceVersion"):
+        try:
+            texts[key] = msgspec.json.decode(metadata[key], type=str)
+        except KeyError:
+            texts[key] = ""
+        except UNDECODABLE:
+            if key in ("name", "namespace"):
+                return ObjectMeta()
+            texts[key] = ""
+    return ObjectMeta(
+        name=texts["name"],
+        namespace=texts["namespace"],
+        uid=texts["uid"],
+        resource_version=texts["resourceVersion"],
+    )
 
 
 class ObjectList(msgspec.Struct, Generic[T], gc=False):
@@ -175,22 +246,59 @@ class _RawList(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
+_RAW_LIST = msgspec.json.Decoder(_RawList)
+
+
+@dataclass(slots=True)
+class Page(Generic[T]):
+    """A list, or a part of one: its objects, and those of them that cannot be decoded."""
+
+    metadata: ListMeta
+    items: list[T]
+    unreadable: list[Unreadable] = field(default_factory=list)
+
+
 class ListDecoder(Generic[T]):
     """Decodes pages of a list of one type."""
 
-    def __init__(self, type_: type[T]) -> None:
+    def __init__(self, type_: type[T], faults: ObjectFaults | None = None) -> None:
         self._type = type_
+        self._faults = faults or ObjectFaults(type_.__name__)
         self._decode = msgspec.json.Decoder(ObjectList[type_]).decode  # type: ignore[valid-type]
-        self._decode_raw = msgspec.json.Decoder(_RawList).decode
 
-    def decode(self, body: bytes) -> ObjectList[T]:
-        """Decode a page; objects that do not fit their type are logged and left out."""
+    def decode(self, body: bytes) -> Page[T]:
+        """Decode a page; raises ``DecodeError`` for what is no list."""
         if not carries_json(self._type):
             try:
-                page: ObjectList[T] = self._decode(body)
-                return page
-            except msgspec.ValidationError:
+                typed: ObjectList[T] = self._decode(body)
+                return Page(typed.metadata, typed.items)
+            except UNDECODABLE:
                 pass
-        raw = self._decode_raw(body)
-        found = (decode_object(self._type, item) for item in raw.items or ())
-        return ObjectList(raw.metadata, [obj for obj in found if obj is not None])
+        return self._decode_one_by_one(body)
+
+    def _decode_one_by_one(self, body: bytes) -> Page[T]:
+        mended = None
+        try:
+            raw = _RAW_LIST.decode(body)
+        except UNDECODABLE:
+            mended = mend(body)
+            raw = _decoded(_RAW_LIST, mended)
+        page: Page[T] = Page(raw.metadata, [])
+        for item in raw.items or ():
+            obj = decode_object(self._type, item, self._faults, mended)
+            if not isinstance(obj, Unreadable):
+                page.items.append(obj)
+            elif obj.metadata.name:
+                page.unreadable.append(obj)
+        return page
+
+
+S = TypeVar("S")
+
+
+def _decoded(decoder: msgspec.json.Decoder[S], mended: Mended) -> S:
+    """Decode what was mended, or raise ``DecodeError``."""
+    try:
+        return decoder.decode(mended.text)
+    except UNDECODABLE as error:
+        raise decode_error(error) from error

@@ -62,6 +62,7 @@ class ProcessMetrics(MetricsRegistry):
 
     def _describe(self) -> None:
         self._describe_rest_client()
+        self._describe_objects()
         self._describe_leader_election()
         self._describe_serving()
         self._describe_process()
@@ -147,6 +148,21 @@ class ProcessMetrics(MetricsRegistry):
             "Seconds that an exec plugin's client certificate lived when it was replaced.",
             _ROTATION_AGE,
         ).labels()
+
+    def _describe_objects(self) -> None:
+        """Ours, not kube-scheduler's: what went wrong with single objects."""
+        self.objects_unreadable_total = self.counter(
+            "proreus_objects_unreadable_total",
+            "ALPHA",
+            "Times that an object of the apiserver was left out because it could not be decoded.",
+            "resource",
+        )
+        self.informer_handler_failures_total = self.counter(
+            "proreus_informer_handler_failures_total",
+            "ALPHA",
+            "Times that something inside raised when it was told of a change of an object.",
+            "resource",
+        )
 
     def _describe_leader_election(self) -> None:
         self.leader_election_master_status = self.gauge(

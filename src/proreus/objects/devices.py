@@ -1,6 +1,7 @@
 """resource.k8s.io/v1: devices, and who offers them (KEP-4381 and its kin).
 
-Free-form configuration of drivers stays undecoded: a scheduler only copies it into allocations.
+Free-form configuration of drivers stays the text that it is: a scheduler only copies it into
+allocations.
 """
 
 import msgspec
@@ -10,7 +11,6 @@ from proreus.objects.selectors import NodeSelector
 
 DEVICE_CLASS_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
 
-JsonMap = dict[str, object]
 QuantityText = str | int | float
 
 
@@ -159,7 +159,7 @@ class OpaqueDeviceConfiguration(ApiStruct, frozen=True):
     """Parameters for a driver, which it alone understands."""
 
     driver: str = ""
-    parameters: JsonMap = {}
+    parameters: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 class DeviceClassConfiguration(ApiStruct, frozen=True):

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from proreus.errors import Conflict, NotFound
-from proreus.objects.codec import decoder_for
+from proreus.objects.codec import decoder_for, to_plain
 from proreus.objects.kinds import BY_KIND, PODS
 from proreus.objects.merge_patch import merge_patch
 from proreus.objects.meta import Resource, key_of
@@ -67,7 +67,7 @@ class InMemoryApi:
         """Apply a JSON merge patch to an object, if it is there."""
         obj = self._stores.get(kind, {}).get(key)
         if obj is not None:
-            merged = merge_patch(msgspec.to_builtins(obj), patch)
+            merged = merge_patch(to_plain(obj), patch)
             self.put(BY_KIND[kind], decoder_for(BY_KIND[kind].type).convert(merged))
 
     def remove(self, kind: str, key: str) -> None:
@@ -150,7 +150,7 @@ class InMemoryApi:
 
     def _patch_status(self, resource: Resource[Any], live: Any, patch: JsonObject) -> None:
         status = dict(patch["status"])
-        builtin = msgspec.to_builtins(live)
+        builtin = to_plain(live)
         merged: dict[str, JsonObject] = {
             condition["type"]: condition
             for condition in builtin.get("status", {}).get("conditions", ())
@@ -244,7 +244,7 @@ class InMemoryApi:
 
     def _answer(self, resource: Resource[Any], meta: JsonObject) -> JsonObject:
         obj = self._stores[resource.kind][_key(meta)]
-        answer: JsonObject = msgspec.to_builtins(obj)
+        answer: JsonObject = to_plain(obj)
         return answer | {"apiVersion": resource.api_version, "kind": resource.kind}
 
 

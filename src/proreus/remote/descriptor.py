@@ -14,6 +14,7 @@ import msgspec
 from proreus.errors import ConfigError
 from proreus.framework import events
 from proreus.framework.events import ClusterEvent
+from proreus.objects.codec import DecodeError, decode_strictly
 from proreus.remote.columns import column_problem
 from proreus.remote.pod_fields import IDENTITY, field_problem
 
@@ -74,8 +75,8 @@ class Descriptor(
 def read_descriptor(body: bytes, where: str) -> Descriptor:
     """Decode and check a descriptor; raises ``ConfigError`` with every fault, and ``where``."""
     try:
-        descriptor = msgspec.json.decode(body, type=Descriptor)
-    except msgspec.DecodeError as error:
+        descriptor = decode_strictly(body, Descriptor)
+    except DecodeError as error:
         raise ConfigError(f"{where}: descriptor: {error}") from None
     problems = [f"{where}: descriptor: {problem}" for problem in _problems(descriptor)]
     if problems:

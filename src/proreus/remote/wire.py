@@ -16,6 +16,7 @@ import numpy as np
 from proreus.errors import ProreusError
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import IntArray
+from proreus.objects.codec import DecodeError, decode_strictly
 
 Arrays = Literal["json", "base64"]
 Wire = list[int] | str
@@ -99,8 +100,8 @@ def encode(request_body: dict[str, Any]) -> bytes:
 def decode(body: bytes, type_: type[T]) -> T:
     """Return an answer; raises ``BadResponse``."""
     try:
-        return msgspec.json.decode(body or b"{}", type=type_)
-    except msgspec.DecodeError as error:
+        return decode_strictly(body or b"{}", type_)
+    except DecodeError as error:
         raise BadResponse(f"the answer cannot be read: {error}") from None
 
 

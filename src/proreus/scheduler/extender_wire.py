@@ -15,6 +15,7 @@ import msgspec
 from proreus.errors import ExtenderError
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.victims import Victims
+from proreus.objects.codec import UNDECODABLE, decode_error
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.objects.with_json import json_of, json_of_pod_on
@@ -168,7 +169,7 @@ def _names_of(items: msgspec.Raw) -> list[str]:
         names = [node.metadata.name for node in _NODES.decode(items)]
         if all(names):
             return names
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         pass
     found = []
     for item in _decoded(items, list[msgspec.Raw], "items") or []:
@@ -185,7 +186,7 @@ def _fields(data: bytes | msgspec.Raw, what: str) -> dict[str, msgspec.Raw]:
     """Return the fields of an object by their names in lower case; null has none."""
     try:
         fields = _FIELDS.decode(data)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise _unreadable(what, error) from error
     return {key.lower(): value for key, value in fields.items()} if fields else {}
 
@@ -199,9 +200,9 @@ def _read(fields: Mapping[str, msgspec.Raw], key: str, type_: type[T]) -> T | No
 def _decoded(data: bytes | msgspec.Raw, type_: type[T], what: str) -> T | None:
     try:
         return msgspec.json.decode(data, type=type_ | None)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise _unreadable(what, error) from error
 
 
-def _unreadable(what: str, error: msgspec.DecodeError) -> ExtenderError:
-    return ExtenderError(f"the extender's answer cannot be read: {what}: {error}")
+def _unreadable(what: str, error: Exception) -> ExtenderError:
+    return ExtenderError(f"the extender's answer cannot be read: {what}: {decode_error(error)}")

@@ -13,6 +13,7 @@ import msgspec
 from aiohttp import web
 
 from proreus.errors import ConfigError, UnknownPluginSlot
+from proreus.objects.codec import DecodeError, decode_strictly
 from proreus.server.responses import json_body, plain
 
 PATH = "/plugins/v1/register"
@@ -60,12 +61,12 @@ async def registration_page(registrar: Registrar, request: web.BaseRequest) -> w
     body = await request.read()
     try:
         if request.method == "POST":
-            wanted = msgspec.json.decode(body, type=Registration)
+            wanted = decode_strictly(body, Registration)
             posted = bytes(wanted.descriptor)
             return json_body(await registrar.register(wanted.endpoint, posted))
-        named = msgspec.json.decode(body, type=Withdrawal)
+        named = decode_strictly(body, Withdrawal)
         return json_body(await registrar.withdraw(named.name))
     except UnknownPluginSlot as error:
         return json_body({"error": str(error)}, status=404)
-    except (ConfigError, msgspec.DecodeError) as error:
+    except (ConfigError, DecodeError) as error:
         return json_body({"error": str(error)}, status=400)

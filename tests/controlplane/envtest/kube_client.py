@@ -76,7 +76,7 @@ class KubeClient:
         self,
         method: str,
         path: str,
-        body: Json | None = None,
+        body: Json | bytes | None = None,
         *,
         content_type: str = "application/json",
         accept: str = "application/json",
@@ -89,7 +89,7 @@ class KubeClient:
             return self._pool.request(
                 method,
                 url,
-                body=None if body is None else json.dumps(body),
+                body=json.dumps(body) if isinstance(body, dict) else body,
                 headers=self._headers | {"Content-Type": content_type, "Accept": accept},
                 timeout=timeout_seconds,
             )
@@ -114,6 +114,12 @@ class KubeClient:
     def create(self, path: str, body: Json) -> Json:
         """POST an object to its collection."""
         return self.call("POST", path, body)
+
+    def create_bytes(self, path: str, body: bytes) -> None:
+        """POST an object as it is written; the answer is not read, for it may be as odd."""
+        answer = self.request("POST", path, body)
+        if answer.status >= 400:
+            raise ApiFailure(answer.status, "POST", path, {"message": answer.data[:500]})
 
     def patch(self, path: str, body: Json, content_type: str = MERGE_PATCH) -> Json:
         """PATCH an object, by a merge patch unless told otherwise."""

@@ -6,12 +6,14 @@ import logging
 import random
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 
 from proreus.client.connectivity import Connectivity
 from proreus.client.informer import Informer
 from proreus.client.reflector import HandlerFailed, ReflectorOptions
-from proreus.errors import ApiError, Forbidden, NotFound
+from proreus.errors import ApiError, CacheCorrupted, Forbidden, NotFound
+from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import PODS
 
 pytestmark = pytest.mark.looptime
@@ -35,6 +37,30 @@ class RecordingHandler:
 
     def on_delete(self, obj, final_state_unknown):
         self.words.append(f"-{obj.metadata.name}" + ("?" if final_state_unknown else ""))
+
+
+class Faulty(RecordingHandler):
+    """Raises at one word."""
+
+    def __init__(self, word, bug):
+        super().__init__()
+        self.stumbles_at, self.bug = word, bug
+
+    def on_add(self, obj):
+        super().on_add(obj)
+        self.stumble()
+
+    def on_update(self, old, new):
+        super().on_update(old, new)
+        self.stumble()
+
+    def on_delete(self, obj, final_state_unknown):
+        super().on_delete(obj, final_state_unknown)
+        self.stumble()
+
+    def stumble(self):
+        if self.words[-1] == self.stumbles_at:
+            raise self.bug
 
 
 @asynccontextmanager
@@ -519,45 +545,87 @@ async def test_objects_with_nulls_are_read_and_unreadable_ones_left_out(
     assert "default/bad cannot be read" in caplog.text
 
 
-async def test_error_of_a_handler_ends_the_informer(server, client, wire):
-    class Faulty(RecordingHandler):
-        def on_add(self, obj):
-            raise ZeroDivisionError("a bug")
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":7}}}',
+        b'{"type":"ERROR","object":{"code":"x"}}',
+        b'{"type":"ADDED","object":{"metadata":{"na',
+        b'{"type":"MODIFIED","object":{"metadata":{"name":5}}}',
+    ],
+    ids=["bookmark", "error", "half", "nameless"],
+)
+async def test_line_that_does_not_say_what_changed_leads_to_a_new_list(
+    server, client, wire, recorded, line
+):
+    async def watch(call, number):
+        await call.begin_stream()
+        if number == 1:
+            await call.chunk(line + b"\n")
+        else:
+            await call.events(wire.event("ADDED", wire.pod("b", 9)))
+        await asyncio.Event().wait()
+
+    server.script = listing_then(wire, watch)
+    async with running(client, recorded, PAGES):
+        await until(lambda: recorded.words == ["+a", "+b"])
+    lists = [call for call in server.calls if "watch" not in call.query]
+    assert len(lists) == 2
+
+
+@pytest.mark.parametrize("word", ["+a", "a:1>6", "-a"])
+@pytest.mark.parametrize(
+    "bug",
+    [
+        ZeroDivisionError("a bug"),
+        msgspec.DecodeError("a bug"),
+        ApiError(503, "ServiceUnavailable", "a bug"),
+        NotFound(404, "NotFound", "a bug"),
+    ],
+)
+async def test_error_of_a_handler_is_about_its_object_alone_and_no_fault_of_the_network(
+    server, client, wire, recorded, caplog, word, bug
+):
+    async def watch(call, number):
+        await call.begin_stream()
+        await call.events(
+            wire.event("MODIFIED", wire.pod("a", 6)),
+            wire.event("DELETED", wire.pod("a", 7)),
+            wire.event("ADDED", wire.pod("b", 8)),
+        )
+        await asyncio.Event().wait()
+
+    server.script = listing_then(wire, watch)
+    metrics = SchedulerMetrics()
+    informer = Informer(client, PODS, options=PAGES, metrics=metrics)
+    faulty = Faulty(word, bug)
+    informer.add_handler(faulty)
+    informer.add_handler(recorded)
+    task = asyncio.create_task(informer.run())
+    await until(lambda: len(recorded.words) == 4)
+    task.cancel()
+    assert faulty.words == recorded.words == ["+a", "a:1>6", "-a", "+b"]
+    assert len(server.calls) == 2
+    assert caplog.text.count("Traceback") == 1
+    assert "Faulty of pods failed for default/a" in caplog.text
+    assert metrics.informer_handler_failures_total.labels("pods").value == 1
+
+
+async def test_a_corrupted_cache_is_about_everything(server, client, wire):
+    server.script = listing_then(wire, None)
+    informer = Informer(client, PODS, options=PAGES)
+    informer.add_handler(Faulty("+a", CacheCorrupted("moved")))
+    with pytest.raises(CacheCorrupted):
+        await asyncio.wait_for(informer.run(), 60)
+
+
+async def test_error_of_a_hook_does_not_pass_for_one_of_the_network(server, client, wire):
+    def hook():
+        raise ApiError(503, "ServiceUnavailable", "a bug")
 
     server.script = listing_then(wire, None)
     informer = Informer(client, PODS, options=PAGES)
-    informer.add_handler(Faulty())
-    with pytest.raises(ZeroDivisionError):
-        await informer.run()
-
-
-@pytest.mark.parametrize("word", ["+a", "a:1>6"])
-@pytest.mark.parametrize(
-    "bug", [ApiError(503, "ServiceUnavailable", "a bug"), NotFound(404, "NotFound", "a bug")]
-)
-async def test_error_of_a_handler_does_not_pass_for_one_of_the_network(
-    server, client, wire, word, bug
-):
-    class Faulty(RecordingHandler):
-        def on_add(self, obj):
-            super().on_add(obj)
-            self.stumble()
-
-        def on_update(self, old, new):
-            super().on_update(old, new)
-            self.stumble()
-
-        def stumble(self):
-            if self.words[-1] == word:
-                raise bug
-
-    async def watch(call, number):
-        await call.begin_stream()
-        await call.events(wire.event("MODIFIED", wire.pod("a", 6)))
-
-    server.script = listing_then(wire, watch)
-    informer = Informer(client, PODS, options=PAGES)
-    informer.add_handler(Faulty())
+    informer.add_batch_hook(hook)
     with pytest.raises(HandlerFailed, match=r"a handler of /api/v1/pods raised .*: a bug"):
         await asyncio.wait_for(informer.run(), 60)
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proreus.client.watch import EventDecoder, LineSplitter, ListDecoder
+from proreus.client.watch import EventDecoder, LineSplitter, ListDecoder, UnreadableEvent
 from proreus.errors import Gone
 from proreus.objects.kinds import Namespace
+from proreus.objects.meta import key_of
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 
@@ -110,7 +111,10 @@ def test_nulls_are_absent_and_unreadable_objects_left_out(caplog):
             line("ADDED", **meta("c", "3")),
         ]
     )
-    assert [event.object.metadata.name for event in batch.events] == ["a", "c"]
+    readable, unreadable, last = batch.events
+    assert [readable.object.metadata.name, last.object.metadata.name] == ["a", "c"]
+    assert isinstance(unreadable, UnreadableEvent)
+    assert key_of(unreadable.object) == "bad"
     assert "bad cannot be read and is left out" in caplog.text
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from proreus.errors import ApiError, Conflict, NotFound, ProreusError
 from proreus.framework.handle import Handle
-from proreus.objects.codec import decoder_for
+from proreus.objects.codec import decoder_for, to_plain
 from proreus.objects.meta import JsonObject, key_of
 from proreus.objects.pod import Pod
 from proreus.objects.resource_claims import (
@@ -104,7 +104,7 @@ class ClaimWriter:
                 consumers = (*consumers, consumer)
             status: JsonObject = {"reservedFor": msgspec.to_builtins(consumers)}
             if allocation is not None and not allocated:
-                status["allocation"] = msgspec.to_builtins(self._stamped(allocation))
+                status["allocation"] = to_plain(self._stamped(allocation))
             elif self._binding_conditions and current.status.allocation is not None:
                 stamped = self._stamped(current.status.allocation)
                 if stamped is not current.status.allocation:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 NO = "cannot allocate all claims"
@@ -416,7 +417,9 @@ async def test_configuration_of_classes_and_claims(one: Any) -> None:
     )
     await one.devices_given(one.pod("x"))
     found = one.claim_now("x").status.allocation.devices.config
-    assert [(c.source, c.requests, c.opaque.parameters["of"]) for c in found] == [
+    assert [
+        (c.source, c.requests, msgspec.json.decode(c.opaque.parameters)["of"]) for c in found
+    ] == [
         ("FromClass", ("r1", "r2"), "class"),
         ("FromClaim", (), "all"),
         ("FromClaim", ("r1", "r2"), "both"),

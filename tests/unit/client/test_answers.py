@@ -1,0 +1,37 @@
+"""Answers to single requests: what cannot be read is an ``ApiError`` like any other."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from proreus.client.responses import (
+    HttpResponse,
+    ResponseLost,
+    error_from_response,
+    read_json,
+    read_object,
+)
+from proreus.objects.pod import Pod
+
+DEEP = b'{"metadata":{"name":"a","managedFields":' + b"[" * 5_000 + b"]" * 5_000 + b"}}"
+
+
+def test_deep_answers_are_read_and_written_as_they_are() -> None:
+    assert read_object(DEEP, Pod).metadata.name == "a"
+    assert msgspec.json.encode(read_json(DEEP)) == DEEP
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"[]", b"3", b"[" * 5_000, b'"\xff"', b'{"metadata":3}'[:-1]]
+)
+def test_what_is_no_object_counts_as_a_lost_answer(body: bytes) -> None:
+    with pytest.raises(ResponseLost):
+        read_json(body)
+    with pytest.raises(ResponseLost):
+        read_object(body, Pod)
+
+
+@pytest.mark.parametrize("body", [DEEP, b"[" * 5_000, b'{"message":"\xff', b'{"code":"x"}'])
+def test_refusals_that_are_no_status_are_refusals_all_the_same(body: bytes) -> None:
+    assert error_from_response(HttpResponse(503, body), "GET /x").status == 503
