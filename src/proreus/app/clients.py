@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,6 +18,7 @@ from proreus.client.credentials import load as load_credentials
 from proreus.client.request_headers import user_agent
 from proreus.client.responses import read_json
 from proreus.client.session import ApiClient, RequestHooks
+from proreus.client.write_fence import WriteFence
 from proreus.config.types import SchedulerConfiguration
 from proreus.errors import ConfigError
 from proreus.metrics import SchedulerMetrics
@@ -21,11 +26,16 @@ from proreus.metrics import SchedulerMetrics
 
 @dataclass(frozen=True)
 class Clients:
-    """One connection pool for each purpose, so that none can starve another."""
+    """One connection pool for each purpose, so that none can starve another.
+
+    ``connect_for_lease`` is to be called on the loop that renews the Lease: credentials and
+    connections belong to the loop that they were made on. ``fence`` stops the writes of the others.
+    """
 
     main: ApiClient
     events: ApiClient
-    lease: ApiClient
+    connect_for_lease: Callable[[], AbstractAsyncContextManager[ApiClient]]
+    fence: WriteFence
     authentication: Delegation | None
     authorization: Delegation | None
 
@@ -37,12 +47,22 @@ async def make_clients(
     stack: contextlib.AsyncExitStack,
 ) -> Clients:
     """Make all connection pools; ``stack`` closes them. Raises ``ConfigError``."""
-    credentials = await load_credentials(config.client_connection.kubeconfig, options.master)
-    hooks = request_hooks(metrics)
+    load_ours = partial(load_credentials, config.client_connection.kubeconfig, options.master)
+    credentials = await load_ours()
+    hooks, fence = request_hooks(metrics), WriteFence()
+    hooks_from_elsewhere = _hooks_on(asyncio.get_running_loop(), hooks)
 
-    async def client(component: str, of: Credentials = credentials) -> ApiClient:
-        made = ApiClient(of, agent=user_agent(component), hooks=hooks)
+    async def client(
+        component: str, of: Credentials = credentials, fence: WriteFence | None = None
+    ) -> ApiClient:
+        made = ApiClient(of, agent=user_agent(component), hooks=hooks, fence=fence)
         return await stack.enter_async_context(made)
+
+    @contextlib.asynccontextmanager
+    async def connect_for_lease() -> AsyncIterator[ApiClient]:
+        agent = user_agent("leader-election")
+        async with ApiClient(await load_ours(), agent=agent, hooks=hooks_from_elsewhere) as made:
+            yield made
 
     async def delegate(kubeconfig: str) -> Delegation | None:
         try:
@@ -55,9 +75,10 @@ async def make_clients(
 
     serving = options.serving
     return Clients(
-        main=await client("scheduler"),
-        events=await client("events"),
-        lease=await client("leader-election"),
+        main=await client("scheduler", fence=fence),
+        events=await client("events", fence=fence),
+        connect_for_lease=connect_for_lease,
+        fence=fence,
         authentication=await delegate(serving.authentication.kubeconfig),
         authorization=await delegate(serving.authorization.kubeconfig),
     )
@@ -77,6 +98,21 @@ class Delegation:
     async def get(self, path: str) -> dict[str, Any]:
         """Return an object."""
         return read_json(await self._client.request("GET", path))
+
+
+def call_on(loop: asyncio.AbstractEventLoop, act: Callable[..., object], *args: Any) -> None:
+    """Call a function on a loop of another thread; on none if that is closed by now."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(act, *args)
+
+
+def _hooks_on(loop: asyncio.AbstractEventLoop, hooks: RequestHooks) -> RequestHooks:
+    """Return hooks for another thread: metrics are counted by one thread alone."""
+    return RequestHooks(
+        on_request=partial(call_on, loop, hooks.on_request),
+        on_retry=partial(call_on, loop, hooks.on_retry),
+        on_throttle=partial(call_on, loop, hooks.on_throttle),
+    )
 
 
 def request_hooks(metrics: SchedulerMetrics) -> RequestHooks:

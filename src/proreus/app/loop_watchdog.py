@@ -1,6 +1,6 @@
 """Watches whether the event loop turns, and names the plugin that keeps it.
 
-Everything happens on one thread: a plugin that sleeps, computes for long or asks the network
+Scheduling happens on one thread: a plugin that sleeps, computes for long or asks the network
 without ``await`` stops all scheduling. The loop leaves a time stamp ten times a second; a thread
 beside it looks at the stamp, and where that is too old, at the stack of the loop's thread. It only
 looks: what was seen is logged from there, since a loop that never comes back could not, and counted
@@ -92,7 +92,10 @@ def _place(frames: list[FrameType], plugin: type[Plugin]) -> str:
 
 
 class LoopWatchdog:
-    """Looks after the loop that ``run`` runs in. ``now``: seconds of a clock that only goes on."""
+    """Looks after the loop that ``run`` runs in. ``now``: seconds of a clock that only goes on.
+
+    ``silent_seconds`` is known while it runs; culprits are named and counted from ``watch`` on.
+    """
 
     def __init__(
         self,
@@ -109,22 +112,33 @@ class LoopWatchdog:
         """Who keeps the loop at this time, from the first look on until it turns again."""
         self._logged: dict[BlockingCall, float] = {}
         self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Leave time stamps until cancelled."""
         self.beat()
-        thread = threading.Thread(
-            target=self._watch, args=(threading.get_ident(),), name="loop watchdog", daemon=True
-        )
-        thread.start()
         try:
             while True:
                 due = self._now() + _BEAT_SECONDS
                 await asyncio.sleep(_BEAT_SECONDS)
-                self.beat(due)
+                self.beat(due if self._thread is not None else None)
         finally:
             self._ended.set()
-            thread.join()
+            if self._thread is not None:
+                self._thread.join()
+
+    def watch(self) -> None:
+        """Look for culprits from now on; to be called on the loop."""
+        self.beat()
+        self._thread = threading.Thread(
+            target=self._watch, args=(threading.get_ident(),), name="loop watchdog", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def silent_seconds(self) -> float:
+        """For how long the loop has not turned, to a tenth of a second; from any thread."""
+        return self._now() - self._beat_at
 
     def beat(self, due: float | None = None) -> None:
         """Leave a time stamp; count the lag since ``due``, and who was the cause of it."""

@@ -17,8 +17,9 @@ from proreus.server.options import ServingOptions
 class RunOptions:
     """The flags of ``proreus run``, checked; see ``cli/run_flags.py`` for what each means.
 
-    ``loop_blocked_threshold_seconds``: 0 = do not watch the loop. ``follow_files``: reload when
-    the configuration or a plugin file changes; SIGHUP always does.
+    ``loop_blocked_threshold_seconds``: 0 = do not name who keeps the loop.
+    ``cycle_stuck_threshold_seconds``: 0 = wait for a scheduling cycle for ever.
+    ``follow_files``: reload when the configuration or a plugin file changes; SIGHUP always does.
 
     ``kube_api_qps``, ``kube_api_burst``: None when not given. ``leader_election``: the values that
     were given on the command line, by field of ``config.types.LeaderElection``; they override the
@@ -50,6 +51,7 @@ class RunOptions:
     plugins: PluginSources = field(default_factory=PluginSources)
     plugin_rules: FailureRules = field(default_factory=FailureRules)
     loop_blocked_threshold_seconds: float = 0.25
+    cycle_stuck_threshold_seconds: float = 60.0
     plugin_endpoints: tuple[str, ...] = ()
     plugin_slots: tuple[str, ...] = ()
     follow_files: bool = True

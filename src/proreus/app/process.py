@@ -11,15 +11,17 @@ from typing import Any
 
 from proreus import gc_tuning, logs
 from proreus.app.clients import Clients
-from proreus.app.leader_election import make_leader_elector
+from proreus.app.election_thread import ElectionThread
+from proreus.app.leader_election import make_election
 from proreus.app.loop_watchdog import LoopWatchdog
 from proreus.app.options import RunOptions
 from proreus.app.remote_plugins import RemotePlugins
+from proreus.app.stuck_cycle import StuckCycle
+from proreus.app.winding_down import end_scheduling
 from proreus.client.dispatcher import Dispatcher
 from proreus.client.event_bodies import ObjectReference
 from proreus.client.event_recorder import EventRecorder
 from proreus.client.informer_factory import InformerFactory
-from proreus.client.leader_election import LeaderElector
 from proreus.client.rate_limiter import RateLimiter
 from proreus.clock import RealClock
 from proreus.config.durations import format_duration
@@ -43,7 +45,6 @@ from proreus.server.server import EndpointSources, Server
 
 log = logs.logger(__name__)
 
-_BINDINGS_SECONDS = 20.0
 _EVENTS_SECONDS = 3.0
 _SYNC_TIMEOUT_SECONDS = 30.0
 
@@ -91,7 +92,8 @@ class Process:
         self._refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._background: set[asyncio.Task[None]] = set()
         self._synced = self._leads = self._stopping = False
-        self._leader_elector: LeaderElector | None = None
+        self._election: ElectionThread | None = None
+        self._watchdog = LoopWatchdog(options.loop_blocked_threshold_seconds, metrics)
         self.last_reload: dict[str, Any] | None = None
         """What became of the latest change of the configuration, for /configz."""
         self._assembly = Assembly(
@@ -115,6 +117,10 @@ class Process:
             assumed_ttl_seconds=options.assumed_pod_expiration_seconds,
         )
         self._scheduler = self._assembly.scheduler
+        self._stuck_cycle = StuckCycle(
+            self._scheduler, self._watchdog, options.cycle_stuck_threshold_seconds
+        )
+        metrics.scheduling_cycle_age.set_function(lambda: {(): self._scheduler.cycle_seconds})
 
     # ---- coming and going ----------------------------------------------------------------------
 
@@ -128,19 +134,22 @@ class Process:
         """
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
-            self._running: list[asyncio.Task[None]] = []
+            self._running: dict[str, asyncio.Task[None]] = {}
+            self._start("loop watchdog", self._watchdog.run())
             self._start("events", self._events.run())
             self._start("reloading", reloading())
             async with self._server():
                 self._start("scheduling", self._lead_and_schedule())
                 await stopping.wait()
                 await self._shut_down()
-            for task in self._running:
+            for task in (*self._running.values(), *self._background):
                 task.cancel()
 
     async def close(self) -> None:
         """Let go of connections that outlive ``run``."""
         await self._scheduler.close()
+        if self._election is not None:
+            self._election.process_ended()
 
     # ---- another configuration -----------------------------------------------------------------
 
@@ -229,33 +238,40 @@ class Process:
         self._synced = True
         gc_tuning.freeze_startup_heap()
         # Not before: until now there was much to read at once, and nobody who waited for the loop.
-        if threshold := self._options.loop_blocked_threshold_seconds:
-            self._start("loop watchdog", LoopWatchdog(threshold, self._metrics).run())
+        if self._options.loop_blocked_threshold_seconds:
+            self._watchdog.watch()
         log.info("Caches are synced", nodes=self._scheduler.cache.node_count)
 
     async def _take_the_lead(self) -> None:
         leading = asyncio.Event()
-        self._leader_elector = make_leader_elector(
-            self._clients.lease,
+        self._election = make_election(
+            self._clients,
             self._config.leader_election,
             self._metrics,
             leading.set,
+            ailment=self._stuck_cycle.problem,
             recorder=self._events,
             component=next(iter(self._scheduler.profiles)),
             clock=self._clock,
         )
-        self._start("leader election", self._leader_elector.run())
+        self._start("leader election", self._election.run())
         await leading.wait()
 
     async def _shut_down(self) -> None:
-        """Pop no more pods; let bindings end and Events be written, within reason."""
+        """End scheduling, let Events be written, and give the Lease back, in this order."""
         self._stopping = True
-        self._scheduler.stop()
-        if self._background:
-            await asyncio.wait(self._background, timeout=_BINDINGS_SECONDS)
-        if left := self._scheduler.queue.in_flight_count:
-            log.warning("Ending with pods in flight; who schedules next tries them", pods=left)
+        await end_scheduling(self._scheduler, self._scheduling_tasks)
         await self._events.flush(_EVENTS_SECONDS)
+        self._clients.fence.close()
+        if election := self._running.get("leader election"):
+            election.cancel()
+            await asyncio.wait((election,))
+
+    def _scheduling_tasks(self) -> set[asyncio.Task[None]]:
+        tasks = set(self._background)
+        if self._leads:
+            tasks.add(self._running["scheduling"])
+        return {task for task in tasks if not task.done()}
 
     async def _tick(self) -> None:
         """Call the scheduler's clockwork at every whole second."""
@@ -264,7 +280,7 @@ class Process:
             self._scheduler.tick()
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        self._running.append(self._tasks.create_task(work, name=name))
+        self._running[name] = self._tasks.create_task(work, name=name)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
         task = self._tasks.create_task(work)
@@ -285,12 +301,10 @@ class Process:
         On its Lease: of all that is ours in the cluster it alone has a name that we know for sure.
         What is said counts: of two faults the second must not pass for the first one again.
         """
-        lease, elector = self._config.leader_election, self._leader_elector
-        about = ObjectReference(
+        lease = self._config.leader_election
+        about = (self._election and self._election.reference()) or ObjectReference(
             "Lease", lease.resource_name, lease.resource_namespace, "", LEASES.api_version, ""
         )
-        if elector is not None:
-            about = elector.reference()
         component = next(iter(self._scheduler.profiles))
         self._events.event_about(
             about, event_type, reason, "Scheduling", note, component, distinct_by_note=True
@@ -306,6 +320,7 @@ class Process:
             EndpointSources(
                 metrics=self._metrics,
                 healthz=election,
+                livez=(HealthCheck("scheduling-cycle", self._stuck_cycle.problem),),
                 readyz=(
                     *election,
                     HealthCheck("shutdown", lambda: "shutting down" if self._stopping else None),

@@ -94,6 +94,7 @@ def run_options(values: ParsedFlags) -> RunOptions:
         plugins=PluginSources(values["plugin"], values["plugin-dir"]),
         plugin_rules=FailureRules(values["plugin-failure-policy"], values["plugin-time-budget"]),
         loop_blocked_threshold_seconds=values["loop-blocked-threshold"],
+        cycle_stuck_threshold_seconds=values["cycle-stuck-threshold"],
         follow_files=values["follow-files"],
         plugin_endpoints=values["plugin-endpoint"],
         plugin_slots=values["plugin-slot"],
@@ -187,8 +188,9 @@ def _plugin_problems(values: ParsedFlags) -> list[str]:
         )
     if values["plugin-time-budget"] <= 0:
         found.append("--plugin-time-budget: must be greater than zero")
-    if values["loop-blocked-threshold"] < 0:
-        found.append("--loop-blocked-threshold: must be zero or greater")
+    for flag in ("loop-blocked-threshold", "cycle-stuck-threshold"):
+        if values[flag] < 0:
+            found.append(f"--{flag}: must be zero or greater")
     return found
 
 

@@ -233,6 +233,13 @@ FLAGS: tuple[Flag, ...] = (
             "Name the plugin that keeps the scheduler from all else for so long; 0s: do not look.",
         ),
         (
+            "cycle-stuck-threshold",
+            "duration",
+            "1m0s",
+            "Give up the Lease, and fail /livez, when one scheduling cycle takes, or the event "
+            "loop stands still, for so long; 0s: never.",
+        ),
+        (
             "plugin-endpoint",
             "list",
             "[]",

@@ -31,7 +31,8 @@ class NotConnected(OSError):
 class ConnectionPool:
     """A pool of connections to one server. Whoever asks bounds their number.
 
-    ``tls`` returns the context for a new connection, None for plain text. Must be made and closed
+    ``tls`` returns the context for a new connection, None for plain text. ``before_sending`` is
+    called when a request is about to go out and raises if it must not. Must be made and closed
     inside a running loop.
     """
 
@@ -43,12 +44,14 @@ class ConnectionPool:
         tls: Callable[[], ssl.SSLContext | None],
         server_hostname: str | None,
         connect_seconds: float,
+        before_sending: Callable[[], None] | None = None,
     ) -> None:
         self._host = host
         self._port = port
         self._tls = tls
         self._server_hostname = server_hostname
         self._connect_seconds = connect_seconds
+        self._before_sending = before_sending
         self._loop = asyncio.get_running_loop()
         self.idle: list[_Connection] = []
         self.open: set[_Connection] = set()
@@ -57,8 +60,9 @@ class ConnectionPool:
     async def round_trip(self, request: bytes, timeout_seconds: float) -> HttpResponse:
         """Send a request and return its answer.
 
-        Raises ``NotConnected`` when nothing was sent; any other ``OSError`` (a ``TimeoutError``
-        among them) and ``httptools.HttpParserError`` leave open whether the request has happened.
+        Raises ``NotConnected``, or what ``before_sending`` does, when nothing was sent; any other
+        ``OSError`` (a ``TimeoutError`` among them) and ``httptools.HttpParserError`` leave open
+        whether the request has happened.
         """
         deadline = self._loop.time() + timeout_seconds
         while self.idle:  # the one used last is the least likely to have been closed
@@ -67,6 +71,12 @@ class ConnectionPool:
                 break
         else:
             connection = await self._connect(min(timeout_seconds, self._connect_seconds))
+        if self._before_sending is not None:
+            try:
+                self._before_sending()
+            except BaseException:
+                connection.close()
+                raise
         return await connection.round_trip(request, deadline)
 
     async def _connect(self, timeout_seconds: float) -> "_Connection":

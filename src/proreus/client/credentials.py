@@ -10,7 +10,9 @@ import asyncio
 import os
 import ssl
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,8 @@ NOT_CONFIGURED = (
 )
 _RECHECK_SECONDS = 60.0
 _DEBOUNCE_SECONDS = 1.0
+_FIRST_FETCH_SECONDS = 60.0
+"""How long a plugin may take at the start, when there may be somebody whom it asks."""
 
 FetchAuthorization = Callable[[bool], Awaitable[str]]
 """Return the Authorization header; True asks for a new token even if the old one looks valid."""
@@ -50,13 +54,17 @@ async def _anonymous(_: bool) -> str:
 
 @dataclass
 class Credentials:
-    """An apiserver's address, how to trust it, and how to prove who we are."""
+    """An apiserver's address, how to trust it, and how to prove who we are.
+
+    ``fetch_seconds``: how long ``fetch`` may take; what takes longer has failed.
+    """
 
     server: str
     tls: TlsFiles = TlsFiles()
     tls_server_name: str | None = None
     proxy: str | None = None
     fetch: FetchAuthorization = _anonymous
+    fetch_seconds: float = 10.0
     now: Callable[[], float] = time.monotonic
     _authorization: str | None = field(default=None, init=False, repr=False)
     _fetched_at: float = field(default=0.0, init=False, repr=False)
@@ -73,7 +81,7 @@ class Credentials:
         """Fetch the header anew; while the source fails, the old one goes on being used."""
         self._fetched_at = self.now()  # so that a slow plugin is not started by every request
         try:
-            self._authorization = await self.fetch(False)
+            self._authorization = await self._fetch(False)
         except (ConfigError, OSError):
             if self._authorization is None:
                 raise
@@ -88,10 +96,20 @@ class Credentials:
             old = self._authorization
         self._fetched_at = self.now()
         try:
-            self._authorization = await self.fetch(True)
+            self._authorization = await self._fetch(True)
         except (ConfigError, OSError):
             return False
         return self._reload_certificate() or self._authorization != old
+
+    async def _fetch(self, force: bool) -> str:
+        """Fetch the header; raises ``ConfigError`` when that takes too long."""
+        try:
+            async with asyncio.timeout(self.fetch_seconds):
+                return await self.fetch(force)
+        except TimeoutError as error:
+            raise ConfigError(
+                f"the credentials were not to be had within {self.fetch_seconds:g} s"
+            ) from error
 
     def tls_context(self) -> ssl.SSLContext | None:
         """Return the (one) TLS context, or None for a plain-text server."""
@@ -238,10 +256,12 @@ async def _from_kubeconfig(
         proxy=configuration.proxy or _proxy_of(server, environ),
     )
     credentials.fetch = _fetch_of(loader, credentials)
+    usual_seconds, credentials.fetch_seconds = credentials.fetch_seconds, _FIRST_FETCH_SECONDS
     try:
         await credentials.fetch_authorization()  # a plugin that cannot run is told of at the start
     except (ConfigError, OSError) as error:
         raise ConfigError(f"kubeconfig {kubeconfig}: {error}") from error
+    credentials.fetch_seconds = usual_seconds
     return credentials
 
 
@@ -284,12 +304,30 @@ async def _from_exec_plugin(loader: Any, force: bool) -> str:
     if force and expires:
         del loader.exec_plugin_expiry
     # Without an expiry a token serves until it is refused; the plugin may open a browser.
-    if (force or not ran or expires) and not await loader.load_from_exec_plugin():
-        raise ConfigError("exec: the credential plugin failed, see the log for its error")
+    if force or not ran or expires:
+        try:
+            done = await loader.load_from_exec_plugin()
+        except asyncio.CancelledError as error:
+            _kill_processes(error)
+            raise
+        if not done:
+            raise ConfigError("exec: the credential plugin failed, see the log for its error")
     token = str(loader.__dict__.get("token", ""))
     if not token and not loader.__dict__.get("cert_file"):
         raise ConfigError("exec: the credential plugin returned neither token nor certificate")
     return token
+
+
+def _kill_processes(cancelled: asyncio.CancelledError) -> None:
+    """Kill the plugin that was waited for, or one more would be left every minute.
+
+    The library keeps its process to itself, in a local variable.
+    """
+    for frame, _ in traceback.walk_tb(cancelled.__traceback__):
+        for value in frame.f_locals.values():
+            if isinstance(value, asyncio.subprocess.Process) and value.returncode is None:
+                with suppress(ProcessLookupError):
+                    value.kill()
 
 
 async def _forced_oidc(loader: Any) -> None:

@@ -61,6 +61,7 @@ class Dispatcher:
     ) -> None:
         self._options = options or DispatcherOptions()
         self._rng = rng or random.Random()
+        self._fence = client.fence
         self._writer = CheckedWriter(
             client,
             rate_limiter or no_rate_limit(),
@@ -131,10 +132,12 @@ class Dispatcher:
     async def wait_for_patches(self, pod: Pod) -> None:
         """Return once the patches of a pod's status that were asked for before are done.
 
-        ``bind`` does; for those who let somebody else bind.
+        ``bind`` does; for those who let somebody else bind. Raises ``NotLeading`` when nobody may
+        bind in our name any more.
         """
         if patching := self._patching.get(PODS.path(pod.metadata.namespace, pod.metadata.name)):
             await patching.wait()
+        self._fence.check()
 
     async def patch_pod_status(self, pod: Pod, patch: JsonObject) -> None:
         """Apply a strategic merge patch ``{"status": …}``.

@@ -3,9 +3,10 @@
 Safety rests on local observation alone: a Lease held by another is free only when it has not
 changed for its duration *on our monotonic clock*; the times written in it are for people, so no
 clock skew matters. The leader stops before anybody else may start: renewDeadline is shorter than
-leaseDuration. A write whose answer was lost is settled by a read: a Lease that names us is ours,
-and the resourceVersion keeps two from writing it at once. docs/adr/0002-leader-election.md says
-why this is not ``kubernetes.aio.leaderelection``.
+leaseDuration, and the ``WriteFence`` lets no write pass from shortly before the end of the Lease,
+whether or not anybody has noticed. A write whose answer was lost is settled by a read: a Lease that
+names us is ours, and the resourceVersion keeps two from writing it at once.
+docs/adr/0002-leader-election.md says why this is not ``kubernetes.aio.leaderelection``.
 """
 
 import asyncio
@@ -16,15 +17,17 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import msgspec
 
-from proreus.client.event_bodies import ObjectReference, micro_time
-from proreus.client.event_recorder import EventRecorder
+from proreus.client.event_bodies import ObjectReference
+from proreus.client.lease_records import held, new_lease, released
 from proreus.client.responses import ResponseLost, read_json
 from proreus.client.session import ApiClient
+from proreus.client.write_fence import WriteFence
 from proreus.clock import Clock, RealClock
-from proreus.errors import ApiError, Conflict, LeaseLost, NotFound
+from proreus.errors import ApiError, ConfigError, Conflict, LeaseLost, NotFound
 from proreus.objects.kinds import LEASES
 from proreus.objects.meta import JsonObject
 
@@ -32,6 +35,9 @@ logger = logging.getLogger(__name__)
 
 _JITTER = 1.2
 _LAST_TRY_SECONDS = 1.0  # the process is to end before the Lease does
+_FENCE_SECONDS = (
+    1.0  # so long before the Lease ends, writing does: they are on their way for a while
+)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -60,6 +66,14 @@ def _nothing(*_: object) -> None:
     """Do nothing."""
 
 
+class LeaseRecorder(Protocol):
+    """What the elector needs of ``EventRecorder``; its parameters are those of that."""
+
+    def event_about(self, *args: Any, **kwargs: Any) -> None:
+        """Note an event about an object."""
+        ...
+
+
 class LeaderElector:
     """Acquires the Lease and keeps it.
 
@@ -67,6 +81,9 @@ class LeaderElector:
     not, before the Lease is released; ``on_new_leader(identity)`` when another holder, also
     ourselves, is seen; ``on_renew(slow)`` after each renewal, for the metric. ``now`` is the
     monotonic clock on which a Lease ages, ``clock`` the one for the times written into it.
+    ``ailment()`` says why the Lease must not be renewed, None while it may: a leader that no longer
+    works is to be replaced. ``fence`` is kept open while we lead, and closed before anybody is told
+    that we do not.
     ``component`` is the source of the LeaderElection Events (the first profile's name).
     """
 
@@ -80,7 +97,9 @@ class LeaderElector:
         on_stopped_leading: Callable[[], None] = _nothing,
         on_new_leader: Callable[[str], None] = _nothing,
         on_renew: Callable[[bool], None] = _nothing,
-        recorder: EventRecorder | None = None,
+        ailment: Callable[[], str | None] = lambda: None,
+        fence: WriteFence | None = None,
+        recorder: LeaseRecorder | None = None,
         component: str = "default-scheduler",
         clock: Clock | None = None,
         now: Callable[[], float] = time.monotonic,
@@ -94,6 +113,8 @@ class LeaderElector:
         self._on_stopped_leading = on_stopped_leading
         self._on_new_leader = on_new_leader
         self._on_renew = on_renew
+        self._ailment = ailment
+        self._fence = fence or WriteFence(now=now)
         self._recorder = recorder
         self._component = component
         self._clock = clock or RealClock()
@@ -105,6 +126,7 @@ class LeaderElector:
         self._observed_at = 0.0  # when its spec last changed, on our clock
         self._reported_leader = ""
         self._deadline = 0.0  # by which the present attempt must end, on our clock
+        self._ails = ""  # why the Lease was given up, if it was
 
     @property
     def leader(self) -> str:
@@ -117,7 +139,7 @@ class LeaderElector:
         Cancel it to end: a Lease that is held is released first, so that another can take over at
         once.
         """
-        await self._acquire()
+        self._keep_fence_open(await self._acquire())
         self.is_leader = True
         self._record_event("became leader")
         logger.info("%s: %s leads", self._path, self.identity)
@@ -130,24 +152,38 @@ class LeaderElector:
             raise
         self._stop()
         await self._release(_LAST_TRY_SECONDS)
-        raise LeaseLost(
-            f"the Lease {self._options.namespace}/{self._options.name} is lost: it could not be "
-            f"renewed within {self._options.renew_deadline_seconds:g} s"
-            + (f", {self._reported_leader} holds it now" if self._held_by_other() else "")
-        )
+        raise LeaseLost(self._loss())
+
+    def _loss(self) -> str:
+        name = f"{self._options.namespace}/{self._options.name}"
+        if self._ails:
+            return f"the Lease {name} is given up: {self._ails}"
+        seconds = self._options.renew_deadline_seconds
+        text = f"the Lease {name} is lost: it could not be renewed within {seconds:g} s"
+        return text + (f", {self._reported_leader} holds it now" if self._held_by_other() else "")
 
     def _stop(self) -> None:
+        self._fence.close()
         self.is_leader = False
         self._on_stopped_leading()
         self._record_event("stopped leading")
 
-    async def _acquire(self) -> None:
+    async def _acquire(self) -> float:
+        """Return once the Lease is ours, with the instant before it was asked for."""
+        started = self._now()
         while not await self._try("acquire", self._options.request_seconds):
             period = self._options.retry_period_seconds
             await asyncio.sleep(period * (1.0 + self._rng.random() * _JITTER))
+            started = self._now()
+        return started
+
+    def _keep_fence_open(self, renewed_at: float) -> None:
+        self._fence.until = renewed_at + self._options.lease_duration_seconds - _FENCE_SECONDS
 
     async def _renew(self) -> None:
         """Renew until that has failed for the renew deadline, or another holds the Lease.
+
+        Or until there is an ailment: then the Lease is given up at once.
 
         As in client-go the deadline counts from the first failure; but it never reaches the end of
         the Lease, so that we have stopped before another may start.
@@ -160,20 +196,32 @@ class LeaderElector:
             started = self._now()
             end_of_lease = renewed_at + options.lease_duration_seconds - 2 * _LAST_TRY_SECONDS
             deadline = min(started + options.renew_deadline_seconds, end_of_lease)
+            if self._is_unwell():
+                return
             while not await self._try("renew", deadline - self._now()):
                 left_seconds = deadline - self._now()
                 if left_seconds <= 0 or self._held_by_other():
                     return
                 await asyncio.sleep(min(period, left_seconds))
                 started = self._now()
+                if self._is_unwell():
+                    return
             renewed_at = started  # before the request: the safe side
+            self._keep_fence_open(renewed_at)
+
+    def _is_unwell(self) -> bool:
+        self._ails = self._ailment() or ""
+        return bool(self._ails)
 
     async def _try(self, purpose: str, at_most_seconds: float) -> bool:
-        """Try once to hold the Lease for another lease duration; tell whether we do."""
+        """Try once to hold the Lease for another lease duration; tell whether we do.
+
+        Whatever hangs, be it a credential plugin, this ends after ``at_most_seconds``.
+        """
         self._deadline = self._now() + at_most_seconds
         try:
             return await self._acquire_or_renew()
-        except (ApiError, RecursionError) as error:  # the latter: a Lease that cannot be encoded
+        except (ApiError, ConfigError, RecursionError) as error:
             logger.warning("%s: cannot %s the Lease: %s", self._path, purpose, error)
             return False
 
@@ -199,35 +247,19 @@ class LeaderElector:
         return True
 
     async def _create(self) -> None:
-        now = micro_time(self._clock.now())
-        lease: JsonObject = {
-            "apiVersion": LEASES.api_version,
-            "kind": LEASES.kind,
-            "metadata": {"name": self._options.name, "namespace": self._options.namespace},
-            "spec": {
-                "holderIdentity": self.identity,
-                "leaseDurationSeconds": int(self._options.lease_duration_seconds),
-                "acquireTime": now,
-                "renewTime": now,
-                "leaseTransitions": 0,
-            },
-        }
+        options, now = self._options, self._clock.now()
+        lease = new_lease(
+            options.namespace,
+            options.name,
+            self.identity,
+            options.lease_duration_seconds,
+            now,
+        )
         self._observe(read_json(await self._request("POST", self._collection, _encode(lease))))
 
     def _renewed_spec_of(self, lease: JsonObject) -> JsonObject:
-        """Return the Lease with us as its holder; what we do not know of stays in it."""
-        old = lease.get("spec") or {}
-        now = micro_time(self._clock.now())
-        ours = old.get("holderIdentity") == self.identity
-        spec = {
-            **old,
-            "holderIdentity": self.identity,
-            "leaseDurationSeconds": int(self._options.lease_duration_seconds),
-            "acquireTime": old.get("acquireTime", now) if ours else now,
-            "renewTime": now,
-            "leaseTransitions": (old.get("leaseTransitions") or 0) + (0 if ours else 1),
-        }
-        return {**lease, "spec": spec}
+        """Return the Lease with us as its holder."""
+        return held(lease, self.identity, self._options.lease_duration_seconds, self._clock.now())
 
     async def _put(self, lease: JsonObject) -> None:
         self._observe(read_json(await self._request("PUT", self._path, _encode(lease))))
@@ -239,16 +271,9 @@ class LeaderElector:
             self._observe(read_json(await self._request("GET", self._path)))
             if self._observed_lease is None or self._holder() != self.identity:
                 return
-            now = micro_time(self._clock.now())
-            spec = {
-                **self._observed_lease["spec"],
-                "holderIdentity": "",
-                "leaseDurationSeconds": 1,
-                "acquireTime": now,
-                "renewTime": now,
-            }
-            await self._request("PUT", self._path, _encode({**self._observed_lease, "spec": spec}))
-        except (ApiError, RecursionError) as error:
+            lease = released(self._observed_lease, self._clock.now())
+            await self._request("PUT", self._path, _encode(lease))
+        except (ApiError, ConfigError, RecursionError) as error:
             logger.warning("%s: the Lease could not be released: %s", self._path, error)
         else:
             logger.info("%s: the Lease is released", self._path)
@@ -258,7 +283,15 @@ class LeaderElector:
         if seconds <= 0:
             raise ResponseLost("there was no time left to ask the apiserver")
         query = f"timeout={int(self._options.request_seconds)}s"
-        return await self._client.request(method, path, body, query=query, timeout_seconds=seconds)
+        try:
+            # the client's own time limit is that of the exchange: getting a token comes before it
+            async with asyncio.timeout(seconds):
+                return await self._client.request(
+                    method, path, body, query=query, timeout_seconds=seconds
+                )
+        except TimeoutError as error:
+            text = f"{method} {path}: not done within {seconds:.3g} s"
+            raise ResponseLost(text) from error
 
     def _observe(self, lease: JsonObject) -> None:
         """Remember the Lease, and when it last changed by our clock."""

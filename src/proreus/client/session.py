@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import aiohttp
@@ -22,6 +23,7 @@ from proreus.client.credentials import Credentials
 from proreus.client.request_headers import JSON, RequestHeaders, user_agent
 from proreus.client.responses import HttpResponse, ResponseLost, Unreachable, error_from_response
 from proreus.client.stream import NETWORK_ERRORS, Stream, error_message
+from proreus.client.write_fence import WriteFence
 from proreus.errors import ApiError
 
 _READ_BUFFER_BYTES = 256 * 1024
@@ -61,6 +63,8 @@ class Request(NamedTuple):
 class ApiClient:
     """One apiserver. ``timeout_seconds`` bounds each request that is not a watch.
 
+    ``fence`` is asked before anything but a GET is sent; it raises ``NotLeading``.
+
     Must be made and closed inside a running loop: ``async with ApiClient(...) as client``.
     """
 
@@ -72,9 +76,11 @@ class ApiClient:
         timeout_seconds: float = 30.0,
         connect_seconds: float = 10.0,
         hooks: RequestHooks | None = None,
+        fence: WriteFence | None = None,
     ) -> None:
         self.credentials = credentials
         self.hooks = hooks or RequestHooks()
+        self.fence = fence or WriteFence()
         self._server = URL(credentials.server)
         self.host = self._server.authority
         # what only aiohttp does: proxies, and a password in the URL
@@ -237,6 +243,7 @@ class ApiClient:
             allow_redirects=False,
             proxy=self.credentials.proxy,
             server_hostname=self.credentials.tls_server_name,
+            trace_request_ctx=None if request.method == "GET" else self.fence,
         )
 
     async def _authorization(self) -> str:
@@ -255,6 +262,7 @@ class ApiClient:
             tls=self.credentials.tls_context,
             server_hostname=self.credentials.tls_server_name,
             connect_seconds=self._connect_seconds,
+            before_sending=self.fence.check,
         )
 
     def _new_session(self) -> aiohttp.ClientSession:
@@ -271,6 +279,7 @@ class ApiClient:
             auto_decompress=True,
             skip_auto_headers=("Accept-Encoding",),
             read_bufsize=_READ_BUFFER_BYTES,
+            trace_configs=[_fencing()],
         )
         # aiohttp would by itself repeat a PUT or DELETE whose connection broke; but a PUT that has
         # happened is answered 409 the second time. Only the dispatcher knows what may be repeated.
@@ -293,6 +302,19 @@ class ApiClient:
         if isinstance(error, _UNSENT):
             return Unreachable(f"the apiserver {self._base} cannot be reached: {text}")
         return ResponseLost(f"{request}: no answer from the apiserver {self._base}: {text}")
+
+
+def _fencing() -> aiohttp.TraceConfig:
+    """Return what asks the fence once a write has its connection, which may have taken long."""
+
+    async def connected(_: object, context: SimpleNamespace, __: object) -> None:
+        if isinstance(context.trace_request_ctx, WriteFence):
+            context.trace_request_ctx.check()
+
+    config = aiohttp.TraceConfig()
+    config.on_connection_create_end.append(connected)
+    config.on_connection_reuseconn.append(connected)
+    return config
 
 
 def _to_response(response: aiohttp.ClientResponse, body: bytes) -> HttpResponse:

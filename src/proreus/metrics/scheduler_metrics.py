@@ -352,6 +352,11 @@ class SchedulerMetrics(ProcessMetrics):
             "second.",
             exponential(0.001, 2, 15),
         ).labels()
+        self.scheduling_cycle_age = self.gauge(
+            "proreus_scheduling_cycle_age_seconds",
+            "ALPHA",
+            "Seconds since the start of the scheduling cycle that is going on, 0 between cycles.",
+        )
         self.loop_blocked_total = self.counter(
             "proreus_loop_blocked_total",
             "ALPHA",

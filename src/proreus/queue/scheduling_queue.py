@@ -382,6 +382,10 @@ class SchedulingQueue:
         """How many pods are being scheduled, or bound."""
         return len(self._in_flight)
 
+    def in_flight_keys(self) -> Iterable[str]:
+        """Return the ``namespace/name`` of each: O(n)."""
+        return self._in_flight.by_key().keys()
+
     def history(self, key: str) -> list[str]:
         """Return what recently happened to a pod here, oldest first."""
         return self._recorder.history(key)

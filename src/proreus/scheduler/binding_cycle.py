@@ -7,6 +7,7 @@ everything is undone in reverse and the pod goes back to the queue.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from time import perf_counter
 
 from proreus.cache.cache import Cache, CacheError
@@ -57,11 +58,15 @@ class BindingCycle:
         self._clock = environment.clock
         self._gates = environment.feature_gates
         self._in_pre_bind: dict[str, Cancellation] = {}
+        self._pods: dict[str, str] = {}
+        """By UID the keys of pods that are being bound."""
         self._running = environment.metrics.goroutines.labels("binding")
 
     async def run(self, schedule_result: ScheduleResult) -> None:
         """Bind the pod; whatever fails ends in the queue, never in an exception."""
+        pod = schedule_result.attempt.pod
         self._running.inc()
+        self._pods[pod.uid] = pod.key
         try:
             failure = await self._bind(schedule_result)
             if failure is None:
@@ -70,6 +75,11 @@ class BindingCycle:
                 self._fail(schedule_result, failure)
         finally:
             self._running.dec()
+            self._pods.pop(pod.uid, None)
+
+    def pods(self) -> Iterable[str]:
+        """Return the keys of pods that are being bound."""
+        return self._pods.values()
 
     def cancel(self, uid: str, message: str) -> bool:
         """Cancel a binding that is in PreBind; tell whether that was still possible."""
@@ -175,7 +185,10 @@ class BindingCycle:
         """Let an extender bind the pod, after what we have to say of it; tell whether one does."""
         assert self.extenders is not None
         pod = schedule_result.attempt.pod
-        await self._api.wait_for_patches(pod.pod)
+        try:
+            await self._api.wait_for_patches(pod.pod)
+        except ApiError as error:
+            raise ExtenderError(error.message) from error
         return await self.extenders.bind(pod, schedule_result.node_name)
 
     # ---- the ends ------------------------------------------------------------------------------

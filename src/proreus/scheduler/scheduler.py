@@ -76,7 +76,9 @@ class Scheduler:
         self.bindings_in_flight = 0
         self._retired: list[ProfileSet] = []
         """Sets by which no pod is decided any more, and some are still being bound."""
-        self._in_cycle = False
+        self.cycle_started_at: float | None = None
+        """``perf_counter`` at the start of the scheduling cycle that is going on, its awaits
+        included; None between cycles. Other threads look at it."""
         self._changes: list[Callable[[], None]] = []
         """What is to be done between this cycle and the next."""
         queue.on_ready = self._ready.set
@@ -85,27 +87,36 @@ class Scheduler:
     async def run(self) -> None:
         """Schedule until ``stop``."""
         self.start_background_work()
-        turn = perf_counter()
+        now = turn = perf_counter()
         while not self._stopping:
             queued = self.queue.pop()
             if queued is None:
                 self._ready.clear()
                 await self._ready.wait()
-                turn = perf_counter()
+                now = turn = perf_counter()
                 continue
-            self._in_cycle = True
+            self.cycle_started_at = now
             try:
                 await self.schedule_one(queued)
             finally:
-                self._in_cycle = False
+                self.cycle_started_at = None
             while self._changes:
                 self._changes.pop(0)()
             if self.bindings_in_flight >= MAX_BINDINGS_IN_FLIGHT:
                 self._binding_finished.clear()
                 await self._binding_finished.wait()
-            elif perf_counter() - turn > _YIELD_SECONDS:
+                now = turn = perf_counter()
+                continue
+            now = perf_counter()
+            if now - turn > _YIELD_SECONDS:
                 await asyncio.sleep(0)
-                turn = perf_counter()
+                now = turn = perf_counter()
+
+    @property
+    def cycle_seconds(self) -> float:
+        """How long the scheduling cycle that is going on has taken so far; 0 between cycles."""
+        started_at = self.cycle_started_at
+        return 0.0 if started_at is None else perf_counter() - started_at
 
     def start_background_work(self) -> None:
         """Let plugins begin what they have to do beside scheduling; ``run`` does."""
@@ -116,7 +127,7 @@ class Scheduler:
 
     def between_cycles(self, change: Callable[[], None]) -> None:
         """Do something now, or as soon as the cycle that is going on has ended."""
-        if self._in_cycle:
+        if self.cycle_started_at is not None:
             self._changes.append(change)
         else:
             change()
@@ -151,6 +162,10 @@ class Scheduler:
         """Let somebody know of every attempt what was found out on the way."""
         self.scheduling_cycle.observer = self._failures.observer = observer
 
+    def pods_in_flight(self) -> list[str]:
+        """Return the keys of pods that were popped and are not done with, bindings included."""
+        return sorted({*self.queue.in_flight_keys(), *self._binding_cycle.pods()})
+
     def stop(self) -> None:
         """Pop no more pods; those that Permit holds are turned down."""
         self._stopping = True
@@ -161,6 +176,7 @@ class Scheduler:
 
     async def close(self) -> None:
         """Let go of what outlives ``run``: work of plugins, connections to extenders."""
+        self._background_started = False
         await self._background.close()
         for one in (*self._retired, self.profile_set):
             if one.extenders is not None:

@@ -55,6 +55,7 @@ class EndpointSources:
     """Where the pages' content comes from; ``app`` fills this in.
 
     healthz, readyz: checks besides ping (healthz has ping only if it has no other check).
+    livez: what is checked after ping.
     configz: the completed configuration, with apiVersion and kind.
     last_reload: what became of its latest change; None = there was none.
     flags: the flags in force, for /flagz.
@@ -64,6 +65,7 @@ class EndpointSources:
 
     metrics: SchedulerMetrics
     healthz: tuple[HealthCheck, ...] = ()
+    livez: tuple[HealthCheck, ...] = ()
     readyz: tuple[HealthCheck, ...] = ()
     configz: Callable[[], Mapping[str, Any]] = dict
     last_reload: Callable[[], Mapping[str, Any] | None] = lambda: None
@@ -107,7 +109,7 @@ class Server:
         self._slis = HealthMetrics()
         self._health = [
             HealthEndpoint("healthz", sources.healthz or (PING,), self._slis),
-            HealthEndpoint("livez", (PING,), self._slis),
+            HealthEndpoint("livez", (PING, *sources.livez), self._slis),
             HealthEndpoint("readyz", sources.readyz, self._slis),
         ]
         self._pages = self._mux()

@@ -9,6 +9,7 @@ import pytest
 from proreus.client.credentials import Credentials
 from proreus.client.leader_election import LeaderElector, LeaseOptions, new_identity
 from proreus.client.session import ApiClient
+from proreus.client.write_fence import NotLeading, WriteFence
 from proreus.errors import LeaseLost
 
 pytestmark = pytest.mark.looptime
@@ -83,15 +84,18 @@ class WallClock:
 class Candidate:
     """An elector with its own connection, and what it told."""
 
-    def __init__(self, server, name, clock=None):
+    def __init__(self, server, name, clock=None, credentials=None):
         self.server, self.name = server, name
         self.clock = clock or WallClock()
+        self.credentials = credentials or Credentials(server.url)
+        self.ailment = None
         self.told = []
         self.at = {}
 
     async def __aenter__(self):
         loop = asyncio.get_running_loop()
-        self.client = ApiClient(Credentials(self.server.url))
+        self.client = ApiClient(self.credentials)
+        self.fence = WriteFence(now=loop.time)
 
         def tell(word):
             self.told.append(word)
@@ -103,6 +107,8 @@ class Candidate:
             on_started_leading=lambda: tell("started"),
             on_stopped_leading=lambda: tell("stopped"),
             on_new_leader=lambda who: tell(f"new {who}"),
+            ailment=lambda: self.ailment,
+            fence=self.fence,
             clock=self.clock,
             now=loop.time,
             rng=random.Random(1),
@@ -302,6 +308,84 @@ async def test_leader_that_was_suspended_finds_out_before_it_writes(server, leas
             await a.task
         renewals = [spec for spec in leases.history[written:] if spec["holderIdentity"]]
         assert renewals == []
+
+
+async def test_the_fence_follows_the_renewals_and_closes_by_the_clock_alone(server, leases):
+    loop = asyncio.get_running_loop()
+    async with Candidate(server, "a") as a, Candidate(server, "b") as b:
+        await asyncio.sleep(100)
+        assert 100 + 11.5 <= a.fence.until <= 100 + 14
+        assert a.fence.open
+        assert b.fence.open  # who never led may still tell of its own configuration
+        a.fence._now = lambda: loop.time() + 14.1  # stopped, and woken again: nothing ran yet
+        assert not a.fence.open
+        with pytest.raises(NotLeading):
+            a.fence.check()
+
+
+async def test_the_fence_is_closed_before_the_lease_is_given_back(server, leases):
+    async with Candidate(server, "a") as a:
+        open_at_release = []
+
+        async def look(call):
+            if call.method == "PUT" and not call.json["spec"]["holderIdentity"]:
+                open_at_release.append(a.fence.open)
+            return False
+
+        leases.fault = look
+        await asyncio.sleep(10)
+        a.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await a.task
+        assert open_at_release == [False]
+        a.elector._keep_fence_open(1e9)
+        assert not a.fence.open
+
+
+async def test_a_leader_that_no_longer_works_gives_the_lease_up(server, leases):
+    loop = asyncio.get_running_loop()
+    async with Candidate(server, "a") as a, Candidate(server, "b") as b:
+        await asyncio.sleep(60)
+        a.ailment = "the event loop has not turned for 61 s"
+        fell_ill = loop.time()
+        with pytest.raises(LeaseLost, match="is given up: the event loop has not turned for 61 s"):
+            await a.task
+        assert loop.time() - fell_ill <= 2.1
+        assert (a.told[-1], a.fence.open) == ("stopped", False)
+        await asyncio.sleep(5)
+        assert "started" in b.told
+
+
+def hanging_after(server, seconds, now):
+    """Return credentials whose plugin hangs from an instant on, without any time limit."""
+
+    async def fetch(force):
+        if now() > seconds:
+            await asyncio.Event().wait()
+        return "Bearer x"
+
+    return Credentials(server.url, fetch=fetch, fetch_seconds=1e9, now=now)
+
+
+async def test_a_plugin_that_hangs_costs_one_attempt_while_the_old_token_is_good(server, leases):
+    credentials = hanging_after(server, 100, asyncio.get_running_loop().time)
+    async with Candidate(server, "a", credentials=credentials) as a:
+        await asyncio.sleep(600)
+        assert a.told == ["new a", "started"]
+
+
+async def test_credentials_that_never_come_cost_the_lease_in_time(server, leases):
+    loop = asyncio.get_running_loop()
+    credentials = hanging_after(server, 99, loop.time)
+    credentials.authorization = lambda: None  # no token is good for longer than a request
+    async with Candidate(server, "a", credentials=credentials) as a:
+        await asyncio.sleep(99.5)
+        renewed_at = a.fence.until - 14
+        async with asyncio.timeout(20):
+            with pytest.raises(LeaseLost):
+                await a.task
+        assert a.at["stopped"] - renewed_at <= 13.1
+        assert loop.time() - renewed_at <= 14.1
 
 
 async def test_what_others_keep_in_the_lease_survives_the_renewals(server, leases):

@@ -9,6 +9,7 @@ from proreus.client.credentials import Credentials
 from proreus.client.request_headers import user_agent
 from proreus.client.responses import ResponseLost, Unreachable
 from proreus.client.session import ApiClient, Request, RequestHooks
+from proreus.client.write_fence import NotLeading, WriteFence
 from proreus.errors import ApiError, Conflict, Forbidden, NotFound, TooManyRequests, Unauthorized
 
 pytestmark = pytest.mark.kmock(cls=km.RawHandler)
@@ -64,6 +65,31 @@ async def test_page_of_a_proxy_is_told_as_such(kmock, api):
         f"GET {PODS} was answered with HTTP 502 and no Kubernetes Status but an HTML page, "
         "as proxies do: 502 Bad Gateway nginx"
     )
+
+
+@pytest.mark.parametrize("intricate", [False, True])
+async def test_nothing_is_written_once_the_fence_is_closed(kmock, intricate):
+    kmock["post", PODS] << 201 << b"{}"
+    kmock["get", PODS] << 200 << b"{}"
+    now = 0.0
+    fence = WriteFence(now=lambda: now)
+    async with ApiClient(Credentials(str(kmock.url).rstrip("/")), fence=fence) as api:
+        api._needs_aiohttp = intricate  # as with a proxy: over aiohttp
+        fence.until = 14.0
+        await api.request("POST", PODS, b"{}")
+        now = 14.0
+        for _ in range(2):  # over a connection that is there already, and over a new one
+            with pytest.raises(NotLeading):
+                await api.request("POST", PODS, b"{}")
+            await api.close()
+            api._closed = False
+        await api.request("GET", PODS)
+        fence.until = 29.0  # renewed after all
+        await api.request("POST", PODS, b"{}")
+        fence.close()
+        with pytest.raises(NotLeading):
+            await api.request("POST", PODS, b"{}")
+    assert len(list(kmock["post"])) == 2
 
 
 async def test_retry_after_of_header_and_of_status(kmock, api, wire):

@@ -144,6 +144,23 @@ def test_the_same_is_logged_once_a_minute_and_counted_always(caplog, plugin):
     assert len(caplog.records) == 2
 
 
+@pytest.mark.looptime
+async def test_until_it_is_to_watch_it_only_knows_for_how_long_the_loop_stands_still():
+    """At the start much is read at once: that is no lag, and nobody's fault."""
+    metrics = SchedulerMetrics()
+    loop = asyncio.get_running_loop()
+    watchdog = LoopWatchdog(0.25, metrics, now=loop.time)
+    task = asyncio.create_task(watchdog.run())
+    await asyncio.sleep(10.05)
+    assert watchdog.silent_seconds == pytest.approx(0.05, abs=0.01)
+    assert metrics.loop_lag_seconds.count == 0
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.sleep(70)
+    assert watchdog.silent_seconds > 70
+
+
 # ---- the thread --------------------------------------------------------------------------------
 
 
@@ -172,6 +189,7 @@ async def test_a_plugin_is_caught_in_the_act_and_the_thread_ends(monkeypatch):
     monkeypatch.setattr(watchdog, "check", check)
     task = asyncio.create_task(watchdog.run())
     await asyncio.sleep(0)
+    watchdog.watch()
     plugin: Plugin = Blocking(found_out)
     await await_plugin(plugin, "PreBind", CycleState(), plugin.pre_bind, None, None, "")
     watchdog.beat()

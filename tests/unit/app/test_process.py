@@ -3,34 +3,128 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from proreus.app.process import Process
+from proreus.client.write_fence import WriteFence
+
+pytestmark = pytest.mark.looptime
 
 
-@pytest.mark.looptime
-@pytest.mark.parametrize("left", [0, 2])
-async def test_pods_that_are_left_in_flight_are_told(left, caplog) -> None:
-    """Here they wait in Permit, for longer than anybody waits for them."""
-    held = {asyncio.create_task(asyncio.Event().wait()) for _ in range(left)}
-    flushed = []
+class Run:
+    """A process that is told to end, with bindings and an election, and what happens to it."""
 
-    async def flush(seconds: float) -> None:
-        flushed.append(seconds)
+    def __init__(self, *bindings: Any, in_flight: tuple[str, ...] = ()) -> None:
+        self.happened: list[str] = []
+        self.fence = WriteFence(now=asyncio.get_running_loop().time)
+        start = asyncio.get_running_loop().create_task
+        self.bindings = {start(self._named("binding", work)) for work in bindings}
+        self.election = start(self._named("election", asyncio.Event().wait()))
+        self.cycle = start(self._named("cycle", asyncio.sleep(0)))
+        scheduler = SimpleNamespace(
+            stop=lambda: self.happened.append("stop"),
+            pods_in_flight=lambda: list(in_flight),
+            close=self._close,
+        )
+        self.process: Any = SimpleNamespace(
+            _scheduler=scheduler,
+            _background=self.bindings,
+            _leads=True,
+            _running={"scheduling": self.cycle, "leader election": self.election},
+            _events=SimpleNamespace(flush=self._flush),
+            _clients=SimpleNamespace(fence=self.fence),
+        )
+        self.process._scheduling_tasks = lambda: Process._scheduling_tasks(self.process)
 
-    process = SimpleNamespace(
-        _scheduler=SimpleNamespace(
-            stop=lambda: None, queue=SimpleNamespace(in_flight_count=len(held))
-        ),
-        _background=held,
-        _events=SimpleNamespace(flush=flush),
-    )
-    started = asyncio.get_running_loop().time()
-    await Process._shut_down(process)  # type: ignore[arg-type]
-    assert asyncio.get_running_loop().time() - started == (20 if left else 0)
-    assert flushed == [3]
-    assert [record.pairs for record in caplog.records] == ([{"pods": left}] if left else [])
-    for task in held:
-        task.cancel()
+    async def _named(self, name: str, work: Any) -> None:
+        try:
+            await work
+        finally:
+            self.happened.append(f"{name} ended, {'open' if self.fence.open else 'closed'}")
+
+    async def _flush(self, seconds: float) -> None:
+        self.happened.append(f"flush {seconds:g}")
+
+    async def _close(self) -> None:
+        self.happened.append("close")
+
+    async def wind_down(self) -> float:
+        """Return how many seconds it took."""
+        for _ in range(3):  # all begin, and the cycle ends
+            await asyncio.sleep(0)
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        await Process._shut_down(self.process)
+        return loop.time() - started
+
+
+async def test_without_anything_to_wait_for_it_is_quick(caplog) -> None:
+    run = Run()
+    assert await run.wind_down() == 0
+    assert run.happened == [
+        "cycle ended, open",
+        "stop",
+        "close",
+        "flush 3",
+        "election ended, closed",
+    ]
+    assert caplog.records == []
+
+
+async def test_bindings_may_end(caplog) -> None:
+    run = Run(asyncio.sleep(5), asyncio.sleep(12))
+    assert await run.wind_down() == 12
+    assert run.happened.count("binding ended, open") == 2
+    assert run.happened[-1] == "election ended, closed"
+    assert caplog.records == []
+
+
+async def test_a_binding_that_hangs_is_cancelled_before_the_lease_is_given_back(caplog) -> None:
+    names = tuple(f"default/p{number:02}" for number in range(25))
+    run = Run(asyncio.sleep(45), in_flight=names)
+    assert await run.wind_down() == 20
+    assert sorted(run.happened[2:4]) == ["binding ended, open", "close"]
+    assert run.happened[-1] == "election ended, closed"
+    (record,) = caplog.records
+    assert record.pairs == {"count": 25, "pods": list(names[:20])}
+
+
+async def test_a_binding_that_will_not_be_cancelled_meets_a_closed_fence(caplog) -> None:
+    async def stubborn() -> None:
+        for _ in range(2):
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(45)
+
+    run = Run(stubborn())
+    assert await run.wind_down() == 22
+    assert run.happened[-1] == "election ended, closed"
+    assert "binding ended" not in " ".join(run.happened)
+    (record,) = caplog.records
+    assert record.levelname == "ERROR"
+    await asyncio.wait(run.bindings)
+    assert run.happened[-1] == "binding ended, closed"
+
+
+async def test_what_the_last_cycle_begins_is_waited_for_too() -> None:
+    run = Run()
+    begun = asyncio.get_running_loop().create_task
+
+    async def last_cycle() -> None:
+        await asyncio.sleep(3)
+        run.bindings.add(begun(run._named("binding", asyncio.sleep(4))))
+
+    run.process._running["scheduling"] = begun(last_cycle())
+    assert await run.wind_down() == 7
+    assert "binding ended, open" in run.happened
+
+
+async def test_a_standby_that_waits_for_the_lease_does_not_wait_for_its_own_scheduling() -> None:
+    run = Run()
+    run.process._leads = False
+    run.process._running["scheduling"] = waiting = asyncio.ensure_future(asyncio.Event().wait())
+    assert await run.wind_down() == 0
+    waiting.cancel()

@@ -1,6 +1,7 @@
 import pytest
 
 from proreus import app
+from proreus.app import RunOptions
 from proreus.app.configuration import DEFAULT_BURST, DEFAULT_QPS
 from proreus.cli import main
 from proreus.cli.go_flags import FlagError, ParsedFlags
@@ -128,6 +129,14 @@ def test_rules_for_plugins():
     assert (options.plugin_rules.budget_seconds, options.plugin_rules.policy) == (0.02, "skip")
     assert parse().plugin_rules == FailureRules()
     assert parse("--loop-blocked-threshold=0s").loop_blocked_threshold_seconds == 0
+
+
+def test_when_a_cycle_is_stuck():
+    assert parse().cycle_stuck_threshold_seconds == RunOptions().cycle_stuck_threshold_seconds == 60
+    assert parse("--cycle-stuck-threshold=2m").cycle_stuck_threshold_seconds == 120
+    assert parse("--cycle-stuck-threshold=0s").cycle_stuck_threshold_seconds == 0
+    with pytest.raises(FlagError, match="--cycle-stuck-threshold: must be zero or greater"):
+        parse("--cycle-stuck-threshold=-1s")
 
 
 def test_feature_gates():

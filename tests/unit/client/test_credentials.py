@@ -1,11 +1,13 @@
 """Where the apiserver is and who we are, from files and the environment."""
 
+import asyncio
 import datetime
 import json
 import os
 import shutil
 import ssl
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -15,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from kubernetes.aio.config import incluster_config
 
-from proreus.client.credentials import NOT_CONFIGURED, load
+from proreus.client.credentials import NOT_CONFIGURED, Credentials, load
 from proreus.errors import ConfigError
 
 
@@ -255,6 +257,44 @@ async def test_exec_plugin_that_fails_is_an_error_at_the_start(kubeconfig, tmp_p
     path = kubeconfig(plugin(tmp_path, {"token": "x"}, code=3))
     with pytest.raises(ConfigError, match="exec: the credential plugin failed"):
         await load(path, environ={})
+
+
+async def test_exec_plugin_that_hangs_is_killed_and_the_old_token_goes_on(kubeconfig, tmp_path):
+    expired = {"token": "run-N", "expirationTimestamp": "2020-01-01T00:00:00Z"}
+    found = await load(kubeconfig(plugin(tmp_path, expired)), environ={})
+    script, pid = tmp_path / "plugin.py", tmp_path / "pid"
+    script.write_text(
+        f"import os, signal\nopen({str(pid)!r}, 'w').write(f'{{os.getpid()}}.')\nsignal.pause()\n"
+    )
+    fetching = asyncio.create_task(found.fetch_authorization())
+    first = found.authorization()
+    async with asyncio.timeout(20):
+        while not (pid.exists() and pid.read_text().endswith(".")):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    fetching.cancel()  # as the time limit does
+    with pytest.raises(asyncio.CancelledError):
+        await fetching
+    process = Path("/proc", pid.read_text()[:-1])
+    async with asyncio.timeout(20):
+        while process.exists():  # noqa: ASYNC110, ASYNC240 - of another process
+            await asyncio.sleep(0.01)
+    found.fetch_seconds = 0.01
+    assert await found.fetch_authorization() == first
+    found._fetched_at -= 10
+    assert not await found.refresh()
+
+
+@pytest.mark.looptime
+async def test_credentials_that_do_not_come_are_not_waited_for():
+    loop = asyncio.get_running_loop()
+
+    async def hang(force):
+        await asyncio.Event().wait()
+
+    found = Credentials("https://k8s:6443", fetch=hang)
+    with pytest.raises(ConfigError, match="not to be had within 10 s"):
+        await found.fetch_authorization()
+    assert loop.time() == pytest.approx(10)
 
 
 async def test_proxy_of_the_cluster(kubeconfig):

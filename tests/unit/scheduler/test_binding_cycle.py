@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from proreus.client.write_fence import NotLeading
 from proreus.errors import CacheCorrupted
 from proreus.framework.events import ASSIGNED_POD, DELETE, ClusterEvent
 from proreus.framework.plugin import (
@@ -57,6 +58,28 @@ async def test_an_extender_binds_after_the_status_patches_asked_for_before(kit) 
 
     await world.attempt()
     assert told == ["wait p", "bind p"]
+
+
+async def test_an_extender_binds_nothing_once_another_leads(kit) -> None:
+    told = []
+
+    class Binding:
+        async def bind(self, pod, node_name):
+            told.append(pod.name)
+            return True
+
+    async def wait_for_patches(pod):
+        raise NotLeading
+
+    world = kit.World()
+    world.add_node("n0")
+    world.add_pod()
+    world.api.wait_for_patches = wait_for_patches
+    world.scheduler._binding_cycle.extenders = Binding()
+
+    await world.attempt()
+    assert told == []
+    assert "the Lease is not held any more: nothing is written" in world.notes()[0]
 
 
 # ---- Permit --------------------------------------------------------------------------------------

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
-from proreus.framework.plugin import FilterPlugin, PreEnqueuePlugin, PreFilterPlugin, ScorePlugin
+from proreus.framework.plugin import (
+    FilterPlugin,
+    PostFilterPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    ScorePlugin,
+)
+from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Status
+from proreus.scheduler import scheduler as scheduler_module
 
 NO = Status.unschedulable("no")
 
@@ -174,6 +182,36 @@ async def test_the_loop_sleeps_wakes_and_ends(kit) -> None:
         await asyncio.sleep(0)
     assert {world.pod(name).spec.node_name for name in "abc"} == {"n0"}
     world.scheduler.stop()
+    await loop
+
+
+async def test_the_age_of_a_cycle_counts_what_it_awaits(kit, monkeypatch) -> None:
+    now, go_on = 1000.0, asyncio.Event()
+    monkeypatch.setattr(scheduler_module, "perf_counter", lambda: now)
+
+    class Hangs(PostFilterPlugin):
+        async def post_filter(self, state, pod, verdicts):
+            await go_on.wait()
+            return PostFilterResult(NO)
+
+    world = kit.World(kit.rejecting("A", NO), Hangs)
+    world.add_node("n0")
+    scheduler = world.scheduler
+    loop = asyncio.ensure_future(scheduler.run())
+    await asyncio.sleep(0)
+    assert (scheduler.cycle_started_at, scheduler.cycle_seconds) == (None, 0)
+    world.add_pod("p")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    now += 90
+    assert scheduler.cycle_seconds == 90
+    assert scheduler.pods_in_flight() == ["default/p"]
+    go_on.set()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert (scheduler.cycle_started_at, scheduler.cycle_seconds) == (None, 0)
+    assert scheduler.pods_in_flight() == []
+    scheduler.stop()
     await loop
 
 

@@ -130,6 +130,19 @@ async def test_health_sub_paths_and_failures(serve):
     assert (answer.status, body) == (200, "ok")
 
 
+async def test_livez_has_checks_besides_ping(serve):
+    problems: list[str | None] = [None]
+    check = HealthCheck("scheduling-cycle", lambda: problems[0])
+    sources = EndpointSources(metrics=SchedulerMetrics(), livez=(check,))
+    client, _ = await serve(sources=sources, authorization=OPEN)
+    _, body = await client("/livez?verbose")
+    assert body == "[+]ping ok\n[+]scheduling-cycle ok\nlivez check passed\n"
+    problems[0] = "a scheduling cycle has been going on for 61 s"
+    answer, body = await client("/livez")
+    assert answer.status == 500
+    assert "[-]scheduling-cycle failed: reason withheld" in body
+
+
 async def test_configz(serve):
     sources = EndpointSources(
         metrics=SchedulerMetrics(),
