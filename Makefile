@@ -23,12 +23,13 @@ demo: $(INSTALLED) ## watch proreus schedule 1,000 pods on an embedded cluster
 test: $(INSTALLED) ## all tests that need no cluster
 	$(BIN)/pytest
 
-lint: $(INSTALLED) ## ruff, mypy, import-linter
+lint: $(INSTALLED) ## ruff, mypy, import-linter, names of classes
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/mypy examples/*/plugins/*.py examples/reserve-and-notify/licence_server.py deploy/plugins-from-configmap/*.py
 	$(BIN)/lint-imports
+	$(BIN)/python tests/lint/class_names.py
 
 format: $(INSTALLED) ## let ruff mend what it can
 	$(BIN)/ruff format

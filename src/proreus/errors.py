@@ -31,6 +31,18 @@ class PluginError(ProreusError):
         super().__init__(message)
 
 
+class BudgetExceeded(ProreusError):
+    """An attempt to schedule a pod has computed for longer than it may."""
+
+    def __init__(self, plugin: str, point: str, used_seconds: float, most_seconds: float) -> None:
+        self.plugin = plugin
+        self.point = point
+        super().__init__(
+            f"scheduling attempt ended after {used_seconds:.3g}s of computation, at most "
+            f'{most_seconds:g}s is allowed: plugin "{plugin}" was running at {point}'
+        )
+
+
 class ExtenderError(ProreusError):
     """An HTTP extender could not be asked, or answered with an error or with nonsense."""
 

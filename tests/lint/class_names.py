@@ -15,8 +15,18 @@ from pathlib import Path
 
 SOURCES = Path(__file__).parents[2] / "src" / "proreus"
 
+_PROTOCOL = "a Protocol in framework/, and the one class that implements it"
+
 ALLOWED = {
-    "EventRecorder": "a Protocol for plugins, and the client that implements it",
+    "Counter": "Prometheus' word in metrics, DRA's word in the API",
+    "EventRecorder": _PROTOCOL,
+    "NodeAffinity": "a field of the pod's API, and the plugin that is configured by this name",
+    "Nominator": _PROTOCOL,
+    "PluginTimer": _PROTOCOL,
+    "PodGroupState": _PROTOCOL,
+    "PodGroupStates": _PROTOCOL,
+    "PreemptionDryRun": _PROTOCOL,
+    "WaitingPod": _PROTOCOL,
 }
 """Name: why it may stand for more than one class."""
 

@@ -92,7 +92,11 @@ def run_options(values: ParsedFlags) -> RunOptions:
         flags_without_effect=tuple(values.without_effect()),
         version=git_version().removeprefix("v"),
         plugins=PluginSources(values["plugin"], values["plugin-dir"]),
-        plugin_rules=FailureRules(values["plugin-failure-policy"], values["plugin-time-budget"]),
+        plugin_rules=FailureRules(
+            values["plugin-failure-policy"],
+            values["plugin-time-budget"],
+            attempt_seconds=values["attempt-time-budget"],
+        ),
         loop_blocked_threshold_seconds=values["loop-blocked-threshold"],
         cycle_stuck_threshold_seconds=values["cycle-stuck-threshold"],
         follow_files=values["follow-files"],
@@ -188,7 +192,7 @@ def _plugin_problems(values: ParsedFlags) -> list[str]:
         )
     if values["plugin-time-budget"] <= 0:
         found.append("--plugin-time-budget: must be greater than zero")
-    for flag in ("loop-blocked-threshold", "cycle-stuck-threshold"):
+    for flag in ("attempt-time-budget", "loop-blocked-threshold", "cycle-stuck-threshold"):
         if values[flag] < 0:
             found.append(f"--{flag}: must be zero or greater")
     return found

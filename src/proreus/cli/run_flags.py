@@ -227,6 +227,12 @@ FLAGS: tuple[Flag, ...] = (
             "asking it) or skip (leave it out for a while).",
         ),
         (
+            "attempt-time-budget",
+            "duration",
+            "1s",
+            "How long the scheduler may compute in one attempt to place a pod; 0s: no limit.",
+        ),
+        (
             "loop-blocked-threshold",
             "duration",
             "250ms",

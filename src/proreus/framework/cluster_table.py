@@ -87,6 +87,8 @@ class ClusterTable(NodeTable):
         if len(self.image_sets) > self._max_sets:
             self.image_sets = compacted(self.image_set, self.image_sets)
         self._labels.put(row, info.labels, self.size, self._max_sets)
+        if self._labels.key_count > self._max_sets:
+            self._labels.forget_unused_keys(self.infos)
         self.nodes_generation += 1
         self.changes.record(row)
         self.node_changes.record(row)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from proreus.framework.attempt_budget import AttemptBudget
 
 
 class PluginTimer(Protocol):
@@ -20,7 +23,7 @@ class CycleState:
     with pods added or removed leaves the original alone.
     """
 
-    __slots__ = ("_data", "pods_to_activate", "skip_filter", "skip_score", "timer")
+    __slots__ = ("_data", "budget", "pods_to_activate", "skip_filter", "skip_score", "timer")
 
     def __init__(self) -> None:
         self._data: dict[str, Any] = {}
@@ -30,6 +33,8 @@ class CycleState:
         """Plugins whose PreScore answered Skip."""
         self.timer: PluginTimer | None = None
         """Set in one cycle out of ten: times every plugin call."""
+        self.budget: AttemptBudget | None = None
+        """The time that the attempt may take; None: as long as it likes."""
         self.pods_to_activate: list[str] = []
         """Keys of pods to be moved to the active queue once this pod has succeeded."""
 
@@ -45,6 +50,14 @@ class CycleState:
         """Return a note, or None."""
         return self._data.get(key)
 
+    def check_budget(self, plugin: str, point: str) -> None:
+        """Raise ``BudgetExceeded`` if the attempt has computed for too long.
+
+        For loops whose length a pod decides; the arguments say who is at work.
+        """
+        if self.budget is not None:
+            self.budget.check(plugin, point)
+
     def clone(self) -> CycleState:
         """Return a state for a trial."""
         other = CycleState()
@@ -55,4 +68,5 @@ class CycleState:
         other.skip_filter = self.skip_filter
         other.skip_score = self.skip_score
         other.timer = self.timer
+        other.budget = self.budget
         return other

@@ -14,7 +14,7 @@ class Interner(Generic[H]):
     Codes stay valid for the life of the interner; ``values[code]`` is the way back.
     """
 
-    __slots__ = ("_codes", "values")
+    __slots__ = ("__weakref__", "_codes", "values")
 
     def __init__(self, *first: H) -> None:
         self._codes: dict[H, int] = {}

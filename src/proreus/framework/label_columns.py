@@ -1,17 +1,26 @@
-"""The labels of nodes as columns: values as codes, one column a label that somebody asked for."""
+"""The labels of nodes as columns: values as codes, one column a label that somebody asked for.
+
+Anybody who may create pods chooses what is asked for. A key that no node carries has no column, and
+a requirement about it is decided without looking at any node.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from proreus.framework.columns import grown
 from proreus.framework.interning import ABSENT, Interner
 from proreus.framework.node_info import NodeInfo
-from proreus.framework.verdicts import BoolArray, CodeArray
-from proreus.objects.selectors import Requirement, Selector
+from proreus.framework.verdicts import BoolArray, CodeArray, IntArray
+from proreus.objects.selectors import Requirement, Selector, parse_int64
+
+_FEW_REQUIREMENTS = 8
+"""More requirements than that are put together, by key, before nodes are looked at."""
 
 
 class LabelColumn:
@@ -41,11 +50,23 @@ class LabelColumns:
 
     def __init__(self) -> None:
         self._columns: dict[str, LabelColumn] = {}
+        self._keys: set[str] = set()
+        """Every key that a node carries, and some that nodes carried earlier."""
+        self._absent: CodeArray = np.empty(0, dtype=np.int32)
+
+    def __contains__(self, key: str) -> bool:
+        """Return whether a node may carry a label."""
+        return key in self._keys
 
     def column(self, key: str, infos: Iterable[NodeInfo], capacity: int) -> LabelColumn:
-        """Return the column of a label; ``infos``: the rows, should it have to be made."""
+        """Return the column of a label; ``infos``: the rows, should it have to be made.
+
+        What is returned for a key that no node carries is not kept.
+        """
         column = self._columns.get(key)
         if column is None:
+            if key not in self._keys:
+                return self._absent_column(capacity)
             column = self._columns[key] = LabelColumn(capacity)
             codes, code = column.codes, column.values.code
             for row, info in enumerate(infos):
@@ -54,8 +75,26 @@ class LabelColumns:
                     codes[row] = code(value)
         return column
 
+    def _absent_column(self, capacity: int) -> LabelColumn:
+        if len(self._absent) != capacity:
+            self._absent = np.full(capacity, ABSENT, dtype=np.int32)
+            self._absent.flags.writeable = False
+        column = LabelColumn(0)
+        column.codes = self._absent
+        return column
+
+    @property
+    def key_count(self) -> int:
+        """How many keys are remembered."""
+        return len(self._keys)
+
+    def forget_unused_keys(self, infos: Iterable[NodeInfo]) -> None:
+        """Remember only the keys that the rows carry, and those that have a column."""
+        self._keys = set(self._columns).union(*(info.labels for info in infos))
+
     def put(self, row: int, labels: Mapping[str, str], size: int, most_values: int) -> None:
         """Bring a row in step; a column with more values than that forgets those that are gone."""
+        self._keys.update(labels)
         for key, column in self._columns.items():
             value = labels.get(key)
             column.codes[row] = ABSENT if value is None else column.values.code(value)
@@ -78,12 +117,17 @@ class LabelColumns:
             code = column.codes[row]
             value = None if code == ABSENT else column.values.values[code]
             assert value == labels.get(key), (row, key)
+        assert self._keys.issuperset(labels), row
 
 
 class Labelled(Protocol):
     """A table, or a part of one."""
 
     size: int
+
+    def has_label(self, key: str) -> bool:
+        """Return whether a node may carry a label."""
+        ...
 
     def label(self, key: str) -> CodeArray:
         """Return a label's values as codes (-1 = absent)."""
@@ -96,15 +140,60 @@ class Labelled(Protocol):
 
 def selector_mask(nodes: Labelled, selector: Selector) -> BoolArray:
     """Return the mask of nodes whose labels a selector selects."""
-    if selector.nothing:
-        return np.zeros(nodes.size, dtype=np.bool_)
-    mask = np.ones(nodes.size, dtype=np.bool_)
-    for requirement in selector.requirements:
-        mask &= _requirement_mask(nodes, requirement)
+    mask = mask_of(nodes, selector)
+    if isinstance(mask, bool):
+        return np.full(nodes.size, mask, dtype=np.bool_)
     return mask
 
 
-def _requirement_mask(nodes: Labelled, requirement: Requirement) -> BoolArray:
+def mask_of(nodes: Labelled, selector: Selector) -> BoolArray | bool:
+    """Return the mask of nodes whose labels a selector selects; True: all, False: none.
+
+    A bool is returned as long as no node has to be looked at.
+    """
+    if selector.nothing:
+        return False
+    columns = []
+    for requirement in selector.requirements:
+        if nodes.has_label(requirement.key):
+            columns.append(requirement)
+        elif not requirement.matches_value(None):
+            return False
+    mask: BoolArray | bool = True
+    for requirement in columns if len(columns) <= _FEW_REQUIREMENTS else merged(columns):
+        meeting = _requirement_mask(nodes, requirement)
+        if meeting is False:
+            return False
+        if mask is True:
+            mask = meeting
+        elif meeting is not True:
+            mask = mask & meeting
+    return mask
+
+
+def merged(requirements: Iterable[Requirement]) -> list[Requirement]:
+    """Return requirements that say the same together, one an operator of a key."""
+    alike: dict[tuple[str, str], list[frozenset[str]]] = {}
+    for one in requirements:
+        alike.setdefault((one.key, one.operator), []).append(one.values)
+    return [
+        Requirement(key, operator, _strictest(operator, values))
+        for (key, operator), values in alike.items()
+    ]
+
+
+def _strictest(operator: str, values: list[frozenset[str]]) -> frozenset[str]:
+    """Return the values of the requirement that holds where all of these do."""
+    match operator:
+        case "In":
+            return frozenset.intersection(*values)
+        case "Gt" | "Lt":
+            choose = max if operator == "Gt" else min
+            return frozenset({choose(chain.from_iterable(values), key=int)})
+    return frozenset(chain.from_iterable(values))
+
+
+def _requirement_mask(nodes: Labelled, requirement: Requirement) -> BoolArray | bool:
     codes, values = nodes.label(requirement.key), nodes.label_values(requirement.key)
     match requirement.operator:
         case "Exists":
@@ -113,8 +202,40 @@ def _requirement_mask(nodes: Labelled, requirement: Requirement) -> BoolArray:
             return np.equal(codes, ABSENT)
         case "In" | "NotIn":
             wanted = [c for c in map(values.find, requirement.values) if c != ABSENT]
-            inside = codes == wanted[0] if len(wanted) == 1 else np.isin(codes, wanted)
-            return inside if requirement.operator == "In" else ~inside
+            inside = requirement.operator == "In"
+            if not wanted:
+                return not inside
+            if len(wanted) == 1:
+                compare = np.equal if inside else np.not_equal
+                return compare(codes, wanted[0])
+            return np.isin(codes, wanted, invert=not inside)
+    (bound,) = requirement.values
+    numbers, numeric = _numbers.of(values)
+    answers = numbers > int(bound) if requirement.operator == "Gt" else numbers < int(bound)
     # The answer a distinct value, then one gather; the last entry stands for absent (-1).
-    answers = [requirement.matches_value(value) for value in values.values]
-    return np.array([*answers, False], dtype=np.bool_)[codes]
+    met: BoolArray = (answers & numeric)[codes]
+    return met
+
+
+class _Numbers:
+    """The values of labels as int64, by code, and which of them are numbers.
+
+    One more entry, no number, is at the end, for nodes that do not carry the label.
+    """
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[Interner[str], tuple[IntArray, BoolArray]] = (
+            WeakKeyDictionary()
+        )
+
+    def of(self, values: Interner[str]) -> tuple[IntArray, BoolArray]:
+        known = self._known.get(values)
+        if known is None or len(known[0]) != len(values) + 1:
+            parsed = [*map(parse_int64, values.values), None]
+            numbers = np.array([number or 0 for number in parsed], dtype=np.int64)
+            numeric = np.array([number is not None for number in parsed], dtype=np.bool_)
+            known = self._known[values] = numbers, numeric
+        return known
+
+
+_numbers = _Numbers()

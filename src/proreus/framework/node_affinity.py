@@ -6,13 +6,15 @@ and can be compared by identity. They judge one node, or a table as a mask.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from proreus.framework.label_columns import mask_of
 from proreus.framework.node_table import NodeTable
-from proreus.framework.verdicts import BoolArray
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.verdicts import BoolArray, IntArray
 from proreus.objects.pod import NodeAffinity, Pod, PodSpec
 from proreus.objects.selectors import (
     EVERYTHING,
@@ -71,9 +73,12 @@ class _ParseCache:
     about several times in a row."""
 
     limit = 10_000
+    most_expressions = 200_000
+    """A pod may have twenty thousand, and ten thousand such pods would take gigabytes."""
 
     def __init__(self) -> None:
         self._parsed: dict[object, PodNodeAffinity] = {}
+        self._expressions = 0
         self._last_spec: PodSpec | None = None
         self._last = UNRESTRICTED
 
@@ -83,14 +88,40 @@ class _ParseCache:
         cache_key = (tuple(sorted((spec.node_selector or {}).items())), affinity)
         parsed = self._parsed.get(cache_key)
         if parsed is None:
-            if len(self._parsed) >= self.limit:
-                self._parsed.clear()
+            self._evict_for(_expression_count(spec.node_selector, affinity))
             parsed = self._parsed[cache_key] = parse_node_affinity(affinity, spec.node_selector)
         self._last_spec, self._last = spec, parsed
         return parsed
 
+    def _evict_for(self, expressions: int) -> None:
+        """Count in a pod's expressions, and forget all other pods' where they are too many."""
+        self._expressions += expressions
+        if len(self._parsed) >= self.limit or self._expressions > self.most_expressions:
+            self._parsed.clear()
+            self._expressions = expressions
+
+
+def _expression_count(
+    node_selector: Mapping[str, str] | None, affinity: NodeAffinity | None
+) -> int:
+    """Return how many terms and expressions a pod has."""
+    count = len(node_selector or ())
+    if affinity is not None:
+        terms = [] if affinity.required is None else [*affinity.required.node_selector_terms]
+        terms += [preferred.preference for preferred in affinity.preferred or ()]
+        count += sum(1 + len(term.match_expressions) + len(term.match_fields) for term in terms)
+    return count
+
 
 _shared = _ParseCache()
+
+
+def node_affinity(pod: PodInfo) -> PodNodeAffinity:
+    """Return what a pod says about nodes, worked out once a pod; see ``node_affinity_of``."""
+    known: PodNodeAffinity | None = pod.node_affinity
+    if known is None:
+        known = pod.node_affinity = node_affinity_of(pod.pod)
+    return known
 
 
 def node_affinity_of(pod: Pod) -> PodNodeAffinity:
@@ -124,24 +155,59 @@ def parse_preferred(terms: tuple[PreferredSchedulingTerm, ...]) -> tuple[Weighte
 
 def matches_selector(nodes: NodeTable, selector: ParsedNodeSelector) -> BoolArray:
     """Return the mask of nodes that meet any term."""
-    mask = np.zeros(len(nodes), dtype=np.bool_)
+    rows = _rows_for(nodes, selector.terms)
+    mask: BoolArray | None = None
     for term in selector.terms:
-        mask |= matches_term(nodes, term)
-    return mask
+        meeting = _mask_of_term(nodes, term, rows)
+        if meeting is True:
+            return np.ones(len(nodes), dtype=np.bool_)
+        if meeting is not False:
+            mask = meeting if mask is None else mask | meeting
+    return np.zeros(len(nodes), dtype=np.bool_) if mask is None else mask
 
 
-def matches_term(nodes: NodeTable, term: ParsedNodeTerm) -> BoolArray:
-    """Return the mask of nodes that meet a term."""
+def weigh_terms(nodes: NodeTable, terms: Sequence[WeightedTerm]) -> IntArray:
+    """Return for each node the sum of the weights of the terms that it meets."""
+    rows = _rows_for(nodes, [term for _, term in terms])
+    all_nodes_feasible = 0
+    scores = np.zeros(len(nodes), dtype=np.int64)
+    for weight, term in terms:
+        meeting = _mask_of_term(nodes, term, rows)
+        if meeting is True:
+            all_nodes_feasible += weight
+        elif meeting is not False:
+            scores += meeting * np.int64(weight)
+    return scores + all_nodes_feasible
+
+
+def _rows_for(nodes: NodeTable, terms: Sequence[ParsedNodeTerm]) -> Mapping[str, int]:
+    """Return the rows by name, if any of the terms needs them: a part has to make them."""
+    return nodes.rows if any(term.fields for term in terms) else {}
+
+
+def _mask_of_term(
+    nodes: NodeTable, term: ParsedNodeTerm, rows: Mapping[str, int]
+) -> BoolArray | bool:
+    """Return the mask of nodes that meet a term; True: all, False: none."""
     if term.error is not None:
-        return np.zeros(len(nodes), dtype=np.bool_)
-    mask = nodes.matches(term.labels)
-    for _, operator, name in term.fields:
-        row = nodes.rows.get(name)
-        if operator == "In":
-            only = np.zeros_like(mask)
-            if row is not None:
-                only[row] = mask[row]
-            mask = only
-        elif row is not None:
-            mask[row] = False
+        return False
+    meeting = mask_of(nodes, term.labels)
+    if meeting is False or not term.fields:
+        return meeting
+    wanted = {name for _, operator, name in term.fields if operator == "In"}
+    unwanted = {name for _, operator, name in term.fields if operator != "In"}
+    if wanted:
+        row = rows.get(next(iter(wanted)))
+        if row is None or len(wanted) > 1 or wanted & unwanted:
+            return False
+        if meeting is not True and not meeting[row]:
+            return False
+        mask = np.zeros(len(nodes), dtype=np.bool_)
+        mask[row] = True
+        return mask
+    without = [row for row in map(rows.get, unwanted) if row is not None]
+    if not without:
+        return meeting
+    mask = np.ones(len(nodes), dtype=np.bool_) if meeting is True else meeting
+    mask[without] = False
     return mask

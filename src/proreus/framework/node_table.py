@@ -115,6 +115,10 @@ class NodeTable:
         """Code of a node's images, with their sizes, in ``image_sets``; 0 = none."""
         return self._image_set[: self.size]
 
+    def has_label(self, key: str) -> bool:
+        """Return whether a node may carry a label; False is certain."""
+        return key in self._labels
+
     def label(self, key: str) -> CodeArray:
         """Return a label's values as codes (-1 = absent); ``label_values`` has the texts."""
         return self._labels.column(key, self.infos, self.capacity).codes[: self.size]

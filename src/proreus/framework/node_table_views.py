@@ -126,6 +126,10 @@ class NodeTableView(NodeTable):
         """Code of the names of a node's images."""
         return self._parent.image_set[self.parent_rows]
 
+    def has_label(self, key: str) -> bool:
+        """Return whether a node may carry a label."""
+        return self._parent.has_label(key)
+
     def label(self, key: str) -> CodeArray:
         """Return a label's values as codes."""
         return self._parent.label(key)[self.parent_rows]
@@ -195,6 +199,10 @@ class Fork(NodeTable):
 
     def _copy_infos(self, parent: NodeTable, rows: Rows) -> list[NodeInfo]:
         return [parent[row].clone() for row in rows.tolist()]
+
+    def has_label(self, key: str) -> bool:
+        """Return whether a node may carry a label."""
+        return self._parent.has_label(key)
 
     def label(self, key: str) -> CodeArray:
         """Return a label's values as codes; labels do not change in a fork."""

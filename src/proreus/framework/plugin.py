@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from proreus.config.types import PluginArgs
+from proreus.framework.attempt_budget import ROWS_BETWEEN_LOOKS
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ALL_EVENTS, ClusterEvent
 from proreus.framework.handle import Handle
@@ -257,6 +258,8 @@ class FilterPlugin(Plugin):
         Called once a cycle or less; must not depend on which rows the table happens to hold.
         """
         for row, node in enumerate(nodes):
+            if row % ROWS_BETWEEN_LOOKS == 0:
+                state.check_budget(self.name, "Filter")
             status = self.filter(state, pod, node)
             if status is not None:
                 verdicts.reject_row(row, status)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
@@ -101,6 +101,7 @@ class PodInfo:
         "_resized",
         "_selector_key",
         "key",
+        "node_affinity",
         "pod",
         "requests",
         "resources_options",
@@ -121,6 +122,8 @@ class PodInfo:
         self._importance: tuple[int, float] | None = None
         self._selector_key: SelectorKey | None = None
         self._resized: PodRequests | None = None
+        self.node_affinity: Any = None
+        """A ``PodNodeAffinity``, kept here by ``framework.node_affinity``; None: not parsed yet."""
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"
@@ -238,7 +241,9 @@ class QueuedPodInfo:
 
     ``timestamp``: when it last entered the queue. ``unschedulable_plugins`` and
     ``pending_plugins``: who rejected it; they outlive the pop and are cleared by a failed attempt.
-    ``gating_plugin``: who keeps it from being tried ("" = nobody).
+    ``gating_plugin``: who keeps it from being tried ("" = nobody). ``cost_seconds``: what its last
+    attempt computed, if that was long enough for others to notice, else 0.
+    ``consecutive_overruns``: so many attempts in a row were ended because they took too long.
     """
 
     info: PodInfo
@@ -252,6 +257,8 @@ class QueuedPodInfo:
     pending_plugins: set[str] = field(default_factory=set)
     gating_plugin: str = ""
     was_flushed_from_unschedulable: bool = False
+    cost_seconds: float = 0.0
+    consecutive_overruns: int = 0
 
     @property
     def pod(self) -> Pod:
@@ -272,6 +279,11 @@ class QueuedPodInfo:
     def gated(self) -> bool:
         """Whether a PreEnqueue plugin keeps it from being tried."""
         return bool(self.gating_plugin)
+
+    @property
+    def costly(self) -> bool:
+        """Whether its last attempt kept others waiting."""
+        return self.cost_seconds > 0
 
     @property
     def rejectors(self) -> set[str]:

@@ -8,6 +8,7 @@ whoever evaluates them over many objects can share the answers.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from proreus.errors import ProreusError
 from proreus.objects.meta import ApiStruct
@@ -58,6 +59,7 @@ _DNS_SUBDOMAIN = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*")
 _INT64 = range(-(2**63), 2**63)
 
 
+@lru_cache(maxsize=4096)
 def is_qualified_name(name: str) -> bool:
     """Tell whether a name has the form ``[prefix/]name`` of label keys and resources."""
     prefix, slash, rest = name.rpartition("/")
@@ -71,7 +73,7 @@ def is_label_value(value: str) -> bool:
     return not value or (len(value) <= 63 and _NAME.fullmatch(value) is not None)
 
 
-def _parse_int64(text: str) -> int | None:
+def parse_int64(text: str) -> int | None:
     """Parse as Go's ``strconv.ParseInt(text, 10, 64)`` does."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isascii() or not digits.isdigit():
@@ -103,7 +105,7 @@ class Requirement:
                 return value is not None
             case "DoesNotExist":
                 return value is None
-        number = None if value is None else _parse_int64(value)
+        number = None if value is None else parse_int64(value)
         if number is None:
             return False
         (bound,) = self.values
@@ -119,7 +121,7 @@ def parse_requirement(expression: LabelSelectorRequirement, numeric: bool = Fals
         case "Exists" | "DoesNotExist":
             valid = not values
         case "Gt" | "Lt" if numeric:
-            valid = len(values) == 1 and _parse_int64(values[0]) is not None
+            valid = len(values) == 1 and parse_int64(values[0]) is not None
         case _:
             raise SelectorError(f'"{operator}" is not a valid label selector operator')
     if not valid:

@@ -6,11 +6,13 @@ import asyncio
 import random
 from collections.abc import Awaitable, Coroutine, Iterable
 from math import floor
+from time import perf_counter
 from typing import Any
 
 from proreus.clock import FakeClock
 from proreus.config.types import SchedulerConfiguration
 from proreus.feature_gates import FeatureGates
+from proreus.framework.attempt_budget import Stopwatch
 from proreus.metrics import SchedulerMetrics
 from proreus.offline.api import FakeRecorder, InMemoryApi, JsonObject
 from proreus.runtime.plugin_health import (
@@ -49,11 +51,12 @@ class OfflineCluster:
         use_extenders: bool = False,
         rules: FailureRules = DEFAULT_RULES,
         record_event: EventSink = discard_event,
+        stopwatch: Stopwatch = perf_counter,
     ) -> None:
         """``use_extenders``: over the network, as a live scheduler does; else none take part.
 
         ``rules``: for plugins that were brought along; ``record_event``: hears of those that break
-        them.
+        them. ``stopwatch``: measures what an attempt computes, where the rules limit that.
         """
         self.clock = FakeClock(_START)
         self._milliseconds = 0
@@ -76,6 +79,7 @@ class OfflineCluster:
                 spawn=self._spawn,
                 use_extenders=use_extenders,
                 health_context=HealthContext(self.clock, self.metrics, rules, record_event),
+                stopwatch=stopwatch,
             ),
             select_host=select_host,
         )

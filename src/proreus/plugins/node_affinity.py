@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 
 import msgspec
-import numpy as np
 
 from proreus.config.plugin_args import NodeAffinityArgs
 from proreus.errors import ConfigError
@@ -21,9 +20,9 @@ from proreus.framework.node_affinity import (
     PodNodeAffinity,
     WeightedTerm,
     matches_selector,
-    matches_term,
-    node_affinity_of,
+    node_affinity,
     parse_node_affinity,
+    weigh_terms,
 )
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
@@ -64,7 +63,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
 
     def sign(self, pod: PodInfo) -> Hashable:
         """What the pod says about nodes; pods that say the same share the object."""
-        return node_affinity_of(pod.pod)
+        return node_affinity(pod)
 
     # ---- filter --------------------------------------------------------------------------------
 
@@ -94,7 +93,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         labels, name = node.labels, node.name
         if self._added is not None and not self._added.matches(labels, name):
             return _REJECTED_ENFORCED
-        return None if node_affinity_of(pod.pod).matches(labels, name) else _REJECTED
+        return None if node_affinity(pod).matches(labels, name) else _REJECTED
 
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
@@ -102,7 +101,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         """Judge all nodes."""
         if self._added is not None:
             verdicts.reject_with(~matches_selector(nodes, self._added), _REJECTED_ENFORCED)
-        wanted = node_affinity_of(pod.pod)
+        wanted = node_affinity(pod)
         if wanted is not UNRESTRICTED:
             verdicts.reject_with(~wanted.matches_all(nodes), _REJECTED)
 
@@ -110,7 +109,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
         """Skip where nobody prefers anything; an empty list of terms is not nobody."""
-        affinity = node_affinity_of(pod.pod)
+        affinity = node_affinity(pod)
         if affinity.preferred is None and not self._added_preferred:
             return Status.skip()
         error = affinity.preferred_error()
@@ -119,18 +118,13 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Sum the weights of the preferred terms that one node meets."""
         labels, name = node.labels, node.name
-        terms = self._terms(node_affinity_of(pod.pod))
+        terms = self._terms(node_affinity(pod))
         return sum(weight for weight, term in terms if term.matches(labels, name))
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
         """Sum the weights of the preferred terms that all nodes meet."""
-        terms = self._terms(node_affinity_of(pod.pod))
-        if not terms:
-            return 0
-        scores = np.zeros(len(nodes), dtype=np.int64)
-        for weight, term in terms:
-            scores += matches_term(nodes, term) * np.int64(weight)
-        return scores
+        terms = self._terms(node_affinity(pod))
+        return weigh_terms(nodes, terms) if terms else 0
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
         """The best node scores 100."""
@@ -151,7 +145,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         labels, name = new.metadata.labels, new.metadata.name
         if self._added is not None and not self._added.matches(labels, name):
             return False
-        wanted = node_affinity_of(pod.pod)
+        wanted = node_affinity(pod)
         if not wanted.matches(labels, name):
             # What cannot be told is tried.
             return wanted.match_error(labels) is not None

@@ -7,7 +7,7 @@ kube-scheduler does so too.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -61,7 +61,8 @@ from proreus.plugins.resource_scoring import (
 TOO_MANY_PODS = "Too many pods"
 
 _BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
-_MOST_BITS = 60
+_MOST_BITS = 62
+_MOST_SHARED_REASONS = 16
 _SCALE_OF_SHAPE = 10
 """Shapes are configured with scores from 0 to 10."""
 
@@ -148,33 +149,51 @@ class NodeResourcesFit(
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
-        """Judge all nodes: a bit for each reason, then one status for each set of reasons."""
+        """Judge all nodes: a bit for each reason, then one status for each set of reasons.
+
+        A resource that no node has is short on every node, and no node is asked about it: a pod
+        may want thousands of these.
+        """
         needs = self._needs(pod.requests)
-        if len(needs) > _MOST_BITS:
-            super().filter_all(state, pod, nodes, verdicts)
-            return
+        dra_backed_resources = self._dra_backed_resources(pod.requests)
+        allocatable = nodes.allocatable
+        nowhere = {r for r, amount in needs if r not in allocatable and amount > 0}
         too_many_pods: BoolArray = nodes.pod_count >= nodes.allowed_pods
         failing = too_many_pods.copy()
-        dra_backed_resources = self._dra_backed_resources(pod.requests)
-        short: list[BoolArray] = []
+        short: dict[str, BoolArray] = {}
         for resource, amount in needs:
-            lacks = nodes.allocatable[resource] - nodes.requested[resource] < amount
+            if resource in nowhere:
+                continue
+            lacks = allocatable[resource] - nodes.requested[resource] < amount
             if resource in dra_backed_resources:
-                lacks &= nodes.allocatable[resource] > 0
-            short.append(lacks)
+                lacks &= allocatable[resource] > 0
+            short[resource] = lacks
             failing |= lacks
+        nowhere.difference_update(dra_backed_resources)
+        if nowhere:
+            failing[:] = True
         if not failing.any():
             return
         rows = np.flatnonzero(failing)
-        # The lowest bit says that preemption would not help, the next that the node is crowded.
-        masks = too_many_pods[rows].astype(np.int64) << 1
-        for bit, ((resource, amount), lacks) in enumerate(zip(needs, short, strict=True), start=2):
-            masks |= lacks[rows].astype(np.int64) << bit
-            masks |= lacks[rows] & (nodes.allocatable[resource][rows] < amount)
-        for mask in _distinct(masks):
-            reasons = [TOO_MANY_PODS] if mask & 2 else []
-            reasons += [_insufficient(r) for bit, (r, _) in enumerate(needs, 2) if mask >> bit & 1]
-            verdicts.reject_with(rows[masks == mask], _status(tuple(reasons), bool(mask & 1)))
+        # The first bit says that preemption would not help, the next that the node is crowded.
+        bits = [np.full(len(rows), bool(nowhere)), too_many_pods[rows]]
+        for resource, amount in needs:
+            if resource in short:
+                lacking = short[resource][rows]
+                bits[0] |= lacking & (allocatable[resource][rows] < amount)
+                bits.append(lacking)
+        places = {resource: place for place, resource in enumerate(short, start=2)}
+        sets = _as_numbers(bits)
+        for one in _distinct(sets):
+            alike = sets == one
+            first = int(alike.argmax())
+            reasons = [TOO_MANY_PODS] if bits[1][first] else []
+            reasons += [
+                _insufficient(r)
+                for r, _ in needs
+                if r in nowhere or (r in places and bits[places[r]][first])
+            ]
+            verdicts.reject_with(rows[alike], _status(tuple(reasons), bool(bits[0][first])))
 
     def _needs(self, requests: PodRequests) -> tuple[Need, ...]:
         """Return what Filter looks at: what is asked for and not ignored."""
@@ -304,22 +323,41 @@ def _rejection(
     return _status(tuple(reasons), unresolvable) if reasons else None
 
 
-@lru_cache(maxsize=1024)
 def _status(reasons: tuple[str, ...], unresolvable: bool) -> Status:
+    # What is kept must be small: a pod may want thousands of resources.
+    make = _shared_status if len(reasons) <= _MOST_SHARED_REASONS else _new_status
+    return make(reasons, unresolvable)
+
+
+def _new_status(reasons: tuple[str, ...], unresolvable: bool) -> Status:
     code = Code.UNRESOLVABLE if unresolvable else Code.UNSCHEDULABLE
     return Status(code, reasons, "NodeResourcesFit")
+
+
+_shared_status = lru_cache(maxsize=1024)(_new_status)
 
 
 def _insufficient(resource: str) -> str:
     return f"Insufficient {resource}"
 
 
-def _distinct(masks: IntArray) -> list[int]:
-    """Return the distinct masks; most often all rows fail for the same reason."""
-    first = int(masks[0])
-    if (masks == first).all():
+def _as_numbers(bits: Sequence[BoolArray]) -> IntArray:
+    """Return a number for each row: the same for rows with the same bits."""
+    if len(bits) > _MOST_BITS:
+        packed = np.packbits(np.array(bits), axis=0)
+        return np.unique(packed, axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    numbers: IntArray = bits[0].astype(np.int64)
+    for place, bit in enumerate(bits[1:], start=1):
+        numbers |= bit.astype(np.int64) << place
+    return numbers
+
+
+def _distinct(numbers: IntArray) -> list[int]:
+    """Return the distinct numbers; most often all rows fail for the same reason."""
+    first = int(numbers[0])
+    if (numbers == first).all():
         return [first]
-    distinct: list[int] = np.unique(masks).tolist()
+    distinct: list[int] = np.unique(numbers).tolist()
     return distinct
 
 

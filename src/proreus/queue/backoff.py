@@ -1,7 +1,8 @@
 """Pods that failed and are to be tried again when a little time has passed.
 
 Two heaps: pods that a plugin rejected, which may be taken out early when there is nothing else to
-do, and pods whose attempt ended in an error, which may not: an ailing apiserver is to be spared.
+do, and pods which may not: those whose attempt ended in an error, since an ailing apiserver is to
+be spared, and those whose attempts take so long that others notice.
 
 Time is cut to whole wall-clock seconds, in which order pods by the active queue's order: pods that
 become ready in the same second leave by priority, not by the fraction of the second (KEP-5142).
@@ -21,6 +22,12 @@ NO_BACKOFF = -math.inf
 _NANOSECONDS = 1_000_000_000
 # A float clock that reaches a whole second by small steps may fall short of it by its last bits.
 _CLOCK_TOLERANCE_SECONDS = 1e-6
+
+_SECONDS_A_SECOND_OF_COST = 10.0
+"""A pod whose attempts others notice waits so many times as long as its last attempt took."""
+_MAX_OVERRUN_SECONDS = 300.0
+"""The longest wait after an attempt that was ended because it took too long; until then each
+doubles it."""
 
 
 def whole_second(instant: float) -> int:
@@ -77,9 +84,18 @@ class BackoffQueue:
         if not (self._max and count):
             return None
         shift = count - 1
-        if self._initial > self._max >> shift:
-            return self._max / _NANOSECONDS
-        return (self._initial << shift) / _NANOSECONDS
+        seconds = self._max / _NANOSECONDS
+        if self._initial <= self._max >> shift:
+            seconds = (self._initial << shift) / _NANOSECONDS
+        return max(seconds, self._seconds_for_cost(queued)) if queued.costly else seconds
+
+    def _seconds_for_cost(self, queued: QueuedPodInfo) -> float:
+        """Return the wait that leaves the scheduler to other pods most of the time."""
+        seconds = _SECONDS_A_SECOND_OF_COST * queued.cost_seconds
+        if not queued.consecutive_overruns:
+            return min(seconds, self._max / _NANOSECONDS)
+        doublings = min(queued.consecutive_overruns - 1, 30)
+        return min(seconds * (1 << doublings), _MAX_OVERRUN_SECONDS)
 
     def is_backing_off(self, queued: QueuedPodInfo) -> bool:
         """Tell whether a pod has to wait yet; in the second in which its back-off ends it has."""
@@ -93,7 +109,8 @@ class BackoffQueue:
     def put(self, queued: QueuedPodInfo) -> None:
         """Add a pod, or re-sort it after a change."""
         key = queued.key
-        if key in self._errors or not (queued.unschedulable_plugins or queued.pending_plugins):
+        rejected = queued.unschedulable_plugins or queued.pending_plugins
+        if key in self._errors or queued.costly or not rejected:
             self._errors.put(key, queued)
         else:
             self._rejected.put(key, queued)
@@ -141,4 +158,4 @@ class BackoffQueue:
             assert queued.rejectors, f"{queued.key} was rejected by nobody"
             assert queued.key not in self._errors, f"{queued.key} backs off twice"
         for queued in self._errors.items():
-            assert not queued.rejectors, f"{queued.key} was rejected, its attempt was no error"
+            assert queued.costly or not queued.rejectors, f"{queued.key} may be taken out early"

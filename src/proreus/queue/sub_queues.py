@@ -83,6 +83,8 @@ class SubQueues:
         if strategy is QueueingStrategy.SKIP:
             self._add_unschedulable(queued, label)
             return False
+        if strategy is QueueingStrategy.IMMEDIATELY and queued.costly:
+            strategy = QueueingStrategy.AFTER_BACKOFF
         if strategy is QueueingStrategy.AFTER_BACKOFF and self.backoff.is_backing_off(queued):
             return self._move_to_backoff(queued, label)
         return self.move_to_active(queued, label)

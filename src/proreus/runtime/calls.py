@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from time import perf_counter
 from typing import NoReturn, TypeVar, TypeVarTuple
 
-from proreus.errors import PluginError
+from proreus.errors import BudgetExceeded, PluginError
+from proreus.framework.attempt_budget import ROWS_BETWEEN_LOOKS
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.plugin import Plugin
@@ -112,10 +113,15 @@ def call_plugin_for_nodes(
     """Call a method about many nodes, one by one; raises ``PluginError``."""
     if state.timer is not None:
         return [call_plugin(plugin, point, state, method, state, pod, node) for node in nodes]
+    results: list[R] = []
     try:
-        return [method(state, pod, node) for node in nodes]
+        for number, node in enumerate(nodes):
+            if number % ROWS_BETWEEN_LOOKS == 0:
+                state.check_budget(plugin.name, point)
+            results.append(method(state, pod, node))
     except BaseException as error:
         raise plugin_error(plugin, point, error) from error
+    return results
 
 
 async def await_plugin(
@@ -196,11 +202,12 @@ def is_cancellation(error: BaseException) -> bool:
     """Tell whether an exception came from outside: whoever was called has not failed, but must end.
 
     ``sys.exit()`` in a plugin, or a future of its own that was cancelled under it, must not end the
-    scheduler or strand the pod: they are failures like any other exception.
+    scheduler or strand the pod: they are failures like any other exception. A budget that is used
+    up ends the attempt, whoever happened to look at the clock.
     """
     if isinstance(error, asyncio.CancelledError):
         return _is_being_cancelled()
-    return isinstance(error, (KeyboardInterrupt, GeneratorExit))
+    return isinstance(error, (BudgetExceeded, KeyboardInterrupt, GeneratorExit))
 
 
 def _is_being_cancelled() -> bool:

@@ -112,6 +112,7 @@ class PreemptionDryRun:
             relevant = self._state_depends_on[plugin.name]
             for row, first in enumerate(self.first[:-1].tolist()):
                 removed = table.potential_victims[first : int(self.first[row + 1])]
+                self._state.check_budget(plugin.name, "PostFilter")
                 answers = self._run_extension(plugin, "Remove", row, removed)
                 relevant.update(
                     first + n for n, answer in enumerate(answers) if answer is not False
@@ -240,6 +241,7 @@ class PreemptionDryRun:
                     relevant = self._state_depends_on[plugin.name]
                     rows_to_filter = [row for row in rows_to_filter if reprieved[row] in relevant]
                 for row in rows_to_filter:
+                    shared.check_budget(plugin.name, "PostFilter")
                     if verdicts.status(row) is None:
                         status = self._run_filter_on_node(plugin, states[row], nodes, row)
                         if status is not None:
@@ -260,6 +262,7 @@ class PreemptionDryRun:
                     all_nodes_feasible = np.ones(len(nodes), dtype=np.bool_)
                     own.reject_with(all_nodes_feasible, Status.error(str(error)))
             verdicts.merge(own)
+            shared.check_budget(plugin.name, "PostFilter")
         return verdicts
 
     def _run_filter_on_node(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from proreus.framework.attempt_budget import ROWS_BETWEEN_LOOKS
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
 from proreus.framework.nominated_pods import Nominator
@@ -198,6 +199,7 @@ class NodeSearch:
                 run_filter_plugin(plugin, state, pod, table, verdicts, keep_errors=True)
                 if verdicts.ids is not None:
                     rejecting[plugin] = verdicts
+                state.check_budget(plugin.name, "Filter")
             else:
                 one_by_one.append(plugin)
         verdicts = (
@@ -237,7 +239,9 @@ class NodeSearch:
         before = None if verdicts.ids is None else verdicts.ids.tolist()
         visited: list[int] = []
         found = 0
-        for row in self.order().tolist():
+        for number, row in enumerate(self.order().tolist()):
+            if number % ROWS_BETWEEN_LOOKS == 0:
+                state.check_budget(plugins[0].name, "Filter")
             rejected = None if before is None else verdicts.statuses[before[row]]
             limit = len(order) if rejected is None else order[rejected.plugin]
             status = None

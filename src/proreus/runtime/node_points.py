@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from proreus.errors import PluginError
+from proreus.framework.attempt_budget import ROWS_BETWEEN_LOOKS
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import MAX_SCORE, MIN_SCORE, FilterPlugin, Plugin, ScorePlugin
@@ -63,7 +64,9 @@ def run_filter_plugin(
         if earlier is not None and earlier.ids is not None:
             rows = earlier.passed_rows().tolist()
         plugin.evaluations.filter.value += len(rows)
-        for row in rows:
+        for number, row in enumerate(rows):
+            if number % ROWS_BETWEEN_LOOKS == 0:
+                state.check_budget(plugin.name, "Filter")
             answer = call_plugin(plugin, "Filter", state, plugin.filter, state, pod, nodes[row])
             if answer is not None and (status := as_status(plugin, "Filter", answer)) is not None:
                 verdicts.reject_row(row, status)
@@ -151,6 +154,7 @@ def run_filter_plugins_on_node(
     for plugin in plugins:
         if plugin.name not in state.skip_filter:
             status = run_filter_plugin_on_node(plugin, state, pod, nodes, row)
+            state.check_budget(plugin.name, "Filter")
             if status is not None:
                 return status
     return None
@@ -174,6 +178,7 @@ def run_filter_plugins(
             own = Verdicts(len(nodes), plugin.name)
             run_filter_plugin(plugin, state, pod, nodes, own, keep_errors=True, earlier=verdicts)
             verdicts.merge(own)
+            state.check_budget(plugin.name, "Filter")
     if not keep_errors:
         raise_filter_error(verdicts)
     return verdicts

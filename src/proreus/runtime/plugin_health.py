@@ -35,11 +35,12 @@ _LOG_AGAIN_SECONDS = 600.0
 
 @dataclass(frozen=True)
 class FailureRules:
-    """What a plugin may do.
+    """What a plugin may do, and all plugins together.
 
     ``budget_seconds``: for all calls of a point in one attempt. ``failures``: so many in a row are
     too many. ``disable_seconds``: how long a plugin is first left out; each time that it fails
-    again at once the pause doubles, up to ``max_disable_seconds``.
+    again at once the pause doubles, up to ``max_disable_seconds``. ``attempt_seconds``: how long
+    all of them may compute in one attempt; 0: as long as they like.
     """
 
     policy: FailurePolicy = "fail"
@@ -47,6 +48,7 @@ class FailureRules:
     failures: int = 5
     disable_seconds: float = 30.0
     max_disable_seconds: float = 480.0
+    attempt_seconds: float = 0.0
 
 
 DEFAULT_RULES = FailureRules()

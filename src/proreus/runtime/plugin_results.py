@@ -109,6 +109,9 @@ class PluginResults:
                 elif ids is not None:
                     ids[row] = PASSED
         self._filter_at = changes.position
+        if rows is None:
+            # Only now: what the plugin has found out is kept for the next attempt.
+            state.check_budget(plugin.name, "Filter")
 
     def refresh_score(self, state: CycleState, pod: PodInfo, table: NodeTable) -> None:
         """Bring the raw scores up to date."""
@@ -134,6 +137,8 @@ class PluginResults:
                 raw[row] = score
                 self.raw_version += 1
         self._score_at = changes.position
+        if rows is None:
+            state.check_budget(plugin.name, "Score")
 
     def _check_invalidation_key(self, table: NodeTable) -> None:
         """Forget all answers if what they depend on beside row and pod has changed."""

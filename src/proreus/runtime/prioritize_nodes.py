@@ -28,7 +28,7 @@ def run_pre_score(profile: Profile, state: CycleState, pod: PodInfo, found: Feas
     """Let plugins prepare; notes in ``state`` who has nothing to score. Raises ``PluginError``."""
     nodes = _feasible(profile, found)
     skipped = []
-    point, timed = "PreScore", state.timer is not None
+    point, timed, budget = "PreScore", state.timer is not None, state.budget
     for plugin in profile.pre_score:
         if timed:
             answer = call_plugin(plugin, point, state, plugin.pre_score, state, pod, nodes)
@@ -43,6 +43,8 @@ def run_pre_score(profile: Profile, state: CycleState, pod: PodInfo, found: Feas
         if answer is not None and (status := as_status(plugin, point, answer)) is not None:
             raise_status(plugin, point, status)
         plugin.evaluations.pre_score.value += 1
+        if budget is not None:
+            budget.check(plugin.name, point)
     state.skip_score = frozenset(skipped)
 
 
@@ -123,6 +125,7 @@ def _score(
 ) -> IntArray | int:
     """Return one plugin's scores of the feasible nodes: normalised, checked and weighted."""
     raw = run_score_plugin(plugin, state, pod, _feasible(profile, found))
+    state.check_budget(plugin.name, "Score")
     scores = np.array([raw], dtype=np.int64) if isinstance(raw, int) else raw
     if plugin.normalizes:
         scores = run_normalize_score(plugin, state, pod, scores)

@@ -56,7 +56,7 @@ def run_pre_filter(
     skipped: list[str] = []
     narrowing: list[str] = []
     rejection: Status | None = None
-    point, timed = "PreFilter", state.timer is not None
+    point, timed, budget = "PreFilter", state.timer is not None, state.budget
     for plugin in profile.pre_filter:
         if timed:
             answer = call_plugin(plugin, point, state, plugin.pre_filter, state, pod, nodes)
@@ -69,6 +69,8 @@ def run_pre_filter(
             skipped.append(plugin.name)
             continue
         plugin.evaluations.pre_filter.value += 1
+        if budget is not None:
+            budget.check(plugin.name, point)
         if answer is None:
             continue
         if not isinstance(answer, Set):

@@ -14,7 +14,7 @@ from aiohttp import web
 from proreus.sandbox.api_errors import StatusError
 from proreus.sandbox.collection import Collection
 from proreus.sandbox.requests import ApiRequest
-from proreus.sandbox.server import ApiServer, Response, WatchResponse
+from proreus.sandbox.server import ApiServer, ApiServerResponse, WatchResponse
 
 _MAX_BODY_BYTES = 3 * 1024 * 1024
 
@@ -67,7 +67,7 @@ class HttpServer:
         answer = self._api.answer(
             ApiRequest(request.method, request.raw_path, request.headers, body)
         )
-        if isinstance(answer, Response):
+        if isinstance(answer, ApiServerResponse):
             headers: dict[str, str] = {"Content-Type": answer.content_type, **answer.headers}
             return web.Response(body=answer.body, status=answer.code, headers=headers)
         return await self._serve_watch(request, answer)

@@ -41,7 +41,7 @@ def check_not_ahead(store: Store, revision: int) -> None:
         )
 
 
-class Page:
+class ListPage:
     """Some objects of a list, and where the list goes on."""
 
     __slots__ = ("continue_", "remaining", "revision", "versions")
@@ -88,7 +88,7 @@ class Lists:
         namespace: str | None,
         selector: SelectionPredicate,
         query: Mapping[str, str],
-    ) -> Page:
+    ) -> ListPage:
         """Return what a list request asks for; raises ``StatusError`` 400, 410 or 504."""
         limit = parse_revision(query.get("limit", ""))
         token = query.get("continue", "")
@@ -102,7 +102,7 @@ class Lists:
             revision = self._store.revision
             versions = self._store.list(served, namespace, selector)
         if not limit or len(versions) <= limit:
-            return Page(versions, revision)
+            return ListPage(versions, revision)
         self._count += 1
         name = str(self._count)
         self._snapshots[name] = (revision, versions)
@@ -114,7 +114,7 @@ class Lists:
         """Let all half-read lists expire, as a compaction does."""
         self._snapshots.clear()
 
-    def _go_on(self, token: str, limit: int) -> Page:
+    def _go_on(self, token: str, limit: int) -> ListPage:
         try:
             name, _, start = base64.urlsafe_b64decode(token).decode().partition(":")
             place = int(start)
@@ -127,15 +127,15 @@ class Lists:
             )
         return self._page(name, place, limit)
 
-    def _page(self, name: str, start: int, limit: int) -> Page:
+    def _page(self, name: str, start: int, limit: int) -> ListPage:
         revision, versions = self._snapshots[name]
         end = start + limit if limit else len(versions)
         remaining = len(versions) - end
         if remaining <= 0:
             del self._snapshots[name]
-            return Page(versions[start:], revision)
+            return ListPage(versions[start:], revision)
         token = base64.urlsafe_b64encode(f"{name}:{end}".encode()).decode()
-        return Page(versions[start:end], revision, token, remaining)
+        return ListPage(versions[start:end], revision, token, remaining)
 
     def _as_of(
         self,

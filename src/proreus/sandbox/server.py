@@ -54,7 +54,7 @@ _SUCCESS = encode_json(
 
 
 @dataclass(slots=True)
-class Response:
+class ApiServerResponse:
     """A whole answer."""
 
     code: int
@@ -83,7 +83,7 @@ class ApiServer:
         self.lists = Lists(store)
         self._users = users
 
-    def answer(self, request: ApiRequest) -> Response | WatchResponse:
+    def answer(self, request: ApiRequest) -> ApiServerResponse | WatchResponse:
         """Answer a request; errors become Status bodies."""
         try:
             return self._answer(request)
@@ -91,13 +91,15 @@ class ApiServer:
             headers = {}
             if status_error.retry_after_seconds:
                 headers["Retry-After"] = str(status_error.retry_after_seconds)
-            return Response(status_error.code, encode_json(status_error.status()), headers=headers)
+            return ApiServerResponse(
+                status_error.code, encode_json(status_error.status()), headers=headers
+            )
         except Exception as error:  # a server outlives what it does not understand
             logger.exception("%s %s failed", request.method, request.target)
             failure = StatusError(500, "InternalError", f"Internal error occurred: {error!r}")
-            return Response(failure.code, encode_json(failure.status()))
+            return ApiServerResponse(failure.code, encode_json(failure.status()))
 
-    def _answer(self, request: ApiRequest) -> Response | WatchResponse:
+    def _answer(self, request: ApiRequest) -> ApiServerResponse | WatchResponse:
         path, _, query_text = request.target.partition("?")
         if "%" in path:
             path = unquote(path)
@@ -120,7 +122,7 @@ class ApiServer:
 
     def _read(
         self, target: RequestInfo, request: ApiRequest, query: Mapping[str, str]
-    ) -> Response | WatchResponse:
+    ) -> ApiServerResponse | WatchResponse:
         served = target.served
         if served.create_only:
             raise method_not_allowed()
@@ -131,7 +133,7 @@ class ApiServer:
             version = self.store.get(served, target.name, target.namespace or "")
             if as_table:
                 table = tables.make_table(served, [version], {}, query, self.store.time.clock)
-                return Response(200, encode_json(table))
+                return ApiServerResponse(200, encode_json(table))
             return self._shown(served, version)
         selector = selector_of(served, query)
         if query.get("watch") in ("true", "1"):
@@ -141,10 +143,12 @@ class ApiServer:
             table = tables.make_table(
                 served, page.versions, page.metadata(), query, self.store.time.clock
             )
-            return Response(200, encode_json(table))
-        return Response(200, page.body(served, converter_for(served)))
+            return ApiServerResponse(200, encode_json(table))
+        return ApiServerResponse(200, page.body(served, converter_for(served)))
 
-    def _measure(self, target: RequestInfo, query: Mapping[str, str], as_table: bool) -> Response:
+    def _measure(
+        self, target: RequestInfo, query: Mapping[str, str], as_table: bool
+    ) -> ApiServerResponse:
         """Answer with what is worked out here and now; there is nothing to be watched."""
         served = target.served
         if query.get("watch") in ("true", "1"):
@@ -152,11 +156,11 @@ class ApiServer:
         found = self._usage.read(target, selector_of(served, query))
         if as_table:
             table = tables.make_table_from_objects(served, found, query, self.store.time.clock)
-            return Response(200, encode_json(table))
+            return ApiServerResponse(200, encode_json(table))
         if target.name:
-            return Response(200, encode_json(found[0]))
+            return ApiServerResponse(200, encode_json(found[0]))
         head = {"kind": f"{served.kind}List", "apiVersion": served.api_version, "metadata": {}}
-        return Response(200, encode_json(head | {"items": found}))
+        return ApiServerResponse(200, encode_json(head | {"items": found}))
 
     def _watch(
         self,
@@ -200,15 +204,17 @@ class ApiServer:
         """Return the line that ends a watch."""
         return error_line(status_error)
 
-    def _shown(self, served: ServedResource, version: StoredObject, code: int = 200) -> Response:
+    def _shown(
+        self, served: ServedResource, version: StoredObject, code: int = 200
+    ) -> ApiServerResponse:
         convert = converter_for(served)
-        return Response(code, version.data if convert is None else convert(version.data))
+        return ApiServerResponse(code, version.data if convert is None else convert(version.data))
 
     # -- writing ---------------------------------------------------------------------------------
 
     def _write(
         self, target: RequestInfo, request: ApiRequest, query: Mapping[str, str]
-    ) -> Response:
+    ) -> ApiServerResponse:
         served, store = target.served, self.store
         if served.read_only:
             raise method_not_allowed()
@@ -250,28 +256,28 @@ class ApiServer:
                 return self._delete_all(target, selector, options, dry_run)
         raise method_not_allowed()
 
-    def _post(self, target: RequestInfo, body: Any, dry_run: bool) -> Response:
+    def _post(self, target: RequestInfo, body: Any, dry_run: bool) -> ApiServerResponse:
         served, store = target.served, self.store
         namespace, name = target.namespace or "", target.name
         if target.subresource == "binding":
             bind(store, served, name, namespace, body)
-            return Response(201, _SUCCESS)
+            return ApiServerResponse(201, _SUCCESS)
         if target.subresource == "eviction":
             evict(store, served, name, namespace, body)
-            return Response(201, _SUCCESS)
+            return ApiServerResponse(201, _SUCCESS)
         if name:
             raise method_not_allowed()
         if served.plural == "bindings":
             name = ((body or {}).get("metadata") or {}).get("name", "")
             bind(store, store.resources.find("pods"), name, namespace, body)
-            return Response(201, _SUCCESS)
+            return ApiServerResponse(201, _SUCCESS)
         if served.create_only:
-            return Response(201, encode_json(self._users.review(served, body)))
+            return ApiServerResponse(201, encode_json(self._users.review(served, body)))
         if served.namespaced and target.namespace is None:
             raise method_not_allowed()
         return self._shown(served, store.create(served, body, namespace, dry_run=dry_run), 201)
 
-    def _delete(self, target: RequestInfo, options: JsonObject, dry_run: bool) -> Response:
+    def _delete(self, target: RequestInfo, options: JsonObject, dry_run: bool) -> ApiServerResponse:
         served = target.served
         version, gone = self.store.delete(
             served,
@@ -290,7 +296,7 @@ class ApiServer:
             "kind": served.plural,
             "uid": metadata["uid"],
         }
-        return Response(
+        return ApiServerResponse(
             200,
             encode_json(
                 {
@@ -305,7 +311,7 @@ class ApiServer:
 
     def _delete_all(
         self, target: RequestInfo, selector: SelectionPredicate, options: JsonObject, dry_run: bool
-    ) -> Response:
+    ) -> ApiServerResponse:
         served = target.served
         page = self.lists.read(served, target.namespace, selector, {})
         for version in page.versions:
@@ -316,24 +322,26 @@ class ApiServer:
                 grace_seconds=options.get("gracePeriodSeconds"),
                 dry_run=dry_run,
             )
-        return Response(200, page.body(served, converter_for(served)))
+        return ApiServerResponse(200, page.body(served, converter_for(served)))
 
     # -- about itself ----------------------------------------------------------------------------
 
-    def _serve_discovery(self, parts: list[str], request: ApiRequest) -> Response:
+    def _serve_discovery(self, parts: list[str], request: ApiRequest) -> ApiServerResponse:
         if request.method != "GET":
             raise method_not_allowed()
         match parts:
             case ["healthz" | "livez" | "readyz", *_]:
-                return Response(200, b"ok", TEXT)
+                return ApiServerResponse(200, b"ok", TEXT)
             case ["openapi", "v2"]:
-                return Response(200, encode_json(openapi.swagger()))
+                return ApiServerResponse(200, encode_json(openapi.swagger()))
             case ["openapi", "v3", *rest]:
-                return Response(200, encode_json(openapi.document(self.store.resources, rest)))
+                return ApiServerResponse(
+                    200, encode_json(openapi.document(self.store.resources, rest))
+                )
         found = discovery.describe(self.store.resources, parts)
         if found is None:
             raise path_not_found()
-        return Response(200, encode_json(found))
+        return ApiServerResponse(200, encode_json(found))
 
 
 def _start_of(collection: Collection, revision: int) -> int:

@@ -10,10 +10,12 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, Protocol, TypeVar
 
 from proreus.clock import Clock
 from proreus.feature_gates import FeatureGates
+from proreus.framework.attempt_budget import Stopwatch
 from proreus.framework.handle import ApiWriter, EventRecorder
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.meta import ApiObject, Resource
@@ -48,6 +50,7 @@ class Environment:
     ``informers``: what is to stand still while a scheduling cycle waits for somebody; None where
     nothing moves by itself. ``use_extenders``: whether those that are configured are asked at all.
     ``health_context``: who keeps watch over plugins; None: the usual rules, and nobody is told.
+    ``stopwatch``: measures what an attempt computes.
     """
 
     api: ApiWriter
@@ -61,6 +64,7 @@ class Environment:
     informers: Pausable | None = None
     use_extenders: bool = True
     health_context: HealthContext | None = None
+    stopwatch: Stopwatch = perf_counter
 
     def paused(self) -> AbstractContextManager[None]:
         """Let nothing change for the length of a ``with`` block."""

@@ -26,6 +26,8 @@ log = logger(__name__)
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
 POD_SCHEDULED = "PodScheduled"
+NOTICED_SECONDS = 0.1
+"""An attempt that computes for so long is one that other pods, and the Lease, notice."""
 
 
 class FailureHandler:
@@ -46,20 +48,22 @@ class FailureHandler:
         if self.observer is not None:
             self.observer.on_failure(attempt, failure)
         rejected = failure.status.rejected
+        message = failure.message  # a text of a hundred thousand letters for some
         self._count(attempt, rejected)
-        self._log(attempt, failure, rejected)
+        self._log(attempt, message, rejected)
         queued = attempt.queued
         self._note_rejectors(queued, failure)
+        _note_cost(attempt)
         pod = self._requeue(queued)
         if pod is None:
             return
         self._queue.nominator.add_nominated_pod(queued.info, failure.nominating)
         profile = attempt.profile.name
         # kube-scheduler hands its message on as a format, and people compare.
-        note = printf_without_arguments(truncate_note(failure.message))
+        note = printf_without_arguments(truncate_note(message))
         self._events.event(pod, "Warning", "FailedScheduling", "Scheduling", note, profile)
         reason = UNSCHEDULABLE if rejected else SCHEDULER_ERROR
-        patch = self._status_patch(pod, reason, failure.message, failure.nominating)
+        patch = self._status_patch(pod, reason, message, failure.nominating)
         if patch:
             self._spawn(self._patch(pod, patch))
 
@@ -91,14 +95,14 @@ class FailureHandler:
         metrics.schedule_attempts_total.labels(*labels).inc()
         metrics.scheduling_attempt_duration_seconds.labels(*labels).observe(seconds)
 
-    def _log(self, attempt: Attempt, failure: Failure, rejected: bool) -> None:
+    def _log(self, attempt: Attempt, message: str, rejected: bool) -> None:
         if not rejected:
-            log.error("Error scheduling pod; retrying", err=failure.message, pod=attempt.pod.key)
+            log.error("Error scheduling pod; retrying", err=message, pod=attempt.pod.key)
         elif log.v(2):
             log.v(2).info(
                 "Unable to schedule pod; no fit; waiting",
                 pod=attempt.pod.key,
-                err=failure.message,
+                err=message,
             )
 
     def _status_patch(
@@ -138,6 +142,15 @@ class FailureHandler:
             log.error(
                 "Error updating pod", err=error, pod=f"{pod.metadata.namespace}/{pod.metadata.name}"
             )
+
+
+def _note_cost(attempt: Attempt) -> None:
+    """Note what the attempt took of the scheduler's time: the queue lets the pod wait for it."""
+    queued, budget = attempt.queued, attempt.state.budget
+    if budget is None:
+        return
+    queued.cost_seconds = budget.used if budget.used >= NOTICED_SECONDS else 0.0
+    queued.consecutive_overruns = queued.consecutive_overruns + 1 if budget.exceeded else 0
 
 
 def rfc3339(instant: float) -> str:

@@ -87,7 +87,7 @@ class PodGroupAlgorithm:
         self._cycle = cycle
         self._nominator = nominator
         self._begin = begin
-        self._run_post_filter = preempt
+        self._may_preempt = preempt
 
     async def run(
         self, pods: Sequence[QueuedPodInfo], node_subset: NodeSubset | None = None
@@ -125,7 +125,7 @@ class PodGroupAlgorithm:
     async def _try(self, queued: QueuedPodInfo, node_subset: NodeSubset | None) -> Member:
         """Find a node for a pod and assume it there, also where room has yet to be made."""
         attempt = self._begin(queued)
-        attempt.node_subset, attempt.may_preempt = node_subset, self._run_post_filter
+        attempt.node_subset, attempt.may_preempt = node_subset, self._may_preempt
         member = Member(attempt, nominated_before=self._nominator.nominated_node_of(queued.uid))
         chosen = await self._cycle.schedule_pod(attempt)
         if isinstance(chosen, Failure):

@@ -13,6 +13,7 @@ from functools import partial
 from time import perf_counter
 
 from proreus.cache.cache import Cache
+from proreus.framework.attempt_budget import AttemptBudget
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ASSIGNED_POD_DELETE
 from proreus.framework.pod_info import QueuedPodInfo
@@ -20,6 +21,7 @@ from proreus.logs import logger
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.runtime.background import BackgroundWork
 from proreus.runtime.calls import PluginTimer
+from proreus.runtime.plugin_health import DEFAULT_RULES
 from proreus.runtime.profile import Profile
 from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.attempt import Attempt, AttemptObserver, Failure, ScheduleResult
@@ -34,6 +36,8 @@ from proreus.scheduler.scheduling_cycle import SchedulingCycle
 log = logger(__name__)
 
 _YIELD_SECONDS = 0.003
+_LONG_SECONDS = 0.05
+_MAX_REST_SECONDS = 0.05
 _METRICS_SAMPLE_RATE = 0.1
 MAX_BINDINGS_IN_FLIGHT = 1000
 """So many bindings may wait for the apiserver; then the loop waits with them. What is not decided
@@ -69,6 +73,13 @@ class Scheduler:
         self._spawn = environment.spawn
         self._timer = PluginTimer(environment.metrics)
         self._background = BackgroundWork()
+        health_context = environment.health_context
+        rules = DEFAULT_RULES if health_context is None else health_context.rules
+        self._attempt_seconds = rules.attempt_seconds
+        """How long one attempt may compute; 0: as long as it likes."""
+        self._stopwatch = environment.stopwatch
+        self._costs = 0.0
+        """Seconds that attempts have computed since the event loop last had a turn."""
         self._background_started = False
         self._ready = asyncio.Event()
         self._binding_finished = asyncio.Event()
@@ -109,7 +120,7 @@ class Scheduler:
                 continue
             now = perf_counter()
             if now - turn > _YIELD_SECONDS:
-                await asyncio.sleep(0)
+                await asyncio.sleep(self._rest_seconds())
                 now = turn = perf_counter()
 
     @property
@@ -117,6 +128,15 @@ class Scheduler:
         """How long the scheduling cycle that is going on has taken so far; 0 between cycles."""
         started_at = self.cycle_started_at
         return 0.0 if started_at is None else perf_counter() - started_at
+
+    def _rest_seconds(self) -> float:
+        """Return how long others are to have the event loop, and count anew.
+
+        A binding or a relist takes several turns of the loop, with answers to wait for in between:
+        after an attempt that was long, one turn would be too few.
+        """
+        costs, self._costs = self._costs, 0.0
+        return min(costs / 10, _MAX_REST_SECONDS) if costs >= _LONG_SECONDS else 0.0
 
     def start_background_work(self) -> None:
         """Let plugins begin what they have to do beside scheduling; ``run`` does."""
@@ -192,6 +212,8 @@ class Scheduler:
             return ""
         attempt = self.begin(queued, profile)
         outcome = await self.scheduling_cycle.run(attempt)
+        if attempt.state.budget is not None:
+            self._costs += attempt.state.budget.used
         if isinstance(outcome, Failure):
             self._failures.handle(attempt, outcome)
             return ""
@@ -205,6 +227,8 @@ class Scheduler:
         state = CycleState()
         if self._rng.random() < _METRICS_SAMPLE_RATE:
             state.timer = self._timer
+        if self._attempt_seconds:
+            state.budget = AttemptBudget(self._attempt_seconds, self._stopwatch)
         return Attempt(queued, queued.info, profile, state, perf_counter())
 
     def start_binding(self, schedule_result: ScheduleResult) -> None:

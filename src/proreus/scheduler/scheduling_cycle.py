@@ -13,7 +13,7 @@ from time import perf_counter
 import numpy as np
 
 from proreus.cache.cache import Cache, CacheError
-from proreus.errors import ExtenderError, PluginError
+from proreus.errors import BudgetExceeded, ExtenderError, PluginError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.diagnosis import Diagnosis, FitError
 from proreus.framework.nominated_pods import Nominator
@@ -34,6 +34,7 @@ from proreus.runtime.prioritize_nodes import prioritize_nodes, run_pre_score
 from proreus.runtime.profile import Profile
 from proreus.runtime.scheduling_points import (
     PermitOutcome,
+    PostFilterOutcome,
     PreFilterOutcome,
     run_permit,
     run_post_filter,
@@ -55,6 +56,9 @@ from proreus.scheduler.environment import Environment
 from proreus.scheduler.extender_chain import EXTENDER, ExtenderChain
 
 log = logger(__name__)
+
+_SHARE_OF_POST_FILTER = 2
+"""PostFilter may compute for so many times the budget of all that comes before it."""
 
 NO_NODES = "no nodes available to schedule pods"
 
@@ -132,6 +136,15 @@ class SchedulingCycle:
 
     async def schedule_pod(self, attempt: Attempt) -> str | Failure:
         """Return the name of the best node; nothing is assumed yet."""
+        budget = attempt.state.budget
+        if budget is None:
+            return await self._choose(attempt)
+        try:
+            return await budget.measure(self._choose(attempt))
+        except BudgetExceeded as error:
+            return error_failure(str(error), error)
+
+    async def _choose(self, attempt: Attempt) -> str | Failure:
         if not self._cache.table.size:
             return Failure(Status.unresolvable(NO_NODES))
         trace = Trace()
@@ -289,7 +302,15 @@ class SchedulingCycle:
         if not profile.post_filter or not attempt.may_preempt:
             return failure
         started = perf_counter()
-        outcome = await run_post_filter(profile, attempt.state, attempt.pod, diagnosis.complete())
+        if (budget := attempt.state.budget) is not None:
+            # Trials on thousands of nodes with hundreds of thousands of pods are normal work.
+            budget.allow(_SHARE_OF_POST_FILTER * budget.seconds)
+        try:
+            verdicts = diagnosis.complete()
+            outcome = await run_post_filter(profile, attempt.state, attempt.pod, verdicts)
+        except BudgetExceeded as error:
+            # Why the pod fits nowhere is known, and what may help it.
+            outcome = PostFilterOutcome(message=str(error))
         profile.observe_point("PostFilter", outcome.code, perf_counter() - started)
         fit_error.diagnosis.post_filter_message = outcome.message
         failure.nominating = outcome.nominating

@@ -127,7 +127,8 @@ def test_plugins_may_be_given_many_times():
 def test_rules_for_plugins():
     options = parse("--plugin-time-budget=20ms", "--plugin-failure-policy=skip")
     assert (options.plugin_rules.budget_seconds, options.plugin_rules.policy) == (0.02, "skip")
-    assert parse().plugin_rules == FailureRules()
+    assert parse().plugin_rules == FailureRules(attempt_seconds=1.0)
+    assert parse("--attempt-time-budget=0s").plugin_rules == FailureRules()
     assert parse("--loop-blocked-threshold=0s").loop_blocked_threshold_seconds == 0
 
 
@@ -180,6 +181,10 @@ def test_flags_without_effect_are_told_to_the_process():
         (
             ["--plugin-time-budget=0s"],
             "--plugin-time-budget: must be greater than zero",
+        ),
+        (
+            ["--attempt-time-budget=-1s"],
+            "--attempt-time-budget: must be zero or greater",
         ),
         (
             ["--loop-blocked-threshold=-1s"],

@@ -368,3 +368,28 @@ def test_what_devices_stand_for_is_left_to_them_where_the_node_has_none(gate: bo
     assert event.hint is not None
     assert event.hint(pod, None, nodes[1]) is gate
     assert event.hint(pod, nodes[1], nodes[1]) is gate
+
+
+def test_resources_that_no_node_has_are_rejected_without_looking_at_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = [f"example.com/kind-{number}" for number in range(5000)]
+    nodes = [make_node("n0"), make_node("n1", pods=1), make_node("n2", cpu=1)]
+    handle = FakeHandle(nodes=nodes, pods=[make_pod("there", node_name="n1")])
+    pod = make_pod(cpu="2", resources=dict.fromkeys(names, 1))
+    plugin = fit(handle)
+    one_by_one = [plugin.filter(CycleState(), pod, node) for node in handle.nodes]
+    monkeypatch.setattr(NodeResourcesFit, "filter", _unasked)
+
+    verdicts = Verdicts(3, plugin.name)
+    plugin.filter_all(CycleState(), pod, handle.nodes, verdicts)
+
+    assert [verdicts.status(row) for row in range(3)] == one_by_one
+    expected = tuple(f"Insufficient {name}" for name in names)
+    assert summary(verdicts.status(0)) == (Code.UNRESOLVABLE, expected)
+    assert summary(verdicts.status(1))[1] == ("Too many pods", *expected)
+    assert summary(verdicts.status(2))[1] == ("Insufficient cpu", *expected)
+
+
+def _unasked(*_: object) -> None:
+    raise AssertionError("asked about single nodes")

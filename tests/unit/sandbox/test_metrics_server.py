@@ -9,7 +9,7 @@ from proreus.sandbox.cluster import make_node
 from proreus.sandbox.metrics_server import CPU_USAGE, MEMORY_USAGE, FakeMetricsServer
 from proreus.sandbox.requests import ApiRequest
 from proreus.sandbox.reviews import Users
-from proreus.sandbox.server import ApiServer, Response
+from proreus.sandbox.server import ApiServer, ApiServerResponse
 from proreus.sandbox.store import Store
 
 METRICS = "/apis/metrics.k8s.io/v1beta1"
@@ -22,7 +22,7 @@ def api(store: Store) -> ApiServer:
 
 def ask(api: ApiServer, target: str, method: str = "GET", **headers: str) -> tuple[int, Any]:
     answer = api.answer(ApiRequest(method, target, {"Authorization": "Bearer secret"} | headers))
-    assert isinstance(answer, Response)
+    assert isinstance(answer, ApiServerResponse)
     return answer.code, json.loads(answer.body)
 
 

@@ -6,7 +6,7 @@ import pytest
 from proreus.sandbox.cluster import make_node
 from proreus.sandbox.requests import ApiRequest
 from proreus.sandbox.reviews import Users
-from proreus.sandbox.server import ApiServer, Response
+from proreus.sandbox.server import ApiServer, ApiServerResponse
 from proreus.sandbox.store import Store
 
 HEADERS = {"Authorization": "Bearer secret", "Content-Type": "application/json"}
@@ -22,7 +22,7 @@ def ask(
 ) -> tuple[int, Any]:
     data = b"" if body is None else json.dumps(body).encode()
     answer = api.answer(ApiRequest(method, target, HEADERS | headers, data))
-    assert isinstance(answer, Response)
+    assert isinstance(answer, ApiServerResponse)
     return answer.code, json.loads(answer.body)
 
 
@@ -106,7 +106,7 @@ def test_a_body_that_makes_no_sense_is_survived(
 ) -> None:
     pods = "/api/v1/namespaces/default/pods"
     broken = api.answer(ApiRequest("POST", pods, HEADERS, b"{"))
-    assert isinstance(broken, Response)
+    assert isinstance(broken, ApiServerResponse)
     assert broken.code == 400
     odd = {"metadata": {"name": "p"}, "spec": {"containers": ["c"]}}
     code, status = ask(api, "POST", pods, odd)

@@ -18,6 +18,7 @@ from proreus.plugins.dynamic_resources.capacity import has_capacity
 from proreus.plugins.dynamic_resources.consumed_counters import ConsumedCounters
 from proreus.plugins.dynamic_resources.devices import DeviceKind
 from proreus.plugins.dynamic_resources.features import Features
+from proreus.plugins.dynamic_resources.hopeless import too_few_alike
 from proreus.plugins.dynamic_resources.pools import DeviceOnNode
 from proreus.plugins.dynamic_resources.prepared_claims import (
     AllocationError,
@@ -120,7 +121,8 @@ class _Search:
 
     def run(self) -> AllocatorResult:
         self._collect()
-        if self._allocate_claim(0) is _Progress.DONE:
+        hopeless = too_few_alike(self._prepared, self._views, self._taken)
+        if not hopeless and self._allocate_claim(0) is _Progress.DONE:
             self._check_node_selectors()
             return Solution(
                 tuple(map(tuple, self._device_assignments)),
@@ -219,6 +221,7 @@ class _Search:
         self, claim: int, request: int, one: Alternative, number: int, start: _Device
     ) -> _Progress:
         """Place the devices of a request from its ``number``-th on, looking from ``start`` on."""
+        self._step()
         count = self._count(one)
         if one.all_devices and not count:
             return _Progress.FAILED
@@ -262,9 +265,7 @@ class _Search:
     def _is_allocatable(
         self, claim: int, one: Alternative, device: _Device, found: DeviceOnNode
     ) -> bool:
-        self._steps += 1
-        if self._steps % _STEPS_PER_DEADLINE_CHECK == 0 and self._deadline_exceeded():
-            raise AllocationTimeout
+        self._step()
         # Selectors first: one that fails on a device is an error whoever can reach the device.
         return (
             not self._in_use(claim, one, device)
@@ -272,6 +273,12 @@ class _Search:
             and found.matches_node
             and self._has_capacity(one, device, found.kind)
         )
+
+    def _step(self) -> None:
+        """Look at the clock now and then; raises ``AllocationTimeout``."""
+        self._steps += 1
+        if self._steps % _STEPS_PER_DEADLINE_CHECK == 0 and self._deadline_exceeded():
+            raise AllocationTimeout
 
     # ---- placing a device ----------------------------------------------------------------------
 

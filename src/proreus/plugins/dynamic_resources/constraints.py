@@ -28,10 +28,11 @@ class _OverRequests:
     """Applies to the named requests; to all if none is named."""
 
     def __init__(self, attribute: str, requests: tuple[str, ...]) -> None:
-        self._attribute = attribute
+        self.attribute = attribute
         self._requests = frozenset(requests)
 
-    def _applies(self, request: str, subrequest: str) -> bool:
+    def applies(self, request: str, subrequest: str) -> bool:
+        """Return whether the devices of a request, or of one of its subrequests, are concerned."""
         names = self._requests
         return (
             not names
@@ -50,9 +51,9 @@ class MatchAttribute(_OverRequests):
 
     def add(self, request: str, subrequest: str, kind: DeviceKind) -> bool:
         """Place a device; the first sets the value for all."""
-        if not self._applies(request, subrequest):
+        if not self.applies(request, subrequest):
             return True
-        value = kind.attribute(self._attribute)
+        value = kind.attribute(self.attribute)
         if value is None or (self._count and value != self._value):
             return False
         self._value = value
@@ -61,7 +62,7 @@ class MatchAttribute(_OverRequests):
 
     def remove(self, request: str, subrequest: str) -> None:
         """Take back the device that was placed last."""
-        if self._applies(request, subrequest):
+        if self.applies(request, subrequest):
             self._count -= 1
 
 
@@ -78,9 +79,9 @@ class DistinctAttribute(_OverRequests):
 
     def add(self, request: str, subrequest: str, kind: DeviceKind) -> bool:
         """Place a device, if no remembered one has its value."""
-        if not self._applies(request, subrequest):
+        if not self.applies(request, subrequest):
             return True
-        value = kind.attribute(self._attribute)
+        value = kind.attribute(self.attribute)
         if value is None or value in self._values.values():
             return False
         self._values[request] = value
@@ -88,5 +89,5 @@ class DistinctAttribute(_OverRequests):
 
     def remove(self, request: str, subrequest: str) -> None:
         """Take back the device that was placed last."""
-        if self._applies(request, subrequest):
+        if self.applies(request, subrequest):
             self._values.pop(request, None)

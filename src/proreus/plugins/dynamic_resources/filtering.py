@@ -254,7 +254,9 @@ class ClaimFilter:
             missing |= (nodes.allocatable[resource] <= 0).astype(np.int64) << bit
         for resource, amount in self._pod.requests.amounts.items():
             if amount > 0 and may_be_dra_backed(resource) and resource not in state_data.dra_backed:
-                for row in np.flatnonzero(nodes.allocatable[resource] == 0).tolist():
+                # What no node has rejects all of them at once: the next one finds no row left.
+                without = verdicts.passed() & (nodes.allocatable[resource] == 0)
+                for row in np.flatnonzero(without).tolist():
                     if resource not in nodes[row].allocatable:
                         verdicts.reject_row(row, _NO_RESOURCE)
         for bits in np.unique(missing).tolist():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 
 from proreus.config.plugin_args import DynamicResourcesArgs
 from proreus.errors import ApiError
@@ -110,11 +111,28 @@ class DynamicResources(
         found = self.manager.extended.dra_backed(pod.requests.amounts)
         return tuple(sorted(filter(may_be_dra_backed, found))) if found else ()
 
-    def _claim_filter(self, state_data: StateData, pod: PodInfo) -> ClaimFilter:
-        return ClaimFilter(self.manager, state_data, pod, self.handle.nodes, self._deadline)
+    def _claim_filter(self, state_data: StateData, pod: PodInfo, state: CycleState) -> ClaimFilter:
+        deadline = partial(self._deadline, state)
+        return ClaimFilter(self.manager, state_data, pod, self.handle.nodes, deadline)
 
-    def _deadline(self) -> Callable[[], bool]:
-        """Return a function that says whether the time for one node is over."""
+    def _deadline(self, state: CycleState) -> Callable[[], bool]:
+        """Return a function that says whether the time for one node is over.
+
+        The function raises ``BudgetExceeded`` if the time of the whole attempt is.
+        """
+        timed_out = self._timer()
+        if state.budget is None:
+            return timed_out
+        check = partial(state.budget.check, self.name, "Filter")
+
+        def deadline_exceeded() -> bool:
+            check()
+            return timed_out()
+
+        return deadline_exceeded
+
+    def _timer(self) -> Callable[[], bool]:
+        """Return a function that says whether ``filterTimeout`` is over."""
         timeout_seconds = self.args.filter_timeout_seconds
         if not self.features.filter_timeout or not timeout_seconds:
             return _never
@@ -203,7 +221,7 @@ class DynamicResources(
         """Reject nodes whose devices cannot satisfy the claims."""
         state_data: StateData = state.read(self.name)
         if not state_data.empty:
-            self._claim_filter(state_data, pod).run(nodes, verdicts)
+            self._claim_filter(state_data, pod, state).run(nodes, verdicts)
 
     async def post_filter(
         self, state: CycleState, pod: PodInfo, verdicts: Verdicts
@@ -215,7 +233,7 @@ class DynamicResources(
         if state_data.empty:
             return PostFilterResult(Status.unschedulable("no new claims to deallocate"))
         try:
-            claim_filter = self._claim_filter(state_data, pod)
+            claim_filter = self._claim_filter(state_data, pod, state)
             text = await deallocate_unusable(
                 self.handle, self._claim_binder, claim_filter, state_data, pod, verdicts
             )
@@ -233,7 +251,7 @@ class DynamicResources(
         """Prefer nodes that can give what stands first in lists of alternatives (KEP-4816)."""
         if not self._scores(state):
             return 0
-        return self._claim_filter(state.read(self.name), pod).scores(nodes)
+        return self._claim_filter(state.read(self.name), pod, state).scores(nodes)
 
     def _scores(self, state: CycleState) -> bool:
         state_data: StateData | None = state.get(self.name)
@@ -250,7 +268,7 @@ class DynamicResources(
         state_data: StateData = state.read(self.name)
         if state_data.empty:
             return None
-        claim_filter = self._claim_filter(state_data, pod)
+        claim_filter = self._claim_filter(state_data, pod, state)
         to_allocate, result = claim_filter.allocate_at(node_name)
         state_data.chosen = to_allocate
         shared = [state_data.claims[place] for place in sorted(state_data.shared_in_group)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from proreus.framework.affinity_terms import affinity_terms_of
+from proreus.framework.attempt_budget import AttemptBudget
 from proreus.framework.domains import DomainSums, sum_by_domain
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
@@ -60,8 +61,9 @@ class AffinityCounts:
         pod: PodInfo,
         namespace_labels: Mapping[str, str],
         nodes: NodeTable,
+        budget: AttemptBudget | None = None,
     ) -> AffinityCounts:
-        """Count the pods on all nodes for a pod."""
+        """Count the pods on all nodes for a pod; raises ``BudgetExceeded``."""
         affinity: Sums = {}
         query = terms.all_required
         if query is not None:
@@ -72,6 +74,8 @@ class AffinityCounts:
                 )
         anti: Sums = {}
         for term in terms.required_anti:
+            if budget is not None:
+                budget.check("InterPodAffinity", "PreFilter")
             _count_in(anti, nodes, term.topology_key, nodes.count_pods(term.query))
         existing: Sums = {}
         index = nodes.pod_index

@@ -72,7 +72,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         if terms.error:
             return Status.unresolvable(f"parsing pod: {terms.error}")
         namespace_labels = self._incoming.namespace_labels(pod.pod)
-        counts = AffinityCounts.from_nodes(terms, pod, namespace_labels, nodes)
+        counts = AffinityCounts.from_nodes(terms, pod, namespace_labels, nodes, state.budget)
         if counts.nothing_to_check:
             return _SKIP
         state.write(self.name, counts)
@@ -131,7 +131,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return _SKIP
         scores: dict[str, IntArray] = {}
         everything = self.handle.nodes
-        for key, weights in self._contributions(terms, pod, everything):
+        for key, weights in self._contributions(terms, pod, everything, state):
             sums = sum_by_domain(everything, key, weights)
             known = scores.get(key)
             scores[key] = sums if known is None else known + sums
@@ -141,10 +141,11 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         return None
 
     def _contributions(
-        self, terms: IncomingTerms, pod: PodInfo, nodes: NodeTable
+        self, terms: IncomingTerms, pod: PodInfo, nodes: NodeTable, state: CycleState
     ) -> Iterator[tuple[str, CodeArray]]:
         """Yield topology keys with what pods on each node add; only where some pod does."""
         for term in terms.preferred:
+            state.check_budget(self.name, "PreScore")
             counts = nodes.count_pods(term.query)
             if _any_in_domain(nodes, term.topology_key, counts):
                 yield term.topology_key, counts * term.weight

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from proreus.framework.attempt_budget import AttemptBudget
 from proreus.framework.domains import DomainSums
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
@@ -54,11 +55,14 @@ class SpreadCounts:
         pod: PodInfo,
         nodes: NodeTable,
         domain_cache: TopologyDomainCache,
+        budget: AttemptBudget | None = None,
     ) -> SpreadCounts:
-        """Count the pods on all nodes for a pod."""
+        """Count the pods on all nodes for a pod; raises ``BudgetExceeded``."""
         domains = domain_cache.of(constraints, pod.pod, nodes, all_keys=True)
         sums = []
         for constraint, one in zip(constraints, domains, strict=True):
+            if budget is not None:
+                budget.check("PodTopologySpread", "PreFilter")
             values = nodes.label_values(constraint.topology_key)
             if constraint.query is None:
                 by_code = np.zeros(one.codes + 1, dtype=np.int64)

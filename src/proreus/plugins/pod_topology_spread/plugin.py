@@ -68,9 +68,10 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             return Status.error(resolved.hard_error)
         if not resolved.hard:
             return _SKIP
-        state.write(
-            self.name, SpreadCounts.from_nodes(resolved.hard, pod, nodes, self._domain_cache)
+        counts = SpreadCounts.from_nodes(
+            resolved.hard, pod, nodes, self._domain_cache, state.budget
         )
+        state.write(self.name, counts)
         return None
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> bool:
