@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from envtest.cluster import ScenarioCluster, differences
+from envtest.scenario_cluster import ScenarioCluster, differences
 from envtest.control_plane import ControlPlane
 from envtest.fake_extender import FakeExtender
 from envtest.schedulers import Kind, RunScheduler, configuration

@@ -8,6 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from envtest.cluster import ScenarioCluster
+from envtest.scenario_cluster import ScenarioCluster
 
 Scenario = Callable[[ScenarioCluster], None]

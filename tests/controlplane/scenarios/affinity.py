@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from envtest.cluster import HOST, NAMESPACES, ZONE, ScenarioCluster
+from envtest.scenario_cluster import HOST, NAMESPACES, ZONE, ScenarioCluster
 from envtest.kube_client import ApiFailure
 
 Json = dict[str, Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from envtest.cluster import GROUPS, ScenarioCluster
+from envtest.scenario_cluster import GROUPS, ScenarioCluster
 
 Json = dict[str, Any]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envtest.cluster import ScenarioCluster
+from envtest.scenario_cluster import ScenarioCluster
 from envtest.fake_extender import RESOURCE
 
 ASKS = {"limits": {RESOURCE: "1"}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from envtest import objects
-from envtest.cluster import ScenarioCluster
+from envtest.scenario_cluster import ScenarioCluster
 
 Json = dict[str, Any]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from envtest.cluster import HOST, ZONE, ScenarioCluster
+from envtest.scenario_cluster import HOST, ZONE, ScenarioCluster
 
 from scenarios.affinity import away, term
 from scenarios.spread import spread

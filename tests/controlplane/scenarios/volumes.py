@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from envtest.cluster import CLAIMS, HOST, ZONE, ScenarioCluster
+from envtest.scenario_cluster import CLAIMS, HOST, ZONE, ScenarioCluster
 from envtest.fake_storage import DRIVER, VOLUMES, FakeStorage, bind, volume
 
 Json = dict[str, Any]
