@@ -16,7 +16,7 @@ from typing import Any
 
 from proreus.clock import RealClock
 from proreus.framework import events as ev
-from proreus.framework.event_registrations import PreEnqueue, Registration, registrations_of
+from proreus.framework.event_registrations import PreEnqueue, EventRegistration, registrations_of
 from proreus.framework.events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, NODE_ADD, ClusterEvent
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.status import Status
@@ -31,7 +31,7 @@ NODE_LABEL = ClusterEvent(ev.NODE, ev.UPDATE_NODE_LABEL)
 @dataclass
 class Profile:
     pre_enqueue: dict[str, PreEnqueue] = field(default_factory=dict)
-    registrations: list[Registration] = field(default_factory=list)
+    registrations: list[EventRegistration] = field(default_factory=list)
 
 
 def default_like_profile() -> Profile:
