@@ -1,4 +1,43 @@
-"""DefaultPreemption: make room for a pod by evicting less important ones."""
+"""DefaultPreemption: evict lower-priority pods from the node where that costs least.
+
+Source: KEP-268 and kube-scheduler 1.36 (``plugins/defaultpreemption``, ``framework/preemption``).
+kube-scheduler's steps, in the order in which an attempt takes them, and where they are here:
+
+==========================================  ====================================================
+kube-scheduler                              this package
+==========================================  ====================================================
+PodEligibleToPreemptOthers                  ``plugin``: ``_ineligibility``
+findCandidates, GetOffsetAndNumCandidates   ``plugin``: ``_find_candidates``, ``num_candidates``
+DryRunPreemption                            ``candidates``: ``DryRun.candidates``
+SelectVictimsOnNode:
+- potential victims, most important first   ``potential_victims``: ``PodsByPriority``
+- filterPodsWithPDBViolation                ``potential_victims``: ``DisruptionBudgets``
+- remove all, then reprieve one by one      ``candidates``: ``DryRun._victims``, which calls
+                                            ``runtime.dry_run.PreemptionDryRun``
+callExtenders                               ``plugin``: ``_call_extenders``
+SelectCandidate, pickOneNodeForPreemption   ``candidates``: ``pick_one_node_for_preemption``
+prepareCandidate, prepareCandidateAsync     ``eviction``: ``Evictor``
+PreEnqueue while victims terminate          ``plugin``: ``pre_enqueue``; ``eviction``:
+                                            ``RunningPreemptions``
+PodGroup preemption (KEP-5710)              ``pod_group_preemption``
+==========================================  ====================================================
+
+Three things are ours; none of them changes a result:
+
+- Lockstep over columns. kube-scheduler's workers dry-run one node each. Here a step removes all
+  lower-priority pods from all candidate rows at once, and each further step reprieves one victim on
+  every row, so that a filter evaluates columns (``framework.dry_run_table``).
+- ``PodsByPriority`` keeps the pods of each node sorted from one preemption to the next.
+- ``DryRunCache`` keeps the result of each row for the preemptors with the same ``DryRunKey``
+  (equivalence key) and priority. A row is dry-run again after it changed.
+
+Worked example: a pod of priority 100 requests 2 CPUs. Node ``a`` (4 CPUs) runs pods of priorities
+50, 10 and 0 that request 2, 1 and 1 CPUs; node ``b`` (2 CPUs) runs one pod of priority 50 that
+requests 2. Without them the pod fits both nodes. The first step reprieves the pods of priority 50:
+on ``a`` the preemptor still fits, on ``b`` it does not, so that this one is a victim. The pods of
+priorities 10 and 0 on ``a`` follow and are victims as well. Node ``a`` is picked: the highest
+priority among its victims is 10, on ``b`` it is 50.
+"""
 
 from proreus.plugins.default_preemption.plugin import DefaultPreemption
 

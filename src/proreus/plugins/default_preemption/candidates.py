@@ -1,33 +1,100 @@
-"""The dry run of preemption: on which nodes would the pod fit, and at whose expense.
+"""Candidates for preemption: the dry run that finds them, and which one is picked.
 
-Many nodes are tried in lockstep: all less important pods are taken off all of them, the filters
-judge them at once, then the victims are reprieved step by step, one pod on each node a step.
-How that is done fast, and apart for filters that look across nodes, is the business of the trials.
+``DryRun`` is kube-scheduler's DryRunPreemption and SelectVictimsOnNode, for many nodes at a time.
+All lower-priority pods are removed from all rows, filters evaluate the rows at once, then the
+potential victims are reprieved in lockstep, one pod on each row a step.
+
+Worked example of the order: potential victims ``a`` (priority 30), ``b`` (20) and ``c`` (10), of
+which only ``c`` would violate a PodDisruptionBudget. They are reprieved as ``c``, ``a``, ``b``. If
+there is capacity for one, ``c`` stays, and the victims are ``a`` and ``b`` without a violation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Handle, PreemptionDryRun
-from proreus.framework.pod_info import PodInfo
+from proreus.framework.pod_info import NOT_STARTED, PodInfo
 from proreus.framework.status import Code
 from proreus.framework.verdicts import BoolArray, Rows, Verdicts
-from proreus.plugins.default_preemption.budgets import DisruptionBudgets
-from proreus.plugins.default_preemption.dry_run_cache import Candidate, DryRunCache
-from proreus.plugins.default_preemption.pods_by_priority import PodsByPriority, sorted_by_importance
+from proreus.plugins.default_preemption.dry_run_cache import DryRunCache
+from proreus.plugins.default_preemption.potential_victims import (
+    DisruptionBudgets,
+    PodsByPriority,
+    sorted_by_importance,
+)
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 
+# A dry run costs much by itself and little for each row more, so that a batch has this many rows
+# even when fewer candidates are missing.
 _MIN_BATCH = 64
-"""So many nodes are tried together at least, though fewer candidates are wanted still."""
+
+# Makes every priority positive: otherwise two victims of priority -5 would sum up to less than one.
+_PRIORITY_OFFSET = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node that the pod fits once ``victims`` are evicted, the most important first."""
+
+    node_name: str
+    victims: tuple[PodInfo, ...]
+    pdb_violations: int
+    cost: tuple[int, int, int, int] = field(init=False, compare=False, repr=False)
+    """The first four criteria of pickOneNodeForPreemption, less is better: PDB violations, the
+    highest priority, the sum of priorities, the number of victims."""
+    earliest_start_time: float = field(init=False, compare=False, repr=False)
+    """The earliest start among the victims of the highest priority, in seconds since the epoch;
+    infinite if none of them has started."""
+    has_unstarted: bool = field(init=False, compare=False, repr=False)
+    """Whether a victim of the highest priority has not started: it counts as starting now."""
+
+    def __post_init__(self) -> None:
+        priorities = [victim.priority for victim in self.victims]
+        highest = priorities[0] if priorities else -_PRIORITY_OFFSET
+        total = sum(priorities) + _PRIORITY_OFFSET * len(priorities)
+        cost = self.pdb_violations, highest, total, len(priorities)
+        object.__setattr__(self, "cost", cost)
+        # Not `highest`: kube-scheduler takes the first victim's priority for the second criterion,
+        # but looks for the maximum here. An extender may return victims in another order.
+        top = max(priorities, default=highest)
+        starts = [pod.importance[1] for pod in self.victims if pod.priority == top]
+        object.__setattr__(self, "earliest_start_time", min(starts, default=NOT_STARTED))
+        object.__setattr__(self, "has_unstarted", NOT_STARTED in starts)
+
+
+def pick_one_node_for_preemption(candidates: Sequence[Candidate], now: float) -> Candidate | None:
+    """Return the best candidate by kube-scheduler's criteria; None if there are none.
+
+    Each criterion decides between those that are equal by the ones before. The last one, after
+    ``Candidate.cost``, is the latest ``earliest_start_time``. ``now``: seconds since the epoch.
+    """
+    if not candidates:
+        return None
+    least = min(candidate.cost for candidate in candidates)
+    left = [candidate for candidate in candidates if candidate.cost == least]
+    # Extenders may return a node without victims; it has no start time to compare.
+    if len(left) == 1 or not left[0].victims:
+        return left[0]
+    # Of equal ones `max` returns the first. kube-scheduler's choice is then the order of a Go map.
+    return max(
+        left,
+        key=lambda one: (
+            min(one.earliest_start_time, now) if one.has_unstarted else one.earliest_start_time
+        ),
+    )
 
 
 class DryRun:
-    """Tries nodes for one pod. ``verdicts`` and ``errors`` tell why nodes are no candidates."""
+    """Finds the candidates for one pod.
+
+    ``verdicts`` (by row of the cluster's table) and ``errors`` say why other rows are none.
+    """
 
     def __init__(
         self,
@@ -45,14 +112,14 @@ class DryRun:
         self._pods_by_priority = pods_by_priority
         self._dry_run_cache = dry_run_cache
         self.verdicts = Verdicts(len(handle.nodes))
-        """By row of the cluster's table."""
         self.errors: list[str] = []
         self._potential_rows: Rows = np.empty(0, dtype=np.intp)
 
     def candidates(self, rows: Rows, wanted: int) -> list[Candidate]:
-        """Try rows in order until enough candidates are found, one of them without violations.
+        """Return candidates among rows, those without PDB violations first.
 
-        Returns those without violations first.
+        Rows are dry-run in the order given, until there are ``wanted`` candidates of which one at
+        least violates no budget, or until no row is left (DryRunPreemption).
         """
         self._pods_by_priority.refresh()
         potential_rows = self._pods_by_priority.has_lower_priority_pods(rows, self._pod.priority)
@@ -65,16 +132,19 @@ class DryRun:
             batch = max(wanted - len(non_violating) - len(violating), _MIN_BATCH)
             for candidate in self._dry_run_batch(rows[first : first + batch]):
                 (violating if candidate.pdb_violations else non_violating).append(candidate)
+                # The rest of the batch is dropped, as if it had not been dry-run: more candidates
+                # than wanted would change which one is picked.
                 if non_violating and len(non_violating) + len(violating) >= wanted:
                     return non_violating + violating
             first += batch
         return non_violating + violating
 
     def _dry_run_batch(self, rows: Rows) -> Iterator[Candidate]:
-        """Try some rows together, but for those whose outcome is known."""
+        """Yield the candidates among some rows, dry-running those that are not in the cache."""
         rows_to_try = self._dry_run_cache.rows_to_try(rows)
         if len(rows_to_try) and self._dry_run_cache.reusable:
             self._dry_run_ahead(rows_to_try)
+            # Rows that ended in an error are still there; their errors have to be reported now.
             rows_to_try = self._dry_run_cache.rows_to_try(rows)
         if len(rows_to_try):
             self._dry_run(rows_to_try)
@@ -82,25 +152,24 @@ class DryRun:
         yield from self._dry_run_cache.candidates(rows)
 
     def _dry_run_ahead(self, rows: Rows) -> None:
-        """Try rows, and with them others that the next preemptors will want to know of.
-
-        One more row costs next to nothing, and one more trial a lot. Errors do not count yet: they
-        may be those of the others, and rows that ended in one are still unknown.
-        """
+        """Dry-run rows along with others that the next preemptors with this key will need."""
         others = np.setdiff1d(self._dry_run_cache.rows_to_try(self._potential_rows), rows)[
             :_MIN_BATCH
         ]
         errors = len(self.errors)
         self._dry_run(np.concatenate((rows, others)))
+        # Errors are dropped: they may be about `others`, which kube-scheduler would not have
+        # visited. A row with an error is not cached, and is dry-run again if it is asked for.
         del self.errors[errors:]
 
     def _dry_run(self, rows: Rows) -> None:
-        """Try rows and note how that ended; what ends in an error is known of none."""
+        """Dry-run rows and cache the results, apart from errors."""
         potential_victims: list[list[PodInfo]] = []
         violating: list[int] = []
         for row in rows.tolist():
-            less = self._pods_by_priority.lower_priority_pods(row, self._pod.priority)
-            first, others = self._budgets.filter_pods_with_pdb_violation(less)
+            lower = self._pods_by_priority.lower_priority_pods(row, self._pod.priority)
+            first, others = self._budgets.filter_pods_with_pdb_violation(lower)
+            # Reprieved in this order, so that as few budgets as possible are violated.
             potential_victims.append(first + others if first else others)
             violating.append(len(first))
         nodes = self._handle.nodes
@@ -110,10 +179,13 @@ class DryRun:
             pods, violations = potential_victims[index], violating[index]
             row = int(rows[index])
             name = nodes[row].name
+            # The pod was rejected with all pods in place and fits now that all are back: a filter
+            # contradicts itself. kube-scheduler reports the same error.
             if not victim_indices:
                 self.errors.append(f'expected at least one victim pod on node "{name}"')
                 continue
             victim_pods = [pods[number] for number in victim_indices]
+            # With one group only, the order of the reprieve is the order of importance already.
             if 0 < violations < len(pods):
                 victim_pods = sorted_by_importance(victim_pods)
             violated = sum(number < violations for number in victim_indices)
@@ -122,9 +194,9 @@ class DryRun:
     def _victims(
         self, rows: Rows, potential_victims: list[list[PodInfo]]
     ) -> list[list[int] | None]:
-        """Return which of its potential victims each row has to lose; None where none will do.
+        """Return for each row the indices of its potential victims that have to be evicted.
 
-        They are put back one by one, on all rows alike, as long as the pod still fits.
+        None: the pod does not fit even without all of them, or a plugin failed.
         """
         preemption_dry_run = self._handle.dry_run_preemption(
             self._state, self._pod, rows, potential_victims
@@ -132,6 +204,8 @@ class DryRun:
         fits = self._fitting(rows, preemption_dry_run)
         counts = np.diff(preemption_dry_run.first)
         victims: list[list[int] | None] = [[] if fit else None for fit in fits.tolist()]
+        # The n-th step reprieves the n-th potential victim of every row that has that many. Rows
+        # do not depend on each other, so that each sees the same sequence as if it were alone.
         for step in range(int(counts.max())):
             left = np.flatnonzero(fits & (counts > step))
             stays = preemption_dry_run.reprieve(preemption_dry_run.first[left] + step)
@@ -139,6 +213,7 @@ class DryRun:
                 victim_indices = victims[index]
                 assert victim_indices is not None
                 victim_indices.append(step)
+                # An error rejects the row as well; kube-scheduler then gives the node up.
                 error = preemption_dry_run.error(index)
                 if error is not None:
                     self.errors.append(error.message)

@@ -1,14 +1,18 @@
-"""Carrying a preemption out: nominations cleared, victims told and deleted.
+"""Executing a preemption: prepareCandidate and prepareCandidateAsync of kube-scheduler.
 
-With gate SchedulerAsyncPreemption (on by default) this goes on beside the scheduling loop, and the
-preemptor is kept out of the queue until its last victim is on its way.
+Pods nominated to the node lose their nomination, and the victims are evicted. With gate
+SchedulerAsyncPreemption (on by default) a background task does so, and PreEnqueue keeps the
+preemptor out of the scheduling queue until the last victim is terminating.
+
+Worked example: victims ``a``, ``b``, ``c``. ``a`` and ``b`` are patched and deleted in parallel,
+then ``c``. When the watch reports ``c`` as terminating, the preemptor is no longer gated.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
@@ -21,11 +25,7 @@ from proreus.logs import logger
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod, condition_of
 from proreus.objects.scheduling import PodGroup
-from proreus.plugins.default_preemption.dry_run_cache import Candidate
-from proreus.plugins.default_preemption.running_preemptions import (
-    RunningPreemption,
-    RunningPreemptions,
-)
+from proreus.plugins.default_preemption.candidates import Candidate
 
 log = logger(__name__)
 
@@ -35,9 +35,9 @@ PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 
 @dataclass(frozen=True, slots=True)
 class Preemptor:
-    """On whose behalf pods are evicted: a pod, or a whole PodGroup (``pods``: their keys).
+    """The pod or PodGroup that victims are evicted for. ``pods``: ``namespace/name`` of its pods.
 
-    ``group``: named in the Events of victims; kube-scheduler names no pod there.
+    ``group``: the ``related`` object of the victims' Events; kube-scheduler sets none for a pod.
     """
 
     group: PodGroup | None
@@ -62,7 +62,7 @@ class Preemptor:
 
 
 class Evictor:
-    """Evicts the victims of preemptions; ``running`` are those that it has begun and not ended."""
+    """Evicts the victims of preemptions. ``running``: those in the background."""
 
     def __init__(self, handle: Handle, pods: Mapping[str, Pod], plugin_name: str) -> None:
         self._handle = handle
@@ -70,15 +70,16 @@ class Evictor:
         self.running = RunningPreemptions(pods)
 
     async def evict(self, candidate: Candidate, preemptor: Preemptor) -> None:
-        """Evict all victims now; raises ``ApiError`` for the first that could not be evicted."""
+        """Evict all victims. Raises ``ApiError`` for the first one that cannot be evicted."""
         self._handle.metrics.preemption_victims.observe(len(candidate.victims))
         for victim in _not_terminating(candidate):
             await self._evict_one(victim, preemptor, candidate.node_name)
         await self._clear_nominations(candidate, preemptor)
 
     def evict_in_background(self, candidate: Candidate, preemptor: Preemptor) -> None:
-        """Evict the victims that are not on their way out already, beside the scheduling loop."""
+        """Start a task that evicts the victims that are not terminating already."""
         victims = _not_terminating(candidate)
+        # As kube-scheduler: then nominations stay as well, and the preemptor is not gated.
         if not victims:
             return
         self._handle.metrics.preemption_victims.observe(len(candidate.victims))
@@ -99,6 +100,8 @@ class Evictor:
         try:
             await self._clear_nominations(candidate, preemptor)
             node_name = candidate.node_name
+            # In parallel, and the last one only after them: when its watch event comes, all are
+            # terminating.
             evictions = [self._evict_one(victim, preemptor, node_name) for victim in others]
             for outcome in await asyncio.gather(*evictions, return_exceptions=True):
                 if isinstance(outcome, BaseException):
@@ -109,7 +112,9 @@ class Evictor:
             result = "error"
             log.error("Error occurred during async preemption", err=error, preemptor=preemptor.name)
         finally:
+            # A victim that was still in memory has no watch event to wait for.
             (self.running.last_victim_deleted if deleted else self.running.end)(running)
+        # Some victims may stay, so that no event of theirs would requeue the preemptor.
         if result == "error":
             self._handle.activate(preemptor.pods)
         metrics.preemption_goroutines_execution_total.labels(result).inc()
@@ -118,9 +123,11 @@ class Evictor:
         )
 
     async def _evict_one(self, victim: Pod, preemptor: Preemptor, node_name: str) -> bool:
-        """Evict a victim; tell whether it was deleted, and not just kept from being bound."""
+        """Evict a victim and return whether it was deleted, rather than kept from being bound."""
         handle = self._handle
         in_memory = False
+        # A pod that waits on permit or is in PreBind runs nowhere yet: its binding cycle fails, and
+        # the apiserver does not hear of it.
         waiting = handle.get_waiting_pod(victim.metadata.uid)
         if waiting is not None:
             in_memory = waiting.preempt(self._plugin_name, "preempted")
@@ -132,6 +139,7 @@ class Evictor:
                 await self._set_disruption_target(victim, preemptor)
                 await handle.api.delete_pod(victim)
             except NotFound:
+                # Somebody else was faster; kube-scheduler sends no Event then either.
                 return True
         note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node_name}"
         if in_memory:
@@ -142,9 +150,10 @@ class Evictor:
         return not in_memory
 
     async def _set_disruption_target(self, victim: Pod, preemptor: Preemptor) -> None:
-        """Say on the victim why it has to go."""
+        """Set the victim's DisruptionTarget condition."""
         scheduler = preemptor.scheduler_name
         message = f"{scheduler}: preempting to accommodate a higher priority {preemptor.kind}"
+        # An equal condition is not written again: it would only get another transition time.
         old = condition_of(victim, DISRUPTION_TARGET)
         if old is not None and (old.status, old.reason, old.message) == (
             "True",
@@ -166,11 +175,15 @@ class Evictor:
         await self._handle.api.patch_pod_status(victim, {"status": {"conditions": [condition]}})
 
     async def _clear_nominations(self, candidate: Candidate, preemptor: Preemptor) -> None:
-        """Less important pods that wait for this node need not wait for it any more."""
+        """Clear the nominations of lower-priority pods to the candidate's node.
+
+        They would find the preemptor there, so that they had better be scheduled elsewhere.
+        """
         nominator = self._handle.nominator
         for other in nominator.nominated_pods(candidate.node_name):
             if other.priority >= preemptor.priority:
                 continue
+            # In memory at once: the next cycle must not count the pod on this node.
             nominator.add_nominated_pod(other, CLEAR_NOMINATION)
             if not other.pod.status.nominated_node_name:
                 continue
@@ -178,10 +191,130 @@ class Evictor:
                 patch = {"status": {"nominatedNodeName": None}}
                 await self._handle.api.patch_pod_status(other.pod, patch)
             except ApiError as error:
+                # Only logged, as in kube-scheduler: the victims can be evicted all the same.
                 log.error("Cannot clear nominatedNodeName", err=error, pod=other.key)
 
 
 def _not_terminating(candidate: Candidate) -> list[Pod]:
-    """Return the victims that nobody has begun to delete yet."""
+    """Return the victims without a deletion timestamp."""
     pods = (victim.pod for victim in candidate.victims)
     return [pod for pod in pods if pod.metadata.deletion_timestamp is None]
+
+
+# ---- running preemptions -----------------------------------------------------------------------
+
+
+@dataclass(eq=False, slots=True)
+class RunningPreemption:
+    """A preemption whose victims are being evicted. ``uid``: of its preemptor."""
+
+    uid: str
+    last: Pod | None = None
+    """The last victim, from when its eviction starts."""
+    gated_pods: set[str] = field(default_factory=set)
+    """``namespace/name`` of the pods that PreEnqueue has rejected for it."""
+
+
+class RunningPreemptions:
+    """The running preemptions of one profile. ``pods``: the informer's store.
+
+    A preemption ends when the watch reports the last victim as terminating or deleted, and not when
+    the apiserver has accepted the request.
+    """
+
+    # Ended earlier, the preemptor might be scheduled before that watch event: it would find its
+    # node full and evict other pods elsewhere.
+    #
+    # `ungated_by` is called for every pod that is deleted. A thousand preemptors may wait for three
+    # thousand victims, so that its cost has to depend on what has changed: hence the indexes.
+    #
+    # Invariant: _by_last has those of _by_uid that have a last victim, by its UID;
+    # _awaiting_deletion has those of them whose last victim's deletion was accepted and not seen.
+
+    def __init__(self, pods: Mapping[str, Pod]) -> None:
+        self._pods = pods
+        self._by_uid: dict[str, RunningPreemption] = {}
+        self._by_last: dict[str, dict[RunningPreemption, None]] = {}
+        self._awaiting_deletion: dict[RunningPreemption, None] = {}
+        self._ungated: dict[str, None] = {}
+        """Keys of gated pods whose preemption has ended, until ``is_gated`` is called for them."""
+
+    # ---- for PreEnqueue --------------------------------------------------------------------------
+
+    def is_running(self, uid: str) -> bool:
+        """Return whether a preemptor's victims are still being evicted; end it if they are not."""
+        running = self._by_uid.get(uid)
+        if running is None:
+            return False
+        if running.last is None or not self._is_terminating(running.last):
+            return True
+        self.end(running)
+        return False
+
+    def is_gated(self, uid: str, key: str) -> bool:
+        """Return whether a pod has to wait for a preemptor's victims.
+
+        If so, ``ungated_by`` returns it once they are gone.
+        """
+        if self.is_running(uid):
+            self._by_uid[uid].gated_pods.add(key)
+            return True
+        self._ungated.pop(key, None)
+        return False
+
+    def ungated_by(self, gone: str) -> Collection[str]:
+        """Return the keys of gated pods whose preemption has ended, after a pod was deleted.
+
+        A key is returned until ``is_gated`` is called for it. ``gone``: the deleted pod's UID.
+        """
+        # Those that await a deletion too: the watch may report that one while it reports this.
+        for running in (*self._by_last.get(gone, ()), *self._awaiting_deletion):
+            self.is_running(running.uid)
+        # A gated pod that was deleted itself never reaches `is_gated` again.
+        for key in [key for key in self._ungated if key not in self._pods]:
+            del self._ungated[key]
+        return tuple(self._ungated)
+
+    def _is_terminating(self, victim: Pod) -> bool:
+        # Another UID: the victim is gone and a pod of its name was created since.
+        live = self._pods.get(key_of(victim))
+        if live is None or live.metadata.uid != victim.metadata.uid:
+            return True
+        return live.metadata.deletion_timestamp is not None
+
+    # ---- for Evictor -----------------------------------------------------------------------------
+
+    def begin(self, uid: str) -> RunningPreemption:
+        """Start a preemption; an older one of the same preemptor ends."""
+        before = self._by_uid.get(uid)
+        if before is not None:
+            self.end(before)
+        running = self._by_uid[uid] = RunningPreemption(uid)
+        return running
+
+    def set_last_victim(self, running: RunningPreemption, victim: Pod) -> None:
+        """Record that all other victims have been deleted, and that this one is next."""
+        if self._by_uid.get(running.uid) is running:
+            running.last = victim
+            self._by_last.setdefault(victim.metadata.uid, {})[running] = None
+
+    def last_victim_deleted(self, running: RunningPreemption) -> None:
+        """Record that the last victim was deleted; the watch event ends the preemption."""
+        if self._by_uid.get(running.uid) is running:
+            self._awaiting_deletion[running] = None
+            # The watch event may have come before the response.
+            self.is_running(running.uid)
+
+    def end(self, running: RunningPreemption) -> None:
+        """End a preemption, so that its gated pods may be queued."""
+        # `begin` has ended and replaced it, or the watch event came first.
+        if self._by_uid.get(running.uid) is not running:
+            return
+        del self._by_uid[running.uid]
+        self._awaiting_deletion.pop(running, None)
+        if running.last is not None:
+            others = self._by_last[running.last.metadata.uid]
+            del others[running]
+            if not others:
+                del self._by_last[running.last.metadata.uid]
+        self._ungated.update(dict.fromkeys(running.gated_pods))

@@ -1,4 +1,9 @@
-"""The plugin: eligibility, dry run, choice, eviction. Source: KEP-268 and kube-scheduler 1.36."""
+"""The plugin: the steps of a preemption in order. The package's docstring is their table.
+
+Worked example: of 1000 nodes 600 are rejected as Unschedulable, the others as
+UnschedulableAndUnresolvable. Candidates are looked for among the 600, from a random one on, until
+there are 100 (the larger of 10 % of 600 and ``minCandidateNodesAbsolute``).
+"""
 
 from __future__ import annotations
 
@@ -27,28 +32,30 @@ from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod, condition_of
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
 from proreus.objects.scheduling import POD_GROUPS, PodGroup, pod_group_key
-from proreus.plugins.default_preemption.budgets import DisruptionBudgets
-from proreus.plugins.default_preemption.candidates import DryRun
-from proreus.plugins.default_preemption.dry_run_cache import Candidate, DryRunCaches
+from proreus.plugins.default_preemption.candidates import (
+    Candidate,
+    DryRun,
+    pick_one_node_for_preemption,
+)
+from proreus.plugins.default_preemption.dry_run_cache import DryRunCaches
 from proreus.plugins.default_preemption.eviction import (
     DISRUPTION_TARGET,
     PREEMPTION_BY_SCHEDULER,
     Evictor,
     Preemptor,
 )
-from proreus.plugins.default_preemption.picking import pick_one_node_for_preemption
 from proreus.plugins.default_preemption.pod_group_preemption import (
     Fits,
     PodGroupDryRun,
     preemption_units,
 )
-from proreus.plugins.default_preemption.pods_by_priority import PodsByPriority
+from proreus.plugins.default_preemption.potential_victims import DisruptionBudgets, PodsByPriority
 
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 
 class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePlugin):
-    """Evicts less important pods from the node where that hurts least."""
+    """Evicts lower-priority pods so that a pod or PodGroup that fits nowhere will fit."""
 
     Args = DefaultPreemptionArgs
 
@@ -63,21 +70,22 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         self._async = gates.enabled("SchedulerAsyncPreemption")
         self._by_topology = gates.enabled("TopologyAwareWorkloadScheduling")
         self._by_group = gates.enabled("WorkloadAwarePreemption")
-        # Not watched unless a gate asks for it.
+        # Without these alpha gates the apiserver may not serve PodGroups: a watch would fail.
         watched = self._by_topology or self._by_group
         self._groups: Mapping[str, PodGroup] = handle.store(POD_GROUPS) if watched else {}
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Register the victims' going, for pods that are gated here; the hint wakes nobody else."""
+        """Register Pod/Delete: it ungates preemptors, and by its hint queues no other pod."""
         return (ClusterEvent(POD, DELETE, hint=_never, ungated_pods=self._ungated_by),)
 
     def _ungated_by(self, gone: Pod, new: None) -> Collection[str]:
         return self._evictor.running.ungated_by(gone.metadata.uid)
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        """Keep a preemptor out of the queue until its last victim is on its way."""
+        """Gate a preemptor until its last victim is terminating."""
         if not self._async:
             return None
+        # With this gate a pod of a PodGroup never preempts by itself, but its group does.
         if self._by_group and (key := pod_group_key(pod.pod)):
             group = self._groups.get(key)
             if group is not None and self._evictor.running.is_gated(group.metadata.uid, pod.key):
@@ -92,11 +100,13 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
     async def post_filter(
         self, state: CycleState, pod: PodInfo, verdicts: Verdicts
     ) -> PostFilterResult:
-        """Find the cheapest node to make room on, and make it."""
+        """Preempt on the best candidate and nominate the pod to it."""
         self.handle.metrics.preemption_attempts_total.inc()
         reason = self._pod_group_ineligibility(pod)
         if reason:
             return PostFilterResult(Status.unschedulable(f"preemption: {reason}"))
+        # As kube-scheduler does, the newest version from the informer: `pod` is as old as its
+        # place in the queue, and its nomination may have changed since.
         live = self._pods.get(pod.key)
         if live is None:
             return PostFilterResult(Status.error(f'pods "{pod.name}" not found'))
@@ -109,6 +119,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         dry_run = DryRun(self.handle, state, pod, budgets, self._pods_by_priority, dry_run_cache)
         candidates = self._find_candidates(dry_run, verdicts)
         if not candidates:
+            # With candidates left, errors on other nodes are not reported at all.
             if dry_run.errors:
                 return PostFilterResult(Status.error(f"preemption: {_aggregate(dry_run.errors)}"))
             text = self._no_candidates_message(dry_run)
@@ -147,23 +158,26 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         if row is None:
             return ""
         status = verdicts.status(row)
+        # No eviction there can help any more, so that waiting for the victims would be in vain.
         if status is not None and status.code == Code.UNRESOLVABLE:
             return ""
         priority = pod.spec.priority or 0
+        # A second preemption would evict more pods while the victims of the first are terminating.
         for other in nodes[row].pods.values():
             if other.priority < priority and _is_being_preempted(other.pod):
                 return "not eligible due to a terminating pod on the nominated node."
         return ""
 
     def _find_candidates(self, dry_run: DryRun, verdicts: Verdicts) -> list[Candidate]:
-        """Try nodes, from a random one on, until there are enough to choose from."""
+        """Return enough candidates to pick from, those without PDB violations first."""
+        # Unresolvable ones and errors: removing pods would not make the pod fit there.
         rows = verdicts.rows_with(Code.UNSCHEDULABLE)
         if not len(rows):
             return []
         return dry_run.candidates(self._from_random_offset(rows), self.num_candidates(len(rows)))
 
     async def _call_extenders(self, pod: Pod, candidates: list[Candidate]) -> list[Candidate]:
-        """Return the candidates that HTTP extenders leave, with the victims that they leave."""
+        """Return the candidates and victims that HTTP extenders keep. Raises ``ExtenderError``."""
         proposed = {c.node_name: Victims(c.victims, c.pdb_violations) for c in candidates}
         left = await self.handle.preempt_through_extenders(pod, proposed)
         if left is proposed:
@@ -175,7 +189,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
     async def pod_group_post_filter(
         self, group: PodGroup, pods: Sequence[PodInfo], fits: Fits
     ) -> Status | None:
-        """Make room for a whole group: on all nodes at once, at the expense of whole groups too."""
+        """Preempt for a whole group, on all nodes at once (KEP-5710)."""
         if any(pod.pod.spec.preemption_policy == "Never" for pod in pods):
             return Status.unschedulable("not eligible due to preemptionPolicy=Never.")
         units = preemption_units(self.handle.nodes, self._groups, group.priority)
@@ -194,17 +208,19 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         return None
 
     def num_candidates(self, nodes: int) -> int:
-        """Return how many candidates are enough among ``nodes`` potential ones."""
+        """Return how many candidates are enough among ``nodes`` potential nodes."""
         args: DefaultPreemptionArgs = self.args
         by_percentage = nodes * args.min_candidate_nodes_percentage // 100
         return min(nodes, max(by_percentage, args.min_candidate_nodes_absolute))
 
     def _from_random_offset(self, rows: Rows) -> Rows:
+        # From a fixed one the same nodes' pods would be evicted again and again.
         return np.roll(rows, -self.handle.rng.randrange(len(rows)))
 
     def _no_candidates_message(self, dry_run: DryRun) -> str:
-        """Return the message when no node can be made to fit."""
+        """Return the FitError over all nodes of the cluster, for a dry run without candidates."""
         verdicts = dry_run.verdicts
+        # Only nodes without a status yet get this one: those that were not dry-run.
         all_nodes_feasible = np.ones(verdicts.size, dtype=np.bool_)
         verdicts.reject_with(all_nodes_feasible, Status.unresolvable(NOT_HELPFUL))
         return FitError(verdicts.size, Diagnosis(verdicts)).message

@@ -1,8 +1,11 @@
 """Preemption for a whole PodGroup (KEP-5710, gate WorkloadAwarePreemption).
 
-The cluster is one domain: everything less important is taken off the nodes, and if the group fits
-then, what need not go is put back, the most important first. Groups whose disruption mode is
-PodGroup go or stay as a whole. All of it happens on the live table, which is put right afterwards.
+The cluster is one domain: all units of lower priority are removed from the nodes, and if the group
+fits then, units are reprieved, the most important first. A group whose disruption mode is PodGroup
+is one unit. The dry run works on the live table and restores it afterwards.
+
+Worked example: of 10 CPUs the units ``a`` to ``d`` hold 2 each; a group needs 4. Without them it
+fits. ``a`` is reprieved (fits), then ``b`` and ``c`` together (fit), then ``d``: the only victim.
 """
 
 from __future__ import annotations
@@ -14,21 +17,21 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.objects.scheduling import DISRUPTED_AS_GROUP, PodGroup, pod_group_key
-from proreus.plugins.default_preemption.budgets import DisruptionBudgets
-from proreus.plugins.default_preemption.dry_run_cache import Candidate
+from proreus.plugins.default_preemption.candidates import Candidate
+from proreus.plugins.default_preemption.potential_victims import DisruptionBudgets
 
 DOMAIN = "cluster"
-"""Stands for the node where single pods preempt."""
+"""In place of the node name of a candidate."""
 
 NO_VICTIMS = "No preemption victims found for incoming preemptor"
 
 Fits = Callable[[], Awaitable[Status | None]]
-"""Tells whether the group would fit the nodes as they are now: None = yes."""
+"""Returns None if the group fits the nodes as they are now, or else why it does not."""
 
 
 @dataclass(slots=True)
 class PreemptionUnit:
-    """A unit of eviction: one pod, or all pods of a group. ``nodes``: of each pod, its node."""
+    """A unit of eviction: one pod, or all pods of a group. ``nodes``: the node of each pod."""
 
     priority: int
     whole_group: bool
@@ -46,7 +49,7 @@ class PreemptionUnit:
 def preemption_units(
     nodes: NodeTable, groups: Mapping[str, PodGroup], priority: int
 ) -> list[PreemptionUnit]:
-    """Return all units less important than ``priority``, the most important first."""
+    """Return all units with a priority below ``priority``, the most important first."""
     of_group: dict[str, PreemptionUnit] = {}
     units: list[PreemptionUnit] = []
     for node in nodes:
@@ -59,6 +62,7 @@ def preemption_units(
             elif (known := of_group.get(key)) is not None:
                 unit = known
             else:
+                # The group's priority: those of its pods do not count when it is evicted whole.
                 unit = of_group[key] = PreemptionUnit(group.priority, True)
                 units.append(unit)
             unit.pods.append(pod)
@@ -67,7 +71,7 @@ def preemption_units(
 
 
 class PodGroupDryRun:
-    """Finds out at whose expense a group would fit."""
+    """Finds the units that have to be evicted for a group to fit."""
 
     def __init__(self, nodes: NodeTable, budgets: DisruptionBudgets, fits: Fits) -> None:
         self._nodes = nodes
@@ -76,7 +80,7 @@ class PodGroupDryRun:
         self._removed: dict[int, PreemptionUnit] = {}
 
     async def run(self, units: Sequence[PreemptionUnit]) -> Candidate | Status:
-        """Return whom to evict, or why that would not help."""
+        """Return the victims, or the status of the group without all of the units."""
         if not units:
             return Status.unresolvable(NO_VICTIMS)
         try:
@@ -86,25 +90,25 @@ class PodGroupDryRun:
                 return status
             violating, others = self._budgets.filter_units_with_pdb_violation(units)
             victims, violations = [], 0
-            for part in (violating, others):
-                left = await self._reprieve(part)
+            # Violating ones are reprieved first, as for a single pod: so that few stay victims.
+            for split in (violating, others):
+                left = await self._reprieve(split)
                 if isinstance(left, Status):
                     return left
                 victims += left
-                violations += len(left) if part is violating else 0
+                violations += len(left) if split is violating else 0
             victims.sort(key=lambda unit: unit.importance)
             pods = tuple(pod for unit in victims for pod in unit.pods)
             return Candidate(DOMAIN, pods, violations)
         finally:
+            # Also after an error or a cancellation: the table is the one that cycles schedule on.
             self._restore(list(self._removed.values()))
 
     async def _reprieve(self, units: Sequence[PreemptionUnit]) -> list[PreemptionUnit] | Status:
-        """Put units back in order as long as the group still fits; return those that must go.
-
-        Several are put back at a time, and fewer when they turn out to be too many: as a rule most
-        of the cluster has nothing to do with the group.
-        """
+        """Reprieve units in order while the group still fits; return those that stay victims."""
         victims: list[PreemptionUnit] = []
+        # Each `_fits` schedules the whole group, and as a rule most of the cluster has nothing to
+        # do with it. Hence twice as many units a step while they fit, half as many if they do not.
         start, size = 0, 1
         while start < len(units):
             some = units[start : start + size]
@@ -114,9 +118,11 @@ class PodGroupDryRun:
                 start += len(some)
                 size *= 2
                 continue
+            # An error is no answer to whether the group fits: it ends the preemption.
             if not status.rejected:
                 return status
             self._remove(some)
+            # Only a unit reprieved by itself is known to be the reason.
             if len(some) == 1:
                 victims.append(some[0])
                 start += 1

@@ -1,4 +1,4 @@
-"""The dry run in lockstep answers what trying one node after the other answers.
+"""The dry run in lockstep finds what a dry run of one node after the other finds.
 
 Random clusters, all in-tree filters, a real search: the reference takes one node at a time, as
 kube-scheduler does, on a fork of its own with notes of its own.
@@ -25,10 +25,13 @@ from proreus.objects.kinds import NODES, PODS
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.plugins.default_preemption.budgets import DisruptionBudgets
-from proreus.plugins.default_preemption.candidates import DryRun
-from proreus.plugins.default_preemption.dry_run_cache import Candidate, DryRunCache
-from proreus.plugins.default_preemption.pods_by_priority import PodsByPriority, sorted_by_importance
+from proreus.plugins.default_preemption.candidates import Candidate, DryRun
+from proreus.plugins.default_preemption.dry_run_cache import DryRunCache
+from proreus.plugins.default_preemption.potential_victims import (
+    DisruptionBudgets,
+    PodsByPriority,
+    sorted_by_importance,
+)
 from proreus.runtime.registry import Registry
 from proreus.runtime.scheduling_points import run_pre_filter
 from proreus.testing import FakeHandle, make_node, make_pod
@@ -82,7 +85,7 @@ def _pods(name: str, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[PodIn
 
 
 @st.composite
-def _situations(draw: st.DrawFn) -> tuple[OfflineCluster, PodInfo]:
+def _clusters_and_pods(draw: st.DrawFn) -> tuple[OfflineCluster, PodInfo]:
     names = tuple(f"n{number}" for number in range(draw(st.integers(1, 12))))
     cluster = OfflineCluster(_CONFIGURATION, _REGISTRY, _GATES)
     for name in names:
@@ -118,22 +121,22 @@ def _situations(draw: st.DrawFn) -> tuple[OfflineCluster, PodInfo]:
 def _reference(
     handle: Any, state: CycleState, pod: PodInfo, budgets: DisruptionBudgets, row: int
 ) -> Candidate | Status:
-    """Try one node: remove, judge, put back one by one."""
-    fork, trial = handle.nodes.fork(np.array([row])), state.clone()
+    """Dry-run one node: remove all victims, run filters, reprieve one by one."""
+    fork, forked_state = handle.nodes.fork(np.array([row])), state.clone()
     potential = [p for p in fork[0].pods.values() if p.priority < pod.priority]
     if not potential:
         return Status.unresolvable("No preemption victims found for incoming pod")
     for victim in potential:
-        handle.run_remove_pod(trial, pod, victim, fork, 0)
-    status = handle.run_filters_with_nominated_pods(trial, pod, fork).status(0)
+        handle.run_remove_pod(forked_state, pod, victim, fork, 0)
+    status = handle.run_filters_with_nominated_pods(forked_state, pod, fork).status(0)
     if status is not None:
         return status
     violating, others = budgets.filter_pods_with_pdb_violation(sorted_by_importance(potential))
     victims, violations = [], 0
     for back in violating + others:
-        handle.run_add_pod(trial, pod, back, fork, 0)
-        if handle.run_filters_with_nominated_pods(trial, pod, fork).status(0) is not None:
-            handle.run_remove_pod(trial, pod, back, fork, 0)
+        handle.run_add_pod(forked_state, pod, back, fork, 0)
+        if handle.run_filters_with_nominated_pods(forked_state, pod, fork).status(0) is not None:
+            handle.run_remove_pod(forked_state, pod, back, fork, 0)
             victims.append(back)
             violations += back in violating
     if violating and others:
@@ -142,11 +145,11 @@ def _reference(
 
 
 @settings(max_examples=30, deadline=None)
-@given(_situations())
-def test_lockstep_answers_what_single_trials_answer(
-    situation: tuple[OfflineCluster, PodInfo],
+@given(_clusters_and_pods())
+def test_lockstep_finds_the_candidates_of_one_dry_run_a_node(
+    cluster_and_pod: tuple[OfflineCluster, PodInfo],
 ) -> None:
-    cluster, pod = situation
+    cluster, pod = cluster_and_pod
     (profile,) = cluster.scheduler.profiles.values()
     handle, state = profile.post_filter[0].handle, CycleState()
     assert run_pre_filter(profile, state, pod).status is None
@@ -161,19 +164,19 @@ def test_lockstep_answers_what_single_trials_answer(
 
     expected = {row: _reference(handle, state, pod, budgets, row) for row in rows.tolist()}
     candidates = [c for c in expected.values() if isinstance(c, Candidate)]
-    fruitless = {c.node_name for c in candidates if not c.victims}
+    without_victims = {c.node_name for c in candidates if not c.victims}
     wanted = [c for c in candidates if c.victims]
     assert sorted(found, key=lambda c: c.node_name) == sorted(wanted, key=lambda c: c.node_name)
     for row, one in expected.items():
         assert dry_run.verdicts.status(row) == (one if isinstance(one, Status) else None)
-    assert len(dry_run.errors) == len(fruitless)
+    assert len(dry_run.errors) == len(without_victims)
 
 
 # ---- plugins that fail, and enough candidates --------------------------------------------------
 
 
-class Room(FilterPlugin):
-    """One pod a node."""
+class OnePodPerNode(FilterPlugin):
+    """Accepts nodes without pods; fails on an empty one that has the label ``broken``."""
 
     row_local = True
 
@@ -183,14 +186,14 @@ class Room(FilterPlugin):
         return Status.unschedulable("taken") if node.pods else None
 
 
-class Picky(PreFilterPlugin, FilterPlugin):
-    """Fails as soon as pods are moved on some nodes."""
+class FailsToRemove(PreFilterPlugin, FilterPlugin):
+    """Fails when a pod is removed from a node with the label ``fails-to-remove``."""
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Any) -> None:
         return None
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
-        if "picky" in node.labels:
+        if "fails-to-remove" in node.labels:
             raise ValueError("hands off")
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
@@ -201,7 +204,7 @@ def _handle(*labels: str) -> FakeHandle:
     nodes = [make_node(f"n{i}", labels={label: ""}) for i, label in enumerate(labels)]
     pods = [make_pod(f"p{i}", node_name=f"n{i}", priority=0) for i in range(len(labels))]
     handle = FakeHandle(nodes, pods)
-    handle.filters = (Room(None, handle),)
+    handle.filters = (OnePodPerNode(None, handle),)
     return handle
 
 
@@ -218,22 +221,22 @@ def _dry_run(handle: FakeHandle, pod: PodInfo) -> DryRun:
 
 
 @pytest.mark.parametrize("across", [False, True])
-def test_a_plugin_that_fails_on_a_node_spoils_that_node_alone(across: bool) -> None:
-    handle = _handle("fine", "broken", "fine", *(["picky"] if across else []))
+def test_a_plugin_failure_rejects_only_the_node_it_is_about(across: bool) -> None:
+    handle = _handle("fine", "broken", "fine", *(["fails-to-remove"] if across else []))
     if across:
-        handle.filters = (*handle.filters, Picky(None, handle))
+        handle.filters = (*handle.filters, FailsToRemove(None, handle))
     pod = make_pod("high", priority=_HIGH)
     dry_run = _dry_run(handle, pod)
 
     found = dry_run.candidates(np.arange(len(handle.nodes)), 10)
 
     assert [c.node_name for c in found] == ["n0", "n2"]
-    assert dry_run.errors[0] == 'running "Room" filter plugin: out of order'
+    assert dry_run.errors[0] == 'running "OnePodPerNode" filter plugin: out of order'
     assert len(dry_run.errors) == (2 if across else 1)
     assert not dry_run.verdicts.counts()
 
 
-def test_it_stops_once_there_are_enough() -> None:
+def test_the_dry_run_stops_at_the_wanted_number_of_candidates() -> None:
     handle = _handle(*["fine"] * 7)
     pod = make_pod("high", priority=_HIGH)
 

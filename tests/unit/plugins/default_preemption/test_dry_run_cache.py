@@ -1,4 +1,4 @@
-"""What preemptions remember of nodes is what they would find if they tried them again."""
+"""Cached results of dry runs are those that another dry run would have."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ from proreus.objects.kinds import NODES, PODS
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.plugins.default_preemption.budgets import DisruptionBudgets
-from proreus.plugins.default_preemption.candidates import DryRun
-from proreus.plugins.default_preemption.dry_run_cache import Candidate, DryRunCache, DryRunCaches
-from proreus.plugins.default_preemption.pods_by_priority import PodsByPriority
+from proreus.plugins.default_preemption.candidates import Candidate, DryRun
+from proreus.plugins.default_preemption.dry_run_cache import DryRunCache, DryRunCaches
+from proreus.plugins.default_preemption.potential_victims import DisruptionBudgets, PodsByPriority
 from proreus.runtime.registry import Registry
 from proreus.runtime.scheduling_points import run_pre_filter
 from proreus.testing import FakeHandle, make_node, make_pod
@@ -49,7 +48,7 @@ _preemptors = st.tuples(st.sampled_from((50, 100)), st.sampled_from(("500m", "1"
 
 
 def _change(cluster: OfflineCluster, number: int, change: tuple[Any, ...]) -> None:
-    """Let one thing happen; what would happen to somebody who is not there does not."""
+    """Apply one change; changes of objects that do not exist are no-ops."""
     nominator, nodes = cluster.scheduler.queue.nominator, cluster.api.store(NODES)
     match change:
         case "pod", where, priority, app if f"n{where}" in nodes:
@@ -94,7 +93,7 @@ def _found(dry_run: DryRun) -> tuple[list[Candidate], Verdicts]:
         max_size=5,
     )
 )
-def test_it_is_what_would_be_found_anew(
+def test_cached_results_are_those_of_another_dry_run(
     rounds: list[tuple[list[tuple[Any, ...]], tuple[int, str], bool]],
 ) -> None:
     cluster = OfflineCluster(_CONFIGURATION, _REGISTRY, _GATES)
@@ -104,7 +103,7 @@ def test_it_is_what_would_be_found_anew(
             _change(cluster, 10 * number + which, ("pod", number, 5, "a"))
     (profile,) = cluster.scheduler.profiles.values()
     handle = profile.post_filter[0].handle
-    pods_by_priority, remembered = PodsByPriority(handle.nodes), DryRunCaches(handle.nodes)
+    pods_by_priority, caches = PodsByPriority(handle.nodes), DryRunCaches(handle.nodes)
     for turn, (changes, (priority, cpu), spread) in enumerate(rounds):
         for number, change in enumerate(changes):
             _change(cluster, 100 * turn + number, change)
@@ -119,8 +118,8 @@ def test_it_is_what_would_be_found_anew(
         state = CycleState()
         run_pre_filter(profile, state, pod)
         budgets = cluster.api.store(POD_DISRUPTION_BUDGETS).values()
-        grounds = handle.dry_run_key(state, pod)
-        known = remembered.of(grounds, pod, budgets)
+        dry_run_key = handle.dry_run_key(state, pod)
+        known = caches.of(dry_run_key, pod, budgets)
 
         found, verdicts = _found(
             DryRun(handle, state, pod, DisruptionBudgets(budgets), pods_by_priority, known)
@@ -139,64 +138,64 @@ def test_it_is_what_would_be_found_anew(
 
 
 class Lonely(FilterPlugin):
-    """One pod a node, and none where pods may not go; counts the nodes that it is asked about."""
+    """Accepts nodes without pods that are not labelled ``closed``; counts its calls."""
 
     row_local = True
-    asked = 0
+    calls = 0
 
     def sign(self, pod: PodInfo) -> Hashable | None:
         return None if "unsigned" in pod.labels else ()
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        self.asked += 1
+        self.calls += 1
         return Status.unschedulable("taken") if node.pods or "closed" in node.labels else None
 
 
-def _asked(handle: FakeHandle, remembered: DryRunCaches, pod: PodInfo) -> int:
-    """Return how often the filter was asked for one preemption."""
+def _calls(handle: FakeHandle, caches: DryRunCaches, pod: PodInfo) -> int:
+    """Return how often the filter was called for one preemption."""
     (plugin,) = handle.filters
     assert isinstance(plugin, Lonely)
-    before, state = plugin.asked, CycleState()
-    known = remembered.of(handle.dry_run_key(state, pod), pod, ())
+    before, state = plugin.calls, CycleState()
+    known = caches.of(handle.dry_run_key(state, pod), pod, ())
     candidates, _ = _found(
         DryRun(handle, state, pod, DisruptionBudgets(()), PodsByPriority(handle.nodes), known),
     )
     assert [one.node_name for one in candidates] == ["n0", "n1"]
-    return plugin.asked - before
+    return plugin.calls - before
 
 
-def test_alike_preemptors_try_only_what_changed() -> None:
+def test_equivalent_preemptors_dry_run_only_what_changed() -> None:
     nodes = [make_node(f"n{i}", labels={"closed": ""} if i > 1 else {}) for i in range(4)]
     pods = [make_pod(f"p{i}", node_name=f"n{i}", priority=0) for i in range(4)]
     handle = FakeHandle(nodes, pods)
     handle.filters = (Lonely(None, handle),)
-    remembered = DryRunCaches(handle.nodes)
+    caches = DryRunCaches(handle.nodes)
 
-    assert _asked(handle, remembered, make_pod("a", priority=10)) == 6
-    assert _asked(handle, remembered, make_pod("b", priority=10)) == 0
+    assert _calls(handle, caches, make_pod("a", priority=10)) == 6
+    assert _calls(handle, caches, make_pod("b", priority=10)) == 0
     handle.nodes.remove_pod(1, pods[1].uid)
     handle.nodes.add_pod(1, pods[1])
-    assert _asked(handle, remembered, make_pod("c", priority=10)) == 2
-    assert _asked(handle, remembered, make_pod("d", priority=11)) == 6
-    assert _asked(handle, remembered, make_pod("e", priority=10, labels={"unsigned": ""})) == 6
+    assert _calls(handle, caches, make_pod("c", priority=10)) == 2
+    assert _calls(handle, caches, make_pod("d", priority=11)) == 6
+    assert _calls(handle, caches, make_pod("e", priority=10, labels={"unsigned": ""})) == 6
 
 
-def test_a_hopeless_node_is_not_tried_again_while_its_victims_go() -> None:
+def test_a_rejected_node_is_not_dry_run_again_while_its_victims_are_deleted() -> None:
     nodes = [make_node(f"n{i}", labels={"closed": ""} if i > 1 else {}) for i in range(3)]
     names = ("p0", "p1", "p2", "another")
     pods = [make_pod(name, node_name=f"n{min(i, 2)}", priority=0) for i, name in enumerate(names)]
     handle = FakeHandle(nodes, pods)
     handle.filters = (Lonely(None, handle),)
-    remembered, table = DryRunCaches(handle.nodes), handle.nodes
+    caches, table = DryRunCaches(handle.nodes), handle.nodes
 
-    assert _asked(handle, remembered, make_pod("a", priority=10)) == 5
+    assert _calls(handle, caches, make_pod("a", priority=10)) == 5
     table.remove_pod(2, pods[2].uid)
-    assert _asked(handle, remembered, make_pod("b", priority=10)) == 0
+    assert _calls(handle, caches, make_pod("b", priority=10)) == 0
     table.add_pod(2, make_pod("important", node_name="n2", priority=10))
-    assert _asked(handle, remembered, make_pod("c", priority=10)) == 1
+    assert _calls(handle, caches, make_pod("c", priority=10)) == 1
     table[2].set_node(make_node("n2", labels={"closed": "", "other": ""}))
     table.update_node(table[2])
-    assert _asked(handle, remembered, make_pod("d", priority=10)) == 1
+    assert _calls(handle, caches, make_pod("d", priority=10)) == 1
 
 
 class Fragile(Lonely):
@@ -208,32 +207,32 @@ class Fragile(Lonely):
         return super().filter(state, pod, node)
 
 
-def test_a_trial_takes_along_what_the_next_one_will_want_to_know() -> None:
+def test_a_dry_run_includes_rows_that_the_next_preemptor_will_need() -> None:
     nodes = [make_node(f"n{i}", labels={"broken": ""} if i == 100 else {}) for i in range(128)]
     pods = [make_pod(f"p{i}", node_name=f"n{i}", priority=0) for i in range(128)]
     handle = FakeHandle(nodes, pods)
     plugin = Fragile(None, handle)
     handle.filters = (plugin,)
-    remembered, rows = DryRunCaches(handle.nodes), np.arange(128)
+    caches, rows = DryRunCaches(handle.nodes), np.arange(128)
 
     def errors(name: str, rows: Any) -> list[str]:
         pod, state = make_pod(name, priority=10), CycleState()
-        known = remembered.of(handle.dry_run_key(state, pod), pod, ())
+        known = caches.of(handle.dry_run_key(state, pod), pod, ())
         dry_run = DryRun(
             handle, state, pod, DisruptionBudgets(()), PodsByPriority(handle.nodes), known
         )
         assert dry_run.candidates(rows, 1)
         return dry_run.errors
 
-    assert errors("a", rows) == [], "the broken node is none of those that it had to try"
-    asked = plugin.asked
+    assert errors("a", rows) == [], "the broken node is not among those that had to be tried"
+    calls = plugin.calls
     assert errors("b", rows[64:100]) == []
-    assert plugin.asked == asked
+    assert plugin.calls == calls
     (error,) = set(errors("c", rows[64:]))
     assert "oh no" in error
 
 
-def test_nominations_that_come_or_go_are_noticed() -> None:
+def test_new_and_cleared_nominations_invalidate_rows() -> None:
     pods = [make_pod(f"p{i}", cpu="1", node_name=f"n{i}", priority=0) for i in range(2)]
     cluster = OfflineCluster(_CONFIGURATION, _REGISTRY, _GATES)
     for i, pod in enumerate(pods):
@@ -241,12 +240,12 @@ def test_nominations_that_come_or_go_are_noticed() -> None:
         cluster.api.put(PODS, pod.pod)
     (profile,) = cluster.scheduler.profiles.values()
     handle, nominator = profile.post_filter[0].handle, cluster.scheduler.queue.nominator
-    pods_by_priority, remembered = PodsByPriority(handle.nodes), DryRunCaches(handle.nodes)
+    pods_by_priority, caches = PodsByPriority(handle.nodes), DryRunCaches(handle.nodes)
 
     def nodes_for(pod: PodInfo) -> list[str]:
         state = CycleState()
         run_pre_filter(profile, state, pod)
-        known = remembered.of(handle.dry_run_key(state, pod), pod, ())
+        known = caches.of(handle.dry_run_key(state, pod), pod, ())
         candidates, _ = _found(
             DryRun(handle, state, pod, DisruptionBudgets(()), pods_by_priority, known)
         )

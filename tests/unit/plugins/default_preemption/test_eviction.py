@@ -7,13 +7,13 @@ import asyncio
 from proreus.errors import ApiError
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
-from proreus.plugins.default_preemption.dry_run_cache import Candidate
+from proreus.plugins.default_preemption.candidates import Candidate
 from proreus.plugins.default_preemption.eviction import Evictor, Preemptor
 from proreus.testing import FakeHandle, make_node, make_pod
 
 
 class LateWatch:
-    """An apiserver that deletes pods at once, and a watch that does not tell of it yet."""
+    """An apiserver that deletes pods at once, and a watch that has not reported it yet."""
 
     def __init__(self, *, refuses: bool = False) -> None:
         self.deleted: list[str] = []
@@ -29,7 +29,7 @@ class LateWatch:
 
 
 class Held:
-    """A victim that Permit holds."""
+    """A victim that waits on permit."""
 
     def preempt(self, plugin: str, message: str) -> bool:
         return True
@@ -38,7 +38,7 @@ class Held:
 async def _evictor(
     api: LateWatch, *, held: bool = False
 ) -> tuple[Evictor, dict[str, Pod], Preemptor]:
-    """Return an evictor that has evicted two pods, what it believes to be there, and for whom."""
+    """Return an evictor that has evicted two pods, the informer's store, and the preemptor."""
     victims = tuple(make_pod(f"v{i}", node_name="n", priority=0) for i in range(2))
     handle = FakeHandle([make_node("n")], victims)
     handle.api = api  # type: ignore[assignment]
@@ -53,8 +53,8 @@ async def _evictor(
     return evictor, store, Preemptor.of_pod(preemptor)
 
 
-async def test_it_waits_until_its_last_victim_is_seen_to_go() -> None:
-    """Tried before, it would find its node full and make room on a second one."""
+async def test_a_preemptor_is_gated_until_the_watch_reports_the_last_victim() -> None:
+    """Scheduled before, it would find its node full and preempt on a second one."""
     api = LateWatch()
     evictor, store, preemptor = await _evictor(api)
     assert api.deleted == ["v0", "v1"]
@@ -66,7 +66,7 @@ async def test_it_waits_until_its_last_victim_is_seen_to_go() -> None:
     assert not evictor.running.is_running(preemptor.uid)
 
 
-async def test_a_victim_on_its_way_out_is_waited_for_no_longer() -> None:
+async def test_a_terminating_victim_gates_no_longer() -> None:
     evictor, store, preemptor = await _evictor(LateWatch())
     going = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 
@@ -75,19 +75,19 @@ async def test_a_victim_on_its_way_out_is_waited_for_no_longer() -> None:
     assert not evictor.running.is_running(preemptor.uid)
 
 
-async def test_nobody_waits_for_victims_that_could_not_be_evicted() -> None:
+async def test_victims_that_could_not_be_evicted_gate_nobody() -> None:
     evictor, _, preemptor = await _evictor(LateWatch(refuses=True))
 
     assert not evictor.running.is_running(preemptor.uid)
 
 
-async def test_nobody_waits_for_victims_that_were_only_about_to_be_bound() -> None:
+async def test_victims_that_were_not_bound_yet_gate_nobody() -> None:
     evictor, _, preemptor = await _evictor(LateWatch(), held=True)
 
     assert not evictor.running.is_running(preemptor.uid)
 
 
-async def test_pods_that_were_kept_out_are_let_in_by_the_last_victims_end() -> None:
+async def test_the_last_victims_deletion_ungates_pods() -> None:
     evictor, store, preemptor = await _evictor(LateWatch())
     running, (key,) = evictor.running, preemptor.pods
     store[key] = make_pod("p").pod
@@ -101,7 +101,7 @@ async def test_pods_that_were_kept_out_are_let_in_by_the_last_victims_end() -> N
     assert running.ungated_by(gone.metadata.uid) == ()
 
 
-async def test_pods_that_are_gone_are_let_in_nowhere() -> None:
+async def test_deleted_pods_are_not_ungated() -> None:
     evictor, store, preemptor = await _evictor(LateWatch())
     running, (key,) = evictor.running, preemptor.pods
     assert running.is_gated(preemptor.uid, key)
@@ -109,7 +109,7 @@ async def test_pods_that_are_gone_are_let_in_nowhere() -> None:
     assert running.ungated_by(gone.metadata.uid) == ()
 
 
-async def test_an_eviction_that_is_given_up_lets_in_whom_it_kept_out() -> None:
+async def test_a_failed_eviction_ungates_pods() -> None:
     evictor, store, preemptor = await _evictor(LateWatch())
     running, (key,) = evictor.running, preemptor.pods
     store[key] = make_pod("p").pod
@@ -121,7 +121,7 @@ async def test_an_eviction_that_is_given_up_lets_in_whom_it_kept_out() -> None:
     assert running.is_running(preemptor.uid)
 
 
-async def test_the_end_of_a_preemption_is_not_the_end_of_the_next_one() -> None:
+async def test_ending_a_replaced_preemption_does_not_end_its_successor() -> None:
     evictor, store, _ = await _evictor(LateWatch())
     running, victim = evictor.running, store["default/v0"]
     first = running.begin("p")

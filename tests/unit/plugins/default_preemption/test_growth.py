@@ -1,4 +1,4 @@
-"""What a preemption costs does not grow with the number of preemptors that wait beside it."""
+"""What a preemption costs does not grow with the number of other preemptors that wait."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _VICTIMS = 3
 
 
 class Cluster(OfflineCluster):
-    """Full nodes, one for each preemptor, and an apiserver that deletes pods when it is let."""
+    """Full nodes, one for each preemptor, and an apiserver that deletes pods on demand."""
 
     def __init__(self, preemptors: int) -> None:
         super().__init__(_CONFIGURATION, _REGISTRY, _GATES)
         self.deletes = asyncio.Event()
-        self.asked: Counter[str] = Counter()
+        self.calls: Counter[str] = Counter()
         self._delete = self.api.delete_pod
         self.api.delete_pod = self._delete_later  # type: ignore[method-assign]
         nominator = self.scheduler.queue.nominator
@@ -41,7 +41,7 @@ class Cluster(OfflineCluster):
 
     def _counted(self, function: Any) -> Any:
         def call(*args: Any) -> Any:
-            self.asked["nominated pods"] += 1
+            self.calls["nominated pods"] += 1
             return function(*args)
 
         return call
@@ -51,19 +51,19 @@ class Cluster(OfflineCluster):
         await self._delete(pod)
 
     def counts(self) -> Counter[str]:
-        """How often hints, gates and the nominator have been asked so far."""
+        """The number of calls of hints, gates and the nominator so far."""
         hints = self.metrics.queueing_hint_execution_duration_seconds
         points = self.metrics.framework_extension_point_duration_seconds
-        asked = self.asked.copy()
-        asked["hints"] = sum(child.count for _, child in hints.histograms())
-        asked["gates"] = sum(
+        calls = self.calls.copy()
+        calls["hints"] = sum(child.count for _, child in hints.histograms())
+        calls["gates"] = sum(
             child.count for labels, child in points.histograms() if labels[0] == "PreEnqueue"
         )
-        return asked
+        return calls
 
 
-async def _asked_for(preemptors: int) -> Counter[str]:
-    """Let all of them find their victims, then let all victims go; return what that asked."""
+async def _calls_with(preemptors: int) -> Counter[str]:
+    """Run preemption for all, delete all victims, and return the calls that took."""
     cluster = Cluster(preemptors)
     while await cluster.schedule_next():
         pass
@@ -82,8 +82,8 @@ async def _asked_for(preemptors: int) -> Counter[str]:
     return cluster.counts()
 
 
-async def test_four_times_the_preemptors_ask_four_times_as_often() -> None:
-    few, many = await _asked_for(12), await _asked_for(48)
+async def test_four_times_the_preemptors_take_four_times_the_calls() -> None:
+    few, many = await _calls_with(12), await _calls_with(48)
 
     assert few.keys() == {"hints", "gates", "nominated pods"}
     for what, count in few.items():

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proreus.framework.node_table import NodeTable
-from proreus.plugins.default_preemption.pods_by_priority import PodsByPriority
+from proreus.plugins.default_preemption.potential_victims import PodsByPriority
 from proreus.testing import FakeHandle, make_node, make_pod
 
 _NODES = 5
@@ -22,7 +22,7 @@ _steps = st.lists(
 def _seen(
     pods_by_priority: PodsByPriority, nodes: NodeTable, priority: int
 ) -> dict[str, list[str]]:
-    """Return who is below a priority, by node; nodes without any are left out."""
+    """Return the names of the pods below a priority, by node that has any."""
     pods_by_priority.refresh()
     rows = nodes.rows_of(nodes.rows)
     some = rows[pods_by_priority.has_lower_priority_pods(rows, priority)].tolist()
@@ -34,7 +34,7 @@ def _seen(
 
 @settings(max_examples=50, deadline=None)
 @given(_steps, st.integers(-2, 3))
-def test_what_is_remembered_is_what_is_there(
+def test_cached_pods_are_those_of_the_nodes(
     steps: list[tuple[str, int, int]], priority: int
 ) -> None:
     nodes = FakeHandle([make_node(f"n{number}") for number in range(_NODES)], []).nodes
@@ -54,7 +54,7 @@ def test_what_is_remembered_is_what_is_there(
         )
 
 
-def test_the_more_important_come_first_and_the_important_enough_stay() -> None:
+def test_higher_priority_comes_first_and_equal_priority_is_no_victim() -> None:
     pods = [
         make_pod(f"p{priority}", priority=priority, node_name="n") for priority in (3, 9, 0, 7, 5)
     ]
@@ -64,7 +64,7 @@ def test_the_more_important_come_first_and_the_important_enough_stay() -> None:
     assert _seen(PodsByPriority(nodes), nodes, 0) == {}
 
 
-def test_of_equals_the_one_that_has_run_longer_comes_first() -> None:
+def test_of_equal_priority_the_older_pod_comes_first() -> None:
     status = {"startTime": "2026-01-01T00:00:00Z"}, {"startTime": "2025-01-01T00:00:00Z"}, {}, {}
     pods = [
         make_pod(f"p{number}", priority=1, node_name="n", status=one)
@@ -75,7 +75,7 @@ def test_of_equals_the_one_that_has_run_longer_comes_first() -> None:
     assert _seen(PodsByPriority(nodes), nodes, 2) == {"n": ["p1", "p0", "p3", "p2"]}
 
 
-def test_of_a_pod_that_goes_the_last_one_takes_the_place() -> None:
+def test_the_last_pod_takes_the_place_of_a_removed_one() -> None:
     pods = [make_pod(name, priority=0, node_name="n") for name in ("a", "b", "c", "d")]
     nodes = FakeHandle([make_node("n")], pods).nodes
     pods_by_priority = PodsByPriority(nodes)

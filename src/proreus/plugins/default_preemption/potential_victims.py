@@ -1,0 +1,190 @@
+"""Potential victims of a node: its lower-priority pods in order, split by PodDisruptionBudgets.
+
+Both halves are inputs of SelectVictimsOnNode. ``PodsByPriority`` is kept from one preemption to the
+next, because most clusters are large and most preemptions change one node.
+
+Worked example: pods ``a`` (priority 20), ``b`` (10) and ``c`` (10, started after ``b``) match one
+budget that allows one disruption. Their order is ``a``, ``b``, ``c``; ``a`` uses the disruption up,
+so that evicting ``b`` or ``c`` violates the budget and evicting ``a`` does not.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.pod_info import NOT_STARTED, PodInfo, SelectorKey
+from proreus.framework.verdicts import BoolArray, IntArray, Rows
+from proreus.objects.meta import key_of
+from proreus.objects.policy import PodDisruptionBudget
+from proreus.objects.selectors import Selector, SelectorError, parse_label_selector
+
+# Above every priority, so that a node without pods never has lower-priority ones.
+_NO_PODS = 2**31
+
+
+# ---- pods in the order of importance -----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _NodePods:
+    """The pods of a node, the most important first. ``ranks``: their negated priorities."""
+
+    pods: list[PodInfo]
+    ranks: list[int]
+
+    @classmethod
+    def of(cls, node: NodeInfo) -> _NodePods:
+        pods = sorted_by_importance([node.pods[uid] for uid in node.order])
+        return cls(pods, [pod.importance[0] for pod in pods])
+
+
+class PodsByPriority:
+    """The pods of each row of a table by importance; ``refresh`` before reading.
+
+    An assumed pod may be in it after the watch has confirmed the pod: what is read here, priority
+    and start time, is the same of both.
+    """
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._position = -1
+        self._lowest: IntArray = np.empty(0, dtype=np.int64)
+        """By row: the lowest priority of a pod."""
+        self._pods_by_row: dict[int, _NodePods] = {}
+
+    def refresh(self) -> None:
+        """Read the rows that have changed since the last call."""
+        nodes = self._nodes
+        rows = None
+        if len(self._lowest) == len(nodes) and self._position >= 0:
+            rows = nodes.changes_since(self._position)
+        if rows is None:
+            self._pods_by_row.clear()
+            self._lowest = np.array([_lowest(node) for node in nodes], dtype=np.int64)
+        else:
+            # Not sorted yet: of the rows that change, few are dry-run before they change again.
+            for row in rows:
+                self._pods_by_row.pop(row, None)
+                self._lowest[row] = _lowest(nodes[row])
+        self._position = nodes.position
+
+    def has_lower_priority_pods(self, rows: Rows, priority: int) -> BoolArray:
+        """Return which of the rows have pods below a priority."""
+        below: BoolArray = self._lowest[rows] < priority
+        return below
+
+    def lower_priority_pods(self, row: int, priority: int) -> list[PodInfo]:
+        """Return the pods of a row below a priority, the most important first."""
+        node_pods = self._pods_by_row.get(row)
+        if node_pods is None:
+            node_pods = self._pods_by_row[row] = _NodePods.of(self._nodes[row])
+        return node_pods.pods[bisect_right(node_pods.ranks, -priority) :]
+
+
+def sorted_by_importance(pods: list[PodInfo]) -> list[PodInfo]:
+    """Return pods with the highest priority first, then those that have run longest."""
+    ranked = []
+    for place, pod in enumerate(pods):
+        rank, start = pod.importance
+        # Pods that have not started come in reverse. kube-scheduler takes the clock's time for
+        # each of them at each comparison, so that the first one compared is always the older.
+        ranked.append((rank, start, -place if start == NOT_STARTED else place, pod))
+    ranked.sort()
+    return [pod for *_, pod in ranked]
+
+
+def _lowest(node: NodeInfo) -> int:
+    return min([pod.priority for pod in node.pods.values()], default=_NO_PODS)
+
+
+# ---- PodDisruptionBudgets ----------------------------------------------------------------------
+
+
+class HasPods(Protocol):
+    """Pods that are evicted together or not at all."""
+
+    @property
+    def pods(self) -> Sequence[PodInfo]:
+        """The pods, in the order in which they use disruptions up."""
+        ...
+
+
+T = TypeVar("T", bound=HasPods)
+
+MatchingBudgets = tuple[tuple[str, PodDisruptionBudget], ...]
+"""Budgets, each with its ``namespace/name``."""
+
+
+class DisruptionBudgets:
+    """The PodDisruptionBudgets of the cluster, with selectors parsed once a preemption."""
+
+    def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
+        self._by_namespace: dict[str, list[tuple[PodDisruptionBudget, Selector]]] = {}
+        for budget in budgets:
+            try:
+                selector = parse_label_selector(budget.spec.selector)
+            except SelectorError:
+                # kube-scheduler ignores a budget that it cannot parse: it limits no eviction.
+                continue
+            # To the disruption controller an empty selector matches every pod of the namespace;
+            # kube-scheduler's preemption ignores such a budget.
+            if not selector.empty and not selector.nothing:
+                namespace = self._by_namespace.setdefault(budget.metadata.namespace, [])
+                namespace.append((budget, selector))
+        self._matching_by_selector_key: dict[SelectorKey, MatchingBudgets] = {}
+
+    def filter_pods_with_pdb_violation(
+        self, victims: list[PodInfo]
+    ) -> tuple[list[PodInfo], list[PodInfo]]:
+        """Split victims into those that violate a budget and those that do not, in their order."""
+        if not self._by_namespace:
+            return [], victims
+        left: dict[str, int] = {}
+        violating: list[PodInfo] = []
+        others: list[PodInfo] = []
+        for victim in victims:
+            (violating if self._violates(victim, left) else others).append(victim)
+        return violating, others
+
+    def filter_units_with_pdb_violation(self, units: Iterable[T]) -> tuple[list[T], list[T]]:
+        """Split units that are evicted as a whole; a unit violates if one of its pods does."""
+        left: dict[str, int] = {}
+        violating: list[T] = []
+        others: list[T] = []
+        for unit in units:
+            # `any` stops at a unit's first violation: its other pods use no disruption up.
+            violates = any(self._violates(pod, left) for pod in unit.pods)
+            (violating if violates else others).append(unit)
+        return violating, others
+
+    def _violates(self, victim: PodInfo, left: dict[str, int]) -> bool:
+        violated = False
+        for name, budget in self._matching(victim):
+            # The eviction of this pod is counted in `disruptionsAllowed` already.
+            if victim.name in budget.status.disrupted_pods:
+                continue
+            # No early return: a victim uses up a disruption of every budget that matches it, also
+            # after one of them is violated.
+            left[name] = left.get(name, budget.status.disruptions_allowed) - 1
+            violated = violated or left[name] < 0
+        return violated
+
+    def _matching(self, victim: PodInfo) -> MatchingBudgets:
+        """Return the budgets that match a pod, computed once for pods with the same labels."""
+        known = self._matching_by_selector_key.get(victim.selector_key)
+        if known is None:
+            labels = victim.labels
+            # A pod without labels matches no budget in kube-scheduler, not even by `DoesNotExist`.
+            known = self._matching_by_selector_key[victim.selector_key] = tuple(
+                (key_of(budget), budget)
+                for budget, selector in self._by_namespace.get(victim.namespace, ())
+                if labels and selector.matches(labels)
+            )
+        return known
