@@ -1,10 +1,14 @@
-"""Rows from which the same pods are taken and to which they are given back, many at once.
+"""The fork of the node table that preemption's dry run removes victims from and reprieves them on.
 
-This is the fork that preemption tries nodes on. Which pods will move is known when it is made, so
-that a move of hundreds of them is one addition to a matrix. The ``NodeInfo`` objects of its rows
-are filled when somebody looks at their pods, which plugins over columns never do.
+The potential victims are known when it is created, so that removing or reprieving hundreds of them
+is one subtraction or addition on a matrix. The ``NodeInfo`` objects of its rows are filled when
+their pods are read, which plugins that evaluate columns never do.
 
-It is to be used up before the table that it was made of changes.
+Valid only as long as the table that it was created from does not change.
+
+Worked example: node ``a`` runs two victims that request 1 and 2 CPUs, node ``b`` one that requests
+3. Their numbers are 0, 1 and 2, ``row_of`` is ``[0, 0, 1]`` and ``first`` is ``[0, 2, 3]``.
+``remove_all_victims`` subtracts ``[3, 3]`` from the CPU line; ``reprieve([0, 2])`` adds ``[1, 3]``.
 """
 
 from __future__ import annotations
@@ -21,15 +25,16 @@ from proreus.framework.node_table_views import Fork
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.verdicts import IntArray, Rows
 
+# The sum of two such amounts does not overflow int64. Rows with greater ones are computed from
+# their NodeInfo, whose integers have no limit.
 _MAX_EXACT = 2**61
-"""Sums of two such amounts do not overflow; rows with more than that are set from their nodes."""
 
 
 class DryRunTable(Fork):
-    """A fork, and pods on its rows that can be taken off and put back by their numbers.
+    """A fork whose potential victims can be removed and reprieved by their numbers.
 
-    ``potential_victims``: all of them, row by row; ``row_of``: the row of each. ``first``: the
-    number of the first one of each row, and one more entry, their count.
+    ``potential_victims``: all of them, row by row. ``row_of``: the row of each, shape (victims,).
+    ``first``: the number of the first one of each row, and their count at the end, shape (rows+1,).
     """
 
     def __init__(
@@ -44,6 +49,7 @@ class DryRunTable(Fork):
         self._cells = self._stack_columns()
         self._amounts = self._amounts_of(self.potential_victims)
         self._inexact = set(np.flatnonzero((self._cells > _MAX_EXACT).any(axis=0)).tolist())
+        # Sets of ports are no sums: removing one pod's ports needs those of the pods that stay.
         self._with_ports: set[int] = set()
         if self._port_set.any():
             self._with_ports.update(
@@ -54,8 +60,12 @@ class DryRunTable(Fork):
         return [_LazyNodeInfo(parent[row], self._moves) for row in rows.tolist()]
 
     def _stack_columns(self) -> IntArray:
-        """Put the columns that pods change side by side; each becomes a view of its line."""
+        """Stack the columns that pods change; each column becomes a view of its line.
+
+        Returns the matrix, shape (columns, rows).
+        """
         sums = (self.requested, self.nonzero_requested)
+        # A sparse column has no entries for rows without the resource, hence nothing to view.
         for columns in sums:
             columns.densify()
         arrays = [array for columns in sums for array in columns.arrays.values()]
@@ -67,7 +77,8 @@ class DryRunTable(Fork):
         return cells
 
     def _amounts_of(self, pods: Sequence[PodInfo]) -> IntArray:
-        """Return what each pod adds to each line of the matrix."""
+        """Return what each pod adds to each line of the matrix, shape (columns, victims)."""
+        # Most pods are replicas with equal requests: one line of the table for each kind of them.
         held_by = [pod.accounted_requests for pod in pods]
         kinds = {
             accounted_requests: code
@@ -85,29 +96,32 @@ class DryRunTable(Fork):
                 *(min(nonzero.get(name, 0), _MAX_EXACT) for name in self.nonzero_requested.arrays),
                 1,
             ]
+        # Each step reads whole lines of some victims; the transposed view would be strided.
         return np.ascontiguousarray(table[codes].T)
 
     def remove_all_victims(self) -> None:
-        """Take every potential_victims pod off its row."""
+        """Remove every potential victim from its row."""
         if not self.potential_victims:
             return
+        # `reduceat` returns the element itself for an empty range, and not 0.
         has_some = np.flatnonzero(np.diff(self.first))
         sums = np.add.reduceat(self._amounts, self.first[has_some], axis=1)
         self._cells[:, has_some] -= sums
         self._moved(np.arange(len(self.potential_victims)), -1)
 
     def remove_victims(self, numbers: Rows) -> None:
-        """Take some potential_victims pods off, at most one of each row."""
+        """Remove some potential victims, at most one of each row."""
+        # Two on one row would count once: NumPy applies repeated indices only one time.
         self._cells[:, self.row_of[numbers]] -= self._amounts[:, numbers]
         self._moved(numbers, -1)
 
     def reprieve(self, numbers: Rows) -> None:
-        """Put some potential_victims pods back, at most one of each row."""
+        """Add some potential victims back, at most one of each row."""
         self._cells[:, self.row_of[numbers]] += self._amounts[:, numbers]
         self._moved(numbers, 1)
 
     def _moved(self, numbers: Rows, step: int) -> None:
-        """Bring in step what is not a sum: nodes, ports, the index of pods, the record."""
+        """Update what is not a sum: NodeInfo objects, ports, the pod index, the change log."""
         self._moves.record(numbers, step, self.infos)
         self.changes.record_all(self.row_of[numbers].tolist())
         if self._with_ports:
@@ -124,10 +138,10 @@ class DryRunTable(Fork):
 
 
 class _VictimMoves:
-    """What was moved, for nodes that nobody has looked at yet.
+    """The log of removals and reprieves, replayed on a ``NodeInfo`` whose pods are first read."""
 
-    Knows no nodes, so that a trial leaves no cycles behind.
-    """
+    # It refers to no NodeInfo: they refer to it, and a cycle would outlive the dry run until the
+    # garbage collector finds it.
 
     __slots__ = ("_filled", "_first", "_log", "_pods")
 
@@ -138,18 +152,19 @@ class _VictimMoves:
         self._filled: set[int] = set()
 
     def record(self, numbers: Rows, step: int, infos: Sequence[NodeInfo]) -> None:
-        """Move pods on nodes that are filled, and remember it for all others."""
+        """Log a step (1: added, -1: removed), and apply it to the nodes that are filled."""
         self._log.append((numbers, step))
         for row in self._filled:
             self._replay(infos[row], row, numbers, step)
 
     def fill(self, info: NodeInfo, row: int) -> None:
-        """Catch up with what was moved."""
+        """Apply the log to a node whose pods were just copied."""
         self._filled.add(row)
         for numbers, step in self._log:
             self._replay(info, row, numbers, step)
 
     def _replay(self, info: NodeInfo, row: int, numbers: Rows, step: int) -> None:
+        # Numbers ascend, and those of one row are a range.
         begin, end = np.searchsorted(numbers, self._first[row : row + 2]).tolist()
         for number in numbers[begin:end].tolist():
             if step > 0:
@@ -159,7 +174,7 @@ class _VictimMoves:
 
 
 class _LazyNodeInfo(NodeInfo):
-    """A copy of a node whose pods are copied when somebody looks at them."""
+    """A copy of a ``NodeInfo`` whose pods are copied when they are first read."""
 
     __slots__ = ("_moves", "_origin")
 
@@ -169,7 +184,8 @@ class _LazyNodeInfo(NodeInfo):
         self._moves = moves
 
     def __getattr__(self, name: str) -> Any:
-        """Called for attributes that are not there yet: fills them all."""
+        """Fill all attributes; Python calls this for one that is not set."""
+        # Without this an unknown attribute would recurse for ever: filling never sets it.
         if name not in NodeInfo.__slots__:
             raise AttributeError(name)
         self._copy_pods_from(self._origin)

@@ -1,10 +1,16 @@
-"""Many nodes are tried at once, each by itself: would the pod fit if these pods were not there?
+"""The dry run of preemption: would a pod fit these nodes without some of their pods?
 
-Filters that look at one node at a time judge all nodes in one go. Those that look across nodes keep
-notes of every node by itself, as if it were the only one that is tried, and are asked node by node.
+Many nodes are evaluated at once, each as if it were the only one that changes. A ``row_local``
+filter evaluates the columns of all of them in one call. A filter that looks across nodes gets a
+clone of the cycle state for each node (its PreFilter extensions update it) and is called node by
+node.
 
-Once the pod fits, a pod that is put back is the only news: filters that do not look at pods need
-not be asked again, nor those whose notes did not change.
+A reprieve changes one pod on a node that the preemptor fits. Hence filters that do not look at pods
+are not run again, unless an extension reported that this pod changes their state.
+
+Worked example: two nodes, potential victims numbered 0, 1 (first node) and 2 (second): ``first`` is
+``[0, 2, 3]``. After ``remove_all_victims`` the preemptor fits both. ``reprieve([0, 2])`` adds one
+pod to each node and returns ``[True, False]``: 2 is removed again and is a victim.
 """
 
 from __future__ import annotations
@@ -39,24 +45,24 @@ def dry_run_key(
     state: CycleState,
     pod: PodInfo,
 ) -> DryRunKey | None:
-    """Return what trials of a pod rest on beside its priority, the nodes and the pods on them.
+    """Return the key by which preemptors of one priority share the results of dry runs.
 
-    None where a filter that takes part looks across nodes or does not sign the pod, and where
-    others of its kind have to respect a nomination of its own.
+    None if an active filter looks across nodes or does not sign the pod, or if the pod is nominated
+    itself.
     """
     signature = equivalence_key(filters, state, pod, table)
     if signature is None:
         return None
+    # A pod ignores its own nomination while equivalent pods respect it: they have other results.
     by_row = nominated.by_row(pod, table)
     return DryRunKey(signature, by_row) if by_row.is_cached else None
 
 
 class PreemptionDryRun:
-    """Tries one pod on some rows of a table, without other pods that are on them.
+    """The dry run of one pod on some rows of a table, without ``potential_victims`` of each row.
 
-    ``potential_victims``: the pods of each row that may go; they are numbered row by row (``first``
-    has the number of the first one of each row). What a plugin raises is the verdict of the row, an
-    Error.
+    Victims are numbered row by row; those of row ``r`` are ``first[r]`` up to ``first[r + 1]``. An
+    exception in a plugin becomes an Error status of the row.
     """
 
     def __init__(
@@ -82,30 +88,31 @@ class PreemptionDryRun:
         self._state = state.clone()
         self._states = [self._state] * len(rows)
         self._state_per_node = not all(plugin.row_local for plugin in self._filters)
-        """Whether every node has notes of its own."""
+        # Cloned only then: for hundreds of rows the clones would cost more than the filters.
         if self._state_per_node:
             self._states = [state.clone() for _ in range(len(rows))]
         extension_names = (
             {plugin.name for plugin in self._extensions} if self._state_per_node else ()
         )
+        # With a state for each node, a filter with extensions cannot share one call.
         self._by_node = {
             p.name
             for p in self._filters
             if not (p.row_local and p.columnar_filter) or p.name in extension_names
         }
-        """Filters that are asked node by node, with the node's notes."""
+        """Names of the filters that are called node by node, each time with the node's state."""
         self._state_depends_on: dict[str, set[int]] = {p.name: set() for p in self._extensions}
-        """By follower: the numbers of the pods that make a difference to its notes."""
+        """By plugin with extensions: the victims whose removal changed its state."""
         self._errors: dict[int, Status] = {}
         by_row = nominated.by_row(pod, table).by_row
         self._nominated = {
             index: by_row[row] for index, row in enumerate(rows.tolist()) if row in by_row
         }
 
-    # ---- the trial -----------------------------------------------------------------------------
+    # ---- remove and reprieve -------------------------------------------------------------------
 
     def remove_all_victims(self) -> Verdicts:
-        """Take all potential_victims pods off all rows and judge the rows."""
+        """Remove all potential victims from all rows and filter the rows."""
         table = self._table
         table.remove_all_victims()
         for plugin in self._extensions:
@@ -113,21 +120,24 @@ class PreemptionDryRun:
             for row, first in enumerate(self.first[:-1].tolist()):
                 removed = table.potential_victims[first : int(self.first[row + 1])]
                 self._state.check_budget(plugin.name, "PostFilter")
-                answers = self._run_extension(plugin, "Remove", row, removed)
+                changed = self._run_extension(plugin, "Remove", row, removed)
+                # Extensions need not return anything: only False promises an unchanged state.
                 relevant.update(
-                    first + n for n, answer in enumerate(answers) if answer is not False
+                    first + n for n, change in enumerate(changed) if change is not False
                 )
         return self._run_filters(np.arange(len(table)), None)
 
     def reprieve(self, numbers: Rows) -> BoolArray:
-        """Put pods back, one a row at most, ascending; take those off again that keep the pod out.
+        """Add victims back, at most one a row, ascending; return which ones may stay.
 
-        Returns which ones stay. To be called only for rows that the pod fits.
+        Those with which the pod does not fit any more are removed again. To be called only for rows
+        that the pod fits.
         """
         table = self._table
         table.reprieve(numbers)
         rows = table.row_of[numbers]
         reprieved: dict[int, int] = {}
+        # Looked up only in these cases; a dict of hundreds of rows a step would be measurable.
         if self._extensions or self._by_node or self._nominated:
             reprieved = dict(zip(rows.tolist(), numbers.tolist(), strict=True))
         for plugin in self._extensions:
@@ -147,7 +157,7 @@ class PreemptionDryRun:
         return fits
 
     def error(self, row: int) -> Status | None:
-        """Return the Error that a plugin gave while the pods of a row were moved or judged."""
+        """Return the Error of a plugin about a row, in an extension or in Filter; None without."""
         return self._errors.get(row)
 
     def _run_extension(
@@ -157,7 +167,7 @@ class PreemptionDryRun:
         row: int,
         moved: Sequence[PodInfo],
     ) -> Sequence[bool | None]:
-        """Let a plugin bring its notes in step; return what it said of each pod."""
+        """Run a plugin's AddPod or RemovePod for pods of a row; return its results."""
         method = plugin.add_pod if verb == "Add" else plugin.remove_pod
         point, node = f"PreFilterExtension{verb}Pod", self._table[row]
         try:
@@ -169,13 +179,20 @@ class PreemptionDryRun:
             return ()
 
     def _fail(self, row: int, plugin: PreFilterPlugin | FilterPlugin, error: PluginError) -> None:
+        # The first error counts, as in kube-scheduler, where it ends the dry run of the node.
         self._errors.setdefault(row, Status.error(str(error)).of(plugin.name))
 
-    # ---- judging -------------------------------------------------------------------------------
+    # ---- filters -------------------------------------------------------------------------------
 
     def _run_filters(self, rows: Rows, reprieved: Mapping[int, int] | None) -> Verdicts:
-        """Judge rows; verdicts of others mean nothing. ``reprieved``: what was put back, by row."""
+        """Filter rows; verdicts of other rows are undefined.
+
+        ``reprieved``: the victim that was just added, by row; None after the removal of all.
+        """
         verdicts = self._run_filter_plugins(self._table, self._state, self._states, rows, reprieved)
+        # kube-scheduler filters with nominated pods first and without them second; here it is the
+        # other way round, so that columns come first. After the removal of all victims the status
+        # with nominated pods is the one to report, hence also for rows that are rejected already.
         if self._nominated:
             again = [
                 row
@@ -196,11 +213,12 @@ class PreemptionDryRun:
     def _rejected_with_nominated(
         self, rows: list[int], reprieved: Mapping[int, int] | None
     ) -> list[tuple[int, Status]]:
-        """Judge rows with the pods nominated to them on them as well."""
+        """Filter rows with the pods nominated to them added; return those that are rejected."""
         if not rows:
             return []
         fork = self._table.fork(np.array(rows, dtype=np.intp))
         shared = self._state.clone()
+        # Adding nominated pods must not change the states that later reprieves work on.
         states = [self._states[row].clone() if self._state_per_node else shared for row in rows]
         for index, row in enumerate(rows):
             added = [pod for pod in self._nominated[row] if pod.uid not in fork[index].pods]
@@ -216,8 +234,8 @@ class PreemptionDryRun:
                     self._fail(row, plugin, error)
         again = None if reprieved is None else {i: reprieved[row] for i, row in enumerate(rows)}
         verdicts = self._run_filter_plugins(fork, shared, states, np.arange(len(rows)), again)
-        judged = ((row, verdicts.status(index)) for index, row in enumerate(rows))
-        return [(row, status) for row, status in judged if status is not None]
+        statuses = ((row, verdicts.status(index)) for index, row in enumerate(rows))
+        return [(row, status) for row, status in statuses if status is not None]
 
     def _run_filter_plugins(
         self,
@@ -227,13 +245,14 @@ class PreemptionDryRun:
         rows: Rows,
         reprieved: Mapping[int, int] | None,
     ) -> Verdicts:
-        """Ask the filters in order, as far as they have anything new to say."""
+        """Run the filters in order, apart from those that a reprieve cannot affect."""
         verdicts = Verdicts(len(nodes))
         for plugin in self._filters:
             by_node = plugin.name in self._by_node
             unaffected = reprieved is not None and not plugin.looks_at_pods
             if unaffected and not self._state_depends_on.get(plugin.name):
                 continue
+            # By itself first: `merge` keeps the status of the plugin that comes first in order.
             own = Verdicts(len(nodes), plugin.name)
             if by_node:
                 rows_to_filter = rows.tolist()
@@ -259,6 +278,7 @@ class PreemptionDryRun:
                         columns=True,
                     )
                 except PluginError as error:
+                    # One call for all rows: nothing says which of them it failed for.
                     all_nodes_feasible = np.ones(len(nodes), dtype=np.bool_)
                     own.reject_with(all_nodes_feasible, Status.error(str(error)))
             verdicts.merge(own)
