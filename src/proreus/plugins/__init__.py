@@ -52,4 +52,4 @@ IN_TREE_PLUGINS: tuple[type[Plugin], ...] = (
     TopologyPlacementGenerator,
     PodGroupPodsCount,
 )
-"""Every plugin that comes with proreus, in kube-scheduler's default order."""
+"""Every in-tree plugin, in kube-scheduler's default order."""

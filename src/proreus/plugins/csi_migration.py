@@ -1,8 +1,12 @@
-"""Legacy in-tree volumes as the CSI volumes that they have become.
+"""Translation of legacy in-tree volumes to the CSI volumes that they have been migrated to.
 
-Kubernetes hands the volumes of its former in-tree plugins to CSI drivers. For scheduling that means
-three things: they count with the driver's volumes, under the driver's name for them; their zones
-are asked of nodes by the driver's label; and both only where the migration is on.
+CSI drivers serve the volumes of Kubernetes' former in-tree plugins. For scheduling that means: they
+count towards the driver's volume limit, under the driver's handle; their zones are matched with the
+driver's node label; and both only if the migration is on.
+
+Worked example: an EBS volume ``aws://us-east-1a/vol-0a1`` counts as ``vol-0a1`` of
+``ebs.csi.aws.com``. A required affinity to ``topology.kubernetes.io/zone In [us-east-1a]`` becomes
+``topology.ebs.csi.aws.com/zone In [us-east-1a]``.
 """
 
 from __future__ import annotations
@@ -32,9 +36,9 @@ _EBS_VOLUME = re.compile(r"vol-[^/]*")
 
 @dataclass(frozen=True, slots=True)
 class InTreePlugin:
-    """A former in-tree plugin: the field of its source, its name, its driver, the driver's label.
+    """A former in-tree plugin: its volume source's field, its name, driver and topology label.
 
-    ``on``: whether volumes of it are really handed to the driver, as far as schedulers go.
+    ``on``: whether kube-scheduler treats its volumes as migrated.
     """
 
     source: str
@@ -63,6 +67,7 @@ MIGRATED_IN_TREE_PLUGINS = (
         "disk.csi.azure.com",
         "topology.disk.csi.azure.com/zone",
     ),
+    # kube-scheduler never counts volumes of this one and of vSphere.
     InTreePlugin("azure_file", "kubernetes.io/azure-file", "file.csi.azure.com", on=False),
     InTreePlugin(
         "cinder",
@@ -96,19 +101,21 @@ def migrated_plugins(node: CSINode) -> frozenset[str]:
 
 
 def inline_handle(volume: Volume) -> str:
-    """Return the driver's name for an inline volume; raises ``ValueError`` if it has none."""
+    """Return the CSI handle of an inline volume. Raises ``ValueError`` if it has none."""
+    # An inline volume has no labels, and so no zone.
     if volume.gce_persistent_disk is not None:
         return _gce_zonal(_UNSPECIFIED, volume.gce_persistent_disk.pd_name)
     return _plain_handle(volume)
 
 
 def volume_handle(volume: PersistentVolume) -> str:
-    """Return the driver's name for a volume; raises ``ValueError`` if it has none."""
+    """Return the CSI handle of a volume. Raises ``ValueError`` if it has none."""
     disk = volume.spec.gce_persistent_disk
     if disk is None:
         return _plain_handle(volume.spec)
     labels = volume.metadata.labels
     zones = (labels.get(LABEL_ZONE_BETA) or labels.get(LABEL_ZONE, "")).split(_ZONE_DELIMITER)
+    # Several zones: a regional disk, whose handle names the region.
     if len(zones) == 1:
         return _gce_zonal(zones[0] or _UNSPECIFIED, disk.pd_name)
     return f"projects/{_UNSPECIFIED}/regions/{_gce_region(zones)}/disks/{disk.pd_name}"
@@ -156,16 +163,18 @@ def _gce_region(zones: list[str]) -> str:
 
 
 def translated_affinity(volume: PersistentVolume, plugin: InTreePlugin) -> NodeSelector | None:
-    """Return a volume's required node affinity in the words of the driver.
+    """Return a volume's required node affinity with the labels of the driver.
 
-    Raises ``ValueError`` for a volume that the driver has no name for.
+    Raises ``ValueError`` for a volume without a CSI handle.
     """
+    # Only for the exception: kube-scheduler translates the whole volume, and fails for such a one.
     volume_handle(volume)
     affinity = volume.spec.node_affinity or VolumeNodeAffinity()
     required = affinity.required
     if not plugin.topology_key:
         return required
     zone_key, region_key = _topology_labels(volume, required)
+    # An affinity is renamed; without one the zone label of the volume becomes a requirement.
     if any(expression.values for expression in _expressions(required, zone_key)):
         required = _renamed(required, zone_key, plugin.topology_key)
     elif zone_key in volume.metadata.labels:
@@ -176,7 +185,7 @@ def translated_affinity(volume: PersistentVolume, plugin: InTreePlugin) -> NodeS
 
 
 def _topology_labels(volume: PersistentVolume, required: NodeSelector | None) -> tuple[str, str]:
-    """Return the zone and region keys that a volume is described with, in affinity or labels."""
+    """Return the zone and region keys in a volume's affinity or labels: GA ones or beta ones."""
     labels = volume.metadata.labels
     if _expressions(required, LABEL_ZONE):
         return LABEL_ZONE, LABEL_REGION
@@ -217,7 +226,7 @@ def _renamed(required: NodeSelector | None, old: str, new: str) -> NodeSelector 
 def _with_zones(
     required: NodeSelector | None, plugin: InTreePlugin, label: str
 ) -> NodeSelector | None:
-    """Ask for the zones of a label in every term."""
+    """Add a requirement for the zones of a label to every term."""
     zones = sorted({zone.strip() for zone in label.split(_ZONE_DELIMITER)} - {""})
     if not zones:
         return required

@@ -1,4 +1,4 @@
-"""DefaultBinder: tell the apiserver where the pod goes."""
+"""DefaultBinder: bind the pod to the node at the apiserver."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from proreus.framework.status import Status
 
 
 class DefaultBinder(BindPlugin):
-    """Creates the Binding."""
+    """Creates the Binding object."""
 
     async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Bind; an error of the apiserver sends the pod back to the queue."""
+        """Bind the pod. An error of the apiserver is an Error status, which requeues the pod."""
         try:
             await self.handle.api.bind(pod.pod, node_name)
         except ApiError as error:

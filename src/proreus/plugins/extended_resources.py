@@ -1,6 +1,9 @@
-"""Which extended resources devices may stand for, and through which DeviceClass (KEP-5004).
+"""The DeviceClass that provides an extended resource through devices (KEP-5004).
 
-NodeResourcesFit leaves such resources to DynamicResources on nodes that have none of their own.
+On nodes without such a resource of their own NodeResourcesFit leaves it to DynamicResources.
+
+Worked example: a class ``gpu`` with ``extendedResourceName: example.com/gpu`` provides
+``example.com/gpu`` and ``deviceclass.resource.kubernetes.io/gpu``.
 """
 
 from __future__ import annotations
@@ -13,16 +16,16 @@ from proreus.objects.requests import is_extended_resource
 
 
 def may_be_dra_backed(resource: str) -> bool:
-    """Tell whether a resource has the form of one that devices may stand for."""
+    """Return whether devices may provide a resource, by its name."""
     return is_extended_resource(resource) or resource.startswith(DEVICE_CLASS_RESOURCE_PREFIX)
 
 
 class ExtendedResourceClasses:
-    """Which DeviceClass stands for which extended resource.
+    """The DeviceClass of each extended resource.
 
-    A class offers its ``extendedResourceName`` and always ``deviceclass.resource.kubernetes.io/``
-    with its own name. Of several classes with the same name the newest wins, then the one whose
-    name comes first. ``version`` moves with every change.
+    A class provides its ``extendedResourceName``, and ``deviceclass.resource.kubernetes.io/`` with
+    its own name in any case. Of several classes with one ``extendedResourceName`` the newest wins, then
+    the one whose name comes first. ``version`` increases with every change.
     """
 
     def __init__(self) -> None:
@@ -32,13 +35,13 @@ class ExtendedResourceClasses:
 
     @classmethod
     def watching(cls, handle: Handle) -> ExtendedResourceClasses:
-        """Return an index that follows the classes that a handle watches."""
+        """Return an index that follows a handle's DeviceClasses."""
         classes = cls()
         handle.on_change(DEVICE_CLASSES, classes.put)
         return classes
 
     def put(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
-        """Take note of a change of a class."""
+        """Update the index after a change of a class."""
         if old is not None:
             self._classes.pop(old.metadata.name, None)
         if new is not None:
@@ -52,11 +55,11 @@ class ExtendedResourceClasses:
         self.version += 1
 
     def get(self, resource: str) -> DeviceClass | None:
-        """Return the class that stands for a resource."""
+        """Return the class that provides a resource; None without."""
         return self._by_resource.get(resource)
 
     def dra_backed(self, amounts: Mapping[str, int]) -> tuple[str, ...]:
-        """Return the resources, of which more than 0 is asked, that devices stand for."""
+        """Return the resources with a request above 0 that a DeviceClass provides."""
         if not self._by_resource:
             return ()
         return tuple(
@@ -66,6 +69,6 @@ class ExtendedResourceClasses:
 
 def _newest_last(cls: DeviceClass) -> tuple[float, tuple[int, ...]]:
     created = cls.metadata.creation_timestamp
-    # Names descend, so that the one that comes first is the last to be put.
+    # Names descend, so that the one that comes first is put last and wins.
     descending = (*(-ord(letter) for letter in cls.metadata.name), 1)
     return (created.timestamp() if created is not None else float("-inf"), descending)

@@ -1,7 +1,10 @@
-"""GangScheduling: pods of a gang start together or not at all (KEP-4671, gate GangScheduling).
+"""GangScheduling: bind the pods of a gang together or not at all (KEP-4671, gate GangScheduling).
 
-A gang's pods stay out of the queue until enough of them are there, and are held in Permit until
-enough of them have a node. That all of them are tried in one go is the pod group cycle's doing.
+PreEnqueue gates a gang's pods until ``minCount`` of them exist, and Permit lets them wait until
+``minCount`` of them have a node. The pod group cycle schedules all of them in one attempt.
+
+Worked example: ``minCount`` is 3. Two pods are created and gated; the third ungates all. The first
+two to get a node wait on permit, the third allows them.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ _WAIT = Status.wait(WAIT_SECONDS, "waiting for minCount pods from a gang to be s
 
 
 class GangScheduling(PreEnqueuePlugin, PermitPlugin):
-    """Keeps pods of a gang back until ``minCount`` of them are known, and then have a node."""
+    """Gates pods of a gang until there are ``minCount``, then lets them wait for each other."""
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -38,7 +41,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin):
         self._states = handle.pod_group_states
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Another pod of the group, or the group itself."""
+        """Register new pods of the group, and the group itself."""
         if not self._enabled:
             return ()
         return (
@@ -47,7 +50,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin):
         )
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        """Let a pod in once its group is there, and enough pods of it."""
+        """Gate a pod until its group and enough pods of it exist."""
         key = pod_group_key(pod.pod)
         if not key or not self._enabled:
             return None
@@ -62,10 +65,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin):
         return _TOO_FEW if known < _min_count(group) else None
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Hold a pod until enough pods of its gang have a node, then let all of them go.
-
-        In a trial nobody is woken or let go: all of the gang's pods are in it.
-        """
+        """Let a pod wait until enough pods of its gang have a node, then allow all of them."""
         key = pod_group_key(pod.pod)
         if not key or not self._enabled:
             return None
@@ -79,12 +79,14 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin):
         gang = self._states.get(key)
         if gang is None:
             return Status.error(f"pod group state not found for pod group {key}")
-        on_trial = state.get(POD_GROUP_SCHEDULING_CYCLE) is not None
+        # The pod group cycle schedules all pods of the gang itself and decides about them together:
+        # none needs to be activated or allowed.
+        in_group_cycle = state.get(POD_GROUP_SCHEDULING_CYCLE) is not None
         if gang.scheduled_count < _min_count(group):
-            if not on_trial:
+            if not in_group_cycle:
                 self.handle.activate([other.key for other in gang.unscheduled.values()])
             return _WAIT
-        if not on_trial:
+        if not in_group_cycle:
             for waiting in self.handle.waiting_pods():
                 if waiting.pod.uid in gang.assumed:
                     waiting.allow(self.name)
@@ -92,7 +94,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin):
 
 
 def _min_count(group: PodGroup) -> int:
-    """Return how many pods must be there; 0 where the group is no gang."""
+    """Return the minCount of a group; 0 if it is no gang."""
     gang = group.spec.scheduling_policy.gang
     return 0 if gang is None else gang.min_count
 

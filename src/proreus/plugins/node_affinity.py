@@ -1,7 +1,10 @@
-"""NodeAffinity: pods go where nodeSelector and node affinity say (and the profile's own affinity).
+"""NodeAffinity: match nodes with nodeSelector, node affinity and the profile's ``addedAffinity``.
 
-What pods say is parsed once for all pods that say the same (``framework.node_affinity``). Terms
-that do not parse match nothing; only in what the profile adds they are an error.
+Equal affinities of several pods are parsed once (``framework.node_affinity``). A term that does not
+parse matches no node; in ``addedAffinity`` it is a configuration error.
+
+Worked example: preferred terms ``disk=ssd`` (weight 80) and ``zone=a`` (weight 20): a node with
+both labels has the raw score 100, one with ``disk=ssd`` 80, one with neither 0.
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ _REJECTED_ENFORCED = Status.unresolvable(REASON_ENFORCED).of(_NAME)
 
 
 class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
-    """Rejects nodes that the pod may not be on, and scores those that it would like to be on."""
+    """Rejects nodes that do not match required terms, and scores nodes by preferred ones."""
 
     Args = NodeAffinityArgs
     row_local = True
@@ -62,7 +65,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         self._added_preferred = added.preferred or ()
 
     def sign(self, pod: PodInfo) -> Hashable:
-        """What the pod says about nodes; pods that say the same share the object."""
+        """Sign the pod's node affinity; equal ones are one object."""
         return node_affinity(pod)
 
     # ---- filter --------------------------------------------------------------------------------
@@ -70,7 +73,8 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     def pre_filter(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable
     ) -> Status | frozenset[str] | None:
-        """Skip pods that require nothing; name the nodes where every term names nodes."""
+        """Skip pods that require nothing; return the node names if every term names nodes."""
+        # A DaemonSet's pod names its node this way: Filter then runs for that node only.
         spec = pod.pod.spec
         affinity = spec.affinity.node_affinity if spec.affinity is not None else None
         required = affinity.required if affinity is not None else None
@@ -89,7 +93,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return Status.unresolvable(REASON_CONFLICT)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Judge one node."""
+        """Filter one node."""
         labels, name = node.labels, node.name
         if self._added is not None and not self._added.matches(labels, name):
             return _REJECTED_ENFORCED
@@ -98,7 +102,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
-        """Judge all nodes."""
+        """Filter all nodes."""
         if self._added is not None:
             verdicts.reject_with(~matches_selector(nodes, self._added), _REJECTED_ENFORCED)
         wanted = node_affinity(pod)
@@ -108,7 +112,8 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     # ---- score ---------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
-        """Skip where nobody prefers anything; an empty list of terms is not nobody."""
+        """Skip if neither the pod nor the profile has preferred terms."""
+        # As in kube-scheduler an empty list is not skipped: every node then scores 0.
         affinity = node_affinity(pod)
         if affinity.preferred is None and not self._added_preferred:
             return Status.skip()
@@ -116,18 +121,18 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return None if error is None else Status.error(error)
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Sum the weights of the preferred terms that one node meets."""
+        """Return the sum of the weights of the preferred terms that a node matches."""
         labels, name = node.labels, node.name
         terms = self._terms(node_affinity(pod))
         return sum(weight for weight, term in terms if term.matches(labels, name))
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
-        """Sum the weights of the preferred terms that all nodes meet."""
+        """Return the same for all nodes."""
         terms = self._terms(node_affinity(pod))
         return weigh_terms(nodes, terms) if terms else 0
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
-        """The best node scores 100."""
+        """Scale the scores to 100 for the best node."""
         return default_normalize(scores)
 
     def _terms(self, affinity: PodNodeAffinity) -> tuple[WeightedTerm, ...]:
@@ -136,7 +141,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     # ---- events --------------------------------------------------------------------------------
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """A node that is new, or has other labels, and matches now."""
+        """Register nodes that are new or have other labels."""
         return (
             ClusterEvent(NODE, ADD | UPDATE_NODE_LABEL, self._is_schedulable_after_node_change),
         )
@@ -147,13 +152,13 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
             return False
         wanted = node_affinity(pod)
         if not wanted.matches(labels, name):
-            # What cannot be told is tried.
+            # A term that does not parse: kube-scheduler's hint fails then, which queues the pod.
             return wanted.match_error(labels) is not None
         return old is None or not wanted.matches(old.metadata.labels, old.metadata.name)
 
 
 def _names(term: NodeSelectorTerm) -> set[str] | None:
-    """Return the only node names that can meet a term; None where it leaves names open."""
+    """Return the node names that a term requires; None if it requires no name."""
     names: set[str] | None = None
     for field in term.match_fields:
         if field.key == "metadata.name" and field.operator == "In":

@@ -1,7 +1,7 @@
-"""NodeDeclaredFeatures: a pod that needs a feature of the kubelet goes where that is declared.
+"""NodeDeclaredFeatures: place pods that require a kubelet feature on nodes that declare it.
 
-What a pod needs is inferred from its spec (KEP-5328). Of the features that kubelets declare in
-1.36 two can keep a pod from a node.
+The required features are inferred from the pod's spec (KEP-5328). Two of the features that kubelets
+declare in 1.36 can be required by a pod.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NOTHING: frozenset[str] = frozenset()
 
 
 class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
-    """Rejects nodes whose kubelet does not declare what the pod needs."""
+    """Rejects nodes that do not declare the features that the pod requires."""
 
     row_local = True
     looks_at_pods = False
@@ -47,11 +47,11 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
         self._enabled = handle.feature_gates.enabled("NodeDeclaredFeatures")
 
     def sign(self, pod: PodInfo) -> frozenset[str]:
-        """What the pod needs."""
+        """Sign the required features."""
         return required_features(pod.pod)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
-        """Skip pods that need nothing in particular."""
+        """Skip pods that require no feature."""
         required = required_features(pod.pod) if self._enabled else _NOTHING
         if not required:
             return Status.skip()
@@ -59,13 +59,13 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
         return None
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Judge one node."""
+        """Filter one node."""
         assert node.node is not None
         required: frozenset[str] = state.read(self.name)
         return None if required.issubset(node.node.status.declared_features) else _REJECTED
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Nodes that declare something else; the pod itself, once it needs something else."""
+        """Register nodes with other features, and updates of the pod itself."""
         return (
             ClusterEvent(
                 NODE, ADD | UPDATE_NODE_DECLARED_FEATURE, _is_schedulable_after_node_change

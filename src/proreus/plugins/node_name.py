@@ -1,4 +1,4 @@
-"""NodeName: a pod that names its node goes there or nowhere."""
+"""NodeName: reject all nodes but the one that the pod's spec names."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class NodeName(FilterPlugin):
     looks_at_pods = False
 
     def sign(self, pod: PodInfo) -> Hashable:
-        """Only the name is read."""
+        """Sign the node name."""
         return pod.pod.spec.node_name
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Judge one node."""
+        """Filter one node."""
         wanted = pod.pod.spec.node_name
         return _REJECTED if wanted and wanted != node.name else None
 
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
-        """Judge all nodes."""
+        """Filter all nodes."""
         wanted = pod.pod.spec.node_name
         if not wanted:
             return
@@ -49,5 +49,5 @@ class NodeName(FilterPlugin):
         verdicts.reject_with(others, _REJECTED)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """A new node may have the name."""
+        """Register new nodes, which may have the name."""
         return (ClusterEvent(NODE, ADD),)

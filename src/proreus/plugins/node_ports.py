@@ -1,8 +1,8 @@
-"""NodePorts: two pods cannot have the same port of a node.
+"""NodePorts: no two pods use the same port of a node.
 
-Ports are those of containers and sidecars with a hostPort. A port on ``0.0.0.0`` clashes with the
-same port and protocol on any address. Nodes share few distinct sets of used ports: each set is
-judged once.
+Ports are those of containers and sidecars with a hostPort. A port on ``0.0.0.0`` conflicts with the
+same port and protocol on any address. Nodes have few distinct sets of used ports: each set is
+compared once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
     row_local = True
 
     def sign(self, pod: PodInfo) -> Hashable:
-        """Only host ports are read."""
+        """Sign the host ports."""
         return pod.host_ports
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
@@ -40,14 +40,14 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
         return None if pod.host_ports else Status.skip()
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Judge one node."""
+        """Filter one node."""
         used = node.used_ports
         return _REJECTED if used and ports_conflict(pod.host_ports, used) else None
 
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
-        """Judge all nodes."""
+        """Filter all nodes."""
         wanted = pod.host_ports
         if not wanted:
             return
@@ -58,7 +58,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
             verdicts.reject_with(taken, _REJECTED)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """A pod that gave up such a port; a new node."""
+        """Register deleted pods with such a port, and new nodes."""
         return (
             ClusterEvent(POD, DELETE, _is_schedulable_after_pod_deleted),
             ClusterEvent(NODE, ADD),
@@ -66,7 +66,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
 
 
 def ports_conflict(wanted: Iterable[HostPort], used: Set[HostPort]) -> bool:
-    """Tell whether a wanted port is in use: on the same address, or where either is on all."""
+    """Return whether a port is in use on its address, or either of both is on all addresses."""
     for port in wanted:
         if port.ip == ANY_ADDRESS:
             if any(u.port == port.port and u.protocol == port.protocol for u in used):
@@ -77,6 +77,7 @@ def ports_conflict(wanted: Iterable[HostPort], used: Set[HostPort]) -> bool:
 
 
 def _is_schedulable_after_pod_deleted(pod: PodInfo, old: Pod, new: Pod | None) -> bool:
+    # A pod that was not on a node, nor nominated to one, used no port.
     if not old.spec.node_name and not old.status.nominated_node_name:
         return False
     return ports_conflict(pod.host_ports, set(host_ports_of(old)))

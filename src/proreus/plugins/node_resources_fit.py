@@ -1,8 +1,11 @@
-"""NodeResourcesFit: a pod goes where what it asks for is still free, and where the strategy likes.
+"""NodeResourcesFit: filter nodes by free resources, and score them by the configured strategy.
 
-Filter compares requests (pod-level ones and overhead included) with what is allocatable and not yet
-requested; Score looks at requests with defaults for what is not named, and not at pod-level ones:
-kube-scheduler does so too.
+Filter compares requests, pod-level ones and overhead included, with what is allocatable and not
+requested. Score reads container requests with defaults for missing ones, and no pod-level ones, as
+kube-scheduler does.
+
+Worked example: a node with 4 CPUs allocatable, 3 requested. A pod with 2 CPUs is Unschedulable
+("Insufficient cpu"): preemption may help. A pod with 5 CPUs is UnschedulableAndUnresolvable.
 """
 
 from __future__ import annotations
@@ -63,8 +66,8 @@ TOO_MANY_PODS = "Too many pods"
 _BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 _MOST_BITS = 62
 _MOST_SHARED_REASONS = 16
+# Shapes are configured with scores from 0 to 10.
 _SCALE_OF_SHAPE = 10
-"""Shapes are configured with scores from 0 to 10."""
 
 Need = tuple[str, int]
 
@@ -72,7 +75,7 @@ Need = tuple[str, int]
 class NodeResourcesFit(
     PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, PlacementScorePlugin
 ):
-    """Rejects nodes without room for the pod, and scores by what would be left."""
+    """Rejects nodes without the free resources, and scores by the use that would result."""
 
     Args = NodeResourcesFitArgs
     row_local = True
@@ -87,7 +90,7 @@ class NodeResourcesFit(
         self._resources = args.scoring_strategy.resources
         self._scorer = resource_scorer_of(args.scoring_strategy)
         self._resources_options = PodResourcesOptions.of(handle.feature_gates)
-        # What was derived from the requests of the last pod: as a rule the next one asks the same.
+        # Derived from the requests of the last pod: as a rule the next one has the same.
         self._needs_of: PodRequests | None = None
         self._last_needs: tuple[Need, ...] = ()
         self._device_classes = (
@@ -100,9 +103,9 @@ class NodeResourcesFit(
         self._last_scored_requests: tuple[ScoredRequest, ...] = ()
 
     def sign(self, pod: PodInfo) -> Hashable | None:
-        """Requests; with pod-level ones also those of the containers, which Score looks at.
+        """Sign the requests; with pod-level ones also those of the containers, for Score.
 
-        None where devices count in the score: they change without any change of a node.
+        None if devices affect the score: they change without a change of the node.
         """
         requests = pod.requests
         if self._scored_devices is not None and self._scored_devices.affects_score(
@@ -114,20 +117,20 @@ class NodeResourcesFit(
         return requests.key, tuple(sorted(requests.scoring.items()))
 
     def invalidation_key(self, nodes: NodeTable) -> Hashable:
-        """Return which version of the device classes answers belong to."""
+        """Return the version of the device classes that results depend on."""
         return self._device_classes.version
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> None:
-        """Never skips: even a pod that asks for nothing counts as a pod."""
+        """Never skip: even a pod without requests counts towards the number of pods."""
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
-        """Never skips."""
+        """Never skip."""
         return None
 
     # ---- filter --------------------------------------------------------------------------------
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Judge one node."""
+        """Filter one node."""
         needs = self._needs(pod.requests)
         allocatable, requested = node.allocatable, node.requested
         too_many_pods = len(node.pods) >= node.allowed_pod_number
@@ -149,11 +152,9 @@ class NodeResourcesFit(
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
-        """Judge all nodes: a bit for each reason, then one status for each set of reasons.
-
-        A resource that no node has is short on every node, and no node is asked about it: a pod
-        may want thousands of these.
-        """
+        """Filter all nodes: a bit for each reason, then one status for each set of reasons."""
+        # A resource that no node has is insufficient on every node, and gets no column: a pod may
+        # request thousands of these.
         needs = self._needs(pod.requests)
         dra_backed_resources = self._dra_backed_resources(pod.requests)
         allocatable = nodes.allocatable
@@ -175,7 +176,7 @@ class NodeResourcesFit(
         if not failing.any():
             return
         rows = np.flatnonzero(failing)
-        # The first bit says that preemption would not help, the next that the node is crowded.
+        # The first bit: Unresolvable, more than is allocatable. The second: too many pods.
         bits = [np.full(len(rows), bool(nowhere)), too_many_pods[rows]]
         for resource, amount in needs:
             if resource in short:
@@ -185,18 +186,18 @@ class NodeResourcesFit(
         places = {resource: place for place, resource in enumerate(short, start=2)}
         sets = _as_numbers(bits)
         for one in _distinct(sets):
-            alike = sets == one
-            first = int(alike.argmax())
+            equal = sets == one
+            first = int(equal.argmax())
             reasons = [TOO_MANY_PODS] if bits[1][first] else []
             reasons += [
                 _insufficient(r)
                 for r, _ in needs
                 if r in nowhere or (r in places and bits[places[r]][first])
             ]
-            verdicts.reject_with(rows[alike], _status(tuple(reasons), bool(bits[0][first])))
+            verdicts.reject_with(rows[equal], _status(tuple(reasons), bool(bits[0][first])))
 
     def _needs(self, requests: PodRequests) -> tuple[Need, ...]:
-        """Return what Filter looks at: what is asked for and not ignored."""
+        """Return the requests that are not ignored by configuration."""
         if requests is not self._needs_of:
             self._last_needs = tuple(
                 n for n in needs_of(requests.amounts) if not self._ignores(n[0])
@@ -205,11 +206,12 @@ class NodeResourcesFit(
         return self._last_needs
 
     def _dra_backed_resources(self, requests: PodRequests) -> tuple[str, ...]:
-        """Return resources that DynamicResources looks after on nodes that have none."""
+        """Return the resources that DynamicResources allocates on nodes without their own."""
         dra_backed = self._device_classes.dra_backed(requests.amounts)
         return tuple(filter(may_be_dra_backed, dra_backed)) if dra_backed else ()
 
     def _ignores(self, resource: str) -> bool:
+        # Only extended resources can be ignored, whatever the arguments name.
         if not self._ignored and not self._ignored_groups:
             return False
         return is_extended_resource(resource) and (
@@ -241,7 +243,8 @@ class NodeResourcesFit(
     def score_placement(
         self, state: CycleState, group: PodGroupInfo, assignments: PodGroupAssignments
     ) -> int:
-        """Score a placement by how full its nodes are together, whatever the strategy."""
+        """Score a placement by the use of its nodes together."""
+        # kube-scheduler packs PodGroups, whatever the strategy for single pods is.
         names, nodes = assignments.placement.node_names, self.handle.nodes
         part = nodes if names is None else nodes.take(nodes.rows_of(names))
         pods = [placed.pod for placed in assignments.pods]
@@ -250,7 +253,7 @@ class NodeResourcesFit(
     # ---- events --------------------------------------------------------------------------------
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Room that pods gave up; nodes that are new or have more; names for devices."""
+        """Register deleted and scaled-down pods, nodes with more resources, and DeviceClasses."""
         events = [
             ClusterEvent(POD, DELETE | UPDATE_POD_SCALE_DOWN, self._is_schedulable_after_pod_event),
             ClusterEvent(
@@ -264,6 +267,7 @@ class NodeResourcesFit(
         return events
 
     def _is_schedulable_after_pod_event(self, pod: PodInfo, old: Pod, new: Pod | None) -> bool:
+        # A pod without a node, or nomination, held no resources.
         if new is None:
             return bool(old.spec.node_name or old.status.nominated_node_name)
         if new.metadata.uid == pod.uid:
@@ -289,13 +293,13 @@ class NodeResourcesFit(
 
 
 def needs_of(amounts: Mapping[str, int]) -> tuple[Need, ...]:
-    """Return what is asked for, cpu, memory and ephemeral-storage first."""
+    """Return the requests above 0; cpu, memory and ephemeral-storage first, as in messages."""
     first = tuple((r, amounts[r]) for r in _BASE_RESOURCES if amounts.get(r, 0) > 0)
     return first + tuple((r, a) for r, a in amounts.items() if a and r not in _BASE_RESOURCES)
 
 
 def resource_scorer_of(configured: ScoringStrategy) -> ResourceScorer:
-    """Return the strategy that the arguments ask for."""
+    """Return the configured strategy."""
     match configured.type:
         case "MostAllocated":
             return MostAllocated()
@@ -324,7 +328,7 @@ def _rejection(
 
 
 def _status(reasons: tuple[str, ...], unresolvable: bool) -> Status:
-    # What is kept must be small: a pod may want thousands of resources.
+    # Cached statuses must be small: a pod may request thousands of resources.
     make = _shared_status if len(reasons) <= _MOST_SHARED_REASONS else _new_status
     return make(reasons, unresolvable)
 
@@ -364,7 +368,7 @@ def _distinct(numbers: IntArray) -> list[int]:
 def _is_schedulable_after_device_class_event(
     pod: PodInfo, old: DeviceClass | None, new: DeviceClass
 ) -> bool:
-    """Tell whether a class of devices stands for a resource that the pod asks for now."""
+    """Return whether a class has begun to provide a resource that the pod requests."""
     amounts, name = pod.requests.amounts, new.spec.extended_resource_name
     if old is not None and old.spec.extended_resource_name == name:
         return False

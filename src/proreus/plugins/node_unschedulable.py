@@ -1,4 +1,4 @@
-"""NodeUnschedulable: cordoned nodes take only pods that tolerate that."""
+"""NodeUnschedulable: cordoned nodes accept only pods that tolerate the unschedulable taint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from proreus.objects.taints import NO_SCHEDULE, Taint, tolerated
 
 REASON = "node(s) were unschedulable"
 TAINT = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
-"""What a cordon counts as; the check does not look at the node's real taints."""
+"""The taint that a cordon counts as, whether or not the node has it."""
 
 
 class NodeUnschedulable(FilterPlugin):
@@ -35,11 +35,11 @@ class NodeUnschedulable(FilterPlugin):
     looks_at_pods = False
 
     def sign(self, pod: PodInfo) -> Hashable:
-        """Read the tolerations."""
+        """Sign the tolerations."""
         return pod.pod.spec.tolerations
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Register nodes that open up, and the pod's own tolerations."""
+        """Register nodes that are uncordoned, and the pod's own tolerations."""
         return (
             ClusterEvent(NODE, ADD | UPDATE_NODE_TAINT, hint=_is_schedulable_after_node_change),
             ClusterEvent(
@@ -48,7 +48,7 @@ class NodeUnschedulable(FilterPlugin):
         )
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Judge one node."""
+        """Filter one node."""
         if not node.unschedulable or tolerated(pod.pod.spec.tolerations, TAINT):
             return None
         return Status.unresolvable(REASON)
@@ -56,12 +56,13 @@ class NodeUnschedulable(FilterPlugin):
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
-        """Judge all nodes."""
+        """Filter all nodes."""
         if not tolerated(pod.pod.spec.tolerations, TAINT):
             verdicts.reject(nodes.unschedulable, REASON, unresolvable=True)
 
 
 def _is_schedulable_after_node_change(pod: PodInfo, old: Node | None, new: Node | None) -> bool:
+    # Read from the spec: the taint follows the cordon, written by the node lifecycle controller.
     if new is None or new.spec.unschedulable:
         return False
     return old is None or old.spec.unschedulable

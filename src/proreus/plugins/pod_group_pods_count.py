@@ -1,4 +1,4 @@
-"""PodGroupPodsCount: the placement that takes more pods of the group is the better one (gate
+"""PodGroupPodsCount: prefer the placement that fits more pods of the group (gate
 TopologyAwareWorkloadScheduling)."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from proreus.framework.verdicts import IntArray
 
 
 class PodGroupPodsCount(PlacementScorePlugin):
-    """Counts the pods that have a node already with those that the placement has room for."""
+    """Counts the pods that have a node already, and those that fit the placement."""
 
     def score_placement(
         self, state: CycleState, group: PodGroupInfo, assignments: PodGroupAssignments
@@ -23,7 +23,7 @@ class PodGroupPodsCount(PlacementScorePlugin):
     def normalize_placements(
         self, state: CycleState, group: PodGroupInfo, scores: IntArray
     ) -> IntArray | Status:
-        """Make the fullest placement 100."""
+        """Scale the scores to 100 for the placement with the most pods."""
         most = int(scores.max(initial=0))
         if most == 0:
             return Status.error(

@@ -1,4 +1,4 @@
-"""PrioritySort: the most important pod first; of equals, the one that has waited longest."""
+"""PrioritySort: the highest priority first, then the pod that has been queued longest."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ class PrioritySort(QueueSortPlugin):
     """Orders the active queue by priority, then by the time of entering the queue."""
 
     def sort_key(self, queued: QueuedPodInfo) -> tuple[int, float]:
-        """Smallest first: the highest priority, then the earliest time."""
+        """Return a key that sorts ascending: negated priority, then the time of queueing."""
         return -queued.info.priority, queued.timestamp

@@ -1,4 +1,4 @@
-"""SchedulingGates: a pod is not tried while anybody holds a gate closed (KEP-3521)."""
+"""SchedulingGates: do not schedule pods that have scheduling gates (KEP-3521)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class SchedulingGates(PreEnqueuePlugin):
     """Keeps pods with ``spec.schedulingGates`` out of the active queue."""
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        """Turn a pod away while it has gates."""
+        """Gate a pod while its spec has scheduling gates."""
         gates = pod.pod.spec.scheduling_gates
         if not gates:
             return None
@@ -23,7 +23,7 @@ class SchedulingGates(PreEnqueuePlugin):
         return Status.unresolvable(f"waiting for scheduling gates: [{names}]")
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """The last gate of the pod itself is gone."""
+        """Register the removal of the pod's own last gate."""
         return (
             ClusterEvent(
                 POD,

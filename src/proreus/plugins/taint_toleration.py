@@ -1,4 +1,8 @@
-"""TaintToleration: hard taints keep pods away, soft ones make nodes less welcome."""
+"""TaintToleration: reject nodes with untolerated hard taints, score by untolerated soft ones.
+
+Hard: NoSchedule and NoExecute. Soft: PreferNoSchedule. Worked example: three nodes with 0, 1 and 2
+untolerated soft taints score 100, 50 and 0.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +42,7 @@ REASON = "node(s) had untolerated taint(s)"
 
 
 class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
-    """Rejects nodes with untolerated hard taints; counts untolerated soft ones against a node."""
+    """Rejects nodes with untolerated hard taints, and prefers those with few soft ones."""
 
     row_local = True
     looks_at_pods = False
@@ -49,11 +53,11 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
         self._compare_numbers = gates.enabled("TaintTolerationComparisonOperators")
 
     def sign(self, pod: PodInfo) -> Hashable:
-        """Read the tolerations."""
+        """Sign the tolerations."""
         return pod.pod.spec.tolerations
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Register nodes that become tolerable, and the pod's own tolerations."""
+        """Register nodes with other taints, and the pod's own tolerations."""
         return (
             ClusterEvent(
                 NODE, ADD | UPDATE_NODE_TAINT, hint=self._is_schedulable_after_node_change
@@ -64,7 +68,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
         )
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Judge one node."""
+        """Filter one node."""
         taints = node.taints
         if not taints or self._tolerates_hard(pod, taints):
             return None
@@ -73,14 +77,15 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
-        """Judge all nodes: each distinct set of taints once."""
+        """Filter all nodes: each distinct set of taints once."""
         rejected = [not self._tolerates_hard(pod, taints) for taints in nodes.taint_sets.values]
         if any(rejected):
             mask = np.array(rejected, dtype=np.bool_)[nodes.taint_set]
             verdicts.reject(mask, REASON, unresolvable=True)
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
-        """Never skip: without soft taints every node gets the full score."""
+        """Never skip."""
+        # Skipped, nodes would lack the score of 100 that they all have without soft taints.
         return None
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
@@ -95,7 +100,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
         return np.array(counts, dtype=np.int64)[nodes.taint_set] if any(counts) else 0
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
-        """Fewest is best."""
+        """Give the nodes with the fewest taints 100."""
         return default_normalize(scores, reverse=True)
 
     def _tolerates_hard(self, pod: PodInfo, taints: tuple[Taint, ...]) -> bool:
@@ -119,6 +124,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
 
 
 def _soft_tolerations(pod: PodInfo) -> tuple[Toleration, ...]:
+    # Others cannot tolerate a soft taint; fewer tolerations make fewer comparisons.
     tolerations = pod.pod.spec.tolerations
     return tuple(t for t in tolerations if t.effect in ("", PREFER_NO_SCHEDULE))
 

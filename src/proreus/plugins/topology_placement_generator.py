@@ -1,8 +1,11 @@
-"""TopologyPlacementGenerator: a whole PodGroup within one topology domain (KEP-5732, gate
+"""TopologyPlacementGenerator: place a whole PodGroup within one topology domain (KEP-5732, gate
 TopologyAwareWorkloadScheduling).
 
-Each value of the label that the group's constraint names makes one placement. A group that has pods
-on nodes already stays in their domain.
+Each value of the topology key in the group's constraint is one placement. A group that has pods on
+nodes already stays in their domain.
+
+Worked example: the key is the zone, nodes are in the zones ``a`` and ``b``: two placements ``a``
+and ``b``. If a pod of the group runs in ``b``, only ``b``.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from proreus.objects.scheduling import POD_GROUPS
 
 
 class TopologyPlacementGenerator(PlacementGeneratePlugin):
-    """Makes a placement of each topology domain; of the first constraint only, as upstream."""
+    """Generates a placement for each topology domain."""
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -39,6 +42,7 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
             return Status.error(f'podgroup.scheduling.k8s.io "{group.name}" not found')
         if not found.topology_keys:
             return [Placement("all-nodes", None)]
+        # Only the first constraint, as in kube-scheduler.
         key = found.topology_keys[0]
         known = self.handle.pod_group_states.get(group.key)
         try:
@@ -59,7 +63,7 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
 def domain_of(pods: Iterable[PlacedPod], key: str, nodes: NodeTable) -> str | None:
     """Return the domain that pods are in; None without pods.
 
-    Raises ``ValueError`` when they are in none, or in several.
+    Raises ``ValueError`` if they are in none or in several.
     """
     domain: str | None = None
     for pod, node_name in pods:

@@ -1,9 +1,12 @@
-"""VolumeRestrictions: volumes that cannot be used twice are not.
+"""VolumeRestrictions: do not use volumes twice that cannot be.
 
-Two rules. A claim with access mode ReadWriteOncePod (KEP-2485) belongs to one pod in the whole
-cluster: while another pod uses it no node can do, and since it is the other pod that stands in the
-way, preemption may help. The legacy disks (GCE PD, EBS, RBD, iSCSI) cannot be attached to a node
-twice, read-only apart.
+Two rules. A claim with the access mode ReadWriteOncePod (KEP-2485) is for one pod of the cluster:
+while another pod uses it, every node is rejected; preemption of that pod may help. The legacy disks
+(GCE PD, EBS, RBD, iSCSI) cannot be attached to a node twice, unless both uses are read-only.
+
+Worked example: pod ``a`` runs with the ReadWriteOncePod claim ``c``. Pod ``b`` of higher priority
+uses ``c`` as well: ``conflicts`` is 1, every node is Unschedulable. In the dry run of preemption
+RemovePod of ``a`` lowers it to 0, and ``b`` fits.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ _IN_USE = Status.unschedulable(REASON_READ_WRITE_ONCE_POD).of(_NAME)
 
 @dataclass(slots=True)
 class _PreFilterState:
-    """``conflicts``: uses, by other pods, of the ReadWriteOncePod claims of this one."""
+    """``conflicts``: how often other pods use the pod's ReadWriteOncePod claims."""
 
     disks: tuple[Volume, ...]
     claims: frozenset[str]
@@ -52,27 +55,29 @@ class _PreFilterState:
         return replace(self)
 
     def count(self, other: Pod, step: int) -> None:
-        """Count the uses of a pod in or out; kube-scheduler looks at names only."""
+        """Add (``step`` 1) or remove (-1) the uses of a pod."""
+        # Names only, as in kube-scheduler: a pod of another namespace counts as well.
         for name in _claim_names(other):
             if name in self.claims:
                 self.conflicts += step
 
 
 class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
-    """Rejects nodes where a volume of the pod is in use and must not be used twice."""
+    """Rejects nodes for pods with a volume that is in use and must not be used twice."""
 
     def __init__(self, args: None, handle: Handle) -> None:
         super().__init__(args, handle)
         self._claims: Mapping[str, PersistentVolumeClaim] = handle.store(PERSISTENT_VOLUME_CLAIMS)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
-        """Look the pod's claims up and count who uses the exclusive ones; mostly Skip."""
+        """Look the pod's claims up and count the uses of exclusive ones; skip without any."""
         volumes = pod.pod.spec.volumes
         if not volumes:
             return Status.skip()
         exclusive = []
         for name in _claim_names(pod.pod):
             claim = self._claims.get(f"{pod.namespace}/{name}")
+            # VolumeBinding would reject the pod too; kube-scheduler attributes it to this plugin.
             if claim is None:
                 return Status.unresolvable(f'persistentvolumeclaim "{name}" not found')
             if READ_WRITE_ONCE_POD in claim.spec.access_modes:
@@ -87,15 +92,15 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         return None
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
-        """Count the claims of a pod that is tried."""
+        """Add a pod's uses of the claims."""
         state.read(self.name).count(added.pod, 1)
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
-        """Count the claims of a pod that is tried to be without."""
+        """Remove a pod's uses of the claims."""
         state.read(self.name).count(removed.pod, -1)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Judge one node: disks first, then claims."""
+        """Filter one node: disks first, then claims."""
         pre_filter_state: _PreFilterState = state.read(self.name)
         if pre_filter_state.disks and _any_conflict(pre_filter_state.disks, node):
             return _DISK
@@ -104,8 +109,9 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
-        """Judge all nodes; only legacy disks need a look at each."""
+        """Filter all nodes."""
         pre_filter_state: _PreFilterState = state.read(self.name)
+        # Node by node: few clusters still have legacy disks, and a column for them would cost all.
         if pre_filter_state.disks:
             for row, node in enumerate(nodes):
                 if _any_conflict(pre_filter_state.disks, node):
@@ -116,7 +122,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
     # ---- events --------------------------------------------------------------------------------
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """A user of the same volume that goes, a new node, a claim that appears."""
+        """Register deleted pods with the same volume, new nodes and new claims."""
         return (
             ClusterEvent(POD, DELETE, _is_schedulable_after_pod_deleted),
             ClusterEvent(NODE, ADD),
@@ -139,7 +145,8 @@ def _is_schedulable_after_pvc_added(pod: PodInfo, old: object, new: PersistentVo
 
 
 def _claim_names(pod: Pod) -> list[str]:
-    """Return the claims that a pod names itself; those of ephemeral volumes are its own anyway."""
+    """Return the names of the claims in a pod's spec."""
+    # Without those of ephemeral volumes, which no other pod uses.
     return [
         volume.persistent_volume_claim.claim_name
         for volume in pod.spec.volumes
@@ -166,7 +173,7 @@ def _any_conflict(disks: tuple[Volume, ...], node: NodeInfo) -> bool:
 
 
 def _conflict(one: Volume, other: Volume) -> bool:
-    """Tell whether two volumes are the same disk and not both read-only."""
+    """Return whether two volumes are the same disk and not both read-only."""
     gce, other_gce = one.gce_persistent_disk, other.gce_persistent_disk
     if gce is not None and other_gce is not None and gce.pd_name == other_gce.pd_name:
         return not (gce.read_only and other_gce.read_only)

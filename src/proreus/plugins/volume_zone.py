@@ -1,7 +1,10 @@
-"""VolumeZone: a volume with zone or region labels is only used from there.
+"""VolumeZone: volumes with zone or region labels are only used from nodes there.
 
-It looks at labels of volumes alone; their node affinity is VolumeBinding's concern. A volume's
-label may name several zones, divided by ``__``.
+It reads the labels of volumes; their node affinity is VolumeBinding's. A label may name several
+zones, separated by ``__``.
+
+Worked example: a volume labelled ``topology.kubernetes.io/zone: a__b`` is usable from nodes in zone
+``a`` or ``b``, and from nodes without any zone or region label.
 """
 
 from __future__ import annotations
@@ -49,7 +52,7 @@ _NAME = "VolumeZone"
 _REJECTED = Status.unresolvable(REASON).of(_NAME)
 _LABELS = (LABEL_ZONE_BETA, LABEL_REGION_BETA, LABEL_ZONE, LABEL_REGION)
 _GA_LABEL = {LABEL_ZONE_BETA: LABEL_ZONE, LABEL_REGION_BETA: LABEL_REGION}
-"""What a node may carry instead of a beta label; not the other way round."""
+"""The label that a node may have instead of a volume's beta label; not the other way round."""
 
 
 class Topology(NamedTuple):
@@ -72,11 +75,11 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         self._classes: Mapping[str, StorageClass] = handle.store(STORAGE_CLASSES)
 
     def sign(self, pod: PodInfo) -> tuple[()] | None:
-        """Pods without volumes all look the same; volumes of others are looked up anew."""
+        """Sign pods without volumes only; those of others may change between attempts."""
         return None if pod.pod.spec.volumes else ()
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
-        """Find out where the pod's volumes are; Skip where no volume says."""
+        """Read the zones and regions of the pod's volumes; skip if no volume has any."""
         found = self._topologies(pod)
         if isinstance(found, Status):
             return found
@@ -88,6 +91,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
     def _topologies(self, pod: PodInfo) -> Status | tuple[Topology, ...]:
         found: list[Topology] = []
         for volume in pod.pod.spec.volumes:
+            # As in kube-scheduler ephemeral volumes are ignored.
             source = volume.persistent_volume_claim
             if source is None:
                 continue
@@ -98,7 +102,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         return tuple(found)
 
     def _pre_filter_state(self, state: CycleState, pod: PodInfo) -> Status | tuple[Topology, ...]:
-        """Return what PreFilter found out; do that now where it is disabled."""
+        """Return the result of PreFilter; compute it if PreFilter is disabled."""
         found: tuple[Topology, ...] | None = state.get(self.name)
         return self._topologies(pod) if found is None else found
 
@@ -117,7 +121,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         return topologies_of(volume)
 
     def _why_unbound(self, claim: PersistentVolumeClaim) -> Status | None:
-        """A claim without a volume is fine only if it waits for its first pod."""
+        """Return why a claim has no volume; None if it waits for its first consumer."""
         name = class_of_claim(claim)
         if not name:
             text = "PersistentVolumeClaim had no pv name and storageClass name"
@@ -133,11 +137,12 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         return Status.unresolvable("PersistentVolume had no name")
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Judge one node."""
+        """Filter one node."""
         topologies = self._pre_filter_state(state, pod)
         if isinstance(topologies, Status):
             return topologies
         labels = node.labels
+        # A node without any of the labels is in a cluster of one zone: it accepts every volume.
         if not any(label in labels for label in _LABELS):
             return None
         return None if all(_is_in(labels, topology) for topology in topologies) else _REJECTED
@@ -145,7 +150,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
-        """Judge all nodes."""
+        """Filter all nodes."""
         topologies = self._pre_filter_state(state, pod)
         if isinstance(topologies, Status):
             verdicts.reject_with(np.ones(len(nodes), dtype=np.bool_), topologies)
@@ -161,7 +166,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
     # ---- events --------------------------------------------------------------------------------
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """A class that lets claims wait, other nodes, the pod's claims, volumes that move."""
+        """Register classes that wait for a consumer, nodes, the pod's claims, and volumes."""
         return (
             ClusterEvent(STORAGE_CLASS, ADD, _is_schedulable_after_storage_class_added),
             ClusterEvent(NODE, ADD | UPDATE_NODE_LABEL),
@@ -171,7 +176,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
 
 
 def topologies_of(volume: PersistentVolume) -> tuple[Topology, ...]:
-    """Return where a volume's labels say that it is; a label with an empty part says nothing."""
+    """Return the zones and regions of a volume; a label with an empty part is ignored."""
     found = []
     for key in _LABELS:
         value = volume.metadata.labels.get(key)

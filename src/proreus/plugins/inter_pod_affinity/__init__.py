@@ -1,4 +1,4 @@
-"""InterPodAffinity: pods near, or far from, other pods (KEP-2249 for namespace selectors)."""
+"""InterPodAffinity: place pods near or away from others (KEP-2249 for namespace selectors)."""
 
 from proreus.plugins.inter_pod_affinity.plugin import InterPodAffinity
 

@@ -1,6 +1,9 @@
-"""What Filter needs to know of the pods that exist: counts by topology domain.
+"""Counts of existing pods by topology domain: cycle state for Filter.
 
-Made in PreFilter from columns, kept in step when pods are tried on nodes.
+PreFilter computes them from columns; AddPod and RemovePod update them in a dry run.
+
+Worked example: the pod requires zone affinity to ``app=db``; zones ``a`` and ``b`` run 2 and 0 such
+pods. ``affinity["topology.kubernetes.io/zone"]`` is 2 and 0, so that Filter rejects zone ``b``.
 """
 
 from __future__ import annotations
@@ -21,12 +24,12 @@ Sums = dict[str, DomainSums]
 
 
 class AffinityCounts:
-    """The notes of one attempt.
+    """The counts for one incoming pod.
 
-    ``affinity``: existing pods that meet all required affinity terms, by each of their keys.
-    ``anti``: existing pods that meet required anti-affinity terms of the pod. ``existing``:
-    existing pods with a required anti-affinity term that means the pod. ``self_affine``: the pod
-    meets all its own affinity terms.
+    ``affinity``: existing pods that match all required affinity terms, by each of their keys.
+    ``anti``: existing pods that match a required anti-affinity term of the pod. ``existing``:
+    existing pods with a required anti-affinity term that matches the pod. ``self_affine``: the pod
+    matches all its own affinity terms.
     """
 
     __slots__ = (
@@ -64,6 +67,7 @@ class AffinityCounts:
         budget: AttemptBudget | None = None,
     ) -> AffinityCounts:
         """Count the pods on all nodes for a pod; raises ``BudgetExceeded``."""
+        # One query: an existing pod counts for affinity only if it matches all the terms.
         affinity: Sums = {}
         query = terms.all_required
         if query is not None:
@@ -86,19 +90,21 @@ class AffinityCounts:
 
     @property
     def first_of_its_kind(self) -> bool:
-        """Whether no existing pod counts for the affinity of a pod that would count for itself."""
+        """Whether no existing pod matches the affinity terms, but the pod itself does."""
+        # Otherwise the first pod of a group that requires affinity to itself would fit nowhere.
+        # kube-scheduler looks at the whole cluster here, not at the node's domain.
         return self.self_affine and not any(sums.any for sums in self.affinity.values())
 
     @property
     def nothing_to_check(self) -> bool:
-        """Whether Filter has nothing to say."""
+        """Whether Filter would accept every node."""
         terms = self.terms
         if terms.all_required is not None or terms.required_anti:
             return False
         return not any(sums.any for sums in self.existing.values())
 
     def clone(self) -> AffinityCounts:
-        """Return counts to try things on."""
+        """Return a copy for a dry run."""
         return AffinityCounts(
             self.terms,
             self.namespace_labels,
@@ -111,7 +117,7 @@ class AffinityCounts:
     def count_pod(
         self, pod: PodInfo, other: PodInfo, node: NodeInfo, step: int, nodes: NodeTable
     ) -> bool:
-        """Count another pod in (``step`` 1) or out (-1) on a node; return whether it can count."""
+        """Add (``step`` 1) or remove (-1) another pod on a node; return whether it can count."""
         labels, terms, matters = node.labels, self.terms, False
         if terms.all_required is not None and terms.all_required.selects_pod(other.pod):
             matters = True
@@ -129,6 +135,7 @@ class AffinityCounts:
                 matters = True
                 key = theirs.topology_key
                 if key in labels:
+                    # The term may be one that no existing pod had in PreFilter.
                     if key not in self.existing:
                         self.existing[key] = DomainSums.empty(nodes.label_values(key))
                     self.existing[key].add(labels[key], step)

@@ -1,7 +1,7 @@
-"""Which changes may help a pod that InterPodAffinity rejected.
+"""Queueing hints: which events may make a pod schedulable that InterPodAffinity rejected.
 
-Terms are read without regard to the labels of namespaces here, as in kube-scheduler; a selector
-that does not parse raises, which wakes the pod.
+As in kube-scheduler, namespace selectors are not matched against namespaces here. A selector that
+does not parse raises; a hint that fails queues the pod.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from proreus.objects.selectors import SelectorError
 
 
 def events() -> Iterable[ClusterEvent]:
-    """Return what the plugin waits for."""
+    """Return the events that the plugin registers."""
     return (
         ClusterEvent(POD, ADD | UPDATE_POD_LABEL | DELETE, is_schedulable_after_pod_change),
         ClusterEvent(NODE, ADD | UPDATE_NODE_LABEL, is_schedulable_after_node_change),
@@ -33,11 +33,13 @@ def events() -> Iterable[ClusterEvent]:
 
 
 def is_schedulable_after_pod_change(pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
-    """Tell whether another pod's coming, going or new labels may help."""
+    """Return whether a pod that was added, deleted or given other labels may help."""
+    # The pod's own labels changed: it may match other terms now, its own included.
     if new is not None and new.metadata.uid == pod.uid:
         return True
     if any(other is not None and not _is_placed(other) for other in (old, new)):
         return False
+    # An added pod can only satisfy affinity, a deleted one only anti-affinity.
     terms = _terms_of(pod.pod)
     if old is None:
         return new is not None and _meets_all(terms.required, new)
@@ -51,9 +53,10 @@ def is_schedulable_after_pod_change(pod: PodInfo, old: Pod | None, new: Pod | No
 
 
 def is_schedulable_after_node_change(pod: PodInfo, old: Node | None, new: Node) -> bool:
-    """Tell whether a node that came, or whose labels changed, may help."""
+    """Return whether a node that was added or given other labels may help."""
     terms = _terms_of(pod.pod)
     labels = new.metadata.labels
+    # A new node may be the one that no matching pod is near, even without the topology keys.
     if old is None:
         return bool(terms.required_anti) or any(t.topology_key in labels for t in terms.required)
     before = old.metadata.labels

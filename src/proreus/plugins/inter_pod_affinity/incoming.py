@@ -1,8 +1,11 @@
-"""The terms of the pod that is to be placed, made ready to count existing pods with.
+"""The affinity terms of the incoming pod as queries over existing pods.
 
-kube-scheduler adds the names of the namespaces that a term's namespaceSelector selects to its
-namespaces, and leaves the selector in place, where it is held against no labels at all: one that
-asks only for labels *not* to be there means the pods of every namespace.
+kube-scheduler adds the namespaces that a term's namespaceSelector selects to its namespaces, keeps
+the selector, and matches it against an empty set of labels later. Hence a selector that only
+requires labels to be absent matches the pods of every namespace.
+
+Worked example: ``namespaces: [a]`` and ``namespaceSelector: {team: x}``, which only namespace ``b``
+matches: the query is for pods of ``a`` and ``b``.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ _MAX_CACHED = 4096
 
 @dataclass(frozen=True, slots=True)
 class IncomingTerm:
-    """A term as a query over existing pods; ``weight`` below zero prefers that it not hold."""
+    """A term as a query over existing pods; ``weight`` is negative for anti-affinity."""
 
     topology_key: str
     query: PodQuery
@@ -39,8 +42,8 @@ class IncomingTerm:
 class IncomingTerms:
     """All terms of an incoming pod.
 
-    ``all_required``: existing pods that count for required affinity meet *all* of its terms; None
-    where there are none. ``required_keys``: their topology keys, each once.
+    ``all_required``: matches pods that match *all* required affinity terms; None without terms.
+    ``required_keys``: their topology keys, each once.
     """
 
     all_required: PodQuery | None = None
@@ -54,10 +57,9 @@ NO_INCOMING_TERMS = IncomingTerms()
 
 
 class IncomingTermsCache:
-    """Makes pods' terms ready; those of pods that say the same are made once.
+    """The ``IncomingTerms`` of pods; pods with equal terms share them."""
 
-    Invariant: what is kept was made from the namespaces as they are now.
-    """
+    # Invariant: cached terms were computed from the namespaces as they are now.
 
     def __init__(self, handle: Handle) -> None:
         self._namespaces: Mapping[str, Namespace] = handle.store(NAMESPACES)
@@ -69,6 +71,8 @@ class IncomingTermsCache:
         terms = affinity_terms_of(pod)
         if terms is NO_TERMS:
             return NO_INCOMING_TERMS
+        # `affinity_terms_of` returns one object for equal terms. An id may be reused after that
+        # object is gone, hence the entry holds it and is compared by identity.
         cached = self._cache.get(id(terms))
         if cached is not None and cached[0] is terms:
             return cached[1]
@@ -79,7 +83,7 @@ class IncomingTermsCache:
         return ready
 
     def namespace_labels(self, pod: Pod) -> Mapping[str, str]:
-        """Return the labels of a pod's namespace; none where it is not known."""
+        """Return the labels of a pod's namespace; none if the namespace is unknown."""
         namespace = self._namespaces.get(pod.metadata.namespace)
         return NO_LABELS if namespace is None else namespace.metadata.labels
 

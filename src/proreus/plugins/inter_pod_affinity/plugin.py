@@ -1,6 +1,7 @@
-"""The plugin: required terms decide in Filter, preferred ones in Score.
+"""The plugin: required terms in Filter, preferred ones in Score.
 
-Counts are columns of the pod index, summed by topology domain; nothing here goes through pods.
+Counts are columns of the pod index, summed by topology domain: the cost depends on the number of
+nodes and distinct terms, not on the number of pods.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ _EXISTING_REJECTED = Status.unschedulable(REASON_EXISTING).of(_NAME)
 class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     """Places pods by the labels of the pods in the same topology domain."""
 
-    looks_at_pods = False  # but for those that the notes count
+    # Filter reads the counts in the cycle state, which AddPod and RemovePod update.
+    looks_at_pods = False
     Args = InterPodAffinityArgs
 
     def __init__(self, args: InterPodAffinityArgs, handle: Handle) -> None:
@@ -59,13 +61,14 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         self._incoming = IncomingTermsCache(handle)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Pods that come, go or change labels; nodes that come or change labels."""
+        """Register pod and node events; see ``hints``."""
         return events()
 
     # ---- filter --------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
-        """Count the pods that matter; skip where none does and the pod requires nothing."""
+        """Count the pods that match; skip if none does and the pod requires nothing."""
+        # A pod without terms still has to respect the anti-affinity of existing pods.
         terms = self._incoming.terms_of(pod.pod)
         if terms is NO_INCOMING_TERMS and not len(nodes.pod_index.required_anti):
             return _SKIP
@@ -79,20 +82,21 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         return None
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> bool:
-        """Count a pod in."""
+        """Add a pod to the counts."""
         counts: AffinityCounts = state.read(self.name)
         return counts.count_pod(pod, added, node, 1, self.handle.nodes)
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> bool:
-        """Count a pod out."""
+        """Remove a pod from the counts."""
         counts: AffinityCounts = state.read(self.name)
         return counts.count_pod(pod, removed, node, -1, self.handle.nodes)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Judge one node: the pod's affinity, its anti-affinity, that of others."""
+        """Filter one node: the pod's affinity, its anti-affinity, that of existing pods."""
         counts: AffinityCounts = state.read(self.name)
         labels = node.labels
         if counts.affinity:
+            # Also for the first pod of a group: its node needs the topology keys.
             if not all(key in labels for key in counts.affinity):
                 return _AFFINITY_REJECTED
             enough = all(sums[labels[key]] > 0 for key, sums in counts.affinity.items())
@@ -107,7 +111,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
-        """Judge all nodes."""
+        """Filter all nodes."""
         counts: AffinityCounts = state.read(self.name)
         if counts.affinity:
             first = counts.first_of_its_kind
@@ -123,7 +127,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     # ---- score ---------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
-        """Add up weights by topology domain, over the pods of the whole cluster."""
+        """Sum up weights by topology domain, over the pods of the whole cluster."""
         terms = self._incoming.terms_of(pod.pod)
         if terms.error:
             return Status.error(f"failed to parse pod: {terms.error}")
@@ -143,12 +147,14 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def _contributions(
         self, terms: IncomingTerms, pod: PodInfo, nodes: NodeTable, state: CycleState
     ) -> Iterator[tuple[str, CodeArray]]:
-        """Yield topology keys with what pods on each node add; only where some pod does."""
+        """Yield topology keys with the weight that the pods on each node add, if any does."""
         for term in terms.preferred:
             state.check_budget(self.name, "PreScore")
             counts = nodes.count_pods(term.query)
             if _any_in_domain(nodes, term.topology_key, counts):
                 yield term.topology_key, counts * term.weight
+        # Symmetry: terms of existing pods that match this one. Their required affinity counts as
+        # preferred, with hardPodAffinityWeight.
         index = nodes.pod_index
         hard = index.required if self._hard_weight > 0 else ()
         if not len(hard) and not len(index.preferred):
@@ -179,10 +185,11 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         return sum(parts[1:], parts[0])
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
-        """Spread the scores over 0 to 100; the quotient comes first, as in kube-scheduler."""
+        """Scale the scores to 0 to 100."""
         lowest, highest = int(scores.min()), int(scores.max())
         if lowest == highest:
             return np.zeros_like(scores)
+        # The quotient first, as in kube-scheduler: another order rounds some scores differently.
         fractions = (scores - lowest) / float(highest - lowest)
         return (MAX_SCORE * fractions).astype(np.int64)
 
@@ -191,6 +198,6 @@ _SKIP = Status.skip()
 
 
 def _any_in_domain(nodes: NodeTable, key: str, counts: CodeArray) -> bool:
-    """Tell whether any counted pod is on a node with the label."""
+    """Return whether any counted pod is on a node with the label."""
     counted = counts != 0
     return bool(counted.any()) and bool((counted & (nodes.label(key) != ABSENT)).any())

@@ -1,6 +1,6 @@
-"""NodeVolumeLimits: no node gets more volumes of a CSI driver than the driver can attach there.
+"""NodeVolumeLimits: attach no more volumes of a CSI driver to a node than its CSINode allows.
 
-``volumes`` says which limited volumes a pod has, ``attached`` keeps count of those on each node,
+``volumes`` finds the volumes of a pod that count, ``attached`` counts those of each node,
 ``plugin`` has the extension points.
 """
 

@@ -1,7 +1,10 @@
-"""How many volumes of each driver hang on each node, kept in step row by row.
+"""The number of attached volumes by CSI driver and node, updated row by row.
 
-Counted from the pods on a node and from VolumeAttachments, which tell of volumes that pods have
-left and that are not detached yet. Nothing is kept before somebody asks.
+Counted are the volumes of the pods on a node, and those of VolumeAttachments that no pod uses any
+more but that are not detached yet. Nothing is computed before the first pod with volumes.
+
+Worked example: pods on a node use the volumes ``v1`` and ``v2`` of a driver, and VolumeAttachments
+name ``v2`` and ``v3``: three volumes count.
 """
 
 from __future__ import annotations
@@ -41,9 +44,10 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(slots=True)
 class NodeVolumes:
-    """What hangs on one node: of its pods, and by driver with attachments counted in.
+    """The volumes of one node.
 
-    ``limits``: of the drivers that have one there.
+    ``volumes``: those of its pods. ``counts``: by driver, attachments included. ``limits``: by
+    driver, without drivers that have none.
     """
 
     volumes: LimitedVolumes = field(default_factory=LimitedVolumes)
@@ -52,11 +56,10 @@ class NodeVolumes:
 
 
 class AttachedVolumes:
-    """The load of every node of the handle's table, once ``refresh`` has been called.
+    """The volumes of every node of the handle's table; ``refresh`` before reading."""
 
-    Invariants: ``_loads[row]`` is what ``volumes_of_node`` says of that row's node; columns and the
-    two indexes of rows agree with it.
-    """
+    # Invariant: _volumes_by_row[row] equals `volumes_of_node` of that row's node; the columns and
+    # the two indexes of rows agree with it.
 
     def __init__(self, handle: Handle, lookup: VolumeLookup) -> None:
         self._table = handle.nodes
@@ -78,10 +81,10 @@ class AttachedVolumes:
         handle.on_change(CSI_NODES, self._csi_node_changed)
         handle.on_change(VOLUME_ATTACHMENTS, self._attachment_changed)
 
-    # ---- questions -----------------------------------------------------------------------------
+    # ---- reading -------------------------------------------------------------------------------
 
     def limit(self, driver: str) -> IntArray | None:
-        """Return the limit of a driver by row, ``UNLIMITED`` where it has none; None: nowhere."""
+        """Return the limit of a driver by row, ``UNLIMITED`` without one; None: on no row."""
         limits = self._limits.get(driver)
         return None if limits is None else limits[: self._table.size]
 
@@ -94,12 +97,13 @@ class AttachedVolumes:
         return self._rows_by_volume.get(volume, set())
 
     def rows_with_errors(self) -> set[int]:
-        """Return the rows with a pod of which it cannot be told what it uses."""
+        """Return the rows with a pod whose volumes cannot be determined."""
         return self._rows_with_errors
 
     def volumes_of_node(self, node: NodeInfo) -> NodeVolumes:
-        """Count the load of a node anew; also of one that is only tried."""
+        """Count the volumes of a node, also of one in a fork."""
         node_volumes = NodeVolumes()
+        # Limits are in the CSINode: without it nothing is limited, and nothing needs to be counted.
         csi_node = self._csi_nodes.get(node.name)
         if csi_node is None:
             return node_volumes
@@ -124,22 +128,24 @@ class AttachedVolumes:
             name = attachment.spec.source.persistent_volume_name
             if not attachment.spec.attacher or name is None:
                 continue
+            # Also if the volume does not exist: it may be added later.
             found.sources.add((PERSISTENT_VOLUMES.kind, name))
             volume = self._volumes.get(name)
             if volume is not None and volume.spec.csi is not None:
                 ids[attachment.spec.attacher, volume.spec.csi.volume_handle, ""] = None
         return [volume_id[0] for volume_id in ids if volume_id not in found.ids]
 
-    # ---- keeping in step -----------------------------------------------------------------------
+    # ---- updating ------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Bring every row up to date."""
+        """Recompute the rows whose node, pods, volumes or attachments have changed."""
         table = self._table
         changed = table.changes_since(self._position) if self._position >= 0 else None
         if changed is None:
             changed = list(range(table.size))
         rows = {row for row in self._stale_rows if row < table.size}
         rows.update(changed)
+        # By name: a CSINode or an attachment may be reported before its node.
         for name in self._stale_nodes:
             row = table.rows.get(name)
             if row is not None:
@@ -219,7 +225,7 @@ class AttachedVolumes:
                 self._stale_nodes.add(one.spec.node_name)
 
     def validate(self) -> None:
-        """Derive every row anew and raise ``AssertionError`` where one is out of step."""
+        """Recompute every row. Raises ``AssertionError`` for one that differs."""
         assert len(self._volumes_by_row) == self._table.size
         for row, node in enumerate(self._table):
             node_volumes = self.volumes_of_node(node)

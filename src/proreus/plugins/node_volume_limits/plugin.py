@@ -1,4 +1,8 @@
-"""The extension points of NodeVolumeLimits."""
+"""The extension points of NodeVolumeLimits.
+
+Worked example: a node's CSINode allows 2 volumes of a driver and ``v1`` is attached. A pod with
+``v1`` and ``v2`` fits (``v1`` counts once), one with ``v2`` and ``v3`` does not.
+"""
 
 from __future__ import annotations
 
@@ -53,21 +57,23 @@ _FULL = Status.unschedulable(REASON).of(_NAME)
 
 @dataclass(frozen=True, slots=True)
 class _PreFilterState:
-    """What a pod brings: its volumes, or a status that holds for every node."""
+    """The pod's volumes that count, or a status that holds for every node."""
 
     volumes: LimitedVolumes
     status: Status | None = None
 
     def ids_at(self, csi_node: CSINode | None) -> list[VolumeId]:
-        """Return the volumes that count on a node; nothing is migrated where no driver is."""
+        """Return the volumes that count on a node."""
+        # To kube-scheduler in-tree plugins are migrated on every node that has a CSINode, whatever
+        # its annotation says.
         return [one for one, migrated in self.volumes.ids.items() if csi_node or not migrated]
 
 
 class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
-    """Rejects nodes to which the pod's volumes could not be attached any more.
+    """Rejects nodes that the pod's volumes cannot be attached to.
 
-    Judges a node by itself, but by what it finds outside of it: answers are shared only by pods
-    without volumes, which it skips.
+    Filter depends on one node only, but also on volumes and attachments. Hence results are shared
+    only by pods without volumes, which it skips.
     """
 
     row_local = True
@@ -83,11 +89,11 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         )
 
     def sign(self, pod: PodInfo) -> tuple[()] | None:
-        """Pods without volumes all look the same; volumes of others are looked up anew."""
+        """Sign pods without volumes only; those of others may change between attempts."""
         return None if pod.pod.spec.volumes else ()
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
-        """Find out what the pod brings; Skip where none of its volumes can count."""
+        """Look the pod's volumes up; skip if none of them can count."""
         if not any(may_count(volume) for volume in pod.pod.spec.volumes):
             return Status.skip()
         state.write(self.name, self._wanted(pod))
@@ -105,12 +111,12 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         return _PreFilterState(found)
 
     def _pre_filter_state(self, state: CycleState, pod: PodInfo) -> _PreFilterState:
-        """Return what PreFilter found out; do that now where it is disabled."""
+        """Return the result of PreFilter; compute it if PreFilter is disabled."""
         wanted: _PreFilterState | None = state.get(self.name)
         return self._wanted(pod) if wanted is None else wanted
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Judge one node."""
+        """Filter one node."""
         wanted = self._pre_filter_state(state, pod)
         if wanted.status is not None:
             return wanted.status
@@ -126,6 +132,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             return None
         if node_volumes.volumes.problem:
             return Status.error(node_volumes.volumes.problem)
+        # A volume that is attached already takes no further place.
         more = Counter(one[0] for one in ids if one not in node_volumes.volumes.ids)
         for driver, number in more.items():
             limit = node_volumes.limits.get(driver)
@@ -136,10 +143,11 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
-        """Judge all nodes."""
+        """Filter all nodes."""
         wanted = self._pre_filter_state(state, pod)
         if wanted.status is not None:
             verdicts.reject_with(np.ones(len(nodes), dtype=np.bool_), wanted.status)
+        # The columns are those of the cluster's table; a fork has other pods.
         elif nodes is not self.handle.nodes or self._waits_for_drivers(wanted.volumes.ids):
             super().filter_all(state, pod, nodes, verdicts)
         elif wanted.volumes.ids:
@@ -156,6 +164,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             limit = attached.limit(driver)
             if limit is not None:
                 full |= (limit != UNLIMITED) & (attached.count(driver) + number > limit)
+        # Rows where columns are not enough: with an error, or with a volume of the pod attached.
         special = set(attached.rows_with_errors())
         for one in wanted.ids:
             special |= attached.rows_with(one)
@@ -176,7 +185,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         return found is not None and bool(found.spec.prevent_pod_scheduling_if_missing)
 
     def _missing_driver(self, ids: Iterable[VolumeId], csi_node: CSINode | None) -> str:
-        """Return a driver that is not on a node and without which pods are not to go there."""
+        """Return a driver that the pod must wait for and that the node lacks; "" without."""
         installed = {d.name for d in csi_node.spec.drivers} if csi_node is not None else set()
         for driver, _, _ in ids:
             if driver not in installed and self._is_waited_for(driver):
@@ -186,7 +195,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     # ---- events --------------------------------------------------------------------------------
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Higher limits, volumes that come free, a claim that appears."""
+        """Register higher limits, deleted pods and attachments, and new claims."""
         return (
             ClusterEvent(CSI_NODE, ADD | UPDATE, _is_schedulable_after_csi_node_updated),
             ClusterEvent(POD, DELETE, _is_schedulable_after_pod_deleted),

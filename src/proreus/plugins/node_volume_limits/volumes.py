@@ -1,7 +1,10 @@
-"""Which volumes of a pod count against the limits of CSI drivers, and under which name.
+"""Which volumes of a pod count towards the limits of CSI drivers, and under which id.
 
-Legacy in-tree volumes count with the driver that they were migrated to. A claim without a volume
-counts with the provisioner of its class.
+Legacy in-tree volumes count for the driver that they were migrated to, a claim without a volume for
+the provisioner of its class.
+
+Worked example: a claim bound to a CSI volume ``vol-1`` has the id ``("ebs.csi.aws.com", "vol-1",
+"")``; the unbound claim ``default/data`` has ``("ebs.csi.aws.com", "", "default/data")``.
 """
 
 from __future__ import annotations
@@ -23,19 +26,19 @@ from proreus.objects.volume_claims import claim_name_of, class_of_claim, ownersh
 from proreus.plugins.csi_migration import BY_NAME, in_tree_plugin_of, inline_handle, volume_handle
 
 VolumeId = tuple[str, str, str]
-"""A driver, and its handle of a volume; or, where there is no volume yet, "" and the claim."""
+"""A driver and its volume handle, and ""; without a volume: the driver, "" and the claim's key."""
 
 Source = tuple[str, str]
-"""A kind and a key: something that an answer was made from."""
+"""Kind and key of an object that a result depends on."""
 
 
 @dataclass(slots=True)
 class LimitedVolumes:
     """The volumes of one or more pods that count.
 
-    ``ids``: each with whether it counts only where in-tree volumes are migrated. ``sources``: what
-    was looked at, there or not. ``missing``: the first claim that is not there. ``problem``: why it
-    cannot be told.
+    ``ids``: each with whether it counts only on nodes where its plugin is migrated. ``sources``:
+    the objects that were looked up, existing or not. ``missing``: the first claim that does not exist.
+    ``problem``: why the volumes cannot be determined, "" if they can.
     """
 
     ids: dict[VolumeId, bool] = field(default_factory=dict)
@@ -45,7 +48,7 @@ class LimitedVolumes:
 
 
 def may_count(volume: Volume) -> bool:
-    """Tell whether a volume may count: by claim, or in-tree and migratable."""
+    """Return whether a volume may count: it refers to a claim, or its plugin can be migrated."""
     return (
         volume.persistent_volume_claim is not None
         or volume.ephemeral is not None
@@ -54,7 +57,7 @@ def may_count(volume: Volume) -> bool:
 
 
 class VolumeLookup:
-    """Looks up volumes behind claims."""
+    """Looks up the volumes of claims."""
 
     def __init__(self, handle: Handle) -> None:
         self._claims: Mapping[str, PersistentVolumeClaim] = handle.store(PERSISTENT_VOLUME_CLAIMS)
@@ -85,6 +88,7 @@ class VolumeLookup:
         found.sources.add((PERSISTENT_VOLUME_CLAIMS.kind, key))
         claim = self._claims.get(key)
         if claim is None:
+            # Not a problem: a pod on a node may outlive its claim, and is then skipped.
             found.missing = found.missing or key
             return
         if volume.ephemeral is not None:
@@ -95,6 +99,7 @@ class VolumeLookup:
         if volume_name:
             found.sources.add((PERSISTENT_VOLUMES.kind, volume_name))
             bound = self._volumes.get(volume_name)
+            # A volume that does not exist (yet) counts like an unbound claim.
             if bound is not None:
                 self._add_volume(found, bound)
                 return
@@ -110,6 +115,7 @@ class VolumeLookup:
             try:
                 found.ids[plugin.driver, volume_handle(volume), ""] = True
             except ValueError:
+                # As in kube-scheduler it does not count; an inline volume would be an error.
                 return
 
     def _add_unbound(self, found: LimitedVolumes, claim: PersistentVolumeClaim, key: str) -> None:

@@ -1,4 +1,4 @@
-"""PodTopologySpread: pods evenly over domains (KEP-895, 3022, 3094, 3243; defaults: KEP-1258)."""
+"""PodTopologySpread: spread pods over domains (KEP-895, 3022, 3094, 3243; defaults: KEP-1258)."""
 
 from proreus.plugins.pod_topology_spread.plugin import PodTopologySpread
 

@@ -1,6 +1,10 @@
 """Which constraints apply to a pod: its own, or else the profile's defaults.
 
-Constraints of pods that say the same are parsed once and are the same objects.
+Equal constraints of several pods are parsed once and shared.
+
+Worked example: a Deployment's pods spread over zones with ``matchLabelKeys: [pod-template-hash]``.
+A pod with the hash ``a1`` counts pods that match the label selector and have the hash ``a1``, so
+that pods of the previous revision do not count.
 """
 
 from __future__ import annotations
@@ -36,10 +40,10 @@ _MAX_CACHED = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpreadConstraint:
-    """A constraint made ready.
+    """A parsed constraint.
 
-    ``query``: the pods that it counts; None where it counts none, which is so with the selector
-    that selects everything. ``selector`` says whether the pod itself counts.
+    ``query``: the pods that it counts; None if it counts none. ``selector``: whether the pod itself
+    counts.
     """
 
     topology_key: str
@@ -53,9 +57,9 @@ class SpreadConstraint:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResolvedConstraints:
-    """A pod's constraints of both sorts.
+    """A pod's hard and soft constraints.
 
-    ``own``: they are the pod's. Errors are in the words of kube-scheduler.
+    ``own``: they are in the pod's spec, and not defaults. Errors are kube-scheduler's texts.
     """
 
     hard: tuple[SpreadConstraint, ...] = ()
@@ -69,8 +73,10 @@ _NONE = ResolvedConstraints(own=False)
 
 
 class ConstraintResolver:
-    """Finds the constraints of pods. ``system_defaulted``: the defaults are kube-scheduler's
-    own."""
+    """Finds the constraints of pods.
+
+    ``system_defaulted``: whether the defaults are kube-scheduler's and not the profile's.
+    """
 
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
         self.system_defaulted = args.defaulting_type != "List"
@@ -86,7 +92,8 @@ class ConstraintResolver:
         self._cache: dict[object, ResolvedConstraints] = {}
 
     def hard_of(self, pod: Pod) -> ResolvedConstraints:
-        """Return the constraints of a pod, at least the hard ones; cheap where there are none."""
+        """Return the constraints of a pod, at least the hard ones; cheap if there are none."""
+        # The system defaults are soft: deducing a selector for them is left to PreScore.
         if not pod.spec.topology_spread_constraints and not self._default_hard:
             return _NONE
         return self.of(pod)
@@ -96,12 +103,14 @@ class ConstraintResolver:
         constraints = pod.spec.topology_spread_constraints
         meta = pod.metadata
         if constraints:
+            # Of the pod's labels only these take part; its name or hash must not split the cache.
             labels = meta.labels
             values = tuple(labels.get(key) for c in constraints for key in c.match_label_keys)
             return self._cached((meta.namespace, _encode(constraints), values), pod)
         if self._selectors is None:
             return _NONE
         selector = self._selectors.of(pod)
+        # Neither a service nor an owner selects the pod: kube-scheduler then applies no defaults.
         if selector == EVERYTHING:
             return _NONE
         return self._cached((meta.namespace, selector), pod)
@@ -156,7 +165,8 @@ _encode = msgspec.msgpack.Encoder().encode
 def _with_label_values(
     selector: Selector, keys: tuple[str, ...], labels: Mapping[str, str]
 ) -> Selector:
-    """Ask in addition for the pod's own values of some labels; those that it lacks do not count."""
+    """Require the pod's own values of some labels as well; keys that it lacks are ignored."""
+    # Without a label selector matchLabelKeys has no effect: nothing stays nothing.
     if selector.nothing:
         return selector
     own = tuple(Requirement(key, "In", frozenset((labels[key],))) for key in keys if key in labels)
@@ -166,12 +176,15 @@ def _with_label_values(
 def _constraint(
     one: TopologySpreadConstraint, selector: Selector, namespace: str
 ) -> SpreadConstraint:
+    # kube-scheduler counts no pod for an empty selector, and skips terminating pods. The pod itself
+    # still matches the empty selector (self-match), hence both fields.
     query = None
     if not selector.empty:
         query = PodQuery((PodMatch(frozenset((namespace,)), selector),), skip_terminating=True)
     return SpreadConstraint(
         topology_key=one.topology_key,
         max_skew=one.max_skew,
+        # Without minDomains the global minimum is that of the domains that exist.
         min_domains=1 if one.min_domains is None else one.min_domains,
         honor_affinity=one.node_affinity_policy in (None, "Honor"),
         honor_taints=one.node_taints_policy == "Honor",
@@ -181,7 +194,7 @@ def _constraint(
 
 
 def _typed(constraint: DefaultConstraint) -> TopologySpreadConstraint:
-    """Return a constraint of the configuration in the form of a pod's; selectors are deduced."""
+    """Return a default constraint as one of a pod; its selector is deduced later."""
     return TopologySpreadConstraint(
         max_skew=constraint.max_skew,
         topology_key=constraint.topology_key,

@@ -1,4 +1,8 @@
-"""How many pods the domains of hard constraints have: the notes of one attempt for Filter."""
+"""The number of pods in each domain of the hard constraints: cycle state for Filter.
+
+Worked example: ``maxSkew`` 1 over zones with 3, 2 and 2 pods, the pod matches its own selector. The
+minimum is 2, so that a zone may have at most 1 + 2 - 1 = 2 pods before: the first zone is rejected.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ from proreus.plugins.pod_topology_spread.topology_domains import (
 class SpreadCounts:
     """Counts by constraint.
 
-    ``sums``: pods by domain. ``self_matches``: 1 where the pod itself will count.
+    ``sums``: pods by domain. ``self_matches``: 1 if the pod itself counts for the constraint.
     """
 
     __slots__ = (
@@ -46,7 +50,7 @@ class SpreadCounts:
         self._domains = domains
         self._min_match_nums: list[int | None] = [None] * len(constraints)
         self._matching_constraints: dict[SelectorKey, list[int]] = {}
-        """By what selectors see of a pod: the constraints that it counts for."""
+        """By selector key: the indices of the constraints that pods with that key count for."""
 
     @classmethod
     def from_nodes(
@@ -74,7 +78,7 @@ class SpreadCounts:
         )
 
     def min_match_num(self, index: int) -> int:
-        """Return the count of the emptiest domain; 0 where there are fewer than there should be."""
+        """Return the lowest count of a domain; 0 if there are fewer domains than minDomains."""
         known = self._min_match_nums[index]
         if known is None:
             known = self._min_match_nums[index] = self._compute_min_match_num(index)
@@ -82,20 +86,26 @@ class SpreadCounts:
 
     def _compute_min_match_num(self, index: int) -> int:
         domains, by_code = self._domains[index], self.sums[index].by_code
+        # A domain that is missing counts as an empty one (KEP-3022). No domain at all, which has no
+        # minimum, is covered as well.
         if len(domains.known) < max(self.constraints[index].min_domains, 1):
             return 0
+        # The usual case, where all domains count: a slice instead of a gather.
         if len(domains.known) == domains.codes:
             return int(by_code[: domains.codes].min())
         return int(by_code[domains.known].min())
 
     def skew_limit(self, index: int) -> int:
-        """Return how many pods a domain may have at most to take one more."""
+        """Return the highest count with which a domain may take the pod.
+
+        kube-scheduler's condition is count + self match - minimum <= maxSkew.
+        """
         return (
             self.constraints[index].max_skew + self.min_match_num(index) - self.self_matches[index]
         )
 
     def clone(self) -> SpreadCounts:
-        """Return counts to try things on."""
+        """Return a copy for a dry run."""
         sums = [one.fork() for one in self.sums]
         other = SpreadCounts(self.constraints, self._domains, sums, self.self_matches)
         other._min_match_nums = list(self._min_match_nums)
@@ -110,7 +120,7 @@ class SpreadCounts:
         step: int,
         domain_cache: TopologyDomainCache,
     ) -> bool:
-        """Count another pod in (``step`` 1) or out (-1) on a node; return whether it can count."""
+        """Add (``step`` 1) or remove (-1) another pod on a node; return whether it can count."""
         matching = self._matching_constraints.get(other.selector_key)
         if matching is None:
             matching = self._matching_constraints[other.selector_key] = (
@@ -118,6 +128,7 @@ class SpreadCounts:
             )
         if not matching:
             return False
+        # As in the PreFilter: a node that lacks the key of any constraint counts for none of them.
         labels = node.labels
         if all(constraint.topology_key in labels for constraint in self.constraints):
             for index in matching:

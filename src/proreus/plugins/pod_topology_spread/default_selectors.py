@@ -1,7 +1,10 @@
-"""The selector of default constraints: what services and the owner of a pod select.
+"""The selector of default constraints, deduced from a pod's services and its owner.
 
-Services are found by the pod's labels, not by going through them, and what was found is kept for
-pods with the same labels and owner until something in their namespace changes.
+Services are found by the pod's labels in an index. A selector is cached for pods with the same
+labels and owner until a service or an owner in their namespace changes.
+
+Worked example: a pod with the labels ``app=web, tier=front`` of a ReplicaSet that selects
+``app=web``; a Service selects ``tier=front``. The selector is ``tier=front, app=web``.
 """
 
 from __future__ import annotations
@@ -35,10 +38,9 @@ _MAX_CACHED = 4096
 
 
 class DefaultSelectors:
-    """Deduces selectors (kube-scheduler's ``DefaultSelector``).
+    """Deduces selectors (kube-scheduler's ``DefaultSelector``)."""
 
-    Invariant: what is kept for a namespace was deduced from what is in it now.
-    """
+    # Invariant: the cached selectors of a namespace are deduced from its present objects.
 
     def __init__(self, handle: Handle) -> None:
         self._services: dict[str, SelectorIndex[str]] = {}
@@ -56,7 +58,7 @@ class DefaultSelectors:
         handle.on_change(STATEFUL_SETS, self._owner_changed)
 
     def of(self, pod: Pod) -> Selector:
-        """Return the selector for a pod; the empty one where nothing selects it."""
+        """Return the selector for a pod; the empty one if nothing selects it."""
         meta = pod.metadata
         owner = controller_of(meta) if meta.owner_references else None
         cached = self._cache.setdefault(meta.namespace, {})
@@ -74,6 +76,8 @@ class DefaultSelectors:
             return selector_of_map(merged)
         key = f"{pod.metadata.namespace}/{owner.name}"
         kind = owner.api_version, owner.kind
+        # Its selector is a map like a service's, and replaces equal keys of services; those of
+        # the other owners are added as further requirements.
         if kind == ("v1", "ReplicationController"):
             found = self._replication_controllers.get(key)
             return selector_of_map(merged | ((found and found.spec.selector) or {}))

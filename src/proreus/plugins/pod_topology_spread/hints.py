@@ -1,4 +1,4 @@
-"""Which changes may help a pod that PodTopologySpread rejected."""
+"""Queueing hints: which events may make a pod schedulable that PodTopologySpread rejected."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ HardConstraints = Callable[[Pod], Sequence[SpreadConstraint]]
 
 
 class SpreadHints:
-    """Tells changes that may help from others; ``hard`` returns the hard constraints of a pod."""
+    """The queueing hints; ``hard`` returns the hard constraints of a pod."""
 
     def __init__(self, hard: HardConstraints) -> None:
         self._hard = hard
 
     def events(self) -> Iterable[ClusterEvent]:
-        """Return what the plugin waits for."""
+        """Return the events that the plugin registers."""
         pod_actions = ADD | UPDATE_POD_LABEL | UPDATE_POD_TOLERATION | DELETE
         node_actions = ADD | DELETE | UPDATE_NODE_LABEL | UPDATE_NODE_TAINT
         return (
@@ -41,9 +41,11 @@ class SpreadHints:
     def is_schedulable_after_pod_change(
         self, pod: PodInfo, old: Pod | None, new: Pod | None
     ) -> bool:
-        """Tell whether a pod's coming, going or change may help."""
+        """Return whether an added, deleted or updated pod may help."""
+        # Pods of other namespaces, and pods without a node, count for no constraint.
         if any(other is not None and not _is_involved(pod, other) for other in (old, new)):
             return False
+        # An added pod may help as well: it may raise the minimum, and with it every limit.
         constraints = self._hard(pod.pod)
         if old is None or new is None:
             known = new if new is not None else old
@@ -63,7 +65,8 @@ class SpreadHints:
     def is_schedulable_after_node_change(
         self, pod: PodInfo, old: Node | None, new: Node | None
     ) -> bool:
-        """Tell whether a node's coming, going or change may help."""
+        """Return whether an added, deleted or updated node may help."""
+        # A deleted one too: without its domain the minimum may be higher.
         constraints = self._hard(pod.pod)
         was = old is not None and _has_keys(old, constraints)
         is_now = new is not None and _has_keys(new, constraints)

@@ -1,4 +1,4 @@
-"""The plugin: hard constraints decide in Filter, soft ones in Score."""
+"""The plugin: hard constraints (DoNotSchedule) in Filter, soft ones (ScheduleAnyway) in Score."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ _SKIP = Status.skip()
 
 
 class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
-    """Spreads pods over topology domains, as they ask for or as services and owners suggest."""
+    """Spreads pods over topology domains by their constraints, or by the profile's defaults."""
 
-    looks_at_pods = False  # but for those that the notes count
+    # Filter reads the counts in the cycle state, which AddPod and RemovePod update.
+    looks_at_pods = False
     Args = PodTopologySpreadArgs
 
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
@@ -50,7 +51,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         self._hints = SpreadHints(self._hard_constraints)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Pods and nodes that come, go or change labels, taints, tolerations."""
+        """Register pod and node events; see ``hints``."""
         return self._hints.events()
 
     def _hard_constraints(self, pod: Pod) -> Sequence[SpreadConstraint]:
@@ -75,20 +76,21 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         return None
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> bool:
-        """Count a pod in."""
+        """Add a pod to the counts."""
         counts: SpreadCounts = state.read(self.name)
         return counts.count_pod(pod, added, node, 1, self._domain_cache)
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> bool:
-        """Count a pod out."""
+        """Remove a pod from the counts."""
         counts: SpreadCounts = state.read(self.name)
         return counts.count_pod(pod, removed, node, -1, self._domain_cache)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Judge one node; the first constraint that it breaks decides."""
+        """Filter one node; the first constraint that it breaks decides."""
         counts: SpreadCounts = state.read(self.name)
         labels = node.labels
         for index, constraint in enumerate(counts.constraints):
+            # Unresolvable, unlike the skew: no eviction gives a node a label.
             value = labels.get(constraint.topology_key)
             if value is None:
                 return _NO_LABEL
@@ -99,7 +101,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
-        """Judge all nodes: the skew is found once a domain."""
+        """Filter all nodes; the skew is computed once a domain."""
         counts: SpreadCounts = state.read(self.name)
         for index, constraint in enumerate(counts.constraints):
             codes = nodes.label(constraint.topology_key)
@@ -117,6 +119,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             return Status.error(f"calculating preScoreState: {resolved.soft_error}")
         if not resolved.soft:
             return _SKIP
+        # The system defaults must not exclude nodes without a zone: such clusters are common.
         all_keys = resolved.own or not self._constraints.system_defaulted
         scores = SpreadScores.from_nodes(
             resolved.soft, all_keys, pod, nodes, self.handle.nodes, self._domain_cache
@@ -135,5 +138,5 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         return scores.of(nodes)
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
-        """The emptiest domain is the best."""
+        """Give the emptiest domains the highest scores."""
         return scoring.normalize(scores)

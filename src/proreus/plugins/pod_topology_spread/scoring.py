@@ -1,7 +1,11 @@
-"""The score of soft constraints: few pods in a node's domains are good.
+"""The score of soft constraints: the fewer pods are in a node's domains, the higher.
 
-A domain's count is weighted by the logarithm of the number of domains, so that zones do not drown
-among hosts. On the way to NormalizeScore a node that is left out has the score ``INVALID_SCORE``.
+A domain's count is multiplied by log(domains + 2), so that a constraint over few zones weighs
+about as much as one over many hosts. Until NormalizeScore an ignored node has ``INVALID_SCORE``.
+
+Worked example: one constraint over two zones with 4 and 1 pods, ``maxSkew`` 1. The weight is log 4,
+1.39, the raw scores are 6 and 1 (5.55 and 1.39 rounded), normalised 100 * (6 + 1 - 6) // 6 = 16 and
+100.
 """
 
 from __future__ import annotations
@@ -28,10 +32,10 @@ FloatArray = npt.NDArray[np.float64]
 
 
 class SpreadScores:
-    """The notes of one attempt for Score.
+    """Cycle state for Score.
 
-    ``all_keys``: nodes that lack a topology key are left out. ``points``: by constraint the points
-    of each domain by code, those of nodes without the label (0) at the end; None where each node
+    ``all_keys``: nodes that lack a topology key are ignored. ``points``: for each constraint the
+    points of its domains by code, and 0 at the end for nodes without the label; None if each node
     is its own domain.
     """
 
@@ -69,6 +73,8 @@ class SpreadScores:
             size = _size(constraint.topology_key, feasible, ignored, host)
             weight = log(size + 2)
             weights.append(weight)
+            # A host's pods are counted in Score, for feasible nodes only; as a column of domains it
+            # would be as long as the cluster.
             if host:
                 points.append(None)
                 continue
@@ -98,6 +104,7 @@ class SpreadScores:
                 own = nodes.count_pods(constraint.query) * weight + skew
             own[codes == ABSENT] = 0.0
             total += own
+        # Go's math.Round: half away from zero. NumPy's `rint` rounds half to even.
         whole = np.floor(total)
         scores = (whole + (total - whole >= 0.5)).astype(np.int64)
         if self.all_keys:
@@ -127,18 +134,19 @@ class SpreadScores:
 
 
 def normalize(scores: IntArray) -> IntArray:
-    """Turn raw scores around, so that the emptiest domain has the most; ignored nodes have 0."""
+    """Invert raw scores to 0 to 100, so that the emptiest domain has 100; ignored nodes get 0."""
     ignored = scores == INVALID_SCORE
     counted = scores[~ignored]
     if not len(counted):
         return np.zeros_like(scores)
     lowest, highest = int(counted.min()), int(counted.max())
     if highest <= 0:
-        turned = np.full_like(scores, MAX_SCORE)
+        # No domain has a pod: all are best, and the quotient below does not exist.
+        inverted = np.full_like(scores, MAX_SCORE)
     else:
-        turned = MAX_SCORE * (highest + lowest - scores) // highest
-    turned[ignored] = 0
-    return turned
+        inverted = MAX_SCORE * (highest + lowest - scores) // highest
+    inverted[ignored] = 0
+    return inverted
 
 
 def _missing_any(constraints: Sequence[SpreadConstraint], nodes: NodeTable) -> BoolArray:
@@ -149,7 +157,8 @@ def _missing_any(constraints: Sequence[SpreadConstraint], nodes: NodeTable) -> B
 
 
 def _size(key: str, feasible: NodeTable, ignored: BoolArray | None, host: bool) -> int:
-    """Return how many domains feasible nodes are in; no label counts as the empty value."""
+    """Return the number of domains of feasible nodes."""
+    # A missing label reads as "" in Go, so that it is one domain with the empty value.
     if host:
         return len(feasible) - (0 if ignored is None else int(np.count_nonzero(ignored)))
     codes = feasible.label(key)

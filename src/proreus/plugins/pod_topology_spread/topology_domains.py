@@ -1,7 +1,11 @@
 """Which nodes count for a constraint, and in which domain.
 
-That depends on nodes and on what pods say about nodes, not on any pod that runs: it is worked out
-once for all pods that say the same, and again when nodes change.
+That depends on nodes, and on the node affinity and tolerations of the incoming pod, but not on
+running pods. It is cached by these until a node changes.
+
+Worked example: zones ``a``, ``a``, ``b`` of three nodes have the codes 0, 0 and 1. The third has a
+taint that the pod does not tolerate, and the constraint honours taints: ``slots`` is ``[0, 0, 2]``
+(2, the number of codes, is outside) and ``known`` is ``[0]``.
 """
 
 from __future__ import annotations
@@ -29,8 +33,8 @@ _MAX_CACHED = 32
 class TopologyDomains:
     """The domains of one constraint.
 
-    ``slots``: by row, the code of the domain that a node's pods count for, or the number of codes
-    where they do not count. ``known``: codes of domains with at least one node that counts.
+    ``slots``: by row, the code of the domain that a node's pods count for; the number of codes if
+    they do not count. ``known``: codes of the domains with at least one node that counts.
     """
 
     slots: CodeArray
@@ -45,9 +49,9 @@ class TopologyDomains:
 
 
 class TopologyDomainCache:
-    """The domains of constraints for pods with certain wishes about nodes.
+    """The domains of constraints, by the node affinity and tolerations of the incoming pod.
 
-    ``cluster``: the table whose layouts are kept; others' are made anew.
+    ``cluster``: the table whose domains are cached; those of other tables are computed each time.
     """
 
     def __init__(self, cluster: NodeTable, compare_numbers: bool) -> None:
@@ -65,6 +69,7 @@ class TopologyDomainCache:
         affinity, tolerations = node_affinity_of(pod), pod.spec.tolerations
         if nodes is not self._cluster:
             return self._compute_domains(constraints, affinity, tolerations, nodes, all_keys)
+        # Affinity and tolerations that no policy honours are not in the key: more pods share it.
         key = (
             tuple((c.topology_key, c.honor_affinity, c.honor_taints) for c in constraints),
             affinity if any(c.honor_affinity for c in constraints) else None,
@@ -83,7 +88,7 @@ class TopologyDomainCache:
         return domains
 
     def accepts(self, constraint: SpreadConstraint, pod: Pod, node: NodeInfo) -> bool:
-        """Tell whether a node counts by the policies of a constraint."""
+        """Return whether a node counts by the policies of a constraint."""
         if constraint.honor_affinity and not node_affinity_of(pod).matches(node.labels, node.name):
             return False
         return (

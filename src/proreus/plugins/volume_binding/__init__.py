@@ -1,10 +1,10 @@
-"""VolumeBinding: pods go where their volumes are, or can be made.
+"""VolumeBinding: place pods where their volumes are or can be provisioned, and bind those.
 
-``storage`` is what is known of volumes and claims, own changes included; ``claims`` sorts the
-claims of a pod; ``matching``, ``provisioning`` and ``accessible_nodes`` say which volumes a claim
-can get, and from where; ``placement`` puts that together for one pod, a node at a time and over
-columns; ``assumed_volumes`` keeps, writes and awaits what was decided; ``plugin`` has the extension
-points.
+``plugin`` has the extension points. ``storage`` has volumes and claims, assumed ones included;
+``claims`` sorts the claims of a pod. ``matching`` (static), ``provisioning`` (dynamic) and
+``accessible_nodes`` find the volumes that a claim can get, and on which nodes; ``pod_volumes``
+combines them for one pod, by node and over columns. ``assumed_volumes`` assumes, writes and awaits
+the result.
 """
 
 from proreus.plugins.volume_binding.plugin import VolumeBinding

@@ -1,8 +1,11 @@
-"""From which nodes something can be reached: node affinity of volumes, topology of capacities.
+"""Which nodes can access something: the node affinity of volumes, the topology of capacities.
 
-Over columns a selector costs a few operations on a whole column. Where there are many of them, one
-for each local disk or node as a rule, each is only held against the nodes that carry one of the
-label values that it asks for.
+Over columns a selector costs a few operations on a whole column. With many selectors, usually one
+for each local disk or node, each is matched only against the nodes that have one of its label
+values.
+
+Worked example: three local volumes with affinity to the hostnames ``b``, ``a`` and ``b`` on the
+nodes ``a``, ``b`` and ``c``: ``first_accessible`` returns ``[1, 0, 3]`` (3: none).
 """
 
 from __future__ import annotations
@@ -29,17 +32,17 @@ _FEW_SELECTORS = 8
 _FEW_ROWS = 32
 
 AccessibleNodes = ParsedNodeSelector | None
-"""Who can reach something; None: everybody."""
+"""The nodes that can access something; None: all nodes."""
 
 
 @lru_cache(maxsize=65536)
 def nodes_of_affinity(selector: NodeSelector) -> ParsedNodeSelector:
-    """Parse a required node affinity; terms that do not parse are met by nobody."""
+    """Parse a required node affinity; terms that do not parse match no node."""
     return parse_node_selector(selector)
 
 
 def nodes_of_volume(volume: PersistentVolume) -> AccessibleNodes:
-    """Return who can reach a volume."""
+    """Return the nodes that can access a volume."""
     affinity = volume.spec.node_affinity
     return (
         None
@@ -49,17 +52,18 @@ def nodes_of_volume(volume: PersistentVolume) -> AccessibleNodes:
 
 
 def nodes_of_selectors(selectors: Sequence[Selector]) -> ParsedNodeSelector:
-    """Return the reach of those that any label selector selects."""
+    """Return the nodes that any of the label selectors matches."""
     return ParsedNodeSelector(tuple(ParsedNodeTerm(selector) for selector in selectors))
 
 
 def is_accessible(labels: Mapping[str, str], accessible_nodes: AccessibleNodes) -> bool:
-    """Tell whether a node can reach something. Names of nodes do not count, only labels."""
+    """Return whether a node with these labels can access something."""
+    # As in kube-scheduler a term on metadata.name never matches here.
     return accessible_nodes is None or accessible_nodes.matches(labels, "")
 
 
 def accessible_mask(nodes: NodeTable, accessible_nodes: ParsedNodeSelector) -> BoolArray:
-    """Return the mask of nodes that can reach something."""
+    """Return the mask of nodes that can access something, shape (nodes,)."""
     terms = accessible_nodes.terms
     if len(terms) > _FEW_SELECTORS:
         return first_accessible(nodes, [ParsedNodeSelector((term,)) for term in terms]) < len(terms)
@@ -71,25 +75,28 @@ def accessible_mask(nodes: NodeTable, accessible_nodes: ParsedNodeSelector) -> B
 
 
 def first_accessible(nodes: NodeTable, reaches_of: Sequence[AccessibleNodes]) -> IntArray:
-    """Return, for each node, which of some things is the first that it can reach.
+    """Return the index of the first thing that each node can access, shape (nodes,).
 
-    A node that can reach none has their number.
+    ``len(reaches_of)`` for a node that can access none.
     """
     none = len(reaches_of)
     first: IntArray = np.full(len(nodes), none, dtype=np.int64)
     by_value: dict[str, dict[str, int]] = {}
     others: list[tuple[int, Selector]] = []
     for place, accessible_nodes in enumerate(reaches_of):
+        # All nodes can access it: the ones after it are the first of none. Selectors seen before
+        # lower the index below.
         if accessible_nodes is None:
             first[:] = place
             break
         for term in accessible_nodes.terms:
             if term.error is not None:
                 continue
-            asked = term.labels.requirements
-            if len(asked) == 1 and asked[0].operator == "In":
-                places = by_value.setdefault(asked[0].key, {})
-                for value in asked[0].values:
+            # The usual form, of local disks: one lookup for all of them instead of a mask each.
+            requirements = term.labels.requirements
+            if len(requirements) == 1 and requirements[0].operator == "In":
+                places = by_value.setdefault(requirements[0].key, {})
+                for value in requirements[0].values:
                     places.setdefault(value, place)
             else:
                 others.append((place, term.labels))
@@ -100,15 +107,16 @@ def first_accessible(nodes: NodeTable, reaches_of: Sequence[AccessibleNodes]) ->
 
 
 def _note_values(nodes: NodeTable, first: IntArray, key: str, places: Mapping[str, int]) -> None:
-    """Note what is reached by the value of one label: one answer a value, then one gather."""
+    """Lower ``first`` by the values of one label: one index a value, then one gather."""
     values = nodes.label_values(key)
     none = np.iinfo(np.int64).max
-    answers: IntArray = np.full(len(values) + 1, none, dtype=np.int64)  # the last: no such label
+    # At the end, for the code -1: nodes without the label.
+    indices: IntArray = np.full(len(values) + 1, none, dtype=np.int64)
     for value, place in places.items():
         code = values.find(value)
         if code != ABSENT:
-            answers[code] = place
-    np.minimum(first, answers[nodes.label(key)], out=first)
+            indices[code] = place
+    np.minimum(first, indices[nodes.label(key)], out=first)
 
 
 def _note_selectors(
@@ -133,7 +141,7 @@ def _note_selectors(
 
 
 def _most_selective(nodes: NodeTable, selector: Selector) -> Requirement | None:
-    """Return the requirement of a selector that names values, of the label with the most values."""
+    """Return the ``In`` requirement whose label has the most values in the table; None without."""
     best, most = None, 0
     for requirement in selector.requirements:
         if requirement.operator == "In":
@@ -153,7 +161,7 @@ class _RowsByValue:
         self._starts = np.searchsorted(codes[self._order], np.arange(len(self._values) + 1))
 
     def rows(self, requirement: Requirement) -> Rows:
-        """Return the rows whose label has one of the values that are asked for."""
+        """Return the rows whose label has one of the requirement's values."""
         starts = self._starts
         found = []
         for value in requirement.values:

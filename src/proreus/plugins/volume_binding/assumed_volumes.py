@@ -1,9 +1,13 @@
-"""From a decision about volumes to bound claims: promised at once, then written, then awaited.
+"""From selected volumes to bound claims: assumed in memory, then written, then awaited.
 
-A volume is promised to a claim by its ``claimRef``; a claim is handed to its provisioner with the
-node where the volume must be reachable. Whoever completes the binding (the volume controller, the
-provisioner) tells by way of the claim. Writes are merge patches that name only what they change and
-the version that they were made for.
+A static binding sets the volume's ``claimRef``; a dynamic one sets the claim's annotation with the
+selected node, for the provisioner. The volume controller or the provisioner completes the binding,
+which shows in the claim. Writes are merge patches of the changed fields, with the UID and the
+resourceVersion that they were computed for as preconditions.
+
+Worked example: volume ``v`` for claim ``c``. Assume: ``v`` with ``claimRef: c`` is in the cache, so
+that no other pod gets it. Bind: the patch is written, and the result replaces the assumed ``v``.
+Wait: until the watch reports ``c`` with ``volumeName: v`` and the annotation that it is bound.
 """
 
 from __future__ import annotations
@@ -41,10 +45,10 @@ _POLL_INTERVAL_SECONDS = 1.0
 
 @dataclass(slots=True)
 class AssumedVolumes:
-    """What was promised to a pod on a node.
+    """The volumes and claims that are assumed for a pod on a node.
 
-    ``volumes``: each with the claim that it is for; ``claims``: to be provisioned. Both as they are
-    to be, or, once written, as they were returned. ``written``: keys of what was written.
+    ``volumes``: each with its claim. ``claims``: those to provision. Both in their assumed form, or
+    as the apiserver returned them once written. ``written``: keys of what was written.
     """
 
     node_name: str
@@ -53,7 +57,7 @@ class AssumedVolumes:
     written: set[str] = field(default_factory=set)
 
     def keys(self) -> Iterator[str]:
-        """Yield the keys of everything that the booking is about."""
+        """Yield the keys of all claims and volumes."""
         for claim, volume in self.volumes:
             yield key_of(claim)
             yield key_of(volume)
@@ -62,21 +66,24 @@ class AssumedVolumes:
 
 
 class VolumeBinder:
-    """Books volumes for the pods of one profile."""
+    """Assumes and binds volumes for the pods of one profile."""
 
     def __init__(self, handle: Handle, storage: Storage) -> None:
         self._handle = handle
         self._storage = storage
         self._pods = handle.store(PODS)
 
-    # ---- promise -------------------------------------------------------------------------------
+    # ---- assume --------------------------------------------------------------------------------
 
     def assume_pod_volumes(self, node_name: str, volumes: PodVolumes) -> AssumedVolumes:
-        """Take what a pod gets on a node for given; raises ``StorageError`` and promises nothing
-        where a volume or claim is not what it was."""
+        """Assume the volumes of a pod on a node.
+
+        Raises ``StorageError``, and assumes nothing, if a volume or claim has changed since.
+        """
         assumed = AssumedVolumes(node_name)
         try:
             for claim, volume in volumes.static_bindings:
+                # The volume itself if it is prebound to the claim: there is nothing to assume.
                 assumed_volume = _with_claim_ref(volume, claim)
                 assumed.volumes.append((claim, assumed_volume))
                 if assumed_volume is not volume and not self._storage.volumes.expect(
@@ -94,7 +101,8 @@ class VolumeBinder:
         return assumed
 
     def revert_assumed_pod_volumes(self, assumed: AssumedVolumes) -> None:
-        """Take back what was promised and not written; what was written is how it is."""
+        """Restore what was assumed and not written."""
+        # What was written is the state of the apiserver; the volume controller goes on with it.
         storage = self._storage
         for _, volume in assumed.volumes:
             if key_of(volume) not in assumed.written:
@@ -106,7 +114,7 @@ class VolumeBinder:
     # ---- write ---------------------------------------------------------------------------------
 
     async def bind_pod_volumes(self, assumed: AssumedVolumes) -> None:
-        """Write what was promised, volumes first; raises ``ApiError``."""
+        """Write what was assumed, volumes first. Raises ``ApiError``."""
         api, storage = self._handle.api, self._storage
         for place, (claim, volume) in enumerate(assumed.volumes):
             patch = _with_preconditions(
@@ -114,8 +122,9 @@ class VolumeBinder:
             )
             if BOUND_BY_CONTROLLER_ANNOTATION in volume.metadata.annotations:
                 patch["metadata"]["annotations"] = {BOUND_BY_CONTROLLER_ANNOTATION: "yes"}
-            answer = await api.patch(PERSISTENT_VOLUMES, "", volume.metadata.name, patch)
-            written = decoder_for(PersistentVolume).convert(answer)
+            result = await api.patch(PERSISTENT_VOLUMES, "", volume.metadata.name, patch)
+            written = decoder_for(PersistentVolume).convert(result)
+            # With the new resourceVersion: an older watch event must not replace it.
             storage.volumes.assume(written)
             assumed.volumes[place] = (claim, written)
             assumed.written.add(key_of(written))
@@ -123,8 +132,8 @@ class VolumeBinder:
             meta = claim.metadata
             patch = _with_preconditions(meta, {})
             patch["metadata"]["annotations"] = {SELECTED_NODE_ANNOTATION: assumed.node_name}
-            answer = await api.patch(PERSISTENT_VOLUME_CLAIMS, meta.namespace, meta.name, patch)
-            assumed_claim = decoder_for(PersistentVolumeClaim).convert(answer)
+            result = await api.patch(PERSISTENT_VOLUME_CLAIMS, meta.namespace, meta.name, patch)
+            assumed_claim = decoder_for(PersistentVolumeClaim).convert(result)
             storage.claims.assume(assumed_claim)
             assumed.claims[place] = assumed_claim
             assumed.written.add(key_of(assumed_claim))
@@ -132,9 +141,9 @@ class VolumeBinder:
     # ---- wait ----------------------------------------------------------------------------------
 
     async def wait_until_bound(self, assumed: AssumedVolumes, pod: PodInfo, seconds: float) -> None:
-        """Return when all claims are bound; raises ``StorageError`` when that will not be.
+        """Return when all claims are bound. Raises ``StorageError`` if that fails or times out.
 
-        Looks whenever one of the objects changes, and every second in any case.
+        Checks after each change of one of the objects, and once a second.
         """
         now = self._handle.clock.now
         end = now() + seconds
@@ -145,7 +154,7 @@ class VolumeBinder:
             await self._storage.wait_for_change(assumed.keys(), min(left, _POLL_INTERVAL_SECONDS))
 
     def _all_bound(self, assumed: AssumedVolumes, pod: PodInfo) -> bool:
-        """Look at claims as the apiserver has them; raises ``StorageError`` for a dead end."""
+        """Return whether all claims are bound. Raises ``StorageError`` if they cannot be now."""
         labels = self._labels_of_node(assumed.node_name)
         if pod.key not in self._pods:
             raise StorageError(f'pod does not exist any more: pod "{pod.name}" not found')
@@ -176,6 +185,7 @@ class VolumeBinder:
             name = assumed_volume.metadata.name
             raise StorageError(f'failed to check binding: could not find persistentvolume "{name}"')
         found = self._watched_claim(claim, "failed to check binding")
+        # The watch has not reported our own patch yet.
         if resource_version_of(assumed_volume) > resource_version_of(volume):
             return False
         self._check_node_affinity(volume, node_name, labels)
@@ -194,7 +204,7 @@ class VolumeBinder:
         if not meta.annotations:
             raise StorageError(f'selectedNode annotation reset for PVC "{meta.name}"')
         if meta.annotations.get(SELECTED_NODE_ANNOTATION) != node_name:
-            # A provisioner that gives up takes the annotation away, for us to try elsewhere.
+            # A provisioner that fails removes the annotation, so that another node is selected.
             raise StorageError(f'provisioning failed for PVC "{meta.name}"')
         if claim.spec.volume_name:
             volume = self._storage.watched_volumes.get(claim.spec.volume_name)
@@ -212,7 +222,7 @@ class VolumeBinder:
     def _check_node_affinity(
         self, volume: PersistentVolume, node_name: str, labels: dict[str, str]
     ) -> None:
-        """Raise ``StorageError`` where the node cannot reach the volume that there is now."""
+        """Raise ``StorageError`` if the node cannot access the volume as it is now."""
         bound = bound_volume(volume)
         accessible_nodes = bound.accessible_nodes
         plugin = in_tree_plugin_of(volume.spec)
@@ -228,11 +238,13 @@ class VolumeBinder:
 
 
 def _with_claim_ref(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
-    """Return a volume with a claim's reference on it; the same object if that is there already."""
+    """Return a volume with a claimRef to a claim; the same object if it has one with the UID."""
     meta, ref = volume.metadata, volume.spec.claim_ref
     known = is_volume_bound_to_claim(volume, claim)
     if known and ref is not None and ref.uid == claim.metadata.uid:
         return volume
+    # The annotation lets the volume controller undo the binding. Not for a volume that an
+    # administrator has prebound by name.
     if not known:
         annotations = {BOUND_BY_CONTROLLER_ANNOTATION: "yes", **meta.annotations}
         meta = msgspec.structs.replace(meta, annotations=annotations)

@@ -1,4 +1,4 @@
-"""The claims of a pod, sorted by what there is to do for them."""
+"""The claims of a pod, sorted by what the scheduler has to do for them."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ _LOST = "Lost"
 
 
 class ClaimsUnusable(ProreusError):
-    """Claims as they are keep the pod from every node; not a fault of the scheduler."""
+    """The claims, as they are, make every node unsuitable: an Unschedulable status."""
 
 
 class StorageError(ProreusError):
-    """Something about storage is wrong in itself; the attempt fails."""
+    """An object of storage is invalid or missing: an Error status."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodVolumeClaims:
-    """``bound``: have their volume. ``delayed``: get one when it is known where the pod goes.
+    """Claims by their state.
 
-    ``immediate``: wait for the volume controller, whatever the scheduler does.
+    ``bound``: have their volume. ``delayed``: get one on the node that the scheduler selects.
+    ``immediate``: get one from the volume controller, whatever the scheduler selects.
     """
 
     bound: tuple[PersistentVolumeClaim, ...] = ()
@@ -39,7 +40,7 @@ class PodVolumeClaims:
 
 
 def has_claims(pod: Pod) -> bool:
-    """Tell whether any volume of a pod is by claim."""
+    """Return whether any volume of a pod refers to a claim."""
     return any(
         volume.persistent_volume_claim is not None or volume.ephemeral is not None
         for volume in pod.spec.volumes
@@ -47,12 +48,13 @@ def has_claims(pod: Pod) -> bool:
 
 
 def check_claims(pod: Pod, storage: Storage) -> None:
-    """Raise ``ClaimsUnusable`` for the first claim that is not there, lost, going or not ours."""
+    """Raise ``ClaimsUnusable`` for the first claim that is missing, lost, deleted or not owned."""
     namespace = pod.metadata.namespace
     for volume in pod.spec.volumes:
         name = claim_name_of(pod, volume)
         if name is None:
             continue
+        # As the apiserver has it: an assumed copy may be older than a deletion.
         claim = storage.watched_claims.get(f"{namespace}/{name}")
         if claim is None:
             if volume.ephemeral is not None:
@@ -85,6 +87,7 @@ def get_pod_volume_claims(pod: Pod, storage: Storage) -> PodVolumeClaims:
         assert claim is not None
         if is_fully_bound(claim):
             bound.append(claim)
+        # With a volume name the claim is prebound: the volume controller completes the binding.
         elif _waits_for_consumer(claim, storage) and not claim.spec.volume_name:
             delayed.append(claim)
         else:

@@ -1,4 +1,4 @@
-"""Which events may help a pod that VolumeBinding rejected."""
+"""Queueing hints: which events may make a pod schedulable that VolumeBinding rejected."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _csi_node_changed(pod: PodInfo, old: CSINode | None, new: CSINode) -> bool:
 
 
 def _driver_changed(pod: PodInfo, old: CSIDriver | None, new: CSIDriver) -> bool:
-    """A driver that ceases to keep count of storage may take inline volumes anywhere."""
+    # A driver that no longer tracks capacity may accept inline volumes on any node.
     if old is None or not old.spec.storage_capacity or new.spec.storage_capacity:
         return False
     return any(
@@ -55,6 +55,7 @@ def _capacity_changed(
 ) -> bool:
     if old is None:
         return True
+    # Less capacity helps no pod.
     before, after = limit_of(old), limit_of(new)
     return after is not None and (before is None or after > before)
 
@@ -68,4 +69,4 @@ EVENTS = (
     ClusterEvent(CSI_DRIVER, UPDATE, _driver_changed),
     ClusterEvent(CSI_STORAGE_CAPACITY, ADD | UPDATE, _capacity_changed),
 )
-"""What the plugin registers."""
+"""The events that the plugin registers."""

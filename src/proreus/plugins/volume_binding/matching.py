@@ -1,4 +1,8 @@
-"""Which existing volumes a claim could be given (static provisioning)."""
+"""Which existing volumes match a claim (static provisioning).
+
+Worked example: a claim for 5Gi, and free volumes of its class of 10Gi, 6Gi and 4Gi: the result is
+6Gi, 10Gi. A node gets the first of them that it can access.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +33,9 @@ _FILESYSTEM = "Filesystem"
 
 @dataclass(frozen=True, slots=True)
 class MatchingVolumes:
-    """Volumes for a claim, the best first: a node gets the first that it can reach.
+    """Volumes that match a claim, the smallest first: a node gets the first that it can access.
 
-    A volume that is kept for the claim stands alone: there is no choice then. ``problem``: why it
-    cannot be told.
+    ``problem``: why they cannot be determined, "" if they can.
     """
 
     claim: PersistentVolumeClaim
@@ -42,7 +45,7 @@ class MatchingVolumes:
 
 
 def find_matching_volumes(claim: PersistentVolumeClaim, storage: Storage) -> MatchingVolumes:
-    """Return what a claim could be given, wherever it can be reached; the smallest goes first."""
+    """Return the volumes that match a claim, on any node."""
     try:
         wanted = claim.spec.selector
         selector = EVERYTHING if wanted is None else parse_label_selector(wanted)
@@ -50,6 +53,7 @@ def find_matching_volumes(claim: PersistentVolumeClaim, storage: Storage) -> Mat
         text = "error creating internal label selector for claim"
         return MatchingVolumes(claim, problem=f"{text}: {key_of(claim)}: {error}")
     name = class_of_claim(claim)
+    # A volume whose claimRef names the claim is reserved for it: no other one is considered.
     for volume in storage.prebound_volumes(claim):
         kept = is_volume_bound_to_claim(volume, claim) and class_of_volume(volume) == name
         if kept and _is_large_enough(volume, claim):
@@ -73,7 +77,7 @@ def _fitting(
 
 
 def _is_large_enough(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Tell whether a volume is of the right size and kind, and here to stay."""
+    """Return whether a volume has the size, mode and class, and is not terminating."""
     have, want = volume.spec, claim.spec
     return (
         capacity_of(volume) >= (requested_storage(claim) or 0)

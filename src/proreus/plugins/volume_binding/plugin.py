@@ -1,4 +1,10 @@
-"""The extension points of VolumeBinding, in the order in which a pod meets them."""
+"""The extension points of VolumeBinding, in the order of an attempt.
+
+Worked example: a pod with an unbound claim of a WaitForFirstConsumer class. Filter accepts nodes
+that can access a matching volume, or where one can be provisioned. Reserve assumes the volume of
+the selected node for the claim, PreBind patches its claimRef and waits until the volume controller
+has bound the claim. If anything fails in between, Unreserve restores what was not written.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +45,14 @@ from proreus.plugins.volume_binding.storage import Storage
 
 REASON_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 
+# Shapes are configured with scores from 0 to 10.
 _SCALE_OF_SHAPE = 10
-"""Shapes are configured with scores from 0 to 10."""
 
 
 @dataclass(slots=True)
 class _StateData:
-    """``pod_volume_finder``: None for a pod without claims; ``assumed``: None where nothing is to
-    do."""
+    """``pod_volume_finder``: None for a pod without claims. ``assumed``: None if PreBind has
+    nothing to write."""
 
     pod_volume_finder: PodVolumeFinder | None = None
     assumed: AssumedVolumes | None = None
@@ -58,10 +64,10 @@ _NO_CLAIMS = _StateData()
 class VolumeBinding(
     PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, ReservePlugin, PreBindPlugin
 ):
-    """Finds nodes from where the pod's volumes can be reached, or made, and binds the volumes.
+    """Finds nodes where the pod's volumes are accessible or can be provisioned, and binds them.
 
-    Judges a node by itself, but by what it finds outside of it: answers are shared only by pods
-    without volumes, which it skips.
+    Filter depends on one node only, but also on volumes and claims. Hence results are shared only
+    by pods without volumes, which it skips.
     """
 
     Args = VolumeBindingArgs
@@ -80,17 +86,17 @@ class VolumeBinding(
         ]
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Return what may help: see ``hints``."""
+        """Register events of storage and nodes; see ``hints``."""
         return EVENTS
 
     def sign(self, pod: PodInfo) -> tuple[()] | None:
-        """Pods without volumes all look the same; volumes of others are looked up anew."""
+        """Sign pods without volumes only; those of others may change between attempts."""
         return None if pod.pod.spec.volumes else ()
 
-    # ---- the search ----------------------------------------------------------------------------
+    # ---- filter and score ----------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
-        """Look at the pod's claims; Skip where there are none."""
+        """Check the pod's claims; skip a pod without any."""
         if not has_claims(pod.pod):
             state.write(self.name, _NO_CLAIMS)
             return Status.skip()
@@ -107,15 +113,15 @@ class VolumeBinding(
         return None
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Judge one node."""
+        """Filter one node."""
         pod_volume_finder = self._state_data(state).pod_volume_finder
-        answer = None if pod_volume_finder is None else pod_volume_finder.find_pod_volumes(node)
-        return answer if isinstance(answer, Status) else None
+        result = None if pod_volume_finder is None else pod_volume_finder.find_pod_volumes(node)
+        return result if isinstance(result, Status) else None
 
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
-        """Judge all nodes."""
+        """Filter all nodes."""
         pod_volume_finder = self._state_data(state).pod_volume_finder
         if pod_volume_finder is not None:
             pod_volume_finder.filter_all(nodes, verdicts)
@@ -129,24 +135,25 @@ class VolumeBinding(
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score one node by how full its storage would be."""
         pod_volume_finder = self._state_data(state).pod_volume_finder
-        answer = None if pod_volume_finder is None else pod_volume_finder.find_pod_volumes(node)
-        if answer is None or isinstance(answer, Status):
+        result = None if pod_volume_finder is None else pod_volume_finder.find_pod_volumes(node)
+        if result is None or isinstance(result, Status):
             return 0
-        return volume_score(answer, lambda percent: broken_linear(self._shape, percent))
+        return volume_score(result, lambda percent: broken_linear(self._shape, percent))
 
     def _state_data(self, state: CycleState) -> _StateData:
         state_data = state.get(self.name)
         return state_data if isinstance(state_data, _StateData) else _NO_CLAIMS
 
-    # ---- promises and writes -------------------------------------------------------------------
+    # ---- assume and bind -----------------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Promise the volumes that the pod gets on the node to it."""
+        """Assume the volumes that the pod gets on the node."""
         state_data = self._state_data(state)
         pod_volume_finder = state_data.pod_volume_finder
         if pod_volume_finder is None or not pod_volume_finder.claims.delayed:
             return None
         nodes = self.handle.nodes
+        # Computed again for this one node: Filter over columns keeps no volumes by node.
         volumes = pod_volume_finder.find_pod_volumes(nodes[nodes.rows[node_name]])
         if isinstance(volumes, Status):
             return volumes
@@ -157,18 +164,18 @@ class VolumeBinding(
         return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Take back what was promised."""
+        """Restore the assumed volumes and claims."""
         state_data = self._state_data(state)
         if state_data.assumed is not None:
             self._volume_binder.revert_assumed_pod_volumes(state_data.assumed)
             state_data.assumed = None
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Skip where all volumes are bound already."""
+        """Skip if all volumes are bound already."""
         return Status.skip() if self._state_data(state).assumed is None else None
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Write what was promised and wait until every claim is bound."""
+        """Write what was assumed and wait until every claim is bound."""
         assumed = self._state_data(state).assumed
         if assumed is None:
             return None

@@ -1,7 +1,11 @@
-"""Where a pod can go as far as its volumes are concerned, and which volumes it would get there.
+"""On which nodes a pod's volumes are accessible or can be provisioned, and which it would get.
 
-All that does not depend on the node is worked out once a cycle; ``at`` judges one node and
-``filter_all`` a table, with the same answers.
+What does not depend on the node is computed once a cycle. ``find_pod_volumes`` filters one node and
+``filter_all`` a table, with the same results.
+
+Worked example: claims of 1Gi and 5Gi are unbound. On node ``a``, with access to free volumes of 2Gi
+and 6Gi, they get one each. On node ``b``, with access to that of 6Gi only, the claim of 1Gi gets
+it, and the volume of the other claim has to be provisioned.
 """
 
 from __future__ import annotations
@@ -54,7 +58,7 @@ _STATUSES = tuple(_status(bits) for bits in range(1 << len(_REASONS)))
 
 @dataclass(frozen=True, slots=True)
 class PodVolumes:
-    """What a pod would get on a node: volumes that exist, and volumes to be made."""
+    """What a pod would get on a node: existing volumes, and volumes to provision."""
 
     static_bindings: tuple[tuple[PersistentVolumeClaim, PersistentVolume], ...] = ()
     dynamic_provisions: tuple[tuple[PersistentVolumeClaim, StorageCapacity | None], ...] = ()
@@ -65,10 +69,10 @@ NO_VOLUMES = PodVolumes()
 
 @dataclass(frozen=True, slots=True)
 class BoundVolume:
-    """The volume that a claim has; None where it is missing.
+    """The volume of a bound claim; None if it does not exist.
 
-    ``plugin``: the in-tree plugin that it is of; where that is migrated, ``migrated`` says who can
-    reach it, elsewhere ``accessible_nodes``. ``problem``: why it cannot be migrated.
+    ``plugin``: its in-tree plugin. On nodes where that is migrated ``migrated`` has the nodes that
+    can access it, elsewhere ``accessible_nodes``. ``problem``: why it cannot be translated.
     """
 
     volume: PersistentVolume | None
@@ -79,7 +83,7 @@ class BoundVolume:
 
 
 def bound_volume(volume: PersistentVolume | None) -> BoundVolume:
-    """Work out who can reach a volume."""
+    """Determine the nodes that can access a volume."""
     if volume is None:
         return BoundVolume(None)
     accessible_nodes = nodes_of_volume(volume)
@@ -96,7 +100,10 @@ def bound_volume(volume: PersistentVolume | None) -> BoundVolume:
 
 
 class PodVolumeFinder:
-    """Judges nodes for one pod and one cycle; raises nothing: an Error is a status of a node."""
+    """Finds the volumes of one pod on nodes, for one cycle.
+
+    Raises nothing: a failure is the Error status of a node.
+    """
 
     def __init__(self, claims: PodVolumeClaims, storage: Storage) -> None:
         self.claims = claims
@@ -111,7 +118,7 @@ class PodVolumeFinder:
             claim.metadata.annotations[SELECTED_NODE_ANNOTATION] for claim in selected
         }
         self._selected = [provisioning_for(claim, storage) for claim in selected]
-        # The smallest first, so that each leaves the larger volumes to the others.
+        # The smallest first, so that each leaves the larger volumes to the other claims.
         open_claims.sort(key=lambda claim: requested_storage(claim) or 0)
         self._open = [find_matching_volumes(claim, storage) for claim in open_claims]
         self._open_provisionings = [provisioning_for(claim, storage) for claim in open_claims]
@@ -119,16 +126,16 @@ class PodVolumeFinder:
     # ---- one node ------------------------------------------------------------------------------
 
     def find_pod_volumes(self, node: NodeInfo) -> Status | PodVolumes:
-        """Judge a node; where it will do, return what the pod would get."""
+        """Return what the pod would get on a node, or why it does not fit."""
         labels = node.labels
         try:
-            bits = self._judge_bound(node.name, labels)
+            bits = self._check_bound_claims(node.name, labels)
             more, volumes = self._find_volumes(node.name, labels)
         except StorageError as error:
             return Status.error(str(error))
         return _STATUSES[bits | more] if bits | more else volumes
 
-    def _judge_bound(self, node_name: str, labels: Mapping[str, str]) -> int:
+    def _check_bound_claims(self, node_name: str, labels: Mapping[str, str]) -> int:
         for bound in self._bound:
             if bound.volume is None:
                 return _MISSING
@@ -144,6 +151,7 @@ class PodVolumeFinder:
         return bound.migrated
 
     def _find_volumes(self, node_name: str, labels: Mapping[str, str]) -> tuple[int, PodVolumes]:
+        # An earlier attempt has selected another node, and a provisioner may be at work for it.
         if any(selected != node_name for selected in self._selected_nodes):
             return _NO_MATCH, NO_VOLUMES
         to_provision = list(self._selected)
@@ -171,10 +179,12 @@ class PodVolumeFinder:
     # ---- all nodes -----------------------------------------------------------------------------
 
     def filter_all(self, nodes: NodeTable, verdicts: Verdicts) -> None:
-        """Judge every node of a table."""
+        """Filter every node of a table."""
+        # `one_by_one`: nodes whose result columns cannot express, such as an error or one volume
+        # for two claims. As a rule there are none.
         bits: IntArray = np.zeros(len(nodes), dtype=np.int64)
         one_by_one: BoolArray = np.zeros(len(nodes), dtype=np.bool_)
-        self._judge_bound_all(nodes, bits, one_by_one)
+        self._check_bound_claims_all(nodes, bits, one_by_one)
         if self._selected_nodes:
             self._find_selected(nodes, bits, one_by_one)
         elif self._open:
@@ -189,22 +199,24 @@ class PodVolumeFinder:
             if isinstance(status, Status):
                 verdicts.reject_row(row, status)
 
-    def _judge_bound_all(self, nodes: NodeTable, bits: IntArray, one_by_one: BoolArray) -> None:
-        # The first claim whose volume a node cannot have decides about that node.
+    def _check_bound_claims_all(
+        self, nodes: NodeTable, bits: IntArray, one_by_one: BoolArray
+    ) -> None:
+        # The first claim whose volume a node cannot access determines its status.
         undecided: BoolArray = np.ones(len(nodes), dtype=np.bool_)
         for bound in self._bound:
             if bound.volume is None:
                 bits[undecided] |= _MISSING
                 return
-            unreachable = self._inaccessible_mask(nodes, bound, one_by_one)
-            if unreachable is not None:
-                bits[undecided & unreachable] |= _CONFLICT
-                undecided &= ~unreachable
+            inaccessible = self._inaccessible_mask(nodes, bound, one_by_one)
+            if inaccessible is not None:
+                bits[undecided & inaccessible] |= _CONFLICT
+                undecided &= ~inaccessible
 
     def _inaccessible_mask(
         self, nodes: NodeTable, bound: BoundVolume, one_by_one: BoolArray
     ) -> BoolArray | None:
-        """Return the mask of nodes that cannot reach a volume; None: all can."""
+        """Return the mask of nodes that cannot access a volume; None: all can."""
         plugin, mask = bound.plugin, None
         if bound.accessible_nodes is not None:
             mask = ~accessible_mask(nodes, bound.accessible_nodes)
@@ -220,8 +232,9 @@ class PodVolumeFinder:
         return np.where(migrated, there, mask)
 
     def _find_selected(self, nodes: NodeTable, bits: IntArray, one_by_one: BoolArray) -> None:
-        """Where claims are decided for a node already, no other will do."""
+        """Reject all nodes but the one that the claims' annotations select."""
         bits |= _NO_MATCH
+        # Claims with different selected nodes fit no node at all.
         if len(self._selected_nodes) == 1:
             one_by_one[nodes.rows_of(self._selected_nodes)] = True
 
@@ -255,13 +268,13 @@ class PodVolumeFinder:
     def _match_all(
         self, nodes: NodeTable, candidates: MatchingVolumes, one_by_one: BoolArray
     ) -> IntArray:
-        """Return which of the candidates each node would get; their number stands for none."""
+        """Return the index of the candidate that each node would get; their number: none."""
         if candidates.problem:
             one_by_one |= True
         return first_accessible(nodes, candidates.accessible_nodes)
 
     def _find_conflicts(self, found: Sequence[IntArray], one_by_one: BoolArray) -> None:
-        """Nodes that would give one volume to two claims are judged one by one."""
+        """Mark nodes where two claims would get one volume, to be filtered one by one."""
         numbers: dict[str, int] = {}
         taken: list[IntArray] = []
         for candidates, places in zip(self._open, found, strict=True):

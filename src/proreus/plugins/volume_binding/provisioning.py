@@ -1,4 +1,4 @@
-"""Where a volume for a claim could be made (dynamic provisioning, storage capacity: KEP-1472)."""
+"""Where a volume can be provisioned for a claim (storage capacity: KEP-1472)."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ NOWHERE = ParsedNodeSelector(())
 
 @dataclass(frozen=True, slots=True)
 class Provisioning:
-    """How a volume can be made for a claim.
+    """How a volume can be provisioned for a claim.
 
-    ``allowed``: where the class lets it be made. ``storage_capacities``: where there is enough
-    room; None where nobody keeps count. ``problem``: why it cannot be told.
+    ``allowed``: the nodes that the class allows. ``storage_capacities``: those large enough; None
+    if capacity is not tracked. ``problem``: why this cannot be determined, "" if it can.
     """
 
     claim: PersistentVolumeClaim
@@ -46,7 +46,7 @@ class Provisioning:
     problem: str = ""
 
     def capacity_at(self, labels: Mapping[str, str]) -> StorageCapacity | None:
-        """Return where at a node there is room."""
+        """Return a sufficient capacity that a node can access; None without."""
         for storage_capacity in self.storage_capacities or ():
             if is_accessible(labels, storage_capacity.accessible_nodes):
                 return storage_capacity
@@ -54,21 +54,24 @@ class Provisioning:
 
 
 def provisioning_for(claim: PersistentVolumeClaim, storage: Storage) -> Provisioning:
-    """Return how a volume could be made for a claim."""
+    """Return how a volume can be provisioned for a claim."""
     name = class_of_claim(claim)
     if not name:
         return Provisioning(claim, problem=f'no class for claim "{key_of(claim)}"')
     storage_class = storage.classes.get(name)
     if storage_class is None:
         return Provisioning(claim, problem=f'failed to find storage class "{name}"')
+    # Static volumes only, as for local disks.
     if storage_class.provisioner in ("", NO_PROVISIONER):
         return Provisioning(claim, NOWHERE)
     allowed = _allowed(storage_class)
-    asked = requested_storage(claim)
+    # Capacity counts only for drivers that announce it (CSIDriver.spec.storageCapacity): others
+    # publish no objects, and none would mean no capacity anywhere.
+    requested = requested_storage(claim)
     driver = storage.csi_drivers.get(storage_class.provisioner)
-    if asked is None or driver is None or not driver.spec.storage_capacity:
+    if requested is None or driver is None or not driver.spec.storage_capacity:
         return Provisioning(claim, allowed)
-    size_bytes = whole_value(asked)
+    size_bytes = whole_value(requested)
     storage_capacities = tuple(
         storage_capacity
         for storage_capacity in storage.storage_capacities.of(name)
@@ -86,13 +89,15 @@ def _allowed(storage_class: StorageClass) -> AccessibleNodes:
 
 
 def _selector_of(term: TopologySelectorTerm) -> Selector | None:
-    """Parse a term; None for one that is empty or does not parse, and so is met by nobody."""
+    """Parse a term; None for one that is empty or does not parse: it matches no node."""
     try:
         requirements = tuple(
             parse_requirement(
-                LabelSelectorRequirement(key=asked.key, operator="In", values=asked.values)
+                LabelSelectorRequirement(
+                    key=expression.key, operator="In", values=expression.values
+                )
             )
-            for asked in term.match_label_expressions
+            for expression in term.match_label_expressions
         )
     except SelectorError:
         return None

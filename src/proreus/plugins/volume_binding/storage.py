@@ -1,6 +1,7 @@
-"""What is known of storage: volumes and claims with our own changes, and who waits for them.
+"""Volumes, claims and classes, with the changes that were assumed, and waiting for changes.
 
-One ``Storage`` serves all profiles of a scheduler: what one of them promised the others must see.
+One ``Storage`` serves all profiles of a scheduler: a volume that one of them assumed must not be
+assumed by another.
 """
 
 from __future__ import annotations
@@ -38,10 +39,12 @@ _NONE: frozenset[str] = frozenset()
 class Storage:
     """Volumes, claims and what belongs to them.
 
-    ``claims`` and ``volumes`` are as they will be once our changes are written; ``watched_claims``
-    and ``watched_volumes`` as the apiserver has them. Invariant: every volume of ``volumes`` is
-    either in ``_free``, by class, or in ``_prebound``, by the claim that its ``claimRef`` names.
+    ``claims`` and ``volumes`` include assumed changes; ``watched_claims`` and ``watched_volumes``
+    are as the apiserver has them.
     """
+
+    # Invariant: every volume of `volumes` is either in _free, by class, or in _prebound, by the
+    # claim that its claimRef names.
 
     def __init__(self, handle: Handle) -> None:
         self.watched_claims: Mapping[str, PersistentVolumeClaim] = handle.store(
@@ -75,7 +78,7 @@ class Storage:
     # ---- volumes -------------------------------------------------------------------------------
 
     def free_volumes(self, class_name: str) -> Iterable[PersistentVolume]:
-        """Return the volumes of a class that belong to no claim."""
+        """Return the volumes of a class without a ``claimRef``."""
         return self._free.get(class_name, {}).values()
 
     def prebound_volumes(self, claim: PersistentVolumeClaim) -> Iterable[PersistentVolume]:
@@ -97,14 +100,15 @@ class Storage:
     # ---- migration of in-tree plugins ----------------------------------------------------------
 
     def is_migrated(self, node_name: str, plugin: str) -> bool:
-        """Tell whether a node has announced that an in-tree plugin is migrated there."""
+        """Return whether a node has announced that an in-tree plugin is migrated there."""
         return plugin in self._migrated.get(node_name, _NONE)
 
     def migrated_mask(self, nodes: NodeTable, plugin: str) -> BoolArray | None:
         """Return the mask of nodes where an in-tree plugin is migrated; None: nowhere."""
         if not self._migrated:
             return None
-        if type(nodes) is not NodeTable:  # some rows of it, or a copy of some
+        # A view or a fork has other rows than the table that masks are cached for.
+        if type(nodes) is not NodeTable:
             return self._migrated_mask(nodes, plugin)
         version = (nodes.nodes_generation, self._migrated_version)
         known = self._migrated_masks.get(plugin)
@@ -131,10 +135,9 @@ class Storage:
     # ---- waiting -------------------------------------------------------------------------------
 
     async def wait_for_change(self, keys: Iterable[str], seconds: float) -> None:
-        """Return when the apiserver has told of a change of one of the objects, or time is up.
+        """Return when the watch has reported a change of one of the objects, or after a time-out.
 
-        ``keys``: of claims and volumes; they cannot be mistaken for each other, since only claims
-        have a namespace.
+        ``keys``: of claims and volumes. They cannot collide, since only claims have a namespace.
         """
         changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         keys = tuple(keys)

@@ -1,4 +1,4 @@
-"""How much storage can be made where: CSIStorageCapacity objects, read once (KEP-1472)."""
+"""CSIStorageCapacity objects, parsed: how much storage can be provisioned where (KEP-1472)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from proreus.plugins.volume_binding.accessible_nodes import nodes_of_selectors
 
 @dataclass(frozen=True, slots=True)
 class StorageCapacity:
-    """Room for volumes of one class in one topology segment; sizes in bytes.
+    """The capacity for volumes of one class in one topology segment; sizes in bytes.
 
-    ``limit``: the largest volume that can be made. ``capacity``: how much there is in all.
+    ``limit``: the largest volume that can be provisioned. ``capacity``: the total.
     """
 
     accessible_nodes: ParsedNodeSelector
@@ -26,14 +26,14 @@ class StorageCapacity:
 
 
 class StorageCapacities:
-    """All room that is known of, by storage class."""
+    """All capacities by storage class."""
 
     def __init__(self, handle: Handle) -> None:
         self._by_class: dict[str, dict[str, StorageCapacity]] = {}
         handle.on_change(CSI_STORAGE_CAPACITIES, self._changed)
 
     def of(self, class_name: str) -> Iterable[StorageCapacity]:
-        """Return the room for volumes of a class."""
+        """Return the capacities for volumes of a class."""
         return self._by_class.get(class_name, {}).values()
 
     def _changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
@@ -45,7 +45,7 @@ class StorageCapacities:
 
 
 def storage_capacity_of(capacity: CSIStorageCapacity) -> StorageCapacity | None:
-    """Return what an object says; None where it names no size, or no nodes that can be told."""
+    """Parse an object; None if it has no size, or no valid node topology."""
     limit = limit_of(capacity)
     if limit is None or capacity.node_topology is None:
         return None
@@ -58,7 +58,8 @@ def storage_capacity_of(capacity: CSIStorageCapacity) -> StorageCapacity | None:
 
 
 def limit_of(capacity: CSIStorageCapacity) -> int | None:
-    """Return the size in bytes of the largest volume that can be made; None: not known."""
+    """Return the size in bytes of the largest volume that can be provisioned; None if unknown."""
+    # The total may be split over several disks, so that a driver's limit for one volume goes first.
     text = capacity.maximum_volume_size
     if text is None:
         text = capacity.capacity
