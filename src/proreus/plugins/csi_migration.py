@@ -85,6 +85,7 @@ BY_NAME: Mapping[str, InTreePlugin] = {plugin.name: plugin for plugin in MIGRATE
 
 def in_tree_plugin_of(source: Volume | PersistentVolumeSpec) -> InTreePlugin | None:
     """Return the in-tree plugin of a pod's inline volume, or of a PersistentVolume."""
+    # A volume has exactly one source; the order does not matter.
     for plugin in MIGRATED_IN_TREE_PLUGINS:
         if getattr(source, plugin.source) is not None:
             return plugin
@@ -227,6 +228,7 @@ def _with_zones(
     required: NodeSelector | None, plugin: InTreePlugin, label: str
 ) -> NodeSelector | None:
     """Add a requirement for the zones of a label to every term."""
+    # One requirement with all zones: a regional volume is accessible from each of them.
     zones = sorted({zone.strip() for zone in label.split(_ZONE_DELIMITER)} - {""})
     if not zones:
         return required

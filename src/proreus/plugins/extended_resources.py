@@ -24,8 +24,8 @@ class ExtendedResourceClasses:
     """The DeviceClass of each extended resource.
 
     A class provides its ``extendedResourceName``, and ``deviceclass.resource.kubernetes.io/`` with
-    its own name in any case. Of several classes with one ``extendedResourceName`` the newest wins, then
-    the one whose name comes first. ``version`` increases with every change.
+    its own name in any case. Of several classes with one ``extendedResourceName`` the newest wins,
+    then the one whose name comes first. ``version`` increases with every change.
     """
 
     def __init__(self) -> None:
@@ -52,6 +52,7 @@ class ExtendedResourceClasses:
                 self._by_resource[cls.spec.extended_resource_name] = cls
         for name, cls in self._classes.items():
             self._by_resource[DEVICE_CLASS_RESOURCE_PREFIX + name] = cls
+        # Results of NodeResourcesFit were computed with the old classes.
         self.version += 1
 
     def get(self, resource: str) -> DeviceClass | None:

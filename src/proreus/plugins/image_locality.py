@@ -1,8 +1,8 @@
 """ImageLocality: prefer nodes that have the pod's images already.
 
 An image counts with its size on the node times the share of all nodes that have it, so that an
-image on few nodes does not attract all pods to them. The share is part of the signature: shared results
-are dropped when it changes.
+image on few nodes does not attract all pods to them. The share is part of the signature: shared
+results are dropped when it changes.
 
 Worked example: one container, its image of 500 MiB is on half of the nodes. There it counts as 250
 MiB: 100 * (250 - 23) // (1000 - 23) = 23.
@@ -50,6 +50,7 @@ class ImageLocality(ScorePlugin):
         if requested_images is _NOTHING:
             return 0
         table = self.handle.nodes
+        # A node of a fork has no set of images in the table; its images are read from the object.
         row = table.rows.get(node.name)
         if row is not None and table[row] is node:
             return _score(requested_images, table.image_sets.values[table.image_set[row]])
@@ -86,6 +87,7 @@ def normalized_image_name(name: str) -> str:
 
 
 def _score(requested_images: RequestedImages, images: ImageSet) -> int:
+    # Each product is truncated by itself, as in kube-scheduler.
     containers, found = requested_images
     total = sum(int(images[name] * share) for name, share in found if name in images)
     if total <= MIN_BYTES:

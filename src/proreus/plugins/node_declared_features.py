@@ -80,12 +80,14 @@ def required_features(pod: Pod) -> frozenset[str]:
     required = []
     if _restarts_all(spec.containers) or _restarts_all(spec.init_containers):
         required.append(RESTART_ALL_CONTAINERS)
+    # Not `not`: None leaves the user namespace to the kubelet's default, the host's.
     if spec.host_network and spec.host_users is False:
         required.append(USER_NAMESPACES_HOST_NETWORK)
     return frozenset(required) if required else _NOTHING
 
 
 def _restarts_all(containers: Iterable[Container]) -> bool:
+    # A loop and no generator: PreFilter runs this for every pod, and as a rule there are no rules.
     for container in containers:
         for rule in container.restart_policy_rules:
             if rule.action == _RESTART_ALL_ACTION:

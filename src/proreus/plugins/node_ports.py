@@ -71,6 +71,7 @@ def ports_conflict(wanted: Iterable[HostPort], used: Set[HostPort]) -> bool:
         if port.ip == ANY_ADDRESS:
             if any(u.port == port.port and u.protocol == port.protocol for u in used):
                 return True
+        # An address conflicts with itself, and with a pod that uses all addresses.
         elif port in used or port._replace(ip=ANY_ADDRESS) in used:
             return True
     return False

@@ -106,6 +106,7 @@ def _balance(fractions: list[float]) -> int:
     count = len(fractions)
     if count < 2:
         return MAX_SCORE
+    # Pods that were bound by others may request more than there is.
     fractions = [fraction if fraction < 1.0 else 1.0 for fraction in fractions]
     # Of two, half the difference is the deviation; kube-scheduler rounds it this way.
     if count == 2:

@@ -71,6 +71,7 @@ def _is_schedulable_after_node_change(pod: PodInfo, old: Node | None, new: Node 
 def _is_schedulable_after_pod_toleration_change(
     pod: PodInfo, old: Pod | None, new: Pod | None
 ) -> bool:
+    # The hint is called for updates of all pods.
     if new is None or new.metadata.uid != pod.uid:
         return False
     return tolerated(new.spec.tolerations, TAINT)

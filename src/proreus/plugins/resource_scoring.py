@@ -1,8 +1,8 @@
 """Scores by the use of resources, for NodeResourcesFit and NodeResourcesBalancedAllocation.
 
 A ``ScoredRequest`` is a pod's request of one resource. With a node it gives a ``Load``, with a
-table a ``ColumnLoad``: what is requested there, the pod's request, the capacity. Strategies turn loads
-into scores, by node and over columns, with Go's integer division.
+table a ``ColumnLoad``: what is requested there, the pod's request, the capacity. Strategies turn
+loads into scores, by node and over columns, with Go's integer division.
 
 Worked example: 4000m CPU of which 1000m are requested, a pod with 1000m. LeastAllocated: (4000 -
 2000) * 100 // 4000 = 50. MostAllocated: 2000 * 100 // 4000 = 50.

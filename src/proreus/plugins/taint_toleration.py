@@ -118,6 +118,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
     def _is_schedulable_after_node_change(
         self, pod: PodInfo, old: Node | None, new: Node | None
     ) -> bool:
+        # Only a change from intolerable to tolerable helps; a new node counts as one.
         if new is None or not self._tolerates_hard(pod, new.spec.taints):
             return False
         return old is None or not self._tolerates_hard(pod, old.spec.taints)

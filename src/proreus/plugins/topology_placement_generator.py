@@ -57,6 +57,7 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
                 rows = np.flatnonzero(codes == code).tolist()
                 names = frozenset(nodes[row].name for row in rows)
                 placements.append(Placement(values[code], names))
+        # Placements are evaluated in this order; codes are in the order in which values were seen.
         return sorted(placements, key=lambda placement: placement.name)
 
 

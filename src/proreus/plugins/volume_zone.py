@@ -132,6 +132,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         mode = storage_class.volume_binding_mode
         if mode is None:
             return Status.unresolvable(f'VolumeBindingMode not set for StorageClass "{name}"')
+        # VolumeBinding selects or provisions a volume that the node can access.
         if mode == WAIT_FOR_FIRST_CONSUMER:
             return None
         return Status.unresolvable("PersistentVolume had no name")
@@ -188,6 +189,7 @@ def topologies_of(volume: PersistentVolume) -> tuple[Topology, ...]:
 
 
 def _is_in(labels: Mapping[str, str], topology: Topology) -> bool:
+    # The volume may be older than the GA labels, and the node may have no beta ones any more.
     value = labels.get(topology.key)
     if value is None:
         value = labels.get(_GA_LABEL.get(topology.key, topology.key))

@@ -278,7 +278,7 @@ class PreemptionDryRun:
                         columns=True,
                     )
                 except PluginError as error:
-                    # One call for all rows: nothing says which of them it failed for.
+                    # One call for all rows: it is unknown which of them it failed for.
                     all_nodes_feasible = np.ones(len(nodes), dtype=np.bool_)
                     own.reject_with(all_nodes_feasible, Status.error(str(error)))
             verdicts.merge(own)

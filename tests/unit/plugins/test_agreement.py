@@ -1,7 +1,7 @@
-"""Every plugin of ours that judges or scores nodes says the same in all its forms.
+"""Every in-tree plugin that filters or scores nodes has the same results in all its forms.
 
-Columns = one node after another; shared answers = answers given anew. Each case draws as many
-clusters as hypothesis' profile says (CONTRIBUTING.md tells of ``thorough``).
+Columns and single nodes agree, shared results and new ones agree. Each case draws as many clusters
+as hypothesis' profile says (CONTRIBUTING.md describes ``thorough``).
 """
 
 from __future__ import annotations

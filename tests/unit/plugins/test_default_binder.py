@@ -1,4 +1,4 @@
-"""DefaultBinder: the apiserver's answer is the verdict."""
+"""DefaultBinder: the apiserver's response is the status."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_without_its_group_a_pod_may_not_enter() -> None:
     assert plugin.pre_enqueue(member("p")) == Status.unresolvable(text)
 
 
-def test_a_gang_enters_once_there_are_enough_pods() -> None:
+def test_a_gang_is_ungated_once_enough_pods_exist() -> None:
     handle, plugin = ready(member("p"))
     text = "waiting for minCount pods from a gang to appear in scheduling queue"
     assert plugin.pre_enqueue(member("p")) == Status.unresolvable(text)
@@ -66,7 +66,7 @@ def test_a_gang_enters_once_there_are_enough_pods() -> None:
     assert plugin.pre_enqueue(member("p")) is None
 
 
-def test_permit_holds_pods_and_calls_the_others_until_there_are_enough() -> None:
+def test_permit_waits_and_activates_the_others_until_enough_have_a_node() -> None:
     pods = member("p"), member("q")
     handle, plugin = ready(*pods)
     handle.pod_group_states.assume(pods[0], "a")
@@ -86,7 +86,7 @@ def test_permit_holds_pods_and_calls_the_others_until_there_are_enough() -> None
     assert not stranger.allowed
 
 
-def test_a_trial_wakes_and_frees_nobody() -> None:
+def test_a_pod_group_cycle_activates_and_allows_nobody() -> None:
     pods = member("p"), member("q")
     handle, plugin = ready(*pods)
     state = CycleState()
@@ -131,7 +131,7 @@ def test_pods_of_the_group_and_the_group_itself_wake_its_pods() -> None:
     assert not groups.hint(member("p", "h"), None, found)
 
 
-def test_with_the_gate_off_it_does_nothing() -> None:
+def test_without_the_gate_the_plugin_does_nothing() -> None:
     plugin = make_plugin(GangScheduling, FakeHandle(objects=[GANG]))
     assert plugin.pre_enqueue(member("p")) is None
     assert plugin.permit(CycleState(), member("p"), "a") is None

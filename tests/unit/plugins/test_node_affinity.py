@@ -134,7 +134,7 @@ def test_what_the_profile_adds_comes_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pod", "answer"),
+    ("pod", "result"),
     [
         (make_pod(), Status.skip()),
         (preferring(), Status.skip()),
@@ -164,10 +164,10 @@ def test_what_the_profile_adds_comes_first() -> None:
         ),
     ],
 )
-def test_pre_filter(pod: PodInfo, answer: Any) -> None:
+def test_pre_filter(pod: PodInfo, result: Any) -> None:
     plugin, handle = plugin_on()
 
-    assert plugin.pre_filter(CycleState(), pod, handle.nodes) == answer
+    assert plugin.pre_filter(CycleState(), pod, handle.nodes) == result
 
 
 def test_nothing_is_skipped_where_the_profile_adds_something() -> None:
@@ -208,17 +208,17 @@ def test_score_adds_what_the_profile_prefers() -> None:
 def test_pre_score() -> None:
     plugin, handle = plugin_on()
 
-    def answer(pod: PodInfo) -> Status | None:
+    def result(pod: PodInfo) -> Status | None:
         return plugin.pre_score(CycleState(), pod, handle.nodes)
 
-    assert answer(make_pod(node_selector={"zone": "a"})) == Status.skip()
-    assert answer(preferring()) is None
-    assert answer(preferring((1, labelled(expression("zone", "Exists"))))) is None
-    broken = answer(preferring((1, labelled(expression("zone", "In")))))
+    assert result(make_pod(node_selector={"zone": "a"})) == Status.skip()
+    assert result(preferring()) is None
+    assert result(preferring((1, labelled(expression("zone", "Exists"))))) is None
+    broken = result(preferring((1, labelled(expression("zone", "In")))))
     assert broken is not None
     assert broken.code == Code.ERROR
     # what weighs nothing is not even parsed
-    assert answer(preferring((0, labelled(expression("zone", "In"))))) is None
+    assert result(preferring((0, labelled(expression("zone", "In"))))) is None
     assert plugin.score_all(CycleState(), preferring(), handle.nodes) == 0
 
 
@@ -265,7 +265,7 @@ def test_pods_that_say_the_same_share_a_signature() -> None:
         (make_pod(node_selector={"zone": "a"}), None, NODES[1], False),
         (make_pod(node_selector={"zone": "a"}), NODES[1], NODES[0], True),
         (make_pod(node_selector={"zone": "a"}), NODES[0], NODES[0], False),
-        # it cannot be told that a node does not match a term that does not parse
+        # whether a term that does not parse matches is unknown
         (requiring(labelled(expression("zone", "In"))), NODES[0], NODES[0], True),
         (
             requiring(labelled(expression("zone", "In")), node_selector={"zone": "b"}),
@@ -283,7 +283,7 @@ def test_hint(pod: PodInfo, old: Any, new: Any, expected: bool) -> None:
     assert event.hint(pod, old, new) is expected
 
 
-def test_hint_asks_what_the_profile_adds() -> None:
+def test_hint_respects_the_added_affinity() -> None:
     plugin, _ = plugin_on(ADDED_ZONE_B)
     (event,) = plugin.events_to_register()
     assert event.hint is not None

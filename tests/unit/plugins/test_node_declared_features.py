@@ -46,12 +46,12 @@ def test_what_pods_need(spec: dict[str, Any], features: set[str]) -> None:
     assert required_features(make_pod(spec=spec).pod) == features
 
 
-def judge(pod: PodInfo, *gates: str) -> Status | list[str]:
+def run_filter(pod: PodInfo, *gates: str) -> Status | list[str]:
     handle = FakeHandle(NODES, gates=gates)
     plugin, state = make_plugin(NodeDeclaredFeatures, handle), CycleState()
-    answer = plugin.pre_filter(state, pod, handle.nodes)
-    if answer is not None:
-        return answer
+    result = plugin.pre_filter(state, pod, handle.nodes)
+    if result is not None:
+        return result
     statuses = {node.name: plugin.filter(state, pod, node) for node in handle.nodes}
     rejected = {status for status in statuses.values() if status is not None}
     text = "node(s) didn't match Pod's required features"
@@ -60,15 +60,15 @@ def judge(pod: PodInfo, *gates: str) -> Status | list[str]:
 
 
 def test_nodes() -> None:
-    assert judge(make_pod()) == Status.skip()
-    assert judge(make_pod(spec=HOST)) == ["both", "one"]
-    assert judge(make_pod(spec=RESTARTING | HOST)) == ["both"]
+    assert run_filter(make_pod()) == Status.skip()
+    assert run_filter(make_pod(spec=HOST)) == ["both", "one"]
+    assert run_filter(make_pod(spec=RESTARTING | HOST)) == ["both"]
 
 
 def test_the_gate() -> None:
     off = ("NodeDeclaredFeatures=false", "InPlacePodLevelResourcesVerticalScaling=false")
     more = "InPlacePodVerticalScalingInitContainers=false"
-    assert judge(make_pod(spec=HOST), *off, more) == Status.skip()
+    assert run_filter(make_pod(spec=HOST), *off, more) == Status.skip()
 
 
 def test_events() -> None:

@@ -52,16 +52,16 @@ def test_pods_that_ask_for_none_of_the_resources_are_skipped() -> None:
     handle = FakeHandle([make_node("n1")])
     plugin = make_plugin(NodeResourcesBalancedAllocation, handle)
 
-    def answer(pod: Any) -> Status | None:
+    def result(pod: Any) -> Status | None:
         return plugin.pre_score(CycleState(), pod, handle.nodes)
 
-    assert answer(make_pod()) == Status.skip()
-    assert answer(make_pod(cpu="0", resources={"example.com/gpu": 1})) == Status.skip()
-    assert answer(make_pod(cpu="1m")) is None
-    assert answer(make_pod(spec={"resources": {"requests": {"cpu": "1"}}})) is None
+    assert result(make_pod()) == Status.skip()
+    assert result(make_pod(cpu="0", resources={"example.com/gpu": 1})) == Status.skip()
+    assert result(make_pod(cpu="1m")) is None
+    assert result(make_pod(spec={"resources": {"requests": {"cpu": "1"}}})) is None
 
 
-def test_a_pod_that_asks_for_nothing_scores_nothing_where_pre_score_is_disabled() -> None:
+def test_a_pod_without_requests_scores_0_if_pre_score_is_disabled() -> None:
     handle = FakeHandle([make_node("n1", "4", "8Gi"), make_node("n2")])
     plugin = make_plugin(NodeResourcesBalancedAllocation, handle)
     pod = make_pod(cpu="0")
@@ -77,21 +77,21 @@ def test_only_pods_that_ask_for_the_same_share_a_signature() -> None:
     assert plugin.sign(make_pod("a", "1")) != plugin.sign(make_pod("b", "2"))
 
 
-def test_a_pod_that_holds_more_than_it_asks_for_counts_with_what_it_holds() -> None:
+def test_resources_in_the_status_count_if_they_exceed_the_requests() -> None:
     given = {"cpu": "2", "memory": "1Gi"}
     statuses = [{"name": "main", "resources": {"requests": given}, "allocatedResources": given}]
     handle = FakeHandle([make_node("n1", "4", "8Gi")])
     plugin = make_plugin(NodeResourcesBalancedAllocation, handle)
-    asking = make_pod("asking", cpu="500m", memory="1Gi")
+    requesting = make_pod("requesting", cpu="500m", memory="1Gi")
     holding = make_pod("holding", cpu="500m", memory="1Gi", status={"containerStatuses": statuses})
 
     assert_agreement(plugin, holding, handle.nodes)
-    assert plugin.score(CycleState(), asking, handle.nodes[0]) == 75
+    assert plugin.score(CycleState(), requesting, handle.nodes[0]) == 75
     assert plugin.score(CycleState(), holding, handle.nodes[0]) == 65  # (50 + 81 - 100) // 2 + 50
-    assert plugin.sign(asking) != plugin.sign(holding)
+    assert plugin.sign(requesting) != plugin.sign(holding)
 
 
-def test_a_pod_that_holds_what_it_does_not_ask_for_is_scored() -> None:
+def test_resources_in_the_status_without_requests_are_scored() -> None:
     statuses = [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]
     handle = FakeHandle([make_node("n1")])
     plugin = make_plugin(NodeResourcesBalancedAllocation, handle)

@@ -28,7 +28,7 @@ def fit(handle: FakeHandle, **args: Any) -> NodeResourcesFit:
     return make_plugin(NodeResourcesFit, handle, args)
 
 
-def judged(plugin: NodeResourcesFit, pod: PodInfo, nodes: NodeTable) -> Status | None:
+def filter_status(plugin: NodeResourcesFit, pod: PodInfo, nodes: NodeTable) -> Status | None:
     verdicts = Verdicts(len(nodes), plugin.name)
     plugin.filter_all(CycleState(), pod, nodes, verdicts)
     assert_agreement(plugin, pod, nodes)
@@ -109,21 +109,21 @@ FILTER = {
 def test_filter(pod: PodInfo, args: dict[str, Any], code: Code, reasons: tuple[str, ...]) -> None:
     handle = FakeHandle([make_node("n1")], filling())
 
-    assert summary(judged(fit(handle, **args), pod, handle.nodes)) == (code, reasons)
+    assert summary(filter_status(fit(handle, **args), pod, handle.nodes)) == (code, reasons)
 
 
 def test_a_node_has_so_many_places() -> None:
     handle = FakeHandle([make_node("n1")], filling(110))
 
-    status = judged(fit(handle), make_pod(), handle.nodes)
+    status = filter_status(fit(handle), make_pod(), handle.nodes)
 
     assert summary(status) == (Code.UNSCHEDULABLE, ("Too many pods",))
 
 
-def test_a_node_without_allocatable_pods_takes_none() -> None:
+def test_a_node_without_allocatable_pods_accepts_none() -> None:
     handle = FakeHandle([make_node("n1", pods=0)])
 
-    assert summary(judged(fit(handle), make_pod(cpu="5"), handle.nodes)) == (
+    assert summary(filter_status(fit(handle), make_pod(cpu="5"), handle.nodes)) == (
         Code.UNRESOLVABLE,
         ("Too many pods", "Insufficient cpu"),
     )
@@ -132,13 +132,13 @@ def test_a_node_without_allocatable_pods_takes_none() -> None:
 def test_zero_requests_fit_a_node_that_is_overcommitted() -> None:
     handle = FakeHandle([make_node("n1", "1")], [make_pod("other", "2", node_name="n1")])
 
-    assert judged(fit(handle), make_pod(memory="1Gi"), handle.nodes) is None
+    assert filter_status(fit(handle), make_pod(memory="1Gi"), handle.nodes) is None
 
 
 def test_requests_below_zero_fit_it_too() -> None:
     handle = FakeHandle([make_node("n1", "1")], [make_pod("other", "2", node_name="n1")])
 
-    assert judged(fit(handle), make_pod(cpu="-100m", memory="1Gi"), handle.nodes) is None
+    assert filter_status(fit(handle), make_pod(cpu="-100m", memory="1Gi"), handle.nodes) is None
 
 
 def test_each_row_has_its_own_reasons() -> None:
@@ -218,7 +218,7 @@ def test_score(row: tuple[str, str, int, int, list[dict[str, Any]], int, int, in
     assert scores == expected
 
 
-def test_a_pod_that_asks_for_nothing_is_scored_with_defaults() -> None:
+def test_a_pod_without_requests_is_scored_with_defaults() -> None:
     handle = FakeHandle([make_node("n1", "2", "4Gi")])
 
     assert fit(handle).score(CycleState(), make_pod(), handle.nodes[0]) == 95
@@ -281,7 +281,7 @@ def helps(resource: str, pod: PodInfo, old: Any, new: Any) -> bool:
     return hint(pod, old, new)
 
 
-def test_a_deleted_pod_leaves_room_where_it_was_placed() -> None:
+def test_a_deleted_pod_frees_resources_if_it_had_a_node() -> None:
     waiting = make_pod("waiting", "1")
 
     assert helps("Pod", waiting, make_pod("a", "1", node_name="n1").pod, None)
@@ -289,7 +289,7 @@ def test_a_deleted_pod_leaves_room_where_it_was_placed() -> None:
     assert not helps("Pod", waiting, make_pod("a", "1").pod, None)
 
 
-def test_a_pod_that_shrinks_leaves_room_of_its_kind() -> None:
+def test_a_scaled_down_pod_frees_the_resource() -> None:
     waiting = make_pod("waiting", "1")
     large = make_pod("a", "2", "2Gi", node_name="n1").pod
 
@@ -379,7 +379,7 @@ def test_resources_that_no_node_has_are_rejected_without_looking_at_nodes(
     pod = make_pod(cpu="2", resources=dict.fromkeys(names, 1))
     plugin = fit(handle)
     one_by_one = [plugin.filter(CycleState(), pod, node) for node in handle.nodes]
-    monkeypatch.setattr(NodeResourcesFit, "filter", _unasked)
+    monkeypatch.setattr(NodeResourcesFit, "filter", _not_called)
 
     verdicts = Verdicts(3, plugin.name)
     plugin.filter_all(CycleState(), pod, handle.nodes, verdicts)
@@ -391,5 +391,5 @@ def test_resources_that_no_node_has_are_rejected_without_looking_at_nodes(
     assert summary(verdicts.status(2))[1] == ("Insufficient cpu", *expected)
 
 
-def _unasked(*_: object) -> None:
-    raise AssertionError("asked about single nodes")
+def _not_called(*_: object) -> None:
+    raise AssertionError("called for a single node")

@@ -52,8 +52,8 @@ NODES = [in_zone("a", "y"), in_zone("b", "x"), in_zone("c"), in_zone("d", "y")]
 def generated(handle: FakeHandle) -> list[Placement] | Status:
     plugin = make_plugin(TopologyPlacementGenerator, handle)
     nodes: NodeTable = handle.nodes
-    answer = plugin.generate_placements(STATE, GROUP, nodes)
-    return answer if isinstance(answer, Status) else list(answer)
+    result = plugin.generate_placements(STATE, GROUP, nodes)
+    return result if isinstance(result, Status) else list(result)
 
 
 def test_each_domain_is_a_placement() -> None:
@@ -77,7 +77,7 @@ def test_the_group_is_gone() -> None:
     assert status.code == Code.ERROR
 
 
-def test_pods_that_are_there_fix_the_domain() -> None:
+def test_scheduled_pods_determine_the_domain() -> None:
     pods = [member("p", node_name="a"), member("q", node_name="d")]
     handle = FakeHandle(NODES, pods, objects=[group("zone")], gates=GATES)
     assert generated(handle) == [Placement("y", {"a", "d"})]
@@ -90,7 +90,7 @@ def test_pods_that_are_there_fix_the_domain() -> None:
         (["a", "b"], "more than 1 domain found for pod group: y, x"),
     ],
 )
-def test_pods_that_are_there_have_no_one_domain(places: list[str], text: str) -> None:
+def test_scheduled_pods_without_one_common_domain(places: list[str], text: str) -> None:
     pods = [member(f"p{number}", node_name=name) for number, name in enumerate(places)]
     handle = FakeHandle(NODES, pods, objects=[group("zone")], gates=GATES)
     prefix = "cannot determine domain for already scheduled pods: "
@@ -102,7 +102,7 @@ def assigned(*names: str, nodes: set[str] | None = None) -> PodGroupAssignments:
     return PodGroupAssignments(Placement("x", nodes), pods)
 
 
-def test_pods_are_counted_with_those_that_are_there() -> None:
+def test_pods_are_counted_with_scheduled_ones() -> None:
     there = [member("p", node_name="a"), member("q")]
     plugin = make_plugin(PodGroupPodsCount, FakeHandle(NODES, there, gates=GATES))
     assert plugin.score_placement(STATE, GROUP, assigned("r", "s")) == 3
@@ -130,13 +130,13 @@ def test_fit_scores_the_fullness_of_all_nodes_of_a_placement_together() -> None:
     assert plugin.score_placement(STATE, GROUP, assigned("p", "q", nodes={"a", "b"})) == 31
 
 
-def test_fit_leaves_out_what_no_pod_asks_for() -> None:
+def test_fit_ignores_resources_that_no_pod_requests() -> None:
     resources = [{"name": "cpu", "weight": 1}, {"name": "vendor/gpu", "weight": 1}]
     args = {"scoringStrategy": {"type": "LeastAllocated", "resources": resources}}
     handle = FakeHandle([make_node("a", resources={"vendor/gpu": 4})])
     plugin = make_plugin(NodeResourcesFit, handle, args)
-    asking = make_pod("p", "1", resources={"vendor/gpu": 4})
-    all_nodes_feasible = PodGroupAssignments(Placement("all", None), (PlacedPod(asking, "a"),))
+    requesting = make_pod("p", "1", resources={"vendor/gpu": 4})
+    all_nodes_feasible = PodGroupAssignments(Placement("all", None), (PlacedPod(requesting, "a"),))
 
     assert plugin.score_placement(STATE, GROUP, assigned("p")) == 25
     assert plugin.score_placement(STATE, GROUP, all_nodes_feasible) == (25 + 100) // 2

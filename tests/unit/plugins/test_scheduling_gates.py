@@ -12,13 +12,13 @@ def test_gates_keep_a_pod_out() -> None:
     plugin = make_plugin(SchedulingGates, FakeHandle())
     gates = [{"name": "example.com/a"}, {"name": "b"}]
 
-    answer = plugin.pre_enqueue(make_pod(spec={"schedulingGates": gates}))
+    result = plugin.pre_enqueue(make_pod(spec={"schedulingGates": gates}))
 
-    assert answer == Status.unresolvable("waiting for scheduling gates: [example.com/a b]")
+    assert result == Status.unresolvable("waiting for scheduling gates: [example.com/a b]")
     assert plugin.pre_enqueue(make_pod()) is None
 
 
-def test_the_pods_own_last_gate_wakes_it() -> None:
+def test_removing_the_pods_own_last_gate_queues_it() -> None:
     (event,) = make_plugin(SchedulingGates, FakeHandle()).events_to_register()
     pod = make_pod("waiting")
 

@@ -45,20 +45,20 @@ def rbd(monitors: list[str], pool: str = "p", read_only: bool = False) -> dict[s
 EBS = {"awsElasticBlockStore": {"volumeID": "vol-1", "readOnly": True}}
 
 
-def judge(handle: FakeHandle, pod: PodInfo) -> list[Status | None] | Status:
+def run_filter(handle: FakeHandle, pod: PodInfo) -> list[Status | None] | Status:
     plugin, state = make_plugin(VolumeRestrictions, handle), CycleState()
-    answer = plugin.pre_filter(state, pod, handle.nodes)
-    if answer is not None:
-        return answer
+    result = plugin.pre_filter(state, pod, handle.nodes)
+    if result is not None:
+        return result
     assert_agreement(plugin, pod, handle.nodes)
     verdicts = Verdicts(len(handle.nodes), plugin.name)
     plugin.filter_all(state, pod, handle.nodes, verdicts)
     return [verdicts.status(row) for row in range(len(handle.nodes))]
 
 
-def reasons(answers: list[Status | None] | Status) -> list[str]:
-    assert isinstance(answers, list)
-    return [status.message if status is not None else "" for status in answers]
+def reasons(results: list[Status | None] | Status) -> list[str]:
+    assert isinstance(results, list)
+    return [status.message if status is not None else "" for status in results]
 
 
 @pytest.mark.parametrize(
@@ -68,12 +68,12 @@ def reasons(answers: list[Status | None] | Status) -> list[str]:
 def test_ordinary_pods_are_skipped(volumes: dict[str, Any]) -> None:
     other = make_pod("other", node_name="n0", spec=spec_with_claims("shared"))
     handle = FakeHandle(NODES, [other], objects=[make_claim("shared")])
-    assert judge(handle, make_pod(spec=volumes)) == Status.skip()
+    assert run_filter(handle, make_pod(spec=volumes)) == Status.skip()
 
 
 def test_a_missing_claim_is_told_here_first() -> None:
-    answer = judge(FakeHandle(NODES), make_pod(spec=spec_with_claims("c")))
-    assert answer == Status.unresolvable('persistentvolumeclaim "c" not found')
+    result = run_filter(FakeHandle(NODES), make_pod(spec=spec_with_claims("c")))
+    assert result == Status.unresolvable('persistentvolumeclaim "c" not found')
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_missing_claim_is_told_here_first() -> None:
 )
 def test_disks(mine: dict[str, Any], theirs: dict[str, Any], conflict: bool) -> None:
     handle = FakeHandle(NODES, [make_pod("other", node_name="n0", spec=disks(theirs))])
-    assert reasons(judge(handle, make_pod(spec=disks(mine)))) == [DISK if conflict else "", ""]
+    assert reasons(run_filter(handle, make_pod(spec=disks(mine)))) == [DISK if conflict else "", ""]
 
 
 def exclusive(*others: PodInfo) -> FakeHandle:
@@ -106,16 +106,18 @@ def exclusive(*others: PodInfo) -> FakeHandle:
 
 def test_an_exclusive_claim_in_use_rules_out_every_node_but_preemption_may_help() -> None:
     handle = exclusive(make_pod("other", node_name="n0", spec=spec_with_claims("mine")))
-    answers = judge(handle, make_pod(spec=spec_with_claims("mine")))
-    assert reasons(answers) == [IN_USE, IN_USE]
-    assert {status.code for status in answers if status} == {Status.unschedulable().code}
+    results = run_filter(handle, make_pod(spec=spec_with_claims("mine")))
+    assert reasons(results) == [IN_USE, IN_USE]
+    assert {status.code for status in results if status} == {Status.unschedulable().code}
 
 
 def test_an_exclusive_claim_that_is_free_is_no_concern() -> None:
     elsewhere = make_pod(
         "other", namespace="elsewhere", node_name="n0", spec=spec_with_claims("mine")
     )
-    assert judge(exclusive(elsewhere), make_pod(spec=spec_with_claims("mine"))) == Status.skip()
+    assert (
+        run_filter(exclusive(elsewhere), make_pod(spec=spec_with_claims("mine"))) == Status.skip()
+    )
 
 
 def test_conflicts_are_counted_on_a_copy_when_pods_are_tried() -> None:
@@ -123,12 +125,12 @@ def test_conflicts_are_counted_on_a_copy_when_pods_are_tried() -> None:
     handle, pod = exclusive(other), make_pod(spec=spec_with_claims("mine"))
     plugin, state = make_plugin(VolumeRestrictions, handle), CycleState()
     plugin.pre_filter(state, pod, handle.nodes)
-    trial, node = state.clone(), handle.nodes[0]
-    plugin.remove_pod(trial, pod, other, node)
-    assert plugin.filter(trial, pod, node) is None
+    cloned_state, node = state.clone(), handle.nodes[0]
+    plugin.remove_pod(cloned_state, pod, other, node)
+    assert plugin.filter(cloned_state, pod, node) is None
     assert plugin.filter(state, pod, node) is not None
-    plugin.add_pod(trial, pod, other, node)
-    assert plugin.filter(trial, pod, node) is not None
+    plugin.add_pod(cloned_state, pod, other, node)
+    assert plugin.filter(cloned_state, pod, node) is not None
 
 
 def test_events() -> None:

@@ -50,9 +50,9 @@ def feasible(*volume_labels: dict[str, str]) -> list[str] | Status:
     ]
     handle, pod = FakeHandle(NODES, objects=objects), make_pod(spec=spec_with_claims(*names))
     plugin, state = make_plugin(VolumeZone, handle), CycleState()
-    answer = plugin.pre_filter(state, pod, handle.nodes)
-    if answer is not None:
-        return answer
+    result = plugin.pre_filter(state, pod, handle.nodes)
+    if result is not None:
+        return result
     assert_agreement(plugin, pod, handle.nodes)
     verdicts = Verdicts(len(NODES), plugin.name)
     plugin.filter_all(state, pod, handle.nodes, verdicts)
@@ -101,16 +101,16 @@ def test_nodes(labels: list[dict[str, str]], nodes: list[str] | Status) -> None:
 def test_claims_without_a_volume(objects: list[dict[str, Any]], expected: str | None) -> None:
     handle = FakeHandle(NODES, objects=objects)
     plugin = make_plugin(VolumeZone, handle)
-    answer = plugin.pre_filter(CycleState(), make_pod(spec=spec_with_claims("c")), handle.nodes)
-    assert answer == (Status.skip() if expected is None else Status.unresolvable(expected))
+    result = plugin.pre_filter(CycleState(), make_pod(spec=spec_with_claims("c")), handle.nodes)
+    assert result == (Status.skip() if expected is None else Status.unresolvable(expected))
 
 
 def test_a_claim_without_a_name() -> None:
     plugin = make_plugin(VolumeZone, FakeHandle(NODES))
-    answer = plugin.pre_filter(
+    result = plugin.pre_filter(
         CycleState(), make_pod(spec=spec_with_claims("")), plugin.handle.nodes
     )
-    assert answer == Status.unresolvable("PersistentVolumeClaim had no name")
+    assert result == Status.unresolvable("PersistentVolumeClaim had no name")
 
 
 def test_only_pods_without_volumes_share_answers() -> None:

@@ -93,7 +93,7 @@ def pick_one_node_for_preemption(candidates: Sequence[Candidate], now: float) ->
 class DryRun:
     """Finds the candidates for one pod.
 
-    ``verdicts`` (by row of the cluster's table) and ``errors`` say why other rows are none.
+    ``verdicts`` (by row of the cluster's table) and ``errors``: why other rows are no candidates.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class DryRun:
         errors = len(self.errors)
         self._dry_run(np.concatenate((rows, others)))
         # Errors are dropped: they may be about `others`, which kube-scheduler would not have
-        # visited. A row with an error is not cached, and is dry-run again if it is asked for.
+        # visited. A row with an error is not cached, and is dry-run again if needed.
         del self.errors[errors:]
 
     def _dry_run(self, rows: Rows) -> None:

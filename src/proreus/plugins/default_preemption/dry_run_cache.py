@@ -70,7 +70,7 @@ class DryRunCache:
         nodes = self._nodes
         rows = nodes.changes_since(self._position)
         others = None
-        # Positions count the changes of one object; those of another one say nothing.
+        # Positions count the changes of one object and mean nothing for another.
         if nominated is self._nominated:
             others = nominated.changes.since(self._nominated_position, len(nodes))
         if rows is None or others is None or len(self._result_ids) != len(nodes):

@@ -118,7 +118,7 @@ class PodGroupDryRun:
                 start += len(some)
                 size *= 2
                 continue
-            # An error is no answer to whether the group fits: it ends the preemption.
+            # An error does not mean that the group does not fit: it ends the preemption.
             if not status.rejected:
                 return status
             self._remove(some)

@@ -37,8 +37,8 @@ class LimitedVolumes:
     """The volumes of one or more pods that count.
 
     ``ids``: each with whether it counts only on nodes where its plugin is migrated. ``sources``:
-    the objects that were looked up, existing or not. ``missing``: the first claim that does not exist.
-    ``problem``: why the volumes cannot be determined, "" if they can.
+    the objects that were looked up, existing or not. ``missing``: the first claim that does not
+    exist. ``problem``: why the volumes cannot be determined, "" if they can.
     """
 
     ids: dict[VolumeId, bool] = field(default_factory=dict)

@@ -105,6 +105,7 @@ class TopologyDomainCache:
         nodes: NodeTable,
         all_keys: bool,
     ) -> list[TopologyDomains]:
+        # A node that lacks one of the keys counts for no constraint, also not for those it has.
         complete = np.ones(len(nodes), dtype=np.bool_)
         if all_keys:
             for constraint in constraints:
@@ -141,5 +142,6 @@ def _domains_of(nodes: NodeTable, key: str, counted: BoolArray) -> TopologyDomai
     absent = values.find("")
     absent = outside if absent == ABSENT else absent
     slots = np.where(counted, np.where(codes == ABSENT, absent, codes), outside).astype(np.int32)
+    # A domain without pods is known too, as soon as one node counts: it lowers the minimum to 0.
     known = np.flatnonzero(np.bincount(slots, minlength=outside + 1)[:outside])
     return TopologyDomains(slots, outside, known)

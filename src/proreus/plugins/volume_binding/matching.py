@@ -67,6 +67,7 @@ def _fitting(
 ) -> Iterable[PersistentVolume]:
     modes = frozenset(claim.spec.access_modes)
     for volume in volumes:
+        # A volume of another phase is bound or being reclaimed, or was not processed yet.
         if (
             volume.status.phase == _AVAILABLE
             and modes.issubset(volume.spec.access_modes)

@@ -107,6 +107,7 @@ class VolumeBinding(
             return Status.unresolvable(str(error))
         except StorageError as error:
             return Status.error(str(error))
+        # The volume controller binds these; its update of the claim requeues the pod.
         if claims.immediate:
             return Status.unresolvable(REASON_IMMEDIATE)
         state.write(self.name, _StateData(PodVolumeFinder(claims, self._storage)))

@@ -125,10 +125,15 @@ def test_cached_results_are_those_of_another_dry_run(
             DryRun(handle, state, pod, DisruptionBudgets(budgets), pods_by_priority, known)
         )
 
-        anew = DryRunCache(handle.nodes, priority)
+        fresh_cache = DryRunCache(handle.nodes, priority)
         expected, why = _found(
             DryRun(
-                handle, state, pod, DisruptionBudgets(budgets), PodsByPriority(handle.nodes), anew
+                handle,
+                state,
+                pod,
+                DisruptionBudgets(budgets),
+                PodsByPriority(handle.nodes),
+                fresh_cache,
             )
         )
         assert found == expected

@@ -99,7 +99,7 @@ def test_nodes(pod: PodInfo, old: dict[str, str] | None, new: dict[str, str], wo
     assert is_schedulable_after_node_change(pod, before, make_node("n", labels=new)) is woken
 
 
-def test_a_selector_that_does_not_parse_wakes_the_pod() -> None:
+def test_a_selector_that_does_not_parse_queues_the_pod() -> None:
     """What a hint raises counts as yes."""
     broken = {"matchExpressions": [{"key": "app", "operator": "Near"}]}
     term = {"topologyKey": "zone", "labelSelector": broken}

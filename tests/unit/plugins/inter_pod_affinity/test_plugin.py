@@ -59,8 +59,8 @@ NODES = [zoned("n1", "a"), zoned("n2", "b"), zoned("n3", "a"), zoned("n4")]
 def passing(pod: PodInfo, handle: FakeHandle) -> list[str]:
     """Return the nodes that pass."""
     plugin, state = make_plugin(InterPodAffinity, handle), CycleState()
-    answer = plugin.pre_filter(state, pod, handle.nodes)
-    assert answer is None, answer
+    result = plugin.pre_filter(state, pod, handle.nodes)
+    assert result is None, result
     verdicts = Verdicts(len(handle.nodes), plugin.name)
     plugin.filter_all(state, pod, handle.nodes, verdicts)
     return [handle.nodes[row].name for row in verdicts.passed_rows().tolist()]
@@ -224,18 +224,18 @@ def test_pods_without_anybodys_interest_are_skipped() -> None:
     assert plugin.pre_filter(CycleState(), pod, handle.nodes) == Status.skip()
 
 
-def test_trials_on_a_node_whose_domain_was_not_counted_yet() -> None:
+def test_dry_runs_on_a_node_whose_domain_was_not_counted_yet() -> None:
     handle = FakeHandle(NODES)
     plugin, state = make_plugin(InterPodAffinity, handle), CycleState()
     pod = make_pod(labels={"app": "y"}, affinity=near(term(HOST, app="y")))
     plugin.pre_filter(state, pod, handle.nodes)
-    fork, trial = handle.nodes.fork(np.arange(4)), state.clone()
+    fork, cloned_state = handle.nodes.fork(np.arange(4)), state.clone()
 
     hostile = running("new", "n1", affinity=apart(term("rack", app="y"), term(app="y")))
     fork.add_pod(0, hostile)
-    plugin.add_pod(trial, pod, hostile, fork[0])
+    plugin.add_pod(cloned_state, pod, hostile, fork[0])
 
-    assert [plugin.filter(trial, pod, node) is not None for node in fork] == [1, 0, 1, 0]
+    assert [plugin.filter(cloned_state, pod, node) is not None for node in fork] == [1, 0, 1, 0]
     assert [plugin.filter(state, pod, node) is not None for node in handle.nodes] == [0] * 4
 
 

@@ -102,7 +102,7 @@ class Literally:
         return scores
 
 
-def told(status: Status | None) -> str:
+def message_of(status: Status | None) -> str:
     if status is None:
         return ""
     (reason,) = status.reasons
@@ -131,7 +131,7 @@ def test_filter_is_literal(cluster: Cluster) -> None:
     assert (skipped is not None) == rules.skips_filter()
     for node in handle.nodes:
         if skipped is None:
-            assert told(plugin.filter(state, cluster.pod, node)) == rules.filter(node)
+            assert message_of(plugin.filter(state, cluster.pod, node)) == rules.filter(node)
         else:
             assert rules.filter(node) == ""
 
@@ -154,28 +154,30 @@ def test_score_is_literal(cluster: Cluster, hard_weight: int) -> None:
 
 @settings(deadline=None)
 @given(inter_pod_clusters(), st.lists(pods_with_inter_pod_terms("tried"), max_size=2), st.data())
-def test_trials_are_literal(cluster: Cluster, tried: list[PodInfo], data: st.DataObject) -> None:
-    """Pods removed from and added to a fork, as in preemption; the original notes stay."""
+def test_add_pod_and_remove_pod_count_as_recounting_does(
+    cluster: Cluster, tried: list[PodInfo], data: st.DataObject
+) -> None:
+    """Pods removed from and added to a fork, as in preemption; the original state stays."""
     handle = cluster.handle()
     plugin, state = make_plugin(InterPodAffinity, handle), CycleState()
     if plugin.pre_filter(state, cluster.pod, handle.nodes) is not None:
         return
-    before = [told(plugin.filter(state, cluster.pod, node)) for node in handle.nodes]
+    before = [message_of(plugin.filter(state, cluster.pod, node)) for node in handle.nodes]
     fork = handle.nodes.fork(np.arange(len(handle.nodes)))
-    trial = state.clone()
+    cloned_state = state.clone()
     row = data.draw(st.integers(0, len(fork) - 1))
 
     for uid in list(fork[row].pods):
         if data.draw(st.booleans()):
             removed = fork.remove_pod(row, uid)
-            plugin.remove_pod(trial, cluster.pod, removed, fork[row])
+            plugin.remove_pod(cloned_state, cluster.pod, removed, fork[row])
     for added in tried:
         if added.uid not in fork[row].pods:
             fork.add_pod(row, added)
-            plugin.add_pod(trial, cluster.pod, added, fork[row])
+            plugin.add_pod(cloned_state, cluster.pod, added, fork[row])
 
     rules = Literally(cluster.pod, fork, handle)
     for node in fork:
-        assert told(plugin.filter(trial, cluster.pod, node)) == rules.filter(node)
-    after = [told(plugin.filter(state, cluster.pod, node)) for node in handle.nodes]
+        assert message_of(plugin.filter(cloned_state, cluster.pod, node)) == rules.filter(node)
+    after = [message_of(plugin.filter(state, cluster.pod, node)) for node in handle.nodes]
     assert after == before

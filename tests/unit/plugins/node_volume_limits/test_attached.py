@@ -1,4 +1,4 @@
-"""The counts of attached volumes stay in step with whatever happens to the cluster."""
+"""The counts of attached volumes follow every change of the cluster."""
 
 from __future__ import annotations
 

@@ -56,11 +56,11 @@ def running(name: str, *claims: str, node: str = "n0") -> PodInfo:
     return make_pod(name, node_name=node, spec=spec_with_claims(*claims))
 
 
-def judge(handle: FakeHandle, pod: PodInfo) -> list[Status | None] | Status:
+def run_filter(handle: FakeHandle, pod: PodInfo) -> list[Status | None] | Status:
     plugin, state = make_plugin(NodeVolumeLimits, handle), CycleState()
-    answer = plugin.pre_filter(state, pod, handle.nodes)
-    if answer is not None:
-        return answer
+    result = plugin.pre_filter(state, pod, handle.nodes)
+    if result is not None:
+        return result
     assert_agreement(plugin, pod, handle.nodes)
     verdicts = Verdicts(len(handle.nodes), plugin.name)
     plugin.filter_all(state, pod, handle.nodes, verdicts)
@@ -70,11 +70,11 @@ def judge(handle: FakeHandle, pod: PodInfo) -> list[Status | None] | Status:
 
 
 def full(handle: FakeHandle, pod: PodInfo) -> list[bool]:
-    answers = judge(handle, pod)
-    assert isinstance(answers, list)
-    rejected = {status for status in answers if status is not None}
+    results = run_filter(handle, pod)
+    assert isinstance(results, list)
+    rejected = {status for status in results if status is not None}
     assert rejected <= {Status.unschedulable(FULL).of("NodeVolumeLimits")}
-    return [status is not None for status in answers]
+    return [status is not None for status in results]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def full(handle: FakeHandle, pod: PodInfo) -> list[bool]:
     ],
 )
 def test_ordinary_pods_are_skipped(volumes: dict[str, Any]) -> None:
-    assert judge(FakeHandle(NODES), make_pod(spec=volumes)) == Status.skip()
+    assert run_filter(FakeHandle(NODES), make_pod(spec=volumes)) == Status.skip()
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_limits(limit: int | None, rejected: bool) -> None:
     assert full(handle, make_pod(spec=spec_with_claims("c"))) == [rejected, False]
 
 
-def test_a_volume_that_is_there_already_is_no_more() -> None:
+def test_an_attached_volume_does_not_count_twice() -> None:
     handle = FakeHandle(
         NODES,
         [running("r", "a", "b"), running("s", "b")],
@@ -149,9 +149,9 @@ def test_claims_without_a_class_do_not_count(claim: dict[str, Any]) -> None:
 
 def test_a_missing_claim() -> None:
     handle = FakeHandle(NODES, objects=[make_csi_node("n0", {DRIVER: 1})])
-    answers = judge(handle, make_pod(spec=spec_with_claims("b")))
+    results = run_filter(handle, make_pod(spec=spec_with_claims("b")))
     text = 'looking up PVC default/b: persistentvolumeclaim "b" not found'
-    assert answers == [Status.unresolvable(text).of("NodeVolumeLimits")] * 2
+    assert results == [Status.unresolvable(text).of("NodeVolumeLimits")] * 2
     # Of a pod that runs it is passed over.
     handle = FakeHandle(
         NODES,
@@ -168,9 +168,9 @@ def test_ephemeral_volumes_count_and_must_be_the_pods_own() -> None:
     mine = make_claim("p-v", owner_uid=pod.uid)
     assert full(FakeHandle(NODES, objects=[*objects, mine]), pod) == [True, False]
     theirs = make_claim("p-v", owner_uid="another")
-    answers = judge(FakeHandle(NODES, objects=[*objects, theirs]), pod)
+    results = run_filter(FakeHandle(NODES, objects=[*objects, theirs]), pod)
     text = "PVC default/p-v was not created for pod default/p (pod is not owner)"
-    assert answers == [Status.error(text).of("NodeVolumeLimits")] * 2
+    assert results == [Status.error(text).of("NodeVolumeLimits")] * 2
 
 
 def test_one_pod_that_cannot_be_told_spoils_its_node() -> None:
@@ -178,9 +178,9 @@ def test_one_pod_that_cannot_be_told_spoils_its_node() -> None:
     claim = make_claim("odd-v", owner_uid="another")
     limits = [make_csi_node("n0", {DRIVER: 9}), make_csi_node("n1", {DRIVER: 9})]
     handle = FakeHandle(NODES, [odd], objects=[*bound("a"), claim, *limits])
-    answers = judge(handle, make_pod(spec=spec_with_claims("a")))
-    assert isinstance(answers, list)
-    assert [status and status.code for status in answers] == [Code.ERROR, None]
+    results = run_filter(handle, make_pod(spec=spec_with_claims("a")))
+    assert isinstance(results, list)
+    assert [status and status.code for status in results] == [Code.ERROR, None]
 
 
 # ---- in-tree volumes -----------------------------------------------------------------------------
@@ -234,10 +234,10 @@ def test_in_tree_provisioners() -> None:
 def test_a_disk_without_a_name() -> None:
     bad = {"awsElasticBlockStore": {"volumeID": "aws://a/disk"}}
     handle = FakeHandle(NODES, objects=[make_csi_node("n0", {EBS: 9})])
-    answers = judge(handle, make_pod(spec={"volumes": [{"name": "v", **bad}]}))
-    assert isinstance(answers, list)
-    assert answers[0] is not None
-    assert answers[0].code == Code.ERROR
+    results = run_filter(handle, make_pod(spec={"volumes": [{"name": "v", **bad}]}))
+    assert isinstance(results, list)
+    assert results[0] is not None
+    assert results[0].code == Code.ERROR
 
 
 # ---- VolumeLimitScaling --------------------------------------------------------------------------
@@ -255,10 +255,10 @@ def test_drivers_to_wait_for(prevent: bool, gate: str, rejected: bool) -> None:
     }
     objects = [*bound("a"), driver, make_csi_node("n0", {DRIVER: None})]
     handle = FakeHandle(NODES, objects=objects, gates=[f"VolumeLimitScaling={gate}"])
-    answers = judge(handle, make_pod(spec=spec_with_claims("a")))
+    results = run_filter(handle, make_pod(spec=spec_with_claims("a")))
     text = f"{DRIVER} CSI driver is not installed on the node"
     expected = Status.unschedulable(text).of("NodeVolumeLimits") if rejected else None
-    assert answers == [None, expected]
+    assert results == [None, expected]
 
 
 # ---- events --------------------------------------------------------------------------------------

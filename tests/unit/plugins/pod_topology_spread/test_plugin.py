@@ -60,8 +60,8 @@ THREE = [zoned("a", "a"), zoned("b", "b"), zoned("c", "c")]
 def passing(pod: PodInfo, handle: FakeHandle, args: Yaml | None = None) -> list[str]:
     """Return the nodes that pass."""
     plugin, state = make_plugin(PodTopologySpread, handle, args), CycleState()
-    answer = plugin.pre_filter(state, pod, handle.nodes)
-    assert answer is None, answer
+    result = plugin.pre_filter(state, pod, handle.nodes)
+    assert result is None, result
     verdicts = Verdicts(len(handle.nodes), plugin.name)
     plugin.filter_all(state, pod, handle.nodes, verdicts)
     return [handle.nodes[row].name for row in verdicts.passed_rows().tolist()]
@@ -182,7 +182,7 @@ def test_match_label_keys(gate: str, names: list[str]) -> None:
     assert passing(pending(one, metadata=old), handle) == ["b", "c"]
 
 
-def test_trials_move_the_lowest_count() -> None:
+def test_removed_pods_lower_the_minimum() -> None:
     handle = FakeHandle(THREE, on({"a": 2, "b": 1, "c": 1}))
     plugin, state = make_plugin(PodTopologySpread, handle), CycleState()
     pod = pending(constraint())
@@ -192,15 +192,15 @@ def test_trials_move_the_lowest_count() -> None:
         return [plugin.filter(state, pod, node) is not None for node in handle.nodes]
 
     assert rejected(state) == [True, False, False]
-    trial = state.clone()
-    plugin.remove_pod(trial, pod, running("b-0", "b"), handle.nodes[1])
-    assert rejected(trial) == [True, False, True]
-    again = trial.clone()
+    cloned_state = state.clone()
+    plugin.remove_pod(cloned_state, pod, running("b-0", "b"), handle.nodes[1])
+    assert rejected(cloned_state) == [True, False, True]
+    again = cloned_state.clone()
     plugin.add_pod(again, pod, running("b-0", "b"), handle.nodes[1])
     plugin.remove_pod(again, pod, running("p", "a", namespace="other"), handle.nodes[0])
     plugin.remove_pod(again, pod, running("p", "a", app="y"), handle.nodes[0])
     assert rejected(again) == rejected(state) == [True, False, False]
-    assert rejected(trial) == [True, False, True]
+    assert rejected(cloned_state) == [True, False, True]
 
 
 def test_skips_and_errors() -> None:

@@ -156,7 +156,7 @@ class Literally:
         return [0 if left_out else next(final) for left_out in ignored]
 
 
-def told(status: Status | None) -> str:
+def message_of(status: Status | None) -> str:
     if status is None:
         return ""
     (reason,) = status.reasons
@@ -183,7 +183,7 @@ def test_filter_is_literal(cluster: Cluster, args: dict[str, Any] | None) -> Non
     assert (skipped is not None) == (not rules.constraints("DoNotSchedule"))
     if skipped is None:
         for node in handle.nodes:
-            assert told(plugin.filter(state, cluster.pod, node)) == rules.filter(node)
+            assert message_of(plugin.filter(state, cluster.pod, node)) == rules.filter(node)
 
 
 @settings(deadline=None)
@@ -203,8 +203,10 @@ def test_score_is_literal(cluster: Cluster, args: dict[str, Any] | None) -> None
 
 @settings(deadline=None)
 @given(inter_pod_clusters(), st.lists(pods_with_inter_pod_terms("tried"), max_size=2), st.data())
-def test_trials_are_literal(cluster: Cluster, tried: list[PodInfo], data: st.DataObject) -> None:
-    """Pods removed from and added to a node, as in preemption; the original notes stay.
+def test_add_pod_and_remove_pod_count_as_recounting_does(
+    cluster: Cluster, tried: list[PodInfo], data: st.DataObject
+) -> None:
+    """Pods removed from and added to a node, as in preemption; the original state stays.
 
     What is tried is counted by its labels alone: whether it is being deleted does not matter.
     """
@@ -212,11 +214,11 @@ def test_trials_are_literal(cluster: Cluster, tried: list[PodInfo], data: st.Dat
     plugin, state = make_plugin(PodTopologySpread, handle), CycleState()
     if plugin.pre_filter(state, cluster.pod, handle.nodes) is not None:
         return
-    before = [told(plugin.filter(state, cluster.pod, node)) for node in handle.nodes]
+    before = [message_of(plugin.filter(state, cluster.pod, node)) for node in handle.nodes]
     rules = Literally(cluster.pod, handle.nodes, handle, None)
     pairs = rules.constraints("DoNotSchedule")
     shifts: list[dict[str, int]] = [{} for _ in pairs]
-    fork, trial = handle.nodes.fork(np.arange(len(handle.nodes))), state.clone()
+    fork, cloned_state = handle.nodes.fork(np.arange(len(handle.nodes))), state.clone()
     row = data.draw(st.integers(0, len(fork) - 1))
     node = fork[row]
 
@@ -233,15 +235,17 @@ def test_trials_are_literal(cluster: Cluster, tried: list[PodInfo], data: st.Dat
     for uid in list(node.pods):
         if data.draw(st.booleans()):
             removed = fork.remove_pod(row, uid)
-            plugin.remove_pod(trial, cluster.pod, removed, node)
+            plugin.remove_pod(cloned_state, cluster.pod, removed, node)
             shift(removed, -1)
     for added in tried:
         if added.uid not in node.pods:
             fork.add_pod(row, added)
-            plugin.add_pod(trial, cluster.pod, added, node)
+            plugin.add_pod(cloned_state, cluster.pod, added, node)
             shift(added, 1)
 
     for one in fork:
-        assert told(plugin.filter(trial, cluster.pod, one)) == rules.filter(one, shifts)
-    after = [told(plugin.filter(state, cluster.pod, node)) for node in handle.nodes]
+        assert message_of(plugin.filter(cloned_state, cluster.pod, one)) == rules.filter(
+            one, shifts
+        )
+    after = [message_of(plugin.filter(state, cluster.pod, node)) for node in handle.nodes]
     assert after == before

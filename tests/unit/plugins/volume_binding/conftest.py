@@ -55,15 +55,15 @@ class Attempt:
         assert_agreement(self.plugin, self.pod, self.handle.nodes)
         verdicts = Verdicts(len(self.handle.nodes), self.plugin.name)
         self.plugin.filter_all(self.state, self.pod, self.handle.nodes, verdicts)
-        answers: dict[str, list[str] | str] = {}
+        results: dict[str, list[str] | str] = {}
         for row, node in enumerate(self.handle.nodes):
             status = verdicts.status(row)
             if status is not None and status.code == Status.error("").code:
-                answers[node.name] = status.message
+                results[node.name] = status.message
             else:
                 assert status is None or status.code == Status.unresolvable().code
-                answers[node.name] = [] if status is None else list(status.reasons)
-        return answers
+                results[node.name] = [] if status is None else list(status.reasons)
+        return results
 
     def reserve(self, node_name: str) -> Status | None:
         assert self.pre_filter() is None

@@ -1,4 +1,4 @@
-"""Many selectors asked at once say what each of them says of one node after another."""
+"""Many selectors over columns match what each of them matches node by node."""
 
 from __future__ import annotations
 

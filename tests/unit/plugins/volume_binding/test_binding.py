@@ -150,9 +150,9 @@ async def test_what_is_written_stays_even_while_the_watch_is_late(attempt: Make)
 
     async def answer_only(resource: Any, namespace: str, name: str, patch: Any) -> dict[str, Any]:
         cache = one.plugin._storage.volumes if "spec" in patch else one.plugin._storage.claims
-        answer = msgspec.to_builtins(cache.get(f"{namespace}/{name}".strip("/")))
-        answer["metadata"]["resourceVersion"] = "1000"
-        return answer
+        result = msgspec.to_builtins(cache.get(f"{namespace}/{name}".strip("/")))
+        result["metadata"]["resourceVersion"] = "1000"
+        return result
 
     one.handle.api.patch = answer_only
     work = waiting(one)
@@ -222,7 +222,7 @@ async def test_time_runs_out(attempt: Make) -> None:
     assert work.result() == Status.error("binding volumes: context deadline exceeded")
 
 
-async def test_it_looks_every_second_even_if_nothing_is_heard(
+async def test_binding_is_checked_every_second_without_events(
     attempt: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = dynamic(attempt)

@@ -86,7 +86,7 @@ def test_volumes_to_be_made(attempt: Make) -> None:
     assert scores(one) == {"a1": 50, "a2": 50, "b1": 80}
 
 
-def test_volumes_of_which_nobody_keeps_count(attempt: Make) -> None:
+def test_volumes_that_do_not_count(attempt: Make) -> None:
     one = attempt([make_storage_class(), make_claim("c")], "c", gates=GATE)
     assert scores(one) == {"a1": 0, "a2": 0, "b1": 0}
     one = attempt([make_claim("c", volume="pv"), make_volume("pv")], "c", gates=GATE)

@@ -183,9 +183,9 @@ def test_a_volume_that_cannot_be_migrated_is_an_error_where_it_should_be(attempt
     bad = {"awsElasticBlockStore": {"volumeID": "aws://a/disk"}}
     volume = make_volume("pv", claim="default/c", source=bad)
     node = make_csi_node("a1", migrated=["kubernetes.io/aws-ebs"])
-    answers = attempt([make_claim("c", volume="pv"), volume, node], "c").filter()
-    assert isinstance(answers["a1"], str)
-    assert (answers["a2"], answers["b1"]) == ([], [])
+    results = attempt([make_claim("c", volume="pv"), volume, node], "c").filter()
+    assert isinstance(results["a1"], str)
+    assert (results["a2"], results["b1"]) == ([], [])
 
 
 # ---- static volumes ------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ def test_two_claims_do_not_get_the_same_volume(attempt: Make) -> None:
     assert one.filter() == {"a1": [], "a2": [], "b1": [NO_MATCH]}
 
 
-def test_the_smaller_claim_goes_first(attempt: Make) -> None:
+def test_the_smaller_claim_is_matched_first(attempt: Make) -> None:
     volumes = [local("small", "10Gi"), local("large", "20Gi")]
     one = attempt([STATIC, *volumes, wish("c", "15Gi"), wish("d", "1Gi")], "c", "d")
     assert one.filter()["a1"] == []
@@ -281,7 +281,7 @@ def test_the_smaller_claim_goes_first(attempt: Make) -> None:
 def test_a_selector_that_does_not_parse_is_an_error(attempt: Make) -> None:
     odd = {"matchExpressions": [{"key": "k", "operator": "Near"}]}
     one = attempt([STATIC, wish("c", spec={"selector": odd})], "c")
-    assert all(isinstance(answer, str) for answer in one.filter().values())
+    assert all(isinstance(result, str) for result in one.filter().values())
 
 
 # ---- volumes to be made --------------------------------------------------------------------------
@@ -301,9 +301,9 @@ def test_provisioning_where_the_class_allows_it(attempt: Make) -> None:
         ([{"zone": ["a"], "kubernetes.io/hostname": ["a2", "b1"]}], ["a2"]),
         ([{}], []),
     ):
-        answers = attempt([make_storage_class(allowed=allowed), make_claim("c")], "c").filter()
-        assert [name for name, reasons in answers.items() if not reasons] == nodes
-        assert {tuple(r) for r in answers.values()} <= {(), (NO_MATCH,)}
+        results = attempt([make_storage_class(allowed=allowed), make_claim("c")], "c").filter()
+        assert [name for name, reasons in results.items() if not reasons] == nodes
+        assert {tuple(r) for r in results.values()} <= {(), (NO_MATCH,)}
 
 
 @pytest.mark.parametrize("provisioner", ["", "kubernetes.io/no-provisioner"])
@@ -346,7 +346,7 @@ def test_storage_capacity(
     assert one.filter()["a1"] == []
 
 
-def test_capacity_does_not_matter_where_nobody_counts(attempt: Make) -> None:
+def test_capacity_is_ignored_if_the_driver_does_not_track_it(attempt: Make) -> None:
     silent = {**COUNTING, "spec": {"storageCapacity": False}}
     assert attempt([make_storage_class(), silent, make_claim("c")], "c").filter()["a1"] == []
     assert (
@@ -373,8 +373,8 @@ def test_the_first_claim_that_cannot_be_made_decides(attempt: Make) -> None:
 def test_every_reason_is_told(attempt: Make) -> None:
     objects = [STATIC, wish("c"), make_claim("d", volume="pv")]
     volume = make_volume("pv", claim="default/d", where=IN_A)
-    answers = attempt([*objects, volume], "c", "d").filter()
-    assert answers["b1"] == [CONFLICT, NO_MATCH]
+    results = attempt([*objects, volume], "c", "d").filter()
+    assert results["b1"] == [CONFLICT, NO_MATCH]
     assert attempt(objects, "c", "d").filter()["b1"] == [NO_MATCH, MISSING]
 
 
@@ -384,11 +384,11 @@ def test_a_claim_in_provisioning_stays_with_its_node(
 ) -> None:
     # Not even a volume that would do is taken then.
     objects = [make_storage_class(), make_volume("pv"), make_claim("c", selected_node=selected)]
-    answers = attempt(objects, "c").filter()
-    assert [name for name, reasons in answers.items() if not reasons] == nodes
+    results = attempt(objects, "c").filter()
+    assert [name for name, reasons in results.items() if not reasons] == nodes
 
 
 def test_claims_in_provisioning_at_different_nodes(attempt: Make) -> None:
     claims = [make_claim("c", selected_node="a1"), make_claim("d", selected_node="a2")]
-    answers = attempt([make_storage_class(), *claims], "c", "d").filter()
-    assert answers == {"a1": [NO_MATCH], "a2": [NO_MATCH], "b1": [NO_MATCH]}
+    results = attempt([make_storage_class(), *claims], "c", "d").filter()
+    assert results == {"a1": [NO_MATCH], "a2": [NO_MATCH], "b1": [NO_MATCH]}
