@@ -8,7 +8,8 @@ A row that the pod does not fit even without its lower-priority pods stays rejec
 these it has: it is not dry-run again while they are deleted one by one.
 
 Worked example: 1000 equivalent preemptors, 5000 nodes. The first one dry-runs 500 rows (10 %) and
-is nominated to node ``n``. For the second one only ``n`` has changed: one row, and 64 ahead.
+64 ahead. The others start at random rows and dry-run those that are not cached yet. Once all are,
+each preemptor dry-runs one row: the node that the preemption before it has changed.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _UNKNOWN, _CANDIDATE = 0, 1
 _MAX_CACHED_KEYS = 16
 
 RemainingPods = tuple[Node | None, tuple[PodInfo, ...]]
-"""A node, and the pods on it that a preemptor may not evict for their priority."""
+"""A node, and the pods on it whose priority is too high for the preemptor to evict them."""
 
 
 class DryRunCache:

@@ -19,7 +19,7 @@ _LOST = "Lost"
 
 
 class ClaimsUnusable(ProreusError):
-    """The claims, as they are, make every node unsuitable: an Unschedulable status."""
+    """The pod fits no node while its claims are as they are: an unresolvable status."""
 
 
 class StorageError(ProreusError):
@@ -77,7 +77,7 @@ def check_claims(pod: Pod, storage: Storage) -> None:
 
 
 def get_pod_volume_claims(pod: Pod, storage: Storage) -> PodVolumeClaims:
-    """Sort the claims of a pod that ``check_claims`` let pass; raises ``StorageError``."""
+    """Sort the claims of a pod, after ``check_claims``. Raises ``StorageError``."""
     bound, delayed, immediate = [], [], []
     for volume in pod.spec.volumes:
         name = claim_name_of(pod, volume)
