@@ -69,7 +69,7 @@ def test_inline_volumes_have_no_zone() -> None:
         volume({"azureFile": {"shareName": "s"}}),
     ],
 )
-def test_what_has_no_handle(bad: PersistentVolume) -> None:
+def test_volumes_without_a_handle(bad: PersistentVolume) -> None:
     with pytest.raises(ValueError, match=r"."):
         volume_handle(bad)
 
@@ -87,7 +87,7 @@ def affinity(source: dict[str, Any], **more: Any) -> Any:
     ]
 
 
-def test_zones_of_node_affinity_go_by_the_key_of_the_driver() -> None:
+def test_zones_in_node_affinity_get_the_drivers_key() -> None:
     key = "topology.ebs.csi.aws.com/zone"
     assert affinity(EBS, where={ZONE: ["a"], "disk": ["ssd"]}, labels={ZONE: "b"}) == [
         {key: ["a"], "disk": ["ssd"]}
@@ -108,7 +108,7 @@ def test_zones_of_labels_are_added_to_every_term() -> None:
     assert affinity({"portworxVolume": {"volumeID": "p"}}, labels={ZONE: "a"}) is None
 
 
-def test_nodes_announce_what_is_migrated() -> None:
+def test_nodes_announce_migrated_plugins() -> None:
     node = decoder_for(CSINode).convert(
         make_csi_node("n", migrated=["kubernetes.io/aws-ebs", "kubernetes.io/gce-pd"])
     )
@@ -119,7 +119,7 @@ def test_nodes_announce_what_is_migrated() -> None:
     assert migrated_plugins(bare) == frozenset()
 
 
-def test_some_plugins_are_never_handed_to_a_driver_by_the_scheduler() -> None:
+def test_some_plugins_are_never_migrated() -> None:
     assert {name for name, plugin in BY_NAME.items() if not plugin.on} == {
         "kubernetes.io/azure-file",
         "kubernetes.io/vsphere-volume",

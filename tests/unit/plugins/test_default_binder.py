@@ -19,7 +19,7 @@ async def test_the_pod_is_bound() -> None:
     assert handle.store(PODS)["default/a"].spec.node_name == "n1"
 
 
-async def test_an_error_of_the_apiserver_is_told_in_its_words() -> None:
+async def test_an_error_of_the_apiserver_is_the_message() -> None:
     handle = FakeHandle([make_node("n1")])
 
     status = await make_plugin(DefaultBinder, handle).bind(CycleState(), make_pod("a"), "n1")

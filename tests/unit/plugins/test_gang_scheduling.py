@@ -1,4 +1,4 @@
-"""GangScheduling: when pods may enter the queue, when Permit lets them go, and who is woken."""
+"""GangScheduling: PreEnqueue, Permit, and queueing hints."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def ready(*pods: PodInfo, objects: tuple[Any, ...] = (GANG,)) -> tuple[FakeHandl
     return handle, make_plugin(GangScheduling, handle)
 
 
-def test_pods_without_a_gang_may_enter() -> None:
+def test_pods_without_a_gang_are_not_gated() -> None:
     _, plugin = ready(objects=(group(),))
     assert plugin.pre_enqueue(member("p")) is None
     assert plugin.pre_enqueue(member("p", "")) is None
 
 
-def test_without_its_group_a_pod_may_not_enter() -> None:
+def test_without_its_group_a_pod_is_gated() -> None:
     _, plugin = ready(objects=())
     text = 'waiting for pods\'s pod group "g" to appear in scheduling queue'
     assert plugin.pre_enqueue(member("p")) == Status.unresolvable(text)
@@ -116,7 +116,7 @@ def test_permit_passes_pods_without_a_gang() -> None:
     assert plugin.permit(CycleState(), member("p", ""), "a") is None
 
 
-def test_pods_of_the_group_and_the_group_itself_wake_its_pods() -> None:
+def test_pods_of_the_group_and_the_group_itself_queue_its_pods() -> None:
     handle, plugin = ready()
     pods, groups = plugin.events_to_register()
     assert (pods.resource, pods.action) == (POD, ADD)

@@ -1,4 +1,4 @@
-"""ImageLocality: kube-scheduler's worked examples, names, and what a signature holds."""
+"""ImageLocality: kube-scheduler's worked examples, image names, and signatures."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_names_get_a_tag(name: str, normalized: str) -> None:
     assert normalized_image_name(name) == normalized
 
 
-def test_nothing_is_looked_at_while_no_node_has_an_image() -> None:
+def test_without_images_on_nodes_nothing_is_scored() -> None:
     handle = cluster(2, a=(250, 1))
     plugin = make_plugin(ImageLocality, handle)
 

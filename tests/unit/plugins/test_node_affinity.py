@@ -1,4 +1,4 @@
-"""NodeAffinity: what narrows the search, what rejects, what scores, what wakes."""
+"""NodeAffinity: PreFilter, Filter, Score, and queueing hints."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_filter(pod: PodInfo, names: list[str]) -> None:
     assert passing(pod) == names
 
 
-def test_what_the_profile_adds_comes_first() -> None:
+def test_the_added_affinity_is_filtered_first() -> None:
     plugin, handle = plugin_on(ADDED_ZONE_B)
     pod = make_pod(node_selector={"disk": "ssd"})
 
@@ -170,7 +170,7 @@ def test_pre_filter(pod: PodInfo, result: Any) -> None:
     assert plugin.pre_filter(CycleState(), pod, handle.nodes) == result
 
 
-def test_nothing_is_skipped_where_the_profile_adds_something() -> None:
+def test_nothing_is_skipped_with_an_added_affinity() -> None:
     plugin, handle = plugin_on(ADDED_ZONE_B)
 
     assert plugin.pre_filter(CycleState(), make_pod(), handle.nodes) is None
@@ -194,7 +194,7 @@ def test_score_sums_the_weights_of_preferred_terms() -> None:
     assert scores(pod) == [40, 10, 25]
 
 
-def test_score_adds_what_the_profile_prefers() -> None:
+def test_score_includes_the_added_preferred_terms() -> None:
     added = {
         "addedAffinity": {
             PREFERRED: [{"weight": 3, "preference": labelled(expression("disk", "Exists"))}]
@@ -240,7 +240,7 @@ def test_normalize(raw: list[int], final: list[int]) -> None:
         ({PREFERRED: [{"weight": 1, "preference": labelled(expression("x y", "Exists"))}]}, "pref"),
     ],
 )
-def test_what_the_profile_adds_must_parse(added: dict[str, Any], where: str) -> None:
+def test_the_added_affinity_must_parse(added: dict[str, Any], where: str) -> None:
     handle = FakeHandle()
     args = NodeAffinity.Args.model_validate_json(json.dumps({"addedAffinity": added}))
 
@@ -248,7 +248,7 @@ def test_what_the_profile_adds_must_parse(added: dict[str, Any], where: str) -> 
         NodeAffinity(args, handle)
 
 
-def test_pods_that_say_the_same_share_a_signature() -> None:
+def test_pods_with_equal_affinity_share_a_signature() -> None:
     plugin, _ = plugin_on()
     pod = requiring(labelled(expression("zone", "Exists")), node_selector={"a": "1", "b": "2"})
     same = requiring(labelled(expression("zone", "Exists")), node_selector={"b": "2", "a": "1"})

@@ -1,4 +1,4 @@
-"""NodeDeclaredFeatures: what pods need, what nodes declare, and who is woken."""
+"""NodeDeclaredFeatures: required features, declared features, and queueing hints."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NODES = [declaring("both", RESTART, "Other", USERNS), declaring("one", USERNS), 
         (RESTARTING | HOST, {RESTART, USERNS}),
     ],
 )
-def test_what_pods_need(spec: dict[str, Any], features: set[str]) -> None:
+def test_required_features_of_pods(spec: dict[str, Any], features: set[str]) -> None:
     assert required_features(make_pod(spec=spec).pod) == features
 
 

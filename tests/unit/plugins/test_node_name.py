@@ -35,7 +35,7 @@ def test_filter(wanted: str, statuses: list[Status | None]) -> None:
     assert_agreement(plugin, pod, handle.nodes)
 
 
-def test_new_nodes_wake() -> None:
+def test_new_nodes_queue_pods() -> None:
     plugin = make_plugin(NodeName, FakeHandle())
 
     assert tuple(plugin.events_to_register()) == (ClusterEvent(NODE, ADD),)

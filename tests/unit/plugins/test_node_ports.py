@@ -1,4 +1,4 @@
-"""NodePorts: which ports clash, whose ports count, what wakes."""
+"""NodePorts: which ports conflict, whose ports count, and queueing hints."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_pods_without_host_ports_are_skipped() -> None:
     assert plugin.pre_filter(CycleState(), container_port, handle.nodes) == Status.skip()
 
 
-def test_of_two_pods_with_a_port_the_first_to_go_frees_it() -> None:
+def test_a_port_is_free_after_one_of_two_pods_is_removed() -> None:
     twins = [make_pod(name, host_ports=[80], node_name="n1") for name in ("a", "b")]
     handle = FakeHandle([make_node("n1")], twins)
     plugin = make_plugin(NodePorts, handle)
@@ -87,7 +87,7 @@ def test_of_two_pods_with_a_port_the_first_to_go_frees_it() -> None:
         (make_pod("gone", node_name="n1"), False),
     ],
 )
-def test_a_pod_helps_that_frees_such_a_port(gone: PodInfo, expected: bool) -> None:
+def test_a_deleted_pod_with_the_port_helps(gone: PodInfo, expected: bool) -> None:
     plugin = make_plugin(NodePorts, FakeHandle())
     deleted, new_node = plugin.events_to_register()
     assert deleted.hint is not None

@@ -48,7 +48,7 @@ def test_one_resource_is_always_balanced() -> None:
     assert [plugin.score(CycleState(), pod, node) for node in handle.nodes] == [75, 75]
 
 
-def test_pods_that_ask_for_none_of_the_resources_are_skipped() -> None:
+def test_pods_that_request_none_of_the_resources_are_skipped() -> None:
     handle = FakeHandle([make_node("n1")])
     plugin = make_plugin(NodeResourcesBalancedAllocation, handle)
 
@@ -70,7 +70,7 @@ def test_a_pod_without_requests_scores_0_if_pre_score_is_disabled() -> None:
     assert plugin.score_all(CycleState(), pod, handle.nodes) == 0
 
 
-def test_only_pods_that_ask_for_the_same_share_a_signature() -> None:
+def test_only_pods_with_equal_requests_share_a_signature() -> None:
     plugin = make_plugin(NodeResourcesBalancedAllocation, FakeHandle())
 
     assert plugin.sign(make_pod("a", "1")) == plugin.sign(make_pod("b", "1"))

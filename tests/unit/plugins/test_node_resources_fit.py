@@ -40,7 +40,7 @@ def summary(status: Status | None) -> tuple[Code, tuple[str, ...]]:
 
 
 def filling(count: int = 10) -> list[PodInfo]:
-    """Pods on n1 that ask for 3500m and 2Gi together."""
+    """Pods on n1 that request 3500m and 2Gi together."""
     rest = [make_pod(f"idle{i}", node_name="n1") for i in range(count - 1)]
     return [make_pod("big", "3500m", "2Gi", node_name="n1"), *rest]
 
@@ -112,7 +112,7 @@ def test_filter(pod: PodInfo, args: dict[str, Any], code: Code, reasons: tuple[s
     assert summary(filter_status(fit(handle, **args), pod, handle.nodes)) == (code, reasons)
 
 
-def test_a_node_has_so_many_places() -> None:
+def test_a_node_accepts_its_allocatable_number_of_pods() -> None:
     handle = FakeHandle([make_node("n1")], filling(110))
 
     status = filter_status(fit(handle), make_pod(), handle.nodes)
@@ -135,7 +135,7 @@ def test_zero_requests_fit_a_node_that_is_overcommitted() -> None:
     assert filter_status(fit(handle), make_pod(memory="1Gi"), handle.nodes) is None
 
 
-def test_requests_below_zero_fit_it_too() -> None:
+def test_negative_requests_fit_an_overcommitted_node() -> None:
     handle = FakeHandle([make_node("n1", "1")], [make_pod("other", "2", node_name="n1")])
 
     assert filter_status(fit(handle), make_pod(cpu="-100m", memory="1Gi"), handle.nodes) is None
@@ -250,7 +250,7 @@ def test_a_node_without_any_of_the_resources_scores_0() -> None:
     assert [plugin.score(CycleState(), pod, node) for node in handle.nodes] == [0, 75]
 
 
-def test_pods_that_ask_for_the_same_share_a_signature() -> None:
+def test_pods_with_equal_requests_share_a_signature() -> None:
     plugin = fit(FakeHandle())
 
     assert plugin.sign(make_pod("a", "1", "1Gi")) == plugin.sign(make_pod("b", "1000m", GI))
@@ -307,7 +307,7 @@ def test_a_new_node_helps_if_the_pod_would_fit_it_empty() -> None:
     assert not helps("Node", waiting, None, make_node("n1", "2", pods=0))
 
 
-def test_a_node_helps_that_has_more_of_what_is_asked_for() -> None:
+def test_a_node_with_more_of_a_requested_resource_helps() -> None:
     waiting = make_pod("waiting", "2", resources={"example.com/gpu": 1})
     gpu = {"example.com/gpu": 1}
     small = make_node("n1", "2", resources=gpu)
@@ -324,7 +324,7 @@ def device_class(name: str, resource: str | None = None) -> DeviceClass:
     return DeviceClass(metadata=ObjectMeta(name=name), spec=spec)
 
 
-def test_a_device_class_helps_that_names_the_resource() -> None:
+def test_a_device_class_with_the_resource_name_helps() -> None:
     kind = "resource.k8s.io/DeviceClass"
     waiting = make_pod("waiting", resources={"example.com/gpu": 1})
     implicit = make_pod("w", resources={"deviceclass.resource.kubernetes.io/fast": 1})
@@ -337,12 +337,12 @@ def test_a_device_class_helps_that_names_the_resource() -> None:
     assert helps(kind, implicit, None, device_class("fast"))
 
 
-def test_device_classes_matter_with_their_gate_only() -> None:
+def test_device_classes_count_with_their_gate_only() -> None:
     assert "resource.k8s.io/DeviceClass" not in events("DRAExtendedResource=false")
 
 
 @pytest.mark.parametrize("gate", [True, False])
-def test_what_devices_stand_for_is_left_to_them_where_the_node_has_none(gate: bool) -> None:
+def test_dra_backed_resources_are_ignored_on_nodes_without_their_own(gate: bool) -> None:
     nodes = [
         make_node("own", cpu=4, resources={"example.com/gpu": 1}),
         make_node("none", cpu=4),
@@ -370,7 +370,7 @@ def test_what_devices_stand_for_is_left_to_them_where_the_node_has_none(gate: bo
     assert event.hint(pod, nodes[1], nodes[1]) is gate
 
 
-def test_resources_that_no_node_has_are_rejected_without_looking_at_nodes(
+def test_resources_that_no_node_has_are_rejected_without_columns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     names = [f"example.com/kind-{number}" for number in range(5000)]

@@ -40,7 +40,7 @@ def test_filter(tolerations: list[dict[str, Any]], passing: bool) -> None:
     assert (status and status.of(plugin.name)) == (None if passing else rejected)
 
 
-def test_open_nodes_are_for_everybody_whatever_their_taints() -> None:
+def test_nodes_without_cordon_accept_every_pod_whatever_their_taints() -> None:
     handle = FakeHandle([make_node("n1", taints=[f"{KEY}:NoSchedule"])])
     plugin = make_plugin(NodeUnschedulable, handle)
 
@@ -68,7 +68,7 @@ def test_a_node_helps_that_is_uncordoned(old: Node | None, new: Node, expected: 
     assert helps("Node", old, new) is expected
 
 
-def test_tolerations_help_that_allow_cordons() -> None:
+def test_tolerations_of_the_unschedulable_taint_help() -> None:
     before = make_pod("waiting").pod
     enough = make_pod("waiting", tolerations=[{"key": KEY, "operator": "Exists"}]).pod
     other = make_pod("waiting", tolerations=[{"key": "k", "operator": "Exists"}]).pod

@@ -71,7 +71,7 @@ def test_no_node_has_the_label() -> None:
     assert generated(handle) == []
 
 
-def test_the_group_is_gone() -> None:
+def test_a_missing_group_is_an_error() -> None:
     status = generated(FakeHandle(NODES, gates=GATES))
     assert isinstance(status, Status)
     assert status.code == Code.ERROR
@@ -108,7 +108,7 @@ def test_pods_are_counted_with_scheduled_ones() -> None:
     assert plugin.score_placement(STATE, GROUP, assigned("r", "s")) == 3
 
 
-def test_counts_are_told_in_percent_of_the_highest() -> None:
+def test_counts_are_scaled_to_the_highest() -> None:
     plugin = make_plugin(PodGroupPodsCount, FakeHandle(gates=GATES))
     scores = plugin.normalize_placements(STATE, GROUP, np.array([4, 8, 2]))
     assert not isinstance(scores, Status)

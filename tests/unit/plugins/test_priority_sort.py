@@ -7,7 +7,7 @@ from proreus.plugins.priority_sort import PrioritySort
 from proreus.testing import FakeHandle, make_plugin, make_pod
 
 
-def test_the_most_important_and_then_the_most_patient_pod_is_first() -> None:
+def test_the_highest_priority_then_the_longest_queued_pod_is_first() -> None:
     plugin = make_plugin(PrioritySort, FakeHandle())
     queued = [
         QueuedPodInfo(make_pod("late", priority=5), timestamp=20.0),

@@ -8,7 +8,7 @@ from proreus.plugins.scheduling_gates import SchedulingGates
 from proreus.testing import FakeHandle, make_plugin, make_pod
 
 
-def test_gates_keep_a_pod_out() -> None:
+def test_scheduling_gates_gate_a_pod() -> None:
     plugin = make_plugin(SchedulingGates, FakeHandle())
     gates = [{"name": "example.com/a"}, {"name": "b"}]
 

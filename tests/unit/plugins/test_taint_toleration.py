@@ -1,4 +1,4 @@
-"""TaintToleration: hard taints reject, soft ones count, hints look at both versions of a node."""
+"""TaintToleration: hard taints reject, soft ones count, hints compare both versions of a node."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ OPEN, CLOSED = make_node("n1"), make_node("n1", taints=["a:NoSchedule"])
         (CLOSED, CLOSED, False),
     ],
 )
-def test_a_node_helps_that_opens(old: Node | None, new: Node, expected: bool) -> None:
+def test_a_node_that_becomes_tolerable_helps(old: Node | None, new: Node, expected: bool) -> None:
     assert helps("Node", make_pod(), old, new) is expected
 
 

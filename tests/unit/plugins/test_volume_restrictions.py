@@ -1,4 +1,4 @@
-"""VolumeRestrictions: claims for one pod only, disks for one node only, and who is woken."""
+"""VolumeRestrictions: exclusive claims, exclusive disks, and queueing hints."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_ordinary_pods_are_skipped(volumes: dict[str, Any]) -> None:
     assert run_filter(handle, make_pod(spec=volumes)) == Status.skip()
 
 
-def test_a_missing_claim_is_told_here_first() -> None:
+def test_a_missing_claim_is_rejected() -> None:
     result = run_filter(FakeHandle(NODES), make_pod(spec=spec_with_claims("c")))
     assert result == Status.unresolvable('persistentvolumeclaim "c" not found')
 
@@ -111,7 +111,7 @@ def test_an_exclusive_claim_in_use_rules_out_every_node_but_preemption_may_help(
     assert {status.code for status in results if status} == {Status.unschedulable().code}
 
 
-def test_an_exclusive_claim_that_is_free_is_no_concern() -> None:
+def test_an_unused_exclusive_claim_is_skipped() -> None:
     elsewhere = make_pod(
         "other", namespace="elsewhere", node_name="n0", spec=spec_with_claims("mine")
     )
@@ -120,7 +120,7 @@ def test_an_exclusive_claim_that_is_free_is_no_concern() -> None:
     )
 
 
-def test_conflicts_are_counted_on_a_copy_when_pods_are_tried() -> None:
+def test_dry_runs_count_conflicts_on_a_copy() -> None:
     other = make_pod("other", node_name="n0", spec=spec_with_claims("mine"))
     handle, pod = exclusive(other), make_pod(spec=spec_with_claims("mine"))
     plugin, state = make_plugin(VolumeRestrictions, handle), CycleState()
@@ -143,7 +143,7 @@ def test_events() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mine", "gone", "woken"),
+    ("mine", "gone", "queued"),
     [
         (spec_with_claims("a"), make_pod("o", spec=spec_with_claims("a", "b")), True),
         (spec_with_claims("a"), make_pod("o", spec=spec_with_claims("b")), False),
@@ -157,17 +157,17 @@ def test_events() -> None:
         (disks(gce("d", True)), make_pod("o", spec=disks(gce("d", True))), False),
     ],
 )
-def test_pods_that_go(mine: dict[str, Any], gone: PodInfo, woken: bool) -> None:
+def test_deleted_pods(mine: dict[str, Any], gone: PodInfo, queued: bool) -> None:
     hint = make_plugin(VolumeRestrictions, FakeHandle()).events_to_register()[0].hint
-    assert hint(make_pod(spec=mine), gone.pod, None) is woken
+    assert hint(make_pod(spec=mine), gone.pod, None) is queued
 
 
 @pytest.mark.parametrize(
-    ("name", "namespace", "woken"),
+    ("name", "namespace", "queued"),
     [("a", "default", True), ("b", "default", False), ("a", "elsewhere", False)],
 )
-def test_claims_that_appear(name: str, namespace: str, woken: bool) -> None:
+def test_added_claims(name: str, namespace: str, queued: bool) -> None:
     hint = make_plugin(VolumeRestrictions, FakeHandle()).events_to_register()[2].hint
     claim = make_claim(name, namespace=namespace)
     new = decoder_for(PersistentVolumeClaim).convert(claim)
-    assert hint(make_pod(spec=spec_with_claims("a")), None, new) is woken
+    assert hint(make_pod(spec=spec_with_claims("a")), None, new) is queued

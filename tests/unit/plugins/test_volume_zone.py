@@ -1,4 +1,4 @@
-"""VolumeZone: labels of volumes against labels of nodes, and who is woken."""
+"""VolumeZone: labels of volumes against labels of nodes, and queueing hints."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_claim_without_a_name() -> None:
     assert result == Status.unresolvable("PersistentVolumeClaim had no name")
 
 
-def test_only_pods_without_volumes_share_answers() -> None:
+def test_only_pods_without_volumes_share_results() -> None:
     plugin = make_plugin(VolumeZone, FakeHandle(NODES))
     assert plugin.sign(make_pod()) == ()
     assert plugin.sign(make_pod(spec=spec_with_claims("c"))) is None
@@ -130,7 +130,7 @@ def test_events() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "old", "new", "woken"),
+    ("number", "old", "new", "queued"),
     [
         (0, None, make_storage_class(), True),
         (0, None, make_storage_class(mode="Immediate"), False),
@@ -145,10 +145,10 @@ def test_events() -> None:
         (3, make_volume("pv"), make_volume("pv", labels={ZONE: "a"}), True),
     ],
 )
-def test_hints(number: int, old: Any, new: Any, woken: bool) -> None:
+def test_hints(number: int, old: Any, new: Any, queued: bool) -> None:
     hint = make_plugin(VolumeZone, FakeHandle()).events_to_register()[number].hint
     before = None if old is None else typed(old)
-    assert hint(make_pod(spec=spec_with_claims("c")), before, typed(new)) is woken
+    assert hint(make_pod(spec=spec_with_claims("c")), before, typed(new)) is queued
 
 
 def test_volumes_are_looked_up_by_filter_where_pre_filter_is_disabled() -> None:

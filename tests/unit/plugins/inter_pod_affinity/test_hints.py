@@ -1,4 +1,4 @@
-"""Who is woken: pods that a change of pods or nodes may help, and no others."""
+"""The queueing hints of InterPodAffinity."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_events() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pod", "old", "new", "woken"),
+    ("pod", "old", "new", "queued"),
     [
         (NEAR, None, other("x"), True),
         (NEAR, None, other("y"), False),
@@ -72,12 +72,12 @@ def test_events() -> None:
         (NEITHER, other("x"), NEITHER.pod, True),
     ],
 )
-def test_pods(pod: PodInfo, old: Pod | None, new: Pod | None, woken: bool) -> None:
-    assert is_schedulable_after_pod_change(pod, old, new) is woken
+def test_pods(pod: PodInfo, old: Pod | None, new: Pod | None, queued: bool) -> None:
+    assert is_schedulable_after_pod_change(pod, old, new) is queued
 
 
 @pytest.mark.parametrize(
-    ("pod", "old", "new", "woken"),
+    ("pod", "old", "new", "queued"),
     [
         (NEAR, None, {"zone": "a"}, True),
         (NEAR, None, {}, False),
@@ -93,14 +93,14 @@ def test_pods(pod: PodInfo, old: Pod | None, new: Pod | None, woken: bool) -> No
         (NEITHER, {}, {"zone": "a"}, False),
     ],
 )
-def test_nodes(pod: PodInfo, old: dict[str, str] | None, new: dict[str, str], woken: bool) -> None:
+def test_nodes(pod: PodInfo, old: dict[str, str] | None, new: dict[str, str], queued: bool) -> None:
     before = None if old is None else make_node("n", labels=old)
 
-    assert is_schedulable_after_node_change(pod, before, make_node("n", labels=new)) is woken
+    assert is_schedulable_after_node_change(pod, before, make_node("n", labels=new)) is queued
 
 
 def test_a_selector_that_does_not_parse_queues_the_pod() -> None:
-    """What a hint raises counts as yes."""
+    """A hint that raises queues the pod."""
     broken = {"matchExpressions": [{"key": "app", "operator": "Near"}]}
     term = {"topologyKey": "zone", "labelSelector": broken}
     pod = make_pod(affinity={"podAffinity": {REQUIRED: [term]}})

@@ -67,7 +67,7 @@ def passing(pod: PodInfo, handle: FakeHandle) -> list[str]:
 
 
 def finals(pod: PodInfo, handle: FakeHandle, args: Yaml | None = None) -> list[int] | None:
-    """Return normalised scores; None where the plugin skips."""
+    """Return normalised scores; None if the plugin skips."""
     plugin, state = make_plugin(InterPodAffinity, handle, args), CycleState()
     status = plugin.pre_score(state, pod, handle.nodes)
     if status is not None:
@@ -80,7 +80,7 @@ def finals(pod: PodInfo, handle: FakeHandle, args: Yaml | None = None) -> list[i
 # ---- filter ------------------------------------------------------------------------------------
 
 
-def test_affinity_needs_all_terms_met_by_the_same_pod() -> None:
+def test_affinity_counts_pods_that_match_all_terms() -> None:
     both = make_pod(affinity=near(term(), term(app="y", key=HOST)))
     apart_ = [running("p1", "n1", "x"), running("p2", "n1", "y")]
     assert passing(both, FakeHandle(NODES, apart_)) == []
@@ -91,7 +91,7 @@ def test_affinity_needs_all_terms_met_by_the_same_pod() -> None:
     assert passing(two, FakeHandle(NODES, [one_for_both])) == ["n1"]
 
 
-def test_the_first_of_a_group_may_go_where_the_keys_are() -> None:
+def test_the_first_pod_of_a_group_fits_nodes_with_the_keys() -> None:
     first = make_pod(labels={"app": "x"}, affinity=near(term()))
     assert passing(first, FakeHandle(NODES)) == ["n1", "n2", "n3"]
 
@@ -103,7 +103,7 @@ def test_the_first_of_a_group_may_go_where_the_keys_are() -> None:
     assert passing(first, FakeHandle(NODES, [running("p", "n2")])) == ["n2"]
 
 
-def test_anti_affinity_goes_both_ways() -> None:
+def test_anti_affinity_is_symmetric() -> None:
     pods = [running("p", "n1", affinity=apart(term(app="y")))]
     handle = FakeHandle(NODES, pods)
     plugin = make_plugin(InterPodAffinity, handle)
@@ -184,7 +184,7 @@ def test_terms_follow_the_labels_of_namespaces() -> None:
     assert rejected() == [True, True]
 
 
-def test_existing_terms_look_at_the_labels_of_the_pods_namespace() -> None:
+def test_existing_terms_match_the_labels_of_the_pods_namespace() -> None:
     selector = {"matchLabels": {"env": "prod"}}
     pods = [running("p", "n1", affinity=apart(term(app="y", namespaceSelector=selector)))]
     objects = [namespace("one", env="prod"), namespace("two", env="test")]
@@ -197,7 +197,7 @@ def test_existing_terms_look_at_the_labels_of_the_pods_namespace() -> None:
         assert plugin.pre_filter(CycleState(), pod, handle.nodes) == Status.skip()
 
 
-def test_a_selector_that_does_not_parse_is_the_pods_own_fault() -> None:
+def test_a_selector_that_does_not_parse_rejects_the_pod() -> None:
     broken = {"matchExpressions": [{"key": "app", "operator": "Near"}]}
     affinity = near({"topologyKey": ZONE, "labelSelector": broken})
     handle = FakeHandle(NODES, [running("p", "n1", affinity=affinity)])
@@ -211,7 +211,7 @@ def test_a_selector_that_does_not_parse_is_the_pods_own_fault() -> None:
     assert plugin.pre_filter(CycleState(), make_pod(), handle.nodes) == Status.skip()
 
 
-def test_pods_without_anybodys_interest_are_skipped() -> None:
+def test_pods_that_no_term_concerns_are_skipped() -> None:
     pods = [running("p", "n1", affinity=apart(term(app="y"))), running("q", "n4")]
     handle = FakeHandle(NODES, pods)
     plugin = make_plugin(InterPodAffinity, handle)
@@ -242,7 +242,7 @@ def test_dry_runs_on_a_node_whose_domain_was_not_counted_yet() -> None:
 # ---- score -------------------------------------------------------------------------------------
 
 
-def test_preferred_terms_and_the_affinity_of_others_add_up() -> None:
+def test_preferred_terms_and_terms_of_existing_pods_add_up() -> None:
     pods = [
         running("p1", "n1"),
         running("p2", "n1"),
@@ -253,13 +253,13 @@ def test_preferred_terms_and_the_affinity_of_others_add_up() -> None:
     assert finals(pod, FakeHandle(NODES, pods)) == [100, 55, 100, 0]
 
 
-def test_without_anything_to_add_there_is_no_score() -> None:
+def test_without_matching_pods_score_is_skipped() -> None:
     assert finals(make_pod(affinity=rather_near(10, term())), FakeHandle(NODES)) is None
     alone = FakeHandle(NODES, [running("p", "n4")])
     assert finals(make_pod(affinity=rather_near(10, term())), alone) is None
 
 
-def test_terms_that_outweigh_each_other_are_not_nothing() -> None:
+def test_weights_that_cancel_out_are_not_skipped() -> None:
     pods = [running("p1", "n1")]
     pod = make_pod(affinity={**rather_near(5, term()), **rather_apart(5, term())})
 
@@ -280,7 +280,7 @@ def test_preferred_terms_of_existing_pods_can_be_ignored() -> None:
     assert finals(choosy, handle, ignore) == [100, 0, 100, 50]
 
 
-def test_hard_weight_zero_leaves_required_terms_out() -> None:
+def test_required_terms_do_not_count_with_hard_weight_zero() -> None:
     pods = [running("p1", "n1", affinity=near(term(app="me")))]
     handle, pod = FakeHandle(NODES, pods), make_pod(labels={"app": "me"})
 

@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: what counts, where it counts, and who is woken."""
+"""NodeVolumeLimits: which volumes count, on which nodes, and queueing hints."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_ephemeral_volumes_count_and_must_be_the_pods_own() -> None:
     assert results == [Status.error(text).of("NodeVolumeLimits")] * 2
 
 
-def test_one_pod_that_cannot_be_told_spoils_its_node() -> None:
+def test_a_pod_with_undeterminable_volumes_is_an_error_on_its_node() -> None:
     odd = make_pod("odd", node_name="n0", spec={"volumes": [{"name": "v", "ephemeral": {}}]})
     claim = make_claim("odd-v", owner_uid="another")
     limits = [make_csi_node("n0", {DRIVER: 9}), make_csi_node("n1", {DRIVER: 9})]
@@ -196,7 +196,7 @@ IN_TREE_PLUGINS = {"awsElasticBlockStore": {"volumeID": "aws://a/vol-1"}}
         ({"vsphereVolume": {"volumePath": "s"}}, False),
     ],
 )
-def test_inline_volumes_count_with_the_driver_they_moved_to(
+def test_inline_volumes_count_for_the_driver_they_are_migrated_to(
     volume: dict[str, Any], rejected: bool
 ) -> None:
     limits = {EBS: 0, "file.csi.azure.com": 0, "csi.vsphere.vmware.com": 0}
@@ -247,7 +247,9 @@ def test_a_disk_without_a_name() -> None:
     ("prevent", "gate", "rejected"),
     [(True, "true", True), (True, "false", False), (False, "true", False)],
 )
-def test_drivers_to_wait_for(prevent: bool, gate: str, rejected: bool) -> None:
+def test_drivers_that_prevent_scheduling_if_missing(
+    prevent: bool, gate: str, rejected: bool
+) -> None:
     driver = {
         "kind": "CSIDriver",
         "metadata": {"name": DRIVER},
@@ -283,7 +285,7 @@ INLINE = make_pod("w", spec={"volumes": [{"name": "v", **IN_TREE_PLUGINS}]})
 
 
 @pytest.mark.parametrize(
-    ("number", "pod", "old", "new", "woken"),
+    ("number", "pod", "old", "new", "queued"),
     [
         (0, WAITING, None, make_csi_node("n"), True),
         (0, WAITING, make_csi_node("n", {"d": 1}), make_csi_node("n", {"d": 2}), True),
@@ -300,13 +302,13 @@ INLINE = make_pod("w", spec={"volumes": [{"name": "v", **IN_TREE_PLUGINS}]})
         (3, INLINE, make_attachment("va", "n", "pv", attacher=EBS), None, True),
     ],
 )
-def test_hints(number: int, pod: PodInfo, old: Any, new: Any, woken: bool) -> None:
+def test_hints(number: int, pod: PodInfo, old: Any, new: Any, queued: bool) -> None:
     before, after = (None if obj is None else typed(obj) for obj in (old, new))
-    assert events()[number].hint(pod, before, after) is woken
+    assert events()[number].hint(pod, before, after) is queued
 
 
 @pytest.mark.parametrize(
-    ("gone", "woken"),
+    ("gone", "queued"),
     [
         (running("o", "any"), True),
         (make_pod("o", spec=spec_with_claims("any")), False),
@@ -316,8 +318,8 @@ def test_hints(number: int, pod: PodInfo, old: Any, new: Any, woken: bool) -> No
         (make_pod("o", node_name="n0", spec={"volumes": [{"name": "v", "secret": {}}]}), False),
     ],
 )
-def test_pods_that_go(gone: PodInfo, woken: bool) -> None:
-    assert events()[1].hint(WAITING, gone.pod, None) is woken
+def test_deleted_pods(gone: PodInfo, queued: bool) -> None:
+    assert events()[1].hint(WAITING, gone.pod, None) is queued
 
 
 def test_volumes_are_looked_up_by_filter_where_pre_filter_is_disabled() -> None:

@@ -1,4 +1,4 @@
-"""Who is woken: pods whose hard constraints a change of pods or nodes touches."""
+"""The queueing hints of PodTopologySpread."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_events() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pod", "old", "new", "woken"),
+    ("pod", "old", "new", "queued"),
     [
         (waiting(), None, other(), True),
         (waiting(), None, other("y"), False),
@@ -75,15 +75,15 @@ def test_events() -> None:
         (waiting(), waiting().pod, waiting(metadata={"labels": {}}).pod, True),
     ],
 )
-def test_pods(pod: PodInfo, old: Pod | None, new: Pod | None, woken: bool) -> None:
+def test_pods(pod: PodInfo, old: Pod | None, new: Pod | None, queued: bool) -> None:
     event, _ = make_plugin(PodTopologySpread, FakeHandle()).events_to_register()
     assert event.hint is not None
 
-    assert event.hint(pod, old, new) is woken
+    assert event.hint(pod, old, new) is queued
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "woken"),
+    ("old", "new", "queued"),
     [
         (None, zoned("a"), True),
         (None, zoned(), False),
@@ -97,8 +97,8 @@ def test_pods(pod: PodInfo, old: Pod | None, new: Pod | None, woken: bool) -> No
         (zoned(), zoned("", "k:NoSchedule"), False),
     ],
 )
-def test_nodes(old: Node | None, new: Node | None, woken: bool) -> None:
+def test_nodes(old: Node | None, new: Node | None, queued: bool) -> None:
     _, event = make_plugin(PodTopologySpread, FakeHandle()).events_to_register()
     assert event.hint is not None
 
-    assert event.hint(waiting(), old, new) is woken
+    assert event.hint(waiting(), old, new) is queued

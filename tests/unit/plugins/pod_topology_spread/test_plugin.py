@@ -99,7 +99,7 @@ def test_skew(pod: PodInfo, names: list[str]) -> None:
     assert passing(pod, handle) == names
 
 
-def test_what_does_not_count() -> None:
+def test_pods_that_do_not_count() -> None:
     """Terminating pods, other namespaces, nodes without all keys."""
     deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
     pods = [
@@ -131,7 +131,7 @@ def test_statuses() -> None:
     )
 
 
-def test_policies_say_which_nodes_make_domains() -> None:
+def test_inclusion_policies_determine_the_domains() -> None:
     nodes = [
         make_node("a", labels={ZONE: "a", "disk": "ssd"}),
         make_node("b", labels={ZONE: "b"}),
@@ -153,7 +153,7 @@ def test_policies_say_which_nodes_make_domains() -> None:
     assert passing(pod, handle) == ["b", "c"]
 
 
-def test_layouts_follow_nodes() -> None:
+def test_domains_follow_nodes() -> None:
     handle = FakeHandle(THREE, on({"a": 1, "b": 1}))
     assert passing(pending(constraint()), handle) == ["c"]
 
@@ -277,7 +277,7 @@ def test_system_defaults() -> None:
     assert scored(pending(), bare) == ([13, 12, 4], [30, 38, 100])
 
 
-def test_own_constraints_leave_nodes_out_that_lack_a_key() -> None:
+def test_own_constraints_ignore_nodes_that_lack_a_key() -> None:
     nodes = [zoned("n1", "a"), zoned("n2", "b"), zoned("n3")]
     raw, final = scored(pending(soft()), FakeHandle(nodes, on({"n1": 2, "n3": 5})))
 
@@ -285,7 +285,7 @@ def test_own_constraints_leave_nodes_out_that_lack_a_key() -> None:
     assert final == [0, 100, 0]
 
 
-def test_only_nodes_that_passed_make_domains() -> None:
+def test_only_feasible_nodes_count_as_domains() -> None:
     handle = FakeHandle(THREE, on({"a": 2, "b": 1, "c": 1}))
     plugin, state = make_plugin(PodTopologySpread, handle), CycleState()
     feasible = handle.nodes.take(np.array([0, 2]))
@@ -346,7 +346,9 @@ def owner(kind: str, selector: Yaml | None) -> Yaml:
         ),
     ],
 )
-def test_who_gets_default_constraints(pod: PodInfo, objects: list[Yaml], constrained: bool) -> None:
+def test_pods_that_get_default_constraints(
+    pod: PodInfo, objects: list[Yaml], constrained: bool
+) -> None:
     handle = FakeHandle(THREE, on({"a": 1, "b": 1}), objects=objects)
 
     if constrained:
@@ -362,7 +364,7 @@ def test_who_gets_default_constraints(pod: PodInfo, objects: list[Yaml], constra
             assert plugin.pre_score(CycleState(), pod, handle.nodes) == Status.skip()
 
 
-def test_all_that_selects_a_pod_counts_together() -> None:
+def test_services_and_owners_selectors_are_merged() -> None:
     tier = {
         "kind": "Service",
         "metadata": {"name": "t", "namespace": "default"},
@@ -382,7 +384,7 @@ def test_all_that_selects_a_pod_counts_together() -> None:
     ]
 
 
-def test_own_constraints_take_the_place_of_defaults() -> None:
+def test_own_constraints_replace_defaults() -> None:
     handle = FakeHandle(THREE, on({"a": 1}), objects=[SERVICE])
     plugin = make_plugin(PodTopologySpread, handle, LIST)
 

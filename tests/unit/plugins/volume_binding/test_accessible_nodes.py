@@ -19,7 +19,7 @@ from proreus.testing.volume_clusters import BETA_ZONE, NODES, ZONES, zone_labels
 
 
 def selectors(fewest: int = 0) -> st.SearchStrategy[AccessibleNodes]:
-    """Draw who can reach something; ``fewest``: expressions a term."""
+    """Draw the nodes that can access something; ``fewest``: expressions a term."""
     values = st.lists(st.sampled_from((*ZONES, *NODES, "gone")), min_size=1, max_size=2)
     expression = st.fixed_dictionaries(
         {
@@ -46,9 +46,7 @@ def selectors(fewest: int = 0) -> st.SearchStrategy[AccessibleNodes]:
         st.lists(st.one_of(selectors(1), selectors(2)), min_size=8, max_size=24),
     ),
 )
-def test_the_first_that_can_be_reached(
-    labels: list[dict[str, str]], all_of: list[AccessibleNodes]
-) -> None:
+def test_first_accessible(labels: list[dict[str, str]], all_of: list[AccessibleNodes]) -> None:
     nodes = make_table(make_node(f"n{row}", labels=one) for row, one in enumerate(labels))
     expected = [
         next(

@@ -1,4 +1,4 @@
-"""What is promised, written, awaited, and taken back."""
+"""Volumes and claims are assumed, written, awaited and restored."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Make = Callable[..., Any]
 
 
 async def turns(number: int = 5) -> None:
-    """Let the other tasks run on."""
+    """Let the other tasks run."""
     for _ in range(number):
         await asyncio.sleep(0)
 
@@ -50,7 +50,7 @@ def static_bindings(attempt: Make) -> Any:
     return attempt([make_storage_class(), make_volume("pv", where=IN_A), make_claim("c")], "c")
 
 
-def test_nothing_is_to_do_for_bound_claims(attempt: Make) -> None:
+def test_bound_claims_are_skipped(attempt: Make) -> None:
     one = attempt([make_claim("c", volume="pv"), make_volume("pv")], "c")
     assert one.reserve("a1") is None
     assert one.pre_flight("a1") == Status.skip()
@@ -59,7 +59,7 @@ def test_nothing_is_to_do_for_bound_claims(attempt: Make) -> None:
 # ---- promises ------------------------------------------------------------------------------------
 
 
-def test_a_promised_volume_is_seen_as_taken_at_once(attempt: Make) -> None:
+def test_an_assumed_volume_is_taken_at_once(attempt: Make) -> None:
     one = static_bindings(attempt)
     assert one.reserve("a1") is None
     volume, claim = one.volume("pv"), one.claim("c")
@@ -76,7 +76,7 @@ def test_a_promised_volume_is_seen_as_taken_at_once(attempt: Make) -> None:
     assert [v.metadata.name for v in one.plugin._storage.free_volumes("wait")] == ["pv"]
 
 
-def test_a_volume_kept_by_hand_is_completed_but_not_marked(attempt: Make) -> None:
+def test_a_prebound_volume_is_completed_without_the_annotation(attempt: Make) -> None:
     kept = make_volume("pv", claim="default/c", claim_uid="")
     one = attempt([make_storage_class(), kept, make_claim("c")], "c")
     assert one.reserve("a1") is None
@@ -84,7 +84,7 @@ def test_a_volume_kept_by_hand_is_completed_but_not_marked(attempt: Make) -> Non
     assert one.volume("pv").metadata.annotations == {}
 
 
-def test_a_claim_is_handed_to_its_provisioner_with_the_node(attempt: Make) -> None:
+def test_a_claim_to_provision_gets_the_selected_node(attempt: Make) -> None:
     one = dynamic(attempt)
     assert one.reserve("b1") is None
     assert one.claim("c").metadata.annotations == {SELECTED: "b1"}
@@ -92,7 +92,7 @@ def test_a_claim_is_handed_to_its_provisioner_with_the_node(attempt: Make) -> No
     assert one.claim("c").metadata.annotations == {}
 
 
-def test_a_claim_that_changed_meanwhile_is_an_error_and_nothing_is_promised(attempt: Make) -> None:
+def test_a_claim_that_has_changed_is_an_error_and_nothing_is_assumed(attempt: Make) -> None:
     objects = [make_storage_class(), make_storage_class("static", "kubernetes.io/no-provisioner")]
     claims = [make_claim("c", class_name="static"), make_claim("d")]
     one = attempt([*objects, make_volume("pv", class_name="static"), *claims], "c", "d")
@@ -104,7 +104,7 @@ def test_a_claim_that_changed_meanwhile_is_an_error_and_nothing_is_promised(atte
     assert one.claim("d").metadata.annotations == {"by": "another"}
 
 
-def test_profiles_share_what_is_promised(attempt: Make) -> None:
+def test_profiles_share_assumed_volumes(attempt: Make) -> None:
     one = static_bindings(attempt)
     other = make_plugin(VolumeBinding, one.handle)
     one.reserve("a1")
@@ -143,7 +143,7 @@ async def test_dynamic_binding(attempt: Make) -> None:
     assert work.result() is None
 
 
-async def test_what_is_written_stays_even_while_the_watch_is_late(attempt: Make) -> None:
+async def test_written_objects_stay_while_the_watch_lags(attempt: Make) -> None:
     objects = [make_storage_class(), make_storage_class("static", "kubernetes.io/no-provisioner")]
     claims = [make_claim("c", class_name="static"), make_claim("d")]
     one = attempt([*objects, make_volume("pv", class_name="static"), *claims], "c", "d")
@@ -164,7 +164,7 @@ async def test_what_is_written_stays_even_while_the_watch_is_late(attempt: Make)
     assert one.claim("d").metadata.annotations == {SELECTED: "a1"}
 
 
-async def test_what_is_written_stays_when_the_pod_fails_later(attempt: Make) -> None:
+async def test_written_objects_stay_if_the_pod_fails_later(attempt: Make) -> None:
     one = dynamic(attempt)
     work = waiting(one)
     await turns()
@@ -174,7 +174,7 @@ async def test_what_is_written_stays_when_the_pod_fails_later(attempt: Make) -> 
     assert one.filter()["a2"] != []
 
 
-async def test_a_refused_write_is_an_error_and_the_rest_is_taken_back(attempt: Make) -> None:
+async def test_a_failed_write_is_an_error_and_the_rest_is_restored(attempt: Make) -> None:
     objects = [make_storage_class(), make_storage_class("static", "kubernetes.io/no-provisioner")]
     claims = [make_claim("c", class_name="static"), make_claim("d")]
     one = attempt([*objects, make_volume("pv", class_name="static"), *claims], "c", "d")
@@ -190,7 +190,7 @@ async def test_a_refused_write_is_an_error_and_the_rest_is_taken_back(attempt: M
     assert one.claim("d").metadata.annotations == {}
 
 
-async def test_patches_name_the_version_that_they_were_made_for(attempt: Make) -> None:
+async def test_patches_have_a_resource_version_as_precondition(attempt: Make) -> None:
     one = static_bindings(attempt)
     version = one.volume("pv").metadata.resource_version
     seen: list[Any] = []
@@ -211,7 +211,7 @@ async def test_patches_name_the_version_that_they_were_made_for(attempt: Make) -
     assert set(patch["spec"]) == {"claimRef"}
 
 
-async def test_time_runs_out(attempt: Make) -> None:
+async def test_binding_times_out(attempt: Make) -> None:
     one = dynamic(attempt, args={"bindTimeoutSeconds": 30})
     work = waiting(one)
     await turns()
@@ -257,7 +257,7 @@ DEAD_ENDS = {
 
 
 @pytest.mark.parametrize("name", DEAD_ENDS)
-async def test_dead_ends_of_provisioning(attempt: Make, name: str) -> None:
+async def test_failures_of_provisioning(attempt: Make, name: str) -> None:
     objects, text = DEAD_ENDS[name]
     one = dynamic(attempt)
     work = waiting(one)
@@ -268,7 +268,7 @@ async def test_dead_ends_of_provisioning(attempt: Make, name: str) -> None:
     assert work.result() == Status.error(f"binding volumes: {text}")
 
 
-async def test_a_claim_reference_that_is_taken_back(attempt: Make) -> None:
+async def test_a_claim_ref_that_is_reset(attempt: Make) -> None:
     one = static_bindings(attempt)
     work = waiting(one)
     await turns()
@@ -277,7 +277,7 @@ async def test_a_claim_reference_that_is_taken_back(attempt: Make) -> None:
     assert work.result() == Status.error('binding volumes: ClaimRef got reset for pv "pv"')
 
 
-async def test_things_that_vanish(attempt: Make) -> None:
+async def test_objects_that_are_deleted(attempt: Make) -> None:
     one = static_bindings(attempt)
     work = waiting(one)
     await turns()

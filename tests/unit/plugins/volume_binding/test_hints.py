@@ -1,4 +1,4 @@
-"""Who is woken by what happens to storage."""
+"""The queueing hints of VolumeBinding."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ EBS, GCE = "kubernetes.io/aws-ebs", "kubernetes.io/gce-pd"
 
 
 @pytest.mark.parametrize(
-    ("resource", "pod", "old", "new", "woken"),
+    ("resource", "pod", "old", "new", "queued"),
     [
         (STORAGE_CLASS, PLAIN, None, make_storage_class(), True),
         (STORAGE_CLASS, PLAIN, make_storage_class(), make_storage_class(), False),
@@ -126,11 +126,11 @@ EBS, GCE = "kubernetes.io/aws-ebs", "kubernetes.io/gce-pd"
         ),
     ],
 )
-def test_hints(resource: str, pod: PodInfo, old: Any, new: Any, woken: bool) -> None:
+def test_hints(resource: str, pod: PodInfo, old: Any, new: Any, queued: bool) -> None:
     (hint,) = [event.hint for event in EVENTS if event.resource == resource]
     assert hint is not None
     before, after = (
         None if obj is None else decoder_for(BY_KIND[obj["kind"]].type).convert(obj)
         for obj in (old, new)
     )
-    assert hint(pod, before, after) is woken
+    assert hint(pod, before, after) is queued

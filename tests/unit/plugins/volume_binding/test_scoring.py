@@ -73,7 +73,7 @@ def test_the_shape_may_prefer_the_fullest(attempt: Make) -> None:
     assert scores(one) == {"a1": 50, "a2": 25, "b1": 25}
 
 
-def test_volumes_to_be_made(attempt: Make) -> None:
+def test_volumes_to_provision(attempt: Make) -> None:
     driver = {"kind": "CSIDriver", "metadata": {"name": DRIVER}, "spec": {"storageCapacity": True}}
     objects = [
         make_storage_class(),

@@ -1,4 +1,4 @@
-"""Which nodes do for a pod's volumes, and what is said of the others."""
+"""Which nodes VolumeBinding accepts for a pod's volumes, and why it rejects others."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def wish(name: str, storage: str | None = "10Gi", **more: Any) -> dict[str, Any]
 # ---- PreFilter -----------------------------------------------------------------------------------
 
 
-def test_pods_without_claims_are_skipped_and_share_answers(attempt: Make) -> None:
+def test_pods_without_claims_are_skipped_and_share_results(attempt: Make) -> None:
     for volumes in ([], [{"name": "c", "configMap": {"name": "x"}}]):
         one = attempt([], volumes=volumes)
         assert one.pre_filter() == Status.skip()
@@ -91,7 +91,7 @@ def test_claims_that_rule_out_every_node(attempt: Make, objects: Objects, text: 
     assert attempt(objects, "c").pre_filter() == Status.unresolvable(text)
 
 
-def test_a_class_that_does_not_say_when_to_bind(attempt: Make) -> None:
+def test_a_class_without_a_binding_mode(attempt: Make) -> None:
     one = attempt([make_claim("c"), make_storage_class(mode=None)], "c")
     assert one.pre_filter() == Status.error('VolumeBindingMode not set for StorageClass "wait"')
 
@@ -111,7 +111,7 @@ def test_ephemeral_volumes(attempt: Make) -> None:
 # ---- bound claims --------------------------------------------------------------------------------
 
 
-def test_bound_volumes_are_reached_by_labels_not_by_names(attempt: Make) -> None:
+def test_bound_volumes_are_matched_by_labels_and_not_by_names(attempt: Make) -> None:
     named = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b1"]}]}
     in_a = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
     terms = {"required": {"nodeSelectorTerms": [in_a | named]}}
@@ -158,7 +158,7 @@ def test_a_missing_volume(attempt: Make) -> None:
 
 
 @pytest.mark.parametrize("migrated", [True, False])
-def test_migrated_volumes_go_by_the_label_of_the_driver(attempt: Make, migrated: bool) -> None:
+def test_migrated_volumes_are_matched_by_the_drivers_label(attempt: Make, migrated: bool) -> None:
     zone = "topology.kubernetes.io/zone"
     volume = make_volume(
         "pv",
@@ -179,7 +179,7 @@ def test_migrated_volumes_go_by_the_label_of_the_driver(attempt: Make, migrated:
     assert one.filter()["tree"] == [CONFLICT]
 
 
-def test_a_volume_that_cannot_be_migrated_is_an_error_where_it_should_be(attempt: Make) -> None:
+def test_a_volume_that_cannot_be_translated_is_an_error_where_migrated(attempt: Make) -> None:
     bad = {"awsElasticBlockStore": {"volumeID": "aws://a/disk"}}
     volume = make_volume("pv", claim="default/c", source=bad)
     node = make_csi_node("a1", migrated=["kubernetes.io/aws-ebs"])
@@ -245,7 +245,7 @@ def test_volumes_for_a_claim(
     assert one.filter()["a1"] == ([] if found else [NO_MATCH])
 
 
-def test_the_smallest_volume_that_can_be_reached_is_taken(attempt: Make) -> None:
+def test_the_smallest_accessible_volume_is_selected(attempt: Make) -> None:
     volumes = [
         local("large", "30Gi"),
         local("small", "20Gi", where=IN_A),
@@ -260,7 +260,7 @@ def test_the_smallest_volume_that_can_be_reached_is_taken(attempt: Make) -> None
         one.plugin.unreserve(one.state, one.pod, node_name)
 
 
-def test_a_volume_that_is_kept_for_the_claim_leaves_no_choice(attempt: Make) -> None:
+def test_a_volume_prebound_to_the_claim_is_the_only_candidate(attempt: Make) -> None:
     volumes = [local("small", "10Gi"), local("kept", "90Gi", claim="default/c", where=IN_A)]
     one = attempt([STATIC, *volumes, wish("c")], "c")
     assert one.filter() == {"a1": [], "a2": [], "b1": [NO_MATCH]}
@@ -293,7 +293,7 @@ COUNTING = {
 }
 
 
-def test_provisioning_where_the_class_allows_it(attempt: Make) -> None:
+def test_volumes_are_provisioned_where_the_class_allows_it(attempt: Make) -> None:
     for allowed, nodes in (
         ([], ["a1", "a2", "b1"]),
         ([{"zone": ["a"]}], ["a1", "a2"]),
@@ -354,7 +354,7 @@ def test_capacity_is_ignored_if_the_driver_does_not_track_it(attempt: Make) -> N
     )
 
 
-def test_the_first_claim_that_cannot_be_made_decides(attempt: Make) -> None:
+def test_the_first_claim_that_cannot_be_provisioned_decides(attempt: Make) -> None:
     objects = [
         make_storage_class(),
         make_storage_class("in-b", allowed=[{"zone": ["b"]}]),
@@ -370,7 +370,7 @@ def test_the_first_claim_that_cannot_be_made_decides(attempt: Make) -> None:
     }
 
 
-def test_every_reason_is_told(attempt: Make) -> None:
+def test_every_reason_is_reported(attempt: Make) -> None:
     objects = [STATIC, wish("c"), make_claim("d", volume="pv")]
     volume = make_volume("pv", claim="default/d", where=IN_A)
     results = attempt([*objects, volume], "c", "d").filter()
