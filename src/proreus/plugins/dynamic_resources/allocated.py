@@ -1,7 +1,12 @@
-"""Which devices are taken, and by whom: claims as they are known, and allocations in flight.
+"""Which devices are allocated: by claims as watched or assumed, and by allocations in flight.
 
-An allocation is in flight from Reserve until the claim is known to have it (or Unreserve). The sums
-are kept claim by claim, so that a cycle never walks over all claims.
+An allocation is in flight from Reserve until PreBind has written it, or until Unreserve. Sums are
+updated claim by claim, so that a cycle never walks over all claims (``GatherAllocatedState``
+upstream).
+
+Example: Reserve of pod A puts the allocation of claim X in flight, gpu-0 of n1; ``uses`` of that
+pool has gpu-0 from then on, and no other pod gets it. PreBind writes X, and the claim is assumed:
+the same use is counted for the claim, nothing changes. Had PreBind failed, gpu-0 would be free.
 """
 
 from __future__ import annotations
@@ -21,14 +26,19 @@ from proreus.plugins.dynamic_resources.pools import PoolKey, PoolView
 
 @dataclass(slots=True)
 class DeviceUse:
-    """How a device is used: by so many alone, by these shares, this much of its capacity."""
+    """How a device is used.
+
+    ``exclusive``: how many claims have it alone; more than 1 if another scheduler allocates, too.
+    ``shares``: by share ID, of a device that allows multiple allocations. ``consumed``: nano-units
+    by capacity.
+    """
 
     exclusive: int = 0
     shares: dict[str, int] = field(default_factory=dict)
     consumed: dict[str, int] = field(default_factory=dict)
 
     def empty(self) -> bool:
-        """Tell whether nobody has the device."""
+        """Return whether nobody has the device."""
         return not (self.exclusive or self.shares)
 
 
@@ -36,12 +46,12 @@ class DeviceUse:
 class InFlightAllocation:
     """An allocation that is being written, and how many pods wait for it.
 
-    ``tried``: it was made in a trial of a whole PodGroup, at whose end it is taken back.
+    ``in_group_cycle``: made in a PodGroup's scheduling cycle, whose dry run ends with Unreserve.
     """
 
     claim: ResourceClaim
     allocation: AllocationResult
-    tried: bool = False
+    in_group_cycle: bool = False
     waiting_pods: int = 1
 
 
@@ -55,8 +65,8 @@ Consumed = tuple[tuple[str, int], ...]
 class PoolState:
     """What is taken of a pool as a node sees it; equal states allow the same allocations.
 
-    ``taken``: places of devices that somebody has alone. ``consumed``: place and capacity of
-    shared ones. ``available``: what is left of counters.
+    ``taken``: positions of devices that are allocated exclusively. ``consumed``: position and
+    consumed capacity of shared ones. ``available``: by counter set, what is left of its counters.
     """
 
     taken: frozenset[int] = frozenset()
@@ -70,8 +80,8 @@ FREE = PoolState()
 class AllocatedDevices:
     """Use of devices by pool.
 
-    Invariant: ``_held[uid]`` is what the claim's allocation (else its allocation in flight) counts
-    for in ``uses``.
+    Invariant: ``_counted[uid]`` is the allocation that counts in ``uses`` for a claim: the one that
+    is written, else the one in flight.
     """
 
     def __init__(self, features: Features, changed: Callable[[PoolKey], None]) -> None:
@@ -83,7 +93,9 @@ class AllocatedDevices:
         self.in_flight: dict[str, InFlightAllocation] = {}
 
     def update_claim(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
-        """Take note of a change of a claim."""
+        """Replace a claim, add (``old`` is None) or remove one."""
+        # A claim deleted and created again under its name is another claim: devices of the old one
+        # are free.
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._written.pop(old.metadata.uid, None)
             self.in_flight.pop(old.metadata.uid, None)
@@ -91,6 +103,8 @@ class AllocatedDevices:
         if new is None:
             return
         uid = new.metadata.uid
+        # Once the claim has its allocation, the one in flight has done its duty. An update without
+        # one may be older than our write, so what is in flight stays until PreBind ends.
         if new.status.allocation is not None:
             self._written[uid] = new.status.allocation
             self.in_flight.pop(uid, None)
@@ -99,19 +113,24 @@ class AllocatedDevices:
         self._recount(uid)
 
     def add_in_flight(
-        self, claim: ResourceClaim, allocation: AllocationResult, tried: bool = False
+        self, claim: ResourceClaim, allocation: AllocationResult, in_group_cycle: bool = False
     ) -> None:
-        """Note an allocation as in flight, or one more pod that waits for it."""
+        """Put an allocation in flight, or count one more pod that waits for it.
+
+        ``SignalClaimPendingAllocation`` upstream.
+        """
         uid = claim.metadata.uid
         known = self.in_flight.get(uid)
         if known is not None:
             known.waiting_pods += 1
             return
-        self.in_flight[uid] = InFlightAllocation(claim, allocation, tried)
+        self.in_flight[uid] = InFlightAllocation(claim, allocation, in_group_cycle)
         self._recount(uid)
 
     def remove_in_flight(self, uid: str) -> bool:
-        """Note that a pod no longer waits; tell whether it was the last."""
+        """Count one pod less that waits for an allocation; return whether it was the last."""
+        # The devices are released with the last one: pods of a group share a claim, and one of them
+        # failing must not free what the others are being bound to.
         known = self.in_flight.get(uid)
         if known is None:
             return False
@@ -126,6 +145,8 @@ class AllocatedDevices:
         flying = self.in_flight.get(uid)
         wanted = self._written.get(uid) or (flying.allocation if flying else None)
         held = self._counted.get(uid)
+        # From in flight to assumed to watched, an allocation stays the same three times over. No
+        # change of ``uses`` means that no node's availability is computed again.
         if wanted is held or (wanted is not None and held is not None and _same(wanted, held)):
             return
         if held is not None:
@@ -138,6 +159,7 @@ class AllocatedDevices:
                 self._count(result, 1)
 
     def _count(self, result: DeviceRequestAllocationResult, step: int) -> None:
+        # Admin access observes devices and does not take them from anybody (KEP-5018).
         if result.admin_access:
             return
         key = result.driver, result.pool
@@ -160,13 +182,14 @@ class AllocatedDevices:
         self._changed(key)
 
     def state_of(self, view: PoolView) -> PoolState:
-        """Return what is taken of a pool, by the places that devices have in a view of it."""
+        """Return what is taken of a pool, by the positions of devices in a view of it."""
         uses = self.uses.get(view.key)
         if not uses and not view.counters:
             return FREE
         uses = uses or {}
         taken, consumed = [], []
         for name, use in uses.items():
+            # A device of another node, or one that the driver has withdrawn while it is in use.
             place = view.index.get(name)
             if place is None:
                 continue
@@ -185,6 +208,8 @@ def _available(view: PoolView, uses: Uses) -> tuple[tuple[str, tuple[tuple[str, 
     """Return what the devices in use leave of each counter."""
     if not view.counters:
         return ()
+    # Devices on other nodes consume the counters of the pool as well, whether they are shared or
+    # exclusive: once each (checkAvailableCounters).
     left = {name: dict(amounts) for name, amounts in view.counters.items()}
     for device in uses:
         for name, amounts in view.consumers.get(device, {}).items():

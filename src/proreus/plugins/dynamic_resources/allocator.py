@@ -1,53 +1,50 @@
-"""The search: depth first, the first complete solution wins (KEP-4381, structured parameters).
+"""The search for devices: depth first, the first complete solution wins (KEP-4381).
 
-It works on one situation (pools and what is taken of them) and one plan (what is asked for). What
-it finds are positions, not names: it holds on every node of the situation. Two things that look
-like mistakes are kube-scheduler 1.36's own and decide who gets which device; they are marked.
+This is ``allocateOne`` of kube-scheduler's structured allocator, over positions of pools and
+devices instead of names: a result holds for every node that has the same ``DeviceAvailability``.
+
+Example: a request for 2 devices with ``matchAttribute: numa``, on a pool with d1 (numa 0), d2 and
+d3 (numa 1). d1 is placed. d2 and d3 both violate the constraint next to it, so d1 is removed and
+the scan goes on behind it: d2 is placed, then d3, and the solution is d2 and d3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
 from proreus.objects.resource_claims import ALLOCATION_RESULTS_MAX_SIZE
-from proreus.plugins.dynamic_resources.allocated import Consumed
+from proreus.plugins.dynamic_resources.allocating_devices import (
+    AllocatingDevices,
+    DeviceAssignment,
+    DevicePosition,
+)
 from proreus.plugins.dynamic_resources.availability_index import DeviceAvailability
-from proreus.plugins.dynamic_resources.capacity import has_capacity
-from proreus.plugins.dynamic_resources.consumed_counters import ConsumedCounters
-from proreus.plugins.dynamic_resources.devices import DeviceKind
+from proreus.plugins.dynamic_resources.claims import BEST_PRIORITY
 from proreus.plugins.dynamic_resources.features import Features
-from proreus.plugins.dynamic_resources.hopeless import too_few_alike
+from proreus.plugins.dynamic_resources.infeasible import too_few_matching_devices
 from proreus.plugins.dynamic_resources.pools import DeviceOnNode
 from proreus.plugins.dynamic_resources.prepared_claims import (
     AllocationError,
     Alternative,
     PreparedClaims,
 )
-from proreus.plugins.dynamic_resources.scoring import BEST_PRIORITY
 
 _STEPS_PER_DEADLINE_CHECK = 256
 
 
 class AllocationTimeout(Exception):
-    """The search took longer than it may."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceAssignment:
-    """A device for a request, by positions of pool and device; ``consumed`` if it is shared."""
-
-    alternative: Alternative
-    pool: int
-    device: int
-    consumed: Mapping[str, int] | None
+    """The search took longer than ``filterTimeout`` allows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Devices for each claim, in the order in which they were placed; ``choices`` by claim and
-    request: the alternative that was taken."""
+    """Devices for each claim, in the order in which they were placed.
+
+    ``choices``: by claim and request, the position of the alternative that was taken.
+    ``score``: points for alternatives, 8 for the first of a list, 7 for the second (KEP-4816).
+    """
 
     device_assignments: tuple[tuple[DeviceAssignment, ...], ...]
     choices: tuple[tuple[int, ...], ...]
@@ -68,11 +65,7 @@ class _Progress(Enum):
     DONE = 1
     FAILED = 2
     TOO_MANY = 3
-    """More devices than a claim can be given: other devices for earlier requests do not help."""
-
-
-_Device = tuple[int, int]
-"""Position of a pool, and of a device in it."""
+    """More devices than a claim may have: other devices for earlier requests do not help."""
 
 
 def allocate(
@@ -81,17 +74,21 @@ def allocate(
     features: Features,
     deadline_exceeded: Callable[[], bool],
 ) -> AllocatorResult:
-    """Look for devices; raises ``AllocationTimeout``."""
+    """Search for devices; raises ``AllocationTimeout``.
+
+    ``deadline_exceeded`` is called every few hundred steps.
+    """
     if prepared.allocation_error is not None:
         return prepared.allocation_error
     try:
         return _Search(prepared, availability, features, deadline_exceeded).run()
     except AllocationError as allocation_error:
+        # An error is a result like the others: it is as true of the next pod with these claims.
         return allocation_error
 
 
 class _Search:
-    """One search, and what it has placed so far."""
+    """One search: which claim, request and device come next."""
 
     def __init__(
         self,
@@ -101,41 +98,38 @@ class _Search:
         deadline_exceeded: Callable[[], bool],
     ) -> None:
         self._prepared = prepared
+        self._availability = availability
         self._views = availability.views
-        self._taken = [state.taken for state in availability.states]
-        self._consumed_capacity: dict[_Device, Consumed] = {
-            (pool, device): consumed
-            for pool, state in enumerate(availability.states)
-            for device, consumed in state.consumed
-        }
-        self._features = features
         self._deadline_exceeded = deadline_exceeded
         self._steps = 0
-        self._constraints = [claim.new_constraints() for claim in prepared.claims]
-        self._all_devices: dict[int, list[_Device]] = {}
-        self._allocating_devices: dict[_Device, set[int]] = {}
-        self._device_assignments: list[list[DeviceAssignment]] = [[] for _ in prepared.claims]
+        self._all_devices: dict[int, list[DevicePosition]] = {}
         self._choices = [[0] * len(claim.requests) for claim in prepared.claims]
-        self._allocating_capacity: dict[_Device, dict[str, int]] = {}
-        self._counters = ConsumedCounters(availability)
+        self._allocating = AllocatingDevices(prepared, availability, features)
 
     def run(self) -> AllocatorResult:
+        # Requests are validated before devices are counted: an error ends the whole attempt
+        # upstream, and must do so here although the claim could be refused without looking.
         self._collect()
-        hopeless = too_few_alike(self._prepared, self._views, self._taken)
-        if not hopeless and self._allocate_claim(0) is _Progress.DONE:
+        taken = [state.taken for state in self._availability.states]
+        infeasible = too_few_matching_devices(self._prepared, self._views, taken)
+        if not infeasible and self._allocate_claim(0) is _Progress.DONE:
             self._check_node_selectors()
             return Solution(
-                tuple(map(tuple, self._device_assignments)),
+                tuple(map(tuple, self._allocating.assignments)),
                 tuple(map(tuple, self._choices)),
                 self._score(),
             )
         return NoSolution(any(view.invalid for view in self._views))
 
     def _check_node_selectors(self) -> None:
-        for device_assignments in self._device_assignments:
+        """Raise ``AllocationError`` if node selectors of a claim's devices cannot be combined."""
+        for device_assignments in self._allocating.assignments:
             found = [self._views[p.pool].devices[p.device] for p in device_assignments]
+            # One local device ties the allocation to this node, whatever the others say.
             if any(device.local for device in found):
                 continue
+            # Selectors are combined by joining the requirements of their terms; terms are
+            # alternatives, of which several cannot be joined so (createNodeSelector upstream).
             for device in found:
                 terms = device.selector.node_selector_terms if device.selector is not None else ()
                 if len(terms) > 1:
@@ -154,7 +148,10 @@ class _Search:
     # ---- before the search ---------------------------------------------------------------------
 
     def _collect(self) -> None:
-        """Find the devices of requests for all of them, and check how many a claim needs."""
+        """Find the devices of requests for all of them, and check how many a claim needs.
+
+        Raises ``AllocationError`` (``validateDeviceRequest`` upstream).
+        """
         for place, claim in enumerate(self._prepared.claims):
             least = 0
             for request in claim.requests:
@@ -163,6 +160,7 @@ class _Search:
                     if one.all_devices:
                         self._all_devices[id(one)] = self._all_of(one)
                     counts.append(self._count(one))
+                # A larger alternative is no error as long as a smaller one may be taken instead.
                 least += min(counts, default=0)
             if least > ALLOCATION_RESULTS_MAX_SIZE:
                 raise AllocationError(
@@ -171,9 +169,11 @@ class _Search:
                     place,
                 )
 
-    def _all_of(self, one: Alternative) -> list[_Device]:
+    def _all_of(self, one: Alternative) -> list[DevicePosition]:
         found = []
         for pool, view in enumerate(self._views):
+            # What "all" means is unknown while a slice is missing. Giving fewer devices for good
+            # would be worse than trying again, so this is an error that ends the attempt.
             if view.incomplete or view.invalid:
                 state = "being updated" if view.incomplete else "invalid"
                 raise AllocationError(
@@ -183,10 +183,11 @@ class _Search:
                     pool,
                 )
             for place, device in enumerate(view.devices):
+                # Devices in use count as well: all means all, so the search fails at them.
                 if (
                     one.selects(device.kind)
                     and device.matches_node
-                    and self._has_capacity(one, (pool, place), device.kind)
+                    and self._allocating.has_capacity(one, (pool, place), device.kind)
                 ):
                     found.append((pool, place))
         return found
@@ -205,46 +206,61 @@ class _Search:
         requests = self._prepared.claims[claim].requests
         if request == len(requests):
             step = self._allocate_claim(claim + 1)
+            # The limit is a claim's own. Seen from the claim before it, a later claim with too many
+            # devices has merely failed: other devices here may let it take a smaller alternative.
             return _Progress.FAILED if step is _Progress.TOO_MANY else step
         if not self._prepared.claims[claim].prioritized[request]:
             return self._allocate_devices(claim, request, requests[request][0], 0, (0, 0))
         too_many = True
         for choice, one in enumerate(requests[request]):
+            # Everything behind this request is searched anew for each alternative (KEP-4816): the
+            # second one is taken only if the first leaves no solution for later requests, too.
             self._choices[claim][request] = choice
             step = self._allocate_devices(claim, request, one, 0, (0, 0))
             if step is _Progress.DONE:
                 return step
             too_many = too_many and step is _Progress.TOO_MANY
+        # Passed up only if no alternative can do with fewer devices; otherwise the devices of
+        # earlier requests matter, and the search goes on with others of them.
         return _Progress.TOO_MANY if too_many else _Progress.FAILED
 
     def _allocate_devices(
-        self, claim: int, request: int, one: Alternative, number: int, start: _Device
+        self, claim: int, request: int, one: Alternative, number: int, start: DevicePosition
     ) -> _Progress:
-        """Place the devices of a request from its ``number``-th on, looking from ``start`` on."""
+        """Place the devices of a request from its ``number``-th on, scanning from ``start`` on."""
         self._step()
         count = self._count(one)
+        # All of no devices is not enough: a pod for all GPUs does not fit on a node without any.
         if one.all_devices and not count:
             return _Progress.FAILED
         if number >= count:
+            # Each request scans from the first device on: only within a request does the order of
+            # devices not matter.
             return self._allocate_request(claim, request + 1)
-        if len(self._device_assignments[claim]) + count - number > ALLOCATION_RESULTS_MAX_SIZE:
+        # Checked before the first device is placed, not when the limit is hit: a search through
+        # all combinations of 33 devices would end in the same refusal, much later.
+        if len(self._allocating.assignments[claim]) + count - number > ALLOCATION_RESULTS_MAX_SIZE:
             return _Progress.TOO_MANY
         if one.all_devices:
+            # There is one way only to give all devices, so a refusal is final for the request.
             device = self._all_devices[id(one)][number]
-            if not self._allocate_device(claim, one, device):
+            if not self._allocating.allocate(claim, one, device):
                 return _Progress.FAILED
             step = self._allocate_devices(claim, request, one, number + 1, start)
             if step is not _Progress.DONE:
-                self._deallocate(claim, one, device)
+                self._allocating.deallocate(claim, one, device)
             return step
         return self._scan(claim, request, one, number, start)
 
     def _scan(
-        self, claim: int, request: int, one: Alternative, number: int, start: _Device
+        self, claim: int, request: int, one: Alternative, number: int, start: DevicePosition
     ) -> _Progress:
+        """Try the devices from ``start`` on for a request, in the order of pools and slices."""
         first_pool, first_device = start
         for pool in range(first_pool, len(self._views)):
             view = self._views[pool]
+            # A pool that is half written, or contradicts itself, is passed over without an error:
+            # the next one may have what is needed.
             if view.incomplete or view.invalid:
                 continue
             devices = view.devices
@@ -252,127 +268,36 @@ class _Search:
                 device = pool, place
                 if not self._is_allocatable(claim, one, device, devices[place]):
                     continue
-                if not self._allocate_device(claim, one, device):
+                if not self._allocating.allocate(claim, one, device):
                     continue
+                # The next device of this request lies behind this one: combinations are tried, not
+                # permutations, of which two devices in either order would be the same solution.
                 step = self._allocate_devices(claim, request, one, number + 1, (pool, place + 1))
                 if step is _Progress.DONE:
                     return step
-                self._deallocate(claim, one, device)
+                self._allocating.deallocate(claim, one, device)
+                # As errAllocationResultMaxSizeExceeded upstream: no other device helps.
                 if step is _Progress.TOO_MANY:
                     return step
         return _Progress.FAILED
 
     def _is_allocatable(
-        self, claim: int, one: Alternative, device: _Device, found: DeviceOnNode
+        self, claim: int, one: Alternative, device: DevicePosition, found: DeviceOnNode
     ) -> bool:
         self._step()
-        # Selectors first: one that fails on a device is an error whoever can reach the device.
+        # The order is allocateOne's and isSelectable's. What is in use comes first since it is
+        # cheap, and hides a selector that would fail. Selectors come before the device's own node
+        # selection: one that fails on a device is an error even where the device is out of reach.
         return (
-            not self._in_use(claim, one, device)
+            not self._allocating.in_use(claim, one, device)
             and one.selects(found.kind)
             and found.matches_node
-            and self._has_capacity(one, device, found.kind)
+            and self._allocating.has_capacity(one, device, found.kind)
         )
 
     def _step(self) -> None:
-        """Look at the clock now and then; raises ``AllocationTimeout``."""
+        """Check the deadline every few hundred steps; raises ``AllocationTimeout``."""
+        # Not at every step: reading the clock and the attempt's budget costs as much as a check.
         self._steps += 1
         if self._steps % _STEPS_PER_DEADLINE_CHECK == 0 and self._deadline_exceeded():
             raise AllocationTimeout
-
-    # ---- placing a device ----------------------------------------------------------------------
-
-    def _allocate_device(self, claim: int, one: Alternative, device: _Device) -> bool:
-        pool, place = device
-        kind = self._views[pool].devices[place].kind
-        if self._in_use(claim, one, device) or not self._consume_counters(device, kind):
-            return False
-        # What was drawn from counters is not given back when one of the next checks refuses the
-        # device, so it is missing for the rest of the search. kube-scheduler's behaviour.
-        if not one.tolerates(kind) or not self._add_to_constraints(claim, one, device, kind):
-            return False
-        if not self._has_capacity(one, device, kind):
-            self._remove_from_constraints(claim, one)
-            return False
-        consumed: Mapping[str, int] | None = None
-        if kind.shared:
-            consumed = one.amounts(kind) or {}
-            now = self._allocating_capacity.setdefault(device, {})
-            for name, amount in consumed.items():
-                now[name] = now.get(name, 0) + amount
-        else:
-            self._allocating_devices.setdefault(device, set()).add(claim)
-        self._device_assignments[claim].append(DeviceAssignment(one, pool, place, consumed))
-        return True
-
-    def _deallocate(self, claim: int, one: Alternative, device: _Device) -> None:
-        device_assignment = self._device_assignments[claim].pop()
-        kind = self._views[device[0]].devices[device[1]].kind
-        self._remove_from_constraints(claim, one)
-        if device_assignment.consumed is not None:
-            # Counters that a shared device drew on are not given back. kube-scheduler's behaviour.
-            now = self._allocating_capacity[device]
-            for name, amount in device_assignment.consumed.items():
-                now[name] -= amount
-            if not any(now.values()):
-                del self._allocating_capacity[device]
-            return
-        holders = self._allocating_devices[device]
-        holders.discard(claim)
-        if not holders:
-            del self._allocating_devices[device]
-        if kind.consumes:
-            self._counters.release(device[0], kind)
-
-    def _in_use(self, claim: int, one: Alternative, device: _Device) -> bool:
-        holders = self._allocating_devices.get(device)
-        if one.admin_access:
-            return holders is not None and claim in holders
-        return holders is not None or device[1] in self._taken[device[0]]
-
-    def _has_capacity(self, one: Alternative, device: _Device, kind: DeviceKind) -> bool:
-        """Check consumable capacity."""
-        if not self._features.consumable_capacity:
-            return True
-        amounts = one.amounts(kind)
-        if amounts is None:
-            return False
-        if not kind.shared:
-            return has_capacity(kind, amounts, {}, {})
-        before = dict(self._consumed_capacity.get(device, ()))
-        return has_capacity(kind, amounts, before, self._allocating_capacity.get(device, {}))
-
-    def _add_to_constraints(
-        self, claim: int, one: Alternative, device: _Device, kind: DeviceKind
-    ) -> bool:
-        constraints = self._constraints[claim]
-        for place, constraint in enumerate(constraints):
-            if constraint.add(one.request, one.subrequest, kind):
-                continue
-            for earlier in constraints[:place]:
-                earlier.remove(one.request, one.subrequest)
-            if one.all_devices:
-                raise AllocationError(
-                    f"claim {{claim}}, request {one.own_name}: cannot add device {{device}} "
-                    "because a claim constraint would not be satisfied",
-                    claim,
-                    *device,
-                )
-            return False
-        return True
-
-    def _remove_from_constraints(self, claim: int, one: Alternative) -> None:
-        for constraint in self._constraints[claim]:
-            constraint.remove(one.request, one.subrequest)
-
-    def _consume_counters(self, device: _Device, kind: DeviceKind) -> bool:
-        """Draw on the counters of the device's pool, if there is enough."""
-        if not kind.consumes:
-            return True
-        if not self._features.partitionable_devices:
-            return False
-        if kind.shared and (
-            device in self._consumed_capacity or device in self._allocating_capacity
-        ):
-            return True
-        return self._counters.consume(device[0], kind)

@@ -1,8 +1,12 @@
-"""Which nodes are in the same situation: the same devices to give, the same of them taken.
+"""Which nodes have the same ``DeviceAvailability``: equal devices, the same of them taken.
 
-Allocation is worked out once a situation and holds for every node that is in it; a column says
-which node is in which. It is mended row by row as devices are taken and published, so its upkeep
-costs a few microseconds a pod, whatever the size of the cluster.
+One search holds for all nodes with the same availability. A column has its number for each node and
+is updated row by row, at a few microseconds for each pod, whatever the size of the cluster.
+
+Example: n1, n2 and n3 each have a pool of two equal GPUs: the column is [0, 0, 0], and one search
+decides for all. A claim gets the first GPU of n2: ``pool_changed`` marks n2, the next ``column``
+finds an availability that is new, and the column is [0, 1, 0]. When the GPU is released, it is
+[0, 0, 0] again; results for number 1 are kept for the next time a node has one GPU left.
 """
 
 from __future__ import annotations
@@ -24,9 +28,9 @@ _MAX_AVAILABILITIES_PER_NODE = 8
 
 @dataclass(frozen=True, slots=True)
 class DeviceAvailability:
-    """Pools that can be used, in the order in which they are tried, and what is taken of them.
+    """Pools in reach of a node, in the order in which they are tried, and what is taken of them.
 
-    ``views`` are those of one of the nodes; on another their names differ, their shapes do not.
+    ``views`` are those of one of the nodes; on others they have other names and equal shapes.
     """
 
     number: int
@@ -36,7 +40,7 @@ class DeviceAvailability:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Unbound pools that some nodes see alike."""
+    """Pools that belong to no single node, as some nodes see them."""
 
     number: int
     views: tuple[PoolView, ...]
@@ -44,7 +48,7 @@ class _Group:
 
 @dataclass(slots=True)
 class _NodeEntry:
-    """What is known of a node: its own pools, its group, and how the two interlock."""
+    """A node's own pools, its group, and how the pools of both are ordered among each other."""
 
     labels: object
     local: tuple[PoolView, ...]
@@ -53,9 +57,10 @@ class _NodeEntry:
 
 
 class AvailabilityIndex:
-    """The situation of each node, by name or as a column of numbers.
+    """The availability of each node, by name or as a column of numbers.
 
-    A number stands for one situation as long as ``epoch`` stays the same.
+    ``all`` has the availabilities by number. A number means the same as long as ``epoch`` does not
+    change; results that are kept by number are void with a new epoch.
     """
 
     def __init__(self, pools: Pools, allocated: AllocatedDevices) -> None:
@@ -82,13 +87,18 @@ class AvailabilityIndex:
     # ---- what changed --------------------------------------------------------------------------
 
     def pool_changed(self, key: PoolKey) -> None:
-        """Take note that devices of a pool were taken or given back."""
+        """Mark the nodes of a pool of which devices were taken or released."""
+        # Only marked: several devices may change before anybody looks at the column again.
         self._dirty_nodes.update(self._pools.nodes_of.get(key, ()))
         if key in self._pools.non_local or key in self._pools.invalid_counter_pools:
             self._dirty_groups.add(key)
 
     def slices_changed(self, before: set[str], keys: Iterable[PoolKey], non_local: bool) -> None:
-        """Take note that pools changed; ``before``: nodes that had them as their own."""
+        """Mark nodes whose pools changed; ``before``: nodes that had them as their own.
+
+        ``non_local``: whether one of the pools was in reach of several nodes before the change.
+        """
+        # Where a pool was, and where it is now: a node that lost its pool has changed as well.
         nodes = set(before)
         for key in keys:
             nodes |= self._pools.nodes_of.get(key, set())
@@ -97,6 +107,8 @@ class AvailabilityIndex:
                 or key in self._pools.non_local
                 or key in self._pools.invalid_counter_pools
             )
+        # Which nodes reach such a pool is known only after matching it with every node. Drivers of
+        # network devices publish rarely, so everything is computed anew.
         if non_local:
             self._entries.clear()
             self._groups.clear()
@@ -106,10 +118,15 @@ class AvailabilityIndex:
                 self._entries.pop(node, None)
             self._dirty_nodes |= nodes
 
-    # ---- answers -------------------------------------------------------------------------------
+    # ---- queries -------------------------------------------------------------------------------
 
     def column(self, table: NodeTable, nodes: NodeTable) -> IntArray:
-        """Return the situation of each of ``nodes``, a part or a fork of ``table`` or itself."""
+        """Return the number of the availability of each node in ``nodes``.
+
+        ``nodes``: ``table``, a part or a fork of it. Shape ``(len(nodes),)``; not to be written to.
+        """
+        # The column is kept for the whole table. Devices do not change in a fork (a dry run of
+        # preemption removes pods, and their claims keep their devices), so it is good for those.
         self._refresh(table)
         if nodes is table:
             return self._column
@@ -118,13 +135,13 @@ class AvailabilityIndex:
         return self._column[np.array(parent_rows, dtype=np.intp)]
 
     def of_node(self, table: NodeTable, name: str) -> DeviceAvailability | None:
-        """Return the situation of a node, None for a node that is not there."""
+        """Return the availability of a node; None if there is no such node."""
         self._refresh(table)
         row = table.rows.get(name)
         return None if row is None else self.all[int(self._column[row])]
 
     def views_of(self, table: NodeTable, name: str) -> tuple[PoolView, ...]:
-        """Return a node's own pools, in the order of its situation."""
+        """Return the pools in reach of a node, with their own names, in the order of the search."""
         entry = self._entry_of(table[table.rows[name]])
         return _merged(entry.local, entry.group.views)
 
@@ -138,11 +155,15 @@ class AvailabilityIndex:
             and not self._all_dirty
             and len(self._column) == table.size
         ):
+            # Changed nodes matter for their labels, which node selectors of slices match. None: the
+            # table no longer knows what has changed since, so that every row is computed anew.
             rows = table.changes_since(self._position)
             if self._dirty_nodes:
                 known = table.rows
                 more = [known[name] for name in self._dirty_nodes if name in known]
                 rows = None if rows is None else [*rows, *more]
+        # Availabilities that no node has any more are kept, since the same ones come back. Devices
+        # that are published with ever new attributes would make them grow without end, though.
         if len(self.all) > 1024 + _MAX_AVAILABILITIES_PER_NODE * table.size:
             self._reset()
             self._pools.prune()
@@ -154,7 +175,7 @@ class AvailabilityIndex:
             self._group_of_row = np.array([p.group.number for p in entries], dtype=np.int64)
         else:
             if rows:
-                # What was handed out stays as it was: others may still hold it.
+                # Copied, not changed in place: callers may still hold the old column.
                 self._column = self._column.copy()
                 for row in rows:
                     entry = self._entry_of(table[row])
@@ -168,7 +189,7 @@ class AvailabilityIndex:
         self._position = table.position
 
     def _refresh_groups(self, table: NodeTable) -> None:
-        """Renumber nodes that see a pool which is not their own."""
+        """Renumber nodes that reach a changed pool which is not their own."""
         concerned = {
             group.number
             for group in self._groups.values()
@@ -177,7 +198,9 @@ class AvailabilityIndex:
         if not concerned:
             return
         rows = np.flatnonzero(np.isin(self._group_of_row, list(concerned)))
-        # Nodes of one group that were in one situation go to one situation together.
+        # A device of a network pool changes the numbers of all nodes that reach it. Nodes of one
+        # group that had one number get one number together, so it is enough to compute it for the
+        # first of them: a few entries instead of thousands of nodes.
         both = np.stack((self._group_of_row[rows], self._column[rows]))
         _, first, which = np.unique(both, axis=1, return_index=True, return_inverse=True)
         entries = [self._entries[table[int(rows[index])].name] for index in first.tolist()]
@@ -191,6 +214,8 @@ class AvailabilityIndex:
         states = tuple(state_of(view) for view in entry.local)
         shared = tuple(state_of(view) for view in group.views)
         shapes = tuple(view.shape for view in entry.local)
+        # All that the search looks at, and no names of nodes, pools and devices: on nodes with
+        # equal keys it takes the same path, so its result holds for all of them by position.
         key = shapes, states, entry.interleaving, group.number, shared
         number = self._numbers.get(key)
         if number is None:
@@ -205,6 +230,7 @@ class AvailabilityIndex:
     def _entry_of(self, info: NodeInfo) -> _NodeEntry:
         entry = self._entries.get(info.name)
         labels = info.labels
+        # Most updates of a node leave its labels alone; matching pools anew is the costly part.
         if entry is not None and (entry.labels is labels or entry.labels == labels):
             return entry
         pools = self._pools
@@ -212,8 +238,10 @@ class AvailabilityIndex:
         views = [pools.view(key, info.name, labels) for key in own]
         local = tuple(sorted((v for v in views if v is not None), key=lambda view: view.order))
         group = self._group_of(info, own)
-        # Own pools sharing a name (of different drivers) share their counters, and where they
-        # stand among the others decides what is tried first: both must be alike.
+        # Two nodes with equal pools may still differ in how their own pools are ordered among those
+        # of the group, which decides what is tried first; and pools of one name (of different
+        # drivers) share counters (see ``ConsumedCounters``). For each own pool: how many pools of
+        # the group come before it, and which pool is the first of its name.
         names = [view.key[1] for view in (*local, *group.views)]
         orders = [view.order for view in group.views]
         interleaving = tuple(
@@ -225,6 +253,8 @@ class AvailabilityIndex:
 
     def _group_of(self, info: NodeInfo, own: Iterable[PoolKey]) -> _Group:
         pools = self._pools
+        # A pool that has slices for this node by name is among the node's own already, with all
+        # that the node sees of it.
         keys = [key for key in pools.non_local if key not in own] if pools.non_local else []
         invalid_counter_pools = [
             key for key in pools.invalid_counter_pools if key not in own and key not in keys
@@ -238,6 +268,8 @@ class AvailabilityIndex:
             views = [pools.view(key, info.name, info.labels) for key in keys]
             views += [pools.invalid_counter_pools[key] for key in invalid_counter_pools]
             found = sorted((v for v in views if v is not None), key=lambda view: view.order)
+            # Numbers of groups are never used again: they are part of keys in ``_numbers``, which
+            # stay when groups are formed anew.
             self._group_count += 1
             group = self._groups[visibility_key] = _Group(self._group_count, tuple(found))
         return group

@@ -1,7 +1,7 @@
-"""How much of a device's capacity a request consumes (KEP-5075).
+"""How much of a device's capacity a request consumes (KEP-5075). Amounts are nano-units.
 
-A request may ask for an amount; the device's policy rounds it up, or has a default. Amounts are
-nano-units.
+Example: policy ``validRange`` min 4Gi, step 2Gi, max 40Gi, default 8Gi. A request without an amount
+consumes 8Gi, one for 1Gi consumes 4Gi, 5Gi becomes 6Gi, and 41Gi, which would be 42Gi, is refused.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ _DECIMAL = ("k", "M", "G", "T", "P", "E")
 
 
 def consumed_capacities(kind: DeviceKind, requested: Amounts) -> dict[str, int] | None:
-    """Return what a device would give of each of its capacities.
+    """Return how much would be consumed of each capacity of a device.
 
-    None: the device lacks something that is asked for, or may not give such an amount.
+    None: the device lacks one of those that are requested, or its policy forbids an amount.
     """
+    # Of a capacity that is not requested, the default is consumed, or all of it: a share that names
+    # no amount would otherwise be free, and any number of them would fit.
     if any(name not in kind.capacity for name in requested):
         return None
     amounts = {}
@@ -35,7 +37,10 @@ def consumed_capacities(kind: DeviceKind, requested: Amounts) -> dict[str, int] 
 
 
 def consumed_amount(capacity: Capacity, requested: int | None) -> int:
-    """Return what is consumed of one capacity when so much is asked for (None: nothing named)."""
+    """Return how much of one capacity is consumed for a requested amount; None: not requested.
+
+    May be more than the policy allows. ``calculateConsumedCapacity`` upstream.
+    """
     policy = capacity.policy
     if requested is None:
         if policy is not None and policy.default is not None:
@@ -49,11 +54,13 @@ def consumed_amount(capacity: Capacity, requested: int | None) -> int:
             return low
         if policy.valid_range.step is None:
             return requested
-        # Steps are counted in whole units, as in kube-scheduler.
+        # Steps are counted in whole units (Quantity.Value() upstream, which rounds up), so that
+        # fractions of a unit consume the whole.
         step = whole_value(parse_quantity(policy.valid_range.step))
         if step == 0:
             return requested
         beyond = whole_value(requested) - whole_value(low)
+        # Rounded up: the request must get what it needs.
         return (whole_value(low) + -(-beyond // step) * step) * NANO
     for value in sorted(map(parse_quantity, policy.valid_values)):
         if value >= requested:
@@ -62,9 +69,10 @@ def consumed_amount(capacity: Capacity, requested: int | None) -> int:
 
 
 def _allowed(policy: CapacityRequestPolicy | None, amount: int) -> bool:
-    """Tell whether a policy lets a device give an amount."""
+    """Return whether a policy allows that an amount is consumed."""
     if policy is None:
         return True
+    # The default need not be in the range or among the values.
     if policy.default is not None and amount == parse_quantity(policy.default):
         return True
     bounds = policy.valid_range
@@ -82,7 +90,7 @@ def _allowed(policy: CapacityRequestPolicy | None, amount: int) -> bool:
 
 
 def has_capacity(kind: DeviceKind, amounts: Amounts, consumed: Amounts, more: Amounts) -> bool:
-    """Tell whether amounts can be had beside what is consumed already, and ``more`` of it."""
+    """Return whether amounts fit next to what is ``consumed`` and ``more``, by name of capacity."""
     return all(
         consumed.get(name, 0) + more.get(name, 0) + amount <= kind.capacity[name].value
         for name, amount in amounts.items()
@@ -90,7 +98,9 @@ def has_capacity(kind: DeviceKind, amounts: Amounts, consumed: Amounts, more: Am
 
 
 def quantity_text(nano: int, like: str | int | float) -> str:
-    """Spell a quantity, binary or decimal like another one, without losing anything."""
+    """Format a quantity exactly, with binary or decimal suffixes as in another one."""
+    # As Quantity.String() upstream: it keeps the format of the text that it was parsed from, and
+    # users compare the consumed capacity in a claim's status with that in the ResourceSlice.
     if nano % NANO:
         for suffix, size in (("m", 10**6), ("u", 10**3)):
             if nano % size == 0:

@@ -1,24 +1,30 @@
-"""Device selectors: CEL expressions over ``device``, compiled once, answered once a device.
+"""Device selectors: CEL expressions over ``device``, compiled once, evaluated by cel-cpp.
 
-cel-cpp evaluates, in the environments of ``cel_environments``. Where they differ from Kubernetes'
-one stands in docs/plugins/dynamic-resources.md. kube-scheduler stops an evaluation at a cost of
-1,000,000; cel-cpp stops it at 10,000 steps of macros, which is earlier.
+Compiled by the checker of ``cel_environments``, evaluated by its evaluator. The reasons are in
+docs/adr/0010, the differences from Kubernetes in docs/plugins/dynamic-resources.md: cel-cpp ends an
+evaluation after 10,000 steps of macros, kube-scheduler at a cost of 1,000,000, which is later.
+
+Example: ``device.attributes["gpu.example.com"].model == "h100"``. A device of another driver lacks
+the domain, which is an error in cel-cpp. It is evaluated again with the domain as an empty map, as
+in Kubernetes; now the key ``model`` is missing, and that is an error in both.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 from cel_expr_python import cel
 
 from proreus.errors import ProreusError
+from proreus.objects.protobuf import BYTES, Field, encode_message, fields
 from proreus.plugins.dynamic_resources.cel_environments import checker, evaluator, lenient_checker
-from proreus.plugins.dynamic_resources.cel_optionals import with_optionals
 
 Attribute = bool | int | str | bytes | list[Any]
 Domains = dict[str, dict[str, Any]]
+"""Attributes or capacities by domain and name."""
 
 _MISSING_KEY = re.compile(r'Key not found in map : "(.*)"$')
 _EXISTS_ONE = re.compile(r"\.exists_one(?=\(\s*\w+\s*,\s*\w+\s*,)")
@@ -26,14 +32,13 @@ _BARE_DEVICE = "undeclared reference to 'device' "
 
 
 class CelError(ProreusError):
-    """An expression that cannot be compiled, or failed at a device."""
+    """An expression that does not compile, or fails for a device."""
 
 
 class DeviceView:
     """A device as expressions see it.
 
-    ``attributes`` and ``capacity`` are by domain and name; versions and quantities are in the
-    bytes of ``cel_values``.
+    ``attributes`` and ``capacity``: versions and quantities in the bytes of ``cel_values``.
     """
 
     __slots__ = ("_activation", "attributes", "variables")
@@ -52,20 +57,21 @@ class DeviceView:
 
     def activation(self) -> Any:
         """Return the variables in the evaluator's form, which all expressions share."""
+        # Converting them to C++ takes longer than most evaluations, so it is done once.
         if self._activation is None:
             self._activation = evaluator().Activation(self._with_device())
         return self._activation
 
     def activation_with(self, domains: set[str]) -> Any:
-        """Return the variables with some more, empty, domains."""
+        """Return the variables with some additional, empty, domains."""
         variables = dict(self.variables)
         for name in ("device.attributes", "device.capacity"):
             variables[name] = {**{domain: {} for domain in domains}, **variables[name]}
         return evaluator().Activation(variables)
 
     def _with_device(self) -> dict[str, Any]:
-        fields = {name.removeprefix("device."): v for name, v in self.variables.items()}
-        return {**self.variables, "device": fields}
+        fields_by_name = {name.removeprefix("device."): v for name, v in self.variables.items()}
+        return {**self.variables, "device": fields_by_name}
 
 
 class CELSelector:
@@ -76,10 +82,11 @@ class CELSelector:
     def __init__(self, expression: str) -> None:
         self.expression = expression
         self.error = ""
-        """Why it cannot be compiled; empty if it can."""
+        """Why it does not compile; empty if it does."""
         self._program: Any = None
         try:
             checked = _checked(expression)
+            # Attributes have any type until they are looked up, hence dyn. The text is upstream's.
             if checked.return_type() not in (cel.Type.BOOL, cel.Type.DYN):
                 self.error = "must evaluate to bool or the unknown type, not " + str(
                     checked.return_type().name().lower()
@@ -90,21 +97,22 @@ class CELSelector:
             self.error = str(error)
 
     def matches(self, device: DeviceView) -> bool:
-        """Tell whether a device is selected; raises ``CelError`` when that cannot be said."""
+        """Return whether a device is selected; raises ``CelError`` if evaluation fails."""
         domains: set[str] = set()
         activation = device.activation()
         while True:
             try:
                 result = self._program.eval(activation)
-            except RuntimeError as error:  # the budget of steps is spent
+            except RuntimeError as error:  # the limit of macro steps
                 raise CelError(str(error)) from None
             value = result.value()
             if result.type() == cel.Type.BOOL:
                 return bool(value)
             if result.type() != cel.Type.ERROR:
                 raise CelError(f"expression returned {result.type().name()}, expected bool")
-            # A domain that no attribute has is an empty map, not an error. The evaluator cannot be
-            # given a map with a default, so the domain that was missed is put there.
+            # In Kubernetes a domain without attributes is an empty map, not an error. cel-cpp takes
+            # no maps with defaults from Python, so the missing domain is added and the expression
+            # evaluated again; each round adds one domain, so it ends.
             missed = _MISSING_KEY.search(str(value))
             if missed is None or missed[1] in domains or missed[1] in device.attributes:
                 raise CelError(_error_message(str(value), missed))
@@ -118,18 +126,81 @@ def _error_message(error: str, missed: re.Match[str] | None) -> str:
 
 @lru_cache(maxsize=4096)
 def compile_selector(expression: str) -> CELSelector:
-    """Compile an expression; ``error`` of the result says whether it could be.
-
-    No gate has a say: the API accepted the expression, and what it could say then it can say now.
-    """
+    """Compile an expression; ``error`` of the result says whether that succeeded."""
+    # No feature gate matters: the expression is stored, so an API server has accepted it once, and
+    # kube-scheduler compiles it as a stored expression, too. Errors are cached like programs, since
+    # the same claim comes back with each attempt.
     return CELSelector(expression)
 
 
 def _checked(expression: str) -> Any:
-    expression = _EXISTS_ONE.sub(".existsOne", expression)  # cel-cpp's name with two variables
+    # cel-cpp has the macro of two variables under another name.
+    expression = _EXISTS_ONE.sub(".existsOne", expression)
     try:
         return checker().compile(expression)
     except RuntimeError as error:
+        # ``device`` itself, as in ``cel.bind(d, device, …)``, is a map of anything. Only such
+        # expressions lose the type checks on its fields.
         if _BARE_DEVICE in str(error):
             return lenient_checker().compile(expression)
         raise
+
+
+# ---- functions that return optionals -----------------------------------------------------------
+
+RETURN_OPTIONALS = frozenset({"validate", "named"})
+"""Names of the functions, as in calls: behind the dot of ``format.named``."""
+
+_WRAPPER = b"optional.ofNonZeroValue"
+
+_HOLDERS: Mapping[str, Mapping[int, str]] = {
+    "any": {2: "checked"},
+    "checked": {4: "expr"},
+    "expr": {5: "select", 6: "call", 7: "list", 8: "struct", 9: "comprehension"},
+    "select": {1: "expr"},
+    "call": {1: "expr", 3: "expr"},
+    "list": {1: "expr"},
+    "struct": {2: "entry"},
+    "entry": {3: "expr", 4: "expr"},
+    "comprehension": {2: "expr", 4: "expr", 5: "expr", 6: "expr", 7: "expr"},
+}
+"""By message of ``cel.expr``, the fields that can hold a call, by number, and their message."""
+
+_CALL, _FUNCTION, _ARGUMENTS = 6, 2, 3
+
+
+def with_optionals(expression: bytes) -> bytes:
+    """Return a serialised expression in which calls of such functions return optionals.
+
+    The evaluator takes no optionals from Python. So these functions return an empty value for none,
+    and their calls are wrapped in CEL's own ``optional.ofNonZeroValue`` before the expression runs.
+    """
+    # Almost no selector calls one of them.
+    if not any(name.encode() in expression for name in RETURN_OPTIONALS):
+        return expression
+    return _rewritten(expression, "any")
+
+
+def _rewritten(message: bytes, kind: str) -> bytes:
+    # Only messages that can hold a call are taken apart. The rest is copied byte by byte, so that
+    # fields of a newer cel-cpp are kept.
+    holders = _HOLDERS[kind]
+    parts: list[Field] = []
+    wrapped = False
+    for number, wire_type, content in fields(message):
+        holder = holders.get(number)
+        if holder is not None:
+            wrapped = wrapped or (holder == "call" and _returns_optional(content))
+            content = _rewritten(content, holder)
+        parts.append((number, wire_type, content))
+    rewritten = encode_message(parts)
+    if not wrapped:
+        return rewritten
+    call = encode_message([(_FUNCTION, BYTES, _WRAPPER), (_ARGUMENTS, BYTES, rewritten)])
+    return encode_message([(_CALL, BYTES, call)])
+
+
+def _returns_optional(call: bytes) -> bool:
+    names = (content for number, _, content in fields(call) if number == _FUNCTION)
+    name = next(names, b"")
+    return name.decode().rpartition(".")[2] in RETURN_OPTIONALS

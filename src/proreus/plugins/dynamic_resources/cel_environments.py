@@ -1,11 +1,11 @@
-"""The two environments of cel-cpp that share the work of Kubernetes' one.
+"""The two environments of cel-cpp that together do what Kubernetes' one does.
 
-The *checker* knows quantities, versions, addresses and the like as types of their own and refuses
-what Kubernetes refuses; its checked expression then runs in the *evaluator*, which chooses
-functions by what values are at runtime. There all those types are bytes (``cel_values``).
+The *checker* has quantities, versions, addresses and the like as types of their own, and refuses
+what Kubernetes refuses. Its checked expression runs in the *evaluator*, which selects overloads by
+the types of values at runtime; there all these types are bytes (``cel_values``).
 
-cel-cpp takes an environment's description as YAML, which can say more than its Python classes: type
-parameters, optionals, and which standard functions to leave out because they are declared anew.
+cel-cpp takes the description of an environment as YAML, which can express more than its Python
+classes: type parameters, optionals, and standard functions to exclude since they are redeclared.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ _DEVICE: dict[str, Type] = {
     "device.capacity": ("map", STRING, ("map", STRING, Q)),
     "device.allowMultipleAllocations": BOOL,
 }
-"""``device`` is no value: its fields are variables, which CEL resolves as qualified names."""
+"""``device`` is not a variable, its fields are: CEL resolves ``device.driver`` as one name.
+
+So each field has a type of its own; a map of them would have to be of type dyn.
+"""
 
 _WHOLE_DEVICE: dict[str, Type] = {"device": ("map", STRING, DYN)}
 
@@ -68,7 +71,7 @@ def checker() -> Any:
 
 @lru_cache(maxsize=1)
 def lenient_checker() -> Any:
-    """Return the one for expressions that take ``device`` as a whole: a map of anything."""
+    """Return the environment for expressions that use ``device`` as a whole: a map of anything."""
     return _checker(_WHOLE_DEVICE)
 
 
@@ -89,7 +92,8 @@ def _checker(variables: dict[str, Type]) -> Any:
 
 
 def _comparable_pairs() -> list[Overload]:
-    """Kubernetes compares numbers of different types; cel-cpp's checker, left alone, does not."""
+    """Return the overloads of comparisons."""
+    # Kubernetes enables cross-type numeric comparisons; cel-cpp's checker does not by itself.
     pairs: list[tuple[Type, ...]] = [(one, two) for one in _NUMBERS for two in _NUMBERS]
     same = (BOOL, STRING, BYTES, "duration", "timestamp")
     return [(pair, BOOL) for pair in [*pairs, *((kind, kind) for kind in same)]]
@@ -104,11 +108,12 @@ _REDECLARED: dict[str, list[Overload]] = {
     "string": _to_string(),
     **{name: _comparable_pairs() for name in _COMPARISONS},
 }
-"""Standard functions that have more overloads here."""
+"""Standard functions that have more overloads in Kubernetes; excluded from the standard library."""
 
 
 def _declared_functions(functions: Iterable[Function]) -> list[dict[str, Any]]:
-    """Declare functions; a leading dot of a name marks those that are called on a value."""
+    """Return declarations of functions, all overloads of a name in one."""
+    # A leading dot marks member functions here; a name may have both kinds of overloads.
     overloads: dict[str, list[dict[str, Any]]] = {}
     for function in functions:
         name = f".{function.name}" if function.member else function.name
@@ -134,7 +139,7 @@ def _declared(name: str, overloads: Sequence[Overload]) -> dict[str, Any]:
 
 
 def _type_yaml(kind: Type) -> dict[str, Any]:
-    """Spell a type as YAML has it."""
+    """Return a type as in cel-cpp's YAML."""
     if isinstance(kind, tuple):
         name, *parameters = kind
         outer = "optional_type" if name == "optional" else name
@@ -149,7 +154,8 @@ def _type_yaml(kind: Type) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def evaluator() -> Any:
-    """Return the environment that runs what a checker has compiled."""
+    """Return the environment that evaluates expressions compiled by a checker."""
+    # Compiled expressions of both checkers run here, so it has the variables of both.
     variables = _DEVICE | _WHOLE_DEVICE
     described = {
         "name": "evaluator",
@@ -179,7 +185,8 @@ _RUNTIME_KINDS = {
 
 
 def _environment(described: dict[str, Any], functions: Iterable[Function]) -> Any:
-    """Build one; the functions may have names that cel-cpp's own libraries have too."""
+    """Return an environment; the functions may be overloads of names in cel-cpp's own libraries."""
+    # As one extension: functions in the description itself are declared only, without code.
     by_name = sorted(functions, key=lambda function: function.name)
     library = [
         cel.FunctionDecl(name, list(_overloads(group)))
@@ -193,6 +200,8 @@ def _environment(described: dict[str, Any], functions: Iterable[Function]) -> An
 
 def _overloads(functions: Iterable[Function]) -> Iterable[cel.Overload]:
     """Yield the overloads of one name; those that are the same at runtime once."""
+    # ``quantity.compareTo`` and ``semver.compareTo`` both take two bytes: one function serves both,
+    # and finds out by the tags of the values.
     seen: set[tuple[Any, ...]] = set()
     for function in functions:
         kinds = tuple(_kind(parameter) for parameter in function.parameters)

@@ -1,17 +1,21 @@
-"""The functions that Kubernetes adds to CEL, each once, with its types in Kubernetes' terms.
+"""The functions that Kubernetes adds to CEL: a table of overloads, with Kubernetes' types.
 
-What cel-cpp brings along is not here but named in ``cel_environments``: strings, lists, sets,
-optionals, macros of two variables. That room also spells this table for its two environments.
+``cel_environments`` declares them in its two environments, and names the libraries that cel-cpp
+has itself: strings, lists, sets, optionals, bindings, macros of two variables. Of types that CEL
+does not have, functions take and return bytes (``cel_values``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
+
+from cel_expr_python import cel
 
 from proreus.plugins.dynamic_resources import cel_addresses as addresses
 from proreus.plugins.dynamic_resources import cel_formats as formats
-from proreus.plugins.dynamic_resources import cel_patterns as patterns
 from proreus.plugins.dynamic_resources import cel_urls as urls
 from proreus.plugins.dynamic_resources import cel_values as values
 
@@ -32,14 +36,14 @@ OPAQUE_TYPES = {
     URL: "kubernetes.URL",
     FORMAT: "kubernetes.NamedFormat",
 }
-"""Kubernetes' names of types that CEL does not have."""
+"""Kubernetes' names of the types that CEL does not have."""
 
-# Durations and timestamps, which Kubernetes sums and compares too, cannot be answered from Python.
+# Durations and timestamps, too, in Kubernetes; functions in Python cannot return them to cel-cpp.
 _SUMMABLE = (INT, "uint", DOUBLE)
 _COMPARABLE = (*_SUMMABLE, BOOL, STRING, BYTES)
 
 _MOST_VALUES = 48
-"""Values of an attribute that is a list, at most."""
+"""The most values of a list attribute; ``includes`` fails for longer lists, as in Kubernetes."""
 
 
 class Function(NamedTuple):
@@ -53,6 +57,8 @@ class Function(NamedTuple):
 
 
 def _accepted_by(parse: Callable[[str], object]) -> Callable[[str], bool]:
+    """Return a function that returns whether ``parse`` accepts a text."""
+
     def is_accepted(text: str) -> bool:
         try:
             parse(text)
@@ -139,11 +145,48 @@ _OF_FORMATS = (
 )
 
 
+# ---- regular expressions -----------------------------------------------------------------------
+
+_PRIVATE_USE = range(0xE000, 0xF900)
+"""Characters without a meaning, to mark matches with."""
+
+
+def _find(text: str, pattern: str) -> str:
+    """Return the first match, or an empty text; raises ``ValueError`` for a bad pattern."""
+    found = _find_all(text, pattern)
+    return found[0] if found else ""
+
+
+def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
+    """Return the matches, at most ``limit`` if not negative; raises ``ValueError``."""
+    # RE2, as in Kubernetes, takes linear time. Python's engine backtracks: whoever may create a
+    # claim could keep the scheduler busy for ever with one pattern. cel-cpp exposes RE2 only in
+    # functions that do not return all matches, so ``regex.replace`` puts marks around each match.
+    begin, end = islice((chr(code) for code in _PRIVATE_USE if chr(code) not in text), 2)
+    marked = _replacement().eval(
+        data={"text": text, "pattern": pattern, "marked": rf"{begin}\0{end}"}
+    )
+    if marked.type() == cel.Type.ERROR:
+        raise ValueError(f"Illegal regex: {marked.value()}")
+    _, *parts = marked.value().split(begin)
+    found = [part.partition(end)[0] for part in parts]
+    return found if limit < 0 else found[:limit]
+
+
+@lru_cache(maxsize=1)
+def _replacement() -> cel.Expression:
+    extensions = cel.NewEnvConfigFromYaml("extensions: [{name: regex}, {name: optional}]")
+    names = dict.fromkeys(("text", "pattern", "marked"), cel.Type.STRING)
+    environment = cel.NewEnv(config=extensions, variables=names)
+    return environment.compile("regex.replace(text, pattern, marked)")
+
+
 # ---- lists -------------------------------------------------------------------------------------
 
 
 def _items(items: Sequence[Any]) -> list[Any]:
-    """Return a list's items as they compare: bytes in lists come as bytearrays."""
+    """Return the items of a list, bytes as ``bytes``."""
+    # cel-cpp passes bytes in lists as bytearrays, which it does not accept as a result.
     return [bytes(item) if isinstance(item, bytearray) else item for item in items]
 
 
@@ -164,7 +207,7 @@ def _max(items: Sequence[Any]) -> Any:
 
 
 def _is_equal(one: Any, other: Any) -> bool:
-    """Compare as CEL does, to which true is not 1."""
+    """Compare as CEL does: true and 1 differ, 1 and 1.0 do not."""
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
@@ -182,7 +225,9 @@ def _last_index_of(items: Sequence[Any], wanted: Any) -> int:
 
 
 def _includes(value: Any, wanted: Any) -> bool:
-    """Tell whether a value is the one that is wanted, or a list that has it."""
+    """Return whether a value equals the wanted one, or is a list that has it."""
+    # Selectors written for a single value go on working when the driver publishes a list
+    # (gate DRAListTypeAttributes); the function is there with the gate off as well.
     if not isinstance(value, list | tuple):
         return _is_equal(value, wanted)
     if len(value) > _MOST_VALUES:
@@ -193,9 +238,9 @@ def _includes(value: Any, wanted: Any) -> bool:
 
 
 _OF_TEXTS_AND_LISTS = (
-    Function("find", True, (STRING, STRING), STRING, patterns.find),
-    Function("findAll", True, (STRING, STRING), STRINGS, patterns.find_all),
-    Function("findAll", True, (STRING, STRING, INT), STRINGS, patterns.find_all),
+    Function("find", True, (STRING, STRING), STRING, _find),
+    Function("findAll", True, (STRING, STRING), STRINGS, _find_all),
+    Function("findAll", True, (STRING, STRING, INT), STRINGS, _find_all),
     Function("includes", True, (DYN, DYN), BOOL, _includes),
     *(Function("sum", True, (("list", kind),), kind, sum) for kind in _SUMMABLE),
     *(
@@ -218,7 +263,7 @@ FUNCTIONS = (
     *_OF_FORMATS,
     *_OF_TEXTS_AND_LISTS,
 )
-"""Functions whose names are new."""
+"""Functions whose names cel-cpp does not have."""
 
 MORE_OVERLOADS = (
     Function("indexOf", True, (LIST, DYN), INT, _index_of),
@@ -227,7 +272,7 @@ MORE_OVERLOADS = (
 """Overloads of functions that cel-cpp's own libraries declare."""
 
 
-# ---- what only the evaluator is told of --------------------------------------------------------
+# ---- functions of the evaluator only -----------------------------------------------------------
 
 
 def _inserted(entries: Mapping[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
@@ -244,7 +289,8 @@ def _merged(entries: Mapping[Any, Any], others: Mapping[Any, Any]) -> dict[Any, 
 
 
 EVALUATOR_ONLY = (
-    # cel-cpp's macros transformMap and transformMapEntry call these, which its runtime lacks
+    # cel-cpp expands the macros transformMap and transformMapEntry to calls of these functions,
+    # which are missing in the runtime of cel-expr-python.
     Function("cel.@mapInsert", False, (MAP, DYN, DYN), MAP, _inserted),
     Function("cel.@mapInsert", False, (MAP, MAP), MAP, _merged),
 )

@@ -1,7 +1,7 @@
-"""What is written about claims: allocation, reservation, and taking both back.
+"""Writes of claims: allocation, reservation, and removing both.
 
-Every write is a merge patch that names only what it changes and the version that it was made for,
-so that nothing that a driver wrote in between, and nothing that we do not know, is lost.
+Every write is a merge patch of the fields that it changes, with the uid and resourceVersion that it
+was made for: fields that drivers write, or that are of a newer API, are kept.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class ClaimWriteError(ProreusError):
 
 
 class ClaimWriter:
-    """Writes claims through a handle; answers are typed, as the apiserver returned them."""
+    """Writes claims through a handle; methods return claims as the apiserver returned them."""
 
     def __init__(self, handle: Handle, binding_conditions: bool) -> None:
         self._handle = handle
         self._binding_conditions = binding_conditions
 
     async def create_extended(self, pod: Pod, requests: tuple[DeviceRequest, ...]) -> ResourceClaim:
-        """Create the claim for a pod's extended resources."""
+        """Create the claim for a pod's extended resources; raises ``ClaimWriteError``."""
         meta = pod.metadata
         body = {
             "apiVersion": RESOURCE_CLAIMS.api_version,
@@ -78,13 +78,20 @@ class ClaimWriter:
         consumer: ResourceClaimConsumerReference,
         allocation: AllocationResult | None,
     ) -> ResourceClaim:
-        """Reserve a claim, after giving it an allocation if there is one to give."""
+        """Reserve a claim for a consumer, and write its allocation unless that is None.
+
+        Raises ``ClaimWriteError``.
+        """
         key = key_of(claim)
 
         def check(current: ResourceClaim) -> None:
+            # For each version that is about to be patched: between Reserve and this write, users
+            # and other schedulers may have changed the claim.
             if current.metadata.deletion_timestamp is not None:
                 raise ClaimWriteError(f"claim {key} got deleted in the meantime")
             known = current.status.allocation
+            # The same devices are no conflict: another pod of the group, or an earlier attempt
+            # whose response was lost, has written this allocation.
             if allocation is not None and known is not None and not _same(known, allocation):
                 raise ClaimWriteError(f"claim {key} got allocated elsewhere in the meantime")
             if allocation is None and current.status.allocation is None:
@@ -92,6 +99,8 @@ class ClaimWriter:
 
         async def attempt(current: ResourceClaim) -> ResourceClaim:
             check(current)
+            # Before the allocation: without the finalizer, a claim deleted in between would take
+            # its allocation along while a pod is using the devices.
             if allocation is not None and CLAIM_FINALIZER not in current.metadata.finalizers:
                 current = await self._add_finalizer(current)
                 check(current)
@@ -103,8 +112,11 @@ class ClaimWriter:
             if not reserved:
                 consumers = (*consumers, consumer)
             status: JsonObject = {"reservedFor": msgspec.to_builtins(consumers)}
+            # Allocation and reservation in one write, as in bindClaim: an allocated claim without a
+            # reservation could be deallocated by another pod's PostFilter.
             if allocation is not None and not allocated:
                 status["allocation"] = to_plain(self._stamped(allocation))
+            # A claim allocated while the gate was off has no timestamp for the timeout yet.
             elif self._binding_conditions and current.status.allocation is not None:
                 stamped = self._stamped(current.status.allocation)
                 if stamped is not current.status.allocation:
@@ -120,7 +132,8 @@ class ClaimWriter:
         if not claim.spec.devices.config:
             patch = {"metadata": {"finalizers": [*meta.finalizers, CLAIM_FINALIZER]}}
             return await self._patch(claim, patch, what)
-        # A patch would spell opaque parameters anew, which the apiserver takes for a new spec.
+        # The apiserver compares opaque parameters byte by byte. A patch in JSON formats them anew,
+        # which it refuses as a change of the immutable spec.
         try:
             await self._handle.api.add_finalizer(
                 RESOURCE_CLAIMS, meta.namespace, meta.name, meta.resource_version, CLAIM_FINALIZER
@@ -138,10 +151,11 @@ class ClaimWriter:
         return msgspec.structs.replace(allocation, allocation_timestamp=now)
 
     async def drop_reservation(self, claim: ResourceClaim, uid: str) -> ResourceClaim:
-        """Take a consumer off a claim."""
+        """Remove a consumer from ``reservedFor``, by uid; raises ``ClaimWriteError``."""
 
         async def attempt(current: ResourceClaim) -> ResourceClaim:
             left = [one for one in current.status.reserved_for if one.uid != uid]
+            # Somebody else has removed it already, such as the resource claim controller.
             if len(left) == len(current.status.reserved_for):
                 return current
             status = {"reservedFor": msgspec.to_builtins(left) or None}
@@ -150,14 +164,20 @@ class ClaimWriter:
         return await self._retry_on_conflict(claim, attempt)
 
     async def deallocate(self, claim: ResourceClaim) -> ResourceClaim:
-        """Take back an allocation that no pod uses; raises ``ClaimWriteError``."""
+        """Remove the allocation of a claim that no pod uses.
+
+        Raises ``ClaimWriteError``, and ``Conflict`` if the claim has changed.
+        """
+        # ``devices`` is what drivers report of the allocated devices, so it goes along. No retry:
+        # after a conflict, somebody may be using the claim.
         status = {"reservedFor": None, "allocation": None, "devices": None}
         return await self._patch(claim, {"status": status}, "deallocate claim", "status")
 
     async def delete(self, claim: ResourceClaim) -> None:
-        """Delete a claim that we made; its finalizer is ours too and goes first."""
+        """Delete a claim that this scheduler created; raises ``ClaimWriteError``."""
         meta = claim.metadata
         try:
+            # Its finalizer is ours, too; nobody else would remove it before the pod is gone.
             if CLAIM_FINALIZER in meta.finalizers:
                 left = [name for name in meta.finalizers if name != CLAIM_FINALIZER]
                 await self._handle.api.patch(
@@ -174,7 +194,12 @@ class ClaimWriter:
     async def _retry_on_conflict(
         self, claim: ResourceClaim, attempt: Callable[[ResourceClaim], Any]
     ) -> ResourceClaim:
-        """Try, and try again with the live object after a conflict."""
+        """Run ``attempt`` with a claim, and again with the live one after a conflict.
+
+        Raises ``ClaimWriteError`` after five conflicts, or if the claim is gone.
+        """
+        # Conflicts are common where drivers write to the status of the same claim. Ending the
+        # attempt instead would give the devices back and search for them again.
         wait = _BACKOFF_SECONDS
         for _ in range(_TRIES - 1):
             try:
@@ -197,6 +222,7 @@ class ClaimWriter:
             live = await self._handle.api.get(RESOURCE_CLAIMS, meta.namespace, meta.name)
         except ApiError as error:
             raise ClaimWriteError(f"get updated claim {key_of(claim)}: {error}") from error
+        # Another claim of the same name: the one that the devices were found for was deleted.
         if live.metadata.uid != meta.uid:
             raise ClaimWriteError(f"claim {key_of(claim)} got deleted in the meantime")
         return live
@@ -205,8 +231,8 @@ class ClaimWriter:
         self, claim: ResourceClaim, patch: JsonObject, what: str, subresource: str = ""
     ) -> ResourceClaim:
         meta = claim.metadata
-        guard = {"uid": meta.uid, "resourceVersion": meta.resource_version}
-        body = {**patch, "metadata": {**patch.get("metadata", {}), **guard}}
+        precondition = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+        body = {**patch, "metadata": {**patch.get("metadata", {}), **precondition}}
         try:
             response = await self._handle.api.patch(
                 RESOURCE_CLAIMS, meta.namespace, meta.name, body, subresource

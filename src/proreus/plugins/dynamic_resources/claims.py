@@ -1,6 +1,6 @@
-"""Which claims belong to a pod, and which requests they make.
+"""What claims say: which belong to a pod, whom they are reserved for, what they request.
 
-What stands here only reads: names, owners, reservations. Refusals are in kube-scheduler's words.
+Nothing here writes a claim or looks at devices. Error texts are kube-scheduler's.
 """
 
 from __future__ import annotations
@@ -28,18 +28,22 @@ AnyRequest = ExactDeviceRequest | DeviceSubRequest
 GetClaim = Callable[[str], ResourceClaim | None]
 
 
+BEST_PRIORITY = 8
+"""Points for the first alternative of a request; each further one is worth one less (KEP-4816)."""
+
+
 class ClaimError(ProreusError):
-    """A claim of the pod cannot be used now; the text is what the pod is told."""
+    """A claim of the pod cannot be used now; its text is the reason that the pod gets."""
 
 
 def claims_of(
     pod: Pod, get_claim: GetClaim, workload_claims: bool = False
 ) -> tuple[ResourceClaim, ...]:
-    """Return the pod's claims in its order; raises ``ClaimError``.
+    """Return the pod's claims in the order of its entries; raises ``ClaimError``.
 
     ``get_claim`` looks up by ``namespace/name``. ``workload_claims``: a claim may belong to the
-    pod's PodGroup (gate DRAWorkloadResourceClaims). An entry whose claim is left out on purpose
-    (a status entry without a name) is passed over.
+    pod's PodGroup (gate DRAWorkloadResourceClaims). An entry that has no claim on purpose (its
+    status has no name) is skipped.
     """
     namespace = pod.metadata.namespace
     found = []
@@ -53,6 +57,8 @@ def claims_of(
             raise ClaimError(f'could not find ResourceClaim "{key}"')
         if claim.metadata.deletion_timestamp is not None:
             raise ClaimError(f'resourceclaim "{name}" is being deleted')
+        # Claims that the pod names itself may belong to anybody. One made from a template has a
+        # predictable name, and an older pod of the same name may have left its claim behind.
         if entry.resource_claim_name is None:
             _check_owner(pod, claim, workload_claims)
         found.append(claim)
@@ -60,7 +66,10 @@ def claims_of(
 
 
 def claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
-    """Return the name of an entry's claim; None where there is none on purpose."""
+    """Return the name of an entry's claim; None where there is none on purpose.
+
+    Raises ``ClaimError`` while the resource claim controller has not created the claim.
+    """
     if entry.resource_claim_name is not None:
         return entry.resource_claim_name
     key = f'pod "{key_of(pod)}"'
@@ -75,13 +84,13 @@ def claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
 
 
 def is_claim_of(pod: Pod, claim: ResourceClaim) -> bool:
-    """Tell whether a claim was made for this very pod."""
+    """Return whether a claim was created for this very pod, by uid."""
     owner = controller_of(claim.metadata)
     return owner is not None and owner.uid == pod.metadata.uid
 
 
 def is_extended_resource_claim(claim: ResourceClaim) -> bool:
-    """Tell whether a claim stands for a pod's extended resources."""
+    """Return whether a claim was created for a pod's extended resources (KEP-5004)."""
     return claim.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION) == "true"
 
 
@@ -99,7 +108,7 @@ def _check_owner(pod: Pod, claim: ResourceClaim, workload_claims: bool) -> None:
 
 
 def with_allocation(claim: ResourceClaim, allocation: AllocationResult) -> ResourceClaim:
-    """Return a claim as it will be once an allocation is written."""
+    """Return the claim as it is once the allocation is written."""
     status = msgspec.structs.replace(claim.status, allocation=allocation)
     return msgspec.structs.replace(claim, status=status)
 
@@ -108,18 +117,18 @@ def with_allocation(claim: ResourceClaim, allocation: AllocationResult) -> Resou
 
 
 def is_reserved_for(claim: ResourceClaim, uid: str) -> bool:
-    """Tell whether a claim is reserved for the consumer of this uid."""
+    """Return whether a claim is reserved for the consumer of this uid."""
     return any(consumer.uid == uid for consumer in claim.status.reserved_for)
 
 
 def pod_reference(pod: Pod) -> ResourceClaimConsumerReference:
-    """Return how a claim refers to a pod that uses it."""
+    """Return the entry for a pod in ``reservedFor`` of a claim."""
     meta = pod.metadata
     return ResourceClaimConsumerReference(resource="pods", name=meta.name, uid=meta.uid)
 
 
 def pod_group_reference(group: PodGroup) -> ResourceClaimConsumerReference:
-    """Return how a claim refers to a PodGroup whose pods use it."""
+    """Return the entry for a PodGroup in ``reservedFor`` of a claim that its pods share."""
     meta = group.metadata
     return ResourceClaimConsumerReference(
         api_group=_GROUP_API, resource="podgroups", name=meta.name, uid=meta.uid
@@ -127,11 +136,9 @@ def pod_group_reference(group: PodGroup) -> ResourceClaimConsumerReference:
 
 
 def is_reserved_for_pod(claim: ResourceClaim, pod: Pod, workload_claims: bool) -> bool:
-    """Tell whether a claim is reserved for a pod, or for its group.
-
-    The pod does not know the uid of its group, which is therefore not compared.
-    """
+    """Return whether a claim is reserved for a pod, or for its group."""
     group = pod.spec.scheduling_group if workload_claims else None
+    # A pod names its group without a uid, so a group is compared by name.
     return any(
         consumer.uid == pod.metadata.uid
         or (
@@ -162,7 +169,12 @@ def _group_owner(pod: Pod, claim: ResourceClaim) -> OwnerReference | None:
 def check_requests(
     claim: ResourceClaim, class_exists: Callable[[str], bool], prioritized_list: bool
 ) -> None:
-    """Check that every request can be understood and its class exists; raises ``ClaimError``."""
+    """Check that every request is of a known type and its class exists; raises ``ClaimError``.
+
+    ``ValueError`` for a request without a class: PreFilter returns an Error for it upstream.
+    """
+    # Checked in PreFilter already, although the search checks it again: the pod then waits for a
+    # DeviceClass instead of failing with an Error on each node.
     key = key_of(claim)
     for request in claim.spec.devices.requests:
         if request.exactly is None and not request.first_available:
@@ -184,9 +196,25 @@ def check_requests(
 def alternatives(
     name: str, exactly: ExactDeviceRequest | None, subrequests: tuple[DeviceSubRequest, ...]
 ) -> Iterator[tuple[str, AnyRequest]]:
-    """Yield what may be tried for a request, with the names that results carry."""
+    """Yield what may satisfy a request, by the name it has in results: ``r`` or ``r/sub``."""
     if exactly is not None:
         yield name, exactly
     else:
         for sub in subrequests:
             yield f"{name}/{sub.name}", sub
+
+
+def allocated_score(claim: ResourceClaim) -> int:
+    """Return the points of an allocated claim, the same on every node (KEP-4816)."""
+    allocation = claim.status.allocation
+    if allocation is None:
+        return 0
+    # The status does not say which alternative was taken; names of results do.
+    chosen = {result.request for result in allocation.devices.results}
+    score = 0
+    for request in claim.spec.devices.requests:
+        for place, sub in enumerate(request.first_available):
+            if f"{request.name}/{sub.name}" in chosen:
+                score += BEST_PRIORITY - place
+                break
+    return score

@@ -1,6 +1,9 @@
-"""Constraints over the devices of a claim: what they must share, what must set them apart.
+"""Constraints over the devices of a claim: ``matchAttribute`` and ``distinctAttribute``.
 
-A constraint is asked as devices are placed and taken back, in the order of the search.
+A constraint sees devices placed and removed in the order of the search, last placed first removed.
+
+Example, devices d1 (numa 0), d2 and d3 (numa 1): ``MatchAttribute("numa")`` adds d1, refuses d2,
+and adds d2 after d1 was removed; then d3. ``DistinctAttribute("numa")`` adds d1 and d2, refuses d3.
 """
 
 from __future__ import annotations
@@ -10,17 +13,18 @@ from typing import Protocol
 from proreus.plugins.dynamic_resources.devices import DeviceKind
 
 Value = tuple[str, object]
+"""Type and value of an attribute: the integer 1 and the version "1" do not match."""
 
 
 class Constraint(Protocol):
-    """Keeps what was placed so far."""
+    """Remembers what it needs of the devices placed so far."""
 
     def add(self, request: str, subrequest: str, kind: DeviceKind) -> bool:
-        """Place a device; tell whether that is allowed. A refused device is not placed."""
+        """Place a device; return whether that is allowed. A refused device is not placed."""
         ...
 
     def remove(self, request: str, subrequest: str) -> None:
-        """Take back the device that was placed last."""
+        """Remove the device that was placed last."""
         ...
 
 
@@ -34,6 +38,7 @@ class _OverRequests:
     def applies(self, request: str, subrequest: str) -> bool:
         """Return whether the devices of a request, or of one of its subrequests, are concerned."""
         names = self._requests
+        # The name of a request stands for all its subrequests; ``request/subrequest`` for one.
         return (
             not names
             or request in names
@@ -61,7 +66,9 @@ class MatchAttribute(_OverRequests):
         return True
 
     def remove(self, request: str, subrequest: str) -> None:
-        """Take back the device that was placed last."""
+        """Remove the device that was placed last."""
+        # All placed devices have one value, so it is enough to know how many there are: at 0 the
+        # next device sets the value anew.
         if self.applies(request, subrequest):
             self._count -= 1
 
@@ -69,8 +76,8 @@ class MatchAttribute(_OverRequests):
 class DistinctAttribute(_OverRequests):
     """Devices differ in the attribute (KEP-5075).
 
-    One value is remembered a request, as in kube-scheduler 1.36: of three devices of one request
-    the third is only held against the second.
+    One value is remembered for each request, as in kube-scheduler 1.36: of three devices of one
+    request with the values A, B and A, the third is accepted.
     """
 
     def __init__(self, attribute: str, requests: tuple[str, ...]) -> None:
@@ -84,10 +91,14 @@ class DistinctAttribute(_OverRequests):
         value = kind.attribute(self.attribute)
         if value is None or value in self._values.values():
             return False
+        # distinctAttributeConstraint of 1.36 keys values by request, so a later device of a request
+        # replaces the value of the one before. A stricter check would reject what it accepts.
         self._values[request] = value
         return True
 
     def remove(self, request: str, subrequest: str) -> None:
-        """Take back the device that was placed last."""
+        """Remove the device that was placed last."""
+        # The value that this one replaced is not restored, as upstream: after a rollback the next
+        # device is compared with other requests only.
         if self.applies(request, subrequest):
             self._values.pop(request, None)

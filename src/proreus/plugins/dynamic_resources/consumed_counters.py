@@ -1,6 +1,10 @@
-"""What the devices placed so far in a search draw from the counters that their pools share.
+"""What the devices placed so far in a search consume of the counters that their pools share.
 
-Partitions of one physical device have such counters in common (KEP-4815).
+Partitions of one physical device consume the same counters (KEP-4815), so that no more of them are
+allocated than fit.
+
+Example: counter set ``memory`` has 40; d-full consumes 40 of it, d-half1 and d-half2 20 each. An
+earlier claim has d-half1, so 20 are available: ``consume`` refuses d-full and accepts d-half2.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from proreus.plugins.dynamic_resources.devices import DeviceKind
 
 
 class ConsumedCounters:
-    """The book of one search; pools by their position in the situation."""
+    """Counters consumed in one search; pools by their position in the ``DeviceAvailability``."""
 
     def __init__(self, availability: DeviceAvailability) -> None:
         self._availability = availability
@@ -20,8 +24,10 @@ class ConsumedCounters:
         self._consumed: dict[str, dict[str, dict[str, int]]] = {}
 
     def consume(self, pool: int, kind: DeviceKind) -> bool:
-        """Draw what a device consumes, if there is enough."""
+        """Consume what a device needs; return whether enough is left. Otherwise nothing changes."""
         name = self._name(pool)
+        # Allocated devices do not change during a search, so this is computed once a search. The
+        # first pool of a name decides, as in checkAvailableCounters.
         available = self._available.get(name)
         if available is None:
             available = self._available[name] = {
@@ -30,6 +36,8 @@ class ConsumedCounters:
             }
         self._count(pool, kind, 1)
         consumed = self._consumed[name]
+        # Every counter of the pool is compared, not only those of this device: where a driver has
+        # lowered a counter below what is in use, no device of the pool that needs counters fits.
         for counters, left in available.items():
             for counter, amount in left.items():
                 if consumed.get(counters, {}).get(counter, 0) > amount:
@@ -42,7 +50,8 @@ class ConsumedCounters:
         self._count(pool, kind, -1)
 
     def _name(self, pool: int) -> str:
-        # Pools of one name share counters, whatever their drivers: kube-scheduler's behaviour.
+        # Pools of one name share counters, even of different drivers: checkAvailableCounters keeps
+        # them by pool name alone, and who gets which partition depends on it.
         return self._availability.views[pool].key[1]
 
     def _count(self, pool: int, kind: DeviceKind, step: int) -> None:

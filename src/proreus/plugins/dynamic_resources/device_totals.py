@@ -1,8 +1,12 @@
-"""How many devices of a class each node can reach, and how many of those are taken.
+"""How many devices of a class are in reach of each node, and how many of those are taken.
 
-Scores count so, and only scores: whatever drivers list counts, old generations and incomplete
-pools too, and neither taints nor counters are looked at. Counts are kept by who can reach the
-devices, and mended pool by pool and row by row, so that a cycle does not walk over devices.
+For scores only (``calculateDRAResourceTotals`` upstream): old generations and incomplete
+pools count, taints and counters do not matter. Totals are kept by ``NodeScope`` and updated pool by
+pool and row by row, so that a cycle does not walk over devices.
+
+Example: n1 lists the GPUs a and b; a network pool has c for nodes with ``rack=a``, n1 and n2. Then
+``local`` is {n1: (0 taken, 2 in all)}, ``by_selector`` {rack=a: (0, 1)}: n1 reaches 3 GPUs, n2 one.
+A claim gets b: only the pool of n1 is counted again, (1, 2), and only its row is rewritten.
 """
 
 from __future__ import annotations
@@ -30,13 +34,13 @@ from proreus.plugins.dynamic_resources.pools import PoolKey, Pools
 Key = TypeVar("Key", str, bytes)
 
 NodeScope = str | bytes
-"""Who can reach a device: the node of this name, or the nodes that an encoded selector selects."""
+"""The nodes that reach a device: the one of this name, or those of an encoded node selector."""
 
 ALL_NODES: NodeScope = b""
 
 
 class DeviceCounts(NamedTuple):
-    """Devices taken, devices in the class, and devices of which neither can be said."""
+    """Devices taken, devices in the class, and devices that its selectors fail to evaluate for."""
 
     held: int = 0
     capacity: int = 0
@@ -48,7 +52,10 @@ NO_DEVICES = DeviceCounts()
 
 @dataclass(slots=True)
 class _Members:
-    """Devices of one pool and reach that are in the class, by name, and those that fail it."""
+    """Devices of one pool and scope that are in the class, by name, and how many are errors.
+
+    A counter of names: while a driver replaces a generation, both may list the same device.
+    """
 
     names: Counter[str] = field(default_factory=Counter)
     errors: int = 0
@@ -59,10 +66,10 @@ class _Members:
 
 
 class _ClassTotals:
-    """Totals of one class by reach: ``local`` by node name, ``by_selector`` by encoded selector.
+    """Totals of one class: ``local`` by node name, ``by_selector`` by encoded node selector.
 
-    ``local_columns``: ``local`` as columns, shape ``(3, rows)``; ``stale_nodes``: nodes where it is
-    out of date.
+    ``local_columns``: ``local`` as columns, shape ``(3, rows)``, rows taken, capacity and errors.
+    ``stale_nodes``: the nodes where it is out of date.
     """
 
     def __init__(self, cls: DeviceClass) -> None:
@@ -76,19 +83,22 @@ class _ClassTotals:
         self._counted: dict[PoolKey, dict[NodeScope, DeviceCounts]] = {}
 
     def list_pool(self, pools: Pools, key: PoolKey) -> None:
-        """Find the members of the class in a pool that was published anew."""
+        """Find the members of the class in a pool whose slices changed."""
         members: dict[NodeScope, _Members] = defaultdict(_Members)
         for spec, kinds in pools.published(key):
             for device, kind in zip(spec.devices, kinds, strict=True):
                 node_scope = _node_scope_of(spec, device)
                 if node_scope is None:
                     continue
+                # An error is counted where the device is in reach, and makes it 0 of 0 there: the
+                # resource is then left out of the score, as upstream where evaluation fails.
                 try:
                     if isinstance(node_scope, bytes) and node_scope:
                         parsed_selector(node_scope)
                     if self._selects(kind):
                         members[node_scope].names[device.name] += 1
                 except PoolError:
+                    # A selector that cannot be parsed reaches no node in particular.
                     members[ALL_NODES].errors += 1
                 except CelError:
                     members[node_scope].errors += 1
@@ -101,7 +111,9 @@ class _ClassTotals:
         return all(map(kind.matches, self.expressions))
 
     def count_pool(self, key: PoolKey, uses: Uses) -> None:
-        """Bring the totals in step with what a pool lists and what of it is taken."""
+        """Update the totals with what a pool lists and what of it is taken."""
+        # The difference to what the pool counted before is added, so the cost does not depend on
+        # how many pools there are. Sums over all pools would be computed for each pod.
         before = self._counted.pop(key, {})
         members = self._members.get(key)
         after = {node_scope: m.totals(uses) for node_scope, m in members.items()} if members else {}
@@ -119,7 +131,10 @@ class _ClassTotals:
 
 
 class DeviceTotals:
-    """Totals of the classes that are asked about, one class a resource."""
+    """Totals of the device classes behind the resources that plugins score.
+
+    A class is counted from its first query on; without queries nothing is kept up to date.
+    """
 
     def __init__(self, pools: Pools, allocated: AllocatedDevices) -> None:
         self._pools = pools
@@ -135,19 +150,22 @@ class DeviceTotals:
     # ---- what changed --------------------------------------------------------------------------
 
     def allocations_changed(self, key: PoolKey) -> None:
-        """Take note that devices of a pool were taken or given back."""
+        """Mark a pool of which devices were taken or released."""
         if self._classes:
             self._changed_allocations.add(key)
 
     def slices_changed(self, keys: Iterable[PoolKey]) -> None:
-        """Take note that pools were published anew."""
+        """Mark pools whose slices changed."""
         if self._classes:
             self._changed_pools.update(keys)
 
-    # ---- answers -------------------------------------------------------------------------------
+    # ---- queries -------------------------------------------------------------------------------
 
     def at(self, resource: str, cls: DeviceClass, node: NodeInfo) -> tuple[int, int]:
-        """Return how many devices are taken, of how many; ``(0, 0)`` where that cannot be said."""
+        """Return how many devices are taken on a node, and how many it reaches.
+
+        ``(0, 0)`` if a selector of the class cannot be evaluated for one of them.
+        """
         known = self._totals_of(resource, cls)
         held, capacity, errors = known.local.get(node.name, NO_DEVICES)
         for selector, more in known.by_selector.items():
@@ -158,11 +176,16 @@ class DeviceTotals:
     def columns(
         self, resource: str, cls: DeviceClass, table: NodeTable, nodes: NodeTable
     ) -> tuple[IntArray, IntArray]:
-        """Return the same for each of ``nodes``, a part or a fork of ``table`` or itself."""
+        """Return the same for each node, as two columns of shape ``(len(nodes),)``.
+
+        ``nodes``: ``table``, a part or a fork of it.
+        """
         known = self._totals_of(resource, cls)
         self._refresh(table)
         assert known.local_columns is not None
         totals = known.local_columns.copy()
+        # Few selectors, many nodes: masks are added up at each query instead of being kept in the
+        # columns, where a change of one network pool would rewrite every row.
         for selector, more in known.by_selector.items():
             column = np.array(more, dtype=np.int64)[:, None]
             totals += column * self._mask(selector, table) if selector else column
@@ -177,6 +200,8 @@ class DeviceTotals:
         if self._changed_pools or self._changed_allocations:
             self._recount()
         known = self._classes.get(resource)
+        # An update of a class that leaves its selectors alone keeps its members. Another class may
+        # also back the resource from now on: then they are found anew.
         if known is not None and known.cls is not cls:
             known = known if known.expressions == _expressions(cls) else None
         if known is None:
@@ -193,6 +218,7 @@ class DeviceTotals:
                 known.list_pool(self._pools, key)
             for key in self._changed_pools | self._changed_allocations:
                 known.count_pool(key, self._allocated.uses.get(key, {}))
+        # Masks of selectors that no slice has any more would stay for ever.
         if self._changed_pools:
             wanted = {
                 selector for known in self._classes.values() for selector in known.by_selector
@@ -202,7 +228,7 @@ class DeviceTotals:
         self._changed_allocations.clear()
 
     def _refresh(self, table: NodeTable) -> None:
-        """Bring all columns in step with nodes that came, went or changed."""
+        """Update all columns with nodes that were added, deleted or changed."""
         rows: list[int] | None = None
         if self._table is not None and self._table() is table and self._size == table.size:
             rows = table.changes_since(self._position)
@@ -251,11 +277,9 @@ def _expressions(cls: DeviceClass) -> tuple[str, ...]:
 
 
 def _node_scope_of(spec: ResourceSliceSpec, device: Device) -> NodeScope | None:
-    """Return who can reach a device; None for nobody.
-
-    A slice that does not say who is open to all here: kube-scheduler's scores have it so. A device
-    that is to say so itself is not.
-    """
+    """Return which nodes reach a device; None: no node."""
+    # A slice that names no nodes counts on all of them in kube-scheduler's scores, though its
+    # devices are not allocated. With perDeviceNodeSelection, a device without nodes has none.
     chooser: Device | ResourceSliceSpec = device if spec.per_device_node_selection else spec
     if chooser.all_nodes:
         return ALL_NODES
@@ -273,7 +297,7 @@ def _selected(selector: bytes, node: NodeInfo) -> bool:
 def _adjust(
     totals: dict[Key, DeviceCounts], node_scope: Key, was: DeviceCounts, now: DeviceCounts
 ) -> None:
-    """Take from a sum what a pool counted before, and add what it counts now."""
+    """Subtract from a total what a pool counted before, and add what it counts now."""
     have = totals.get(node_scope, NO_DEVICES)
     total = DeviceCounts(*(h - w + n for h, w, n in zip(have, was, now, strict=True)))
     if total == NO_DEVICES:

@@ -1,7 +1,7 @@
-"""What devices are, apart from their names: equal devices are one object.
+"""Kinds of devices: devices that differ in nothing but their names share one ``DeviceKind``.
 
-Whether a request may have a device is asked of thousands of devices that differ in nothing but
-name. So what a driver publishes of a device is kept once, with its answers to selectors.
+A cluster has thousands of devices and a handful of kinds. What a driver publishes of a device is
+parsed once for its kind, and a CEL selector is evaluated once for its kind.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Counters = dict[str, dict[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What a device has of something, in nano-units, and which parts of it may be had."""
+    """A capacity of a device in nano-units, and the policy for amounts that may be consumed."""
 
     value: int
     text: QuantityText
@@ -45,10 +45,10 @@ class Capacity:
 
 
 class DeviceKind:
-    """All that counts of a device but its name and place.
+    """All that matters of a device, except its name and its pool.
 
-    ``taints``: those that can keep claims away. ``shared``: several claims may have the device at
-    the same time (KEP-5075).
+    ``number``: unique, never used again. ``taints``: none with gate DRADeviceTaints off.
+    ``shared``: several claims may have the device at the same time (KEP-5075).
     """
 
     def __init__(self, number: int, driver: str, device: Device, features: Features) -> None:
@@ -75,7 +75,13 @@ class DeviceKind:
         self._matches_by_expression: dict[str, bool | CelError] = {}
 
     def matches(self, expression: str) -> bool:
-        """Tell whether a CEL selector selects the device; raises ``CelError``."""
+        """Return whether a CEL selector selects the device; raises ``CelError``.
+
+        Results are cached by expression, errors as well.
+        """
+        # The evaluation depends on the expression and the kind alone: CEL has no clock and no
+        # state. An entry is never wrong, so the cache is only bounded, for expressions that carry
+        # a claim's own numbers.
         matched = self._matches_by_expression.get(expression)
         if matched is None:
             if len(self._matches_by_expression) >= _MAX_CACHED_EXPRESSIONS:
@@ -89,6 +95,8 @@ class DeviceKind:
         selector = compile_selector(expression)
         if selector.error:
             return CelError(f"CEL compile error: {selector.error}")
+        # Built with the first selector, not with the kind: an attribute that CEL cannot represent
+        # is an error only for devices that a selector looks at, and it is one each time.
         try:
             if self._view is None:
                 self._view = self._cel_device()
@@ -100,6 +108,7 @@ class DeviceKind:
         attributes: Domains = {}
         for name, attribute in self.device.attributes.items():
             domain, _, identifier = name.rpartition("/")
+            # Names without a domain are the driver's own (KEP-4381).
             value = _value(name, attribute, self._features.list_attributes)
             attributes.setdefault(domain or self.driver, {})[identifier] = value
         capacity: Domains = {}
@@ -113,10 +122,11 @@ class DeviceKind:
         )
 
     def attribute(self, name: str) -> tuple[str, object] | None:
-        """Return type and value of an attribute by its full name, as constraints compare them.
+        """Return type and value of an attribute, as constraints compare them; None: not there.
 
-        Of the driver's own attributes the domain may have been left out by the driver.
+        ``name`` has a domain; the driver may publish its own attributes without it.
         """
+        # The full name first, then the bare one in the driver's own domain (lookupAttribute).
         found = self.device.attributes.get(name)
         if found is None:
             domain, _, identifier = name.rpartition("/")
@@ -137,6 +147,7 @@ class DeviceKind:
 
 
 def _value(name: str, attribute: DeviceAttribute, lists: bool) -> Attribute:
+    """Return an attribute for CEL; ``lists``: gate DRAListTypeAttributes. Raises ``CelError``."""
     if attribute.int_value is not None:
         return attribute.int_value
     if attribute.bool_value is not None:
@@ -159,7 +170,7 @@ def _value(name: str, attribute: DeviceAttribute, lists: bool) -> Attribute:
 
 @dataclass(slots=True)
 class DeviceKinds:
-    """Interns devices: equal ones, apart from their names, get the same kind."""
+    """Interns kinds: devices that are equal but for their names get the same ``DeviceKind``."""
 
     features: Features
     _kinds: dict[tuple[str, bytes], DeviceKind] = field(default_factory=dict)
@@ -168,7 +179,8 @@ class DeviceKinds:
     def kind_of(
         self, driver: str, device: Device, more_taints: Iterable[DeviceTaint] = ()
     ) -> DeviceKind:
-        """Return what a device is; ``more_taints`` come from DeviceTaintRules."""
+        """Return the kind of a device; ``more_taints`` come from DeviceTaintRules (KEP-5055)."""
+        # Encoded as JSON for a key: structs with maps inside are not hashable.
         nameless = msgspec.structs.replace(device, name="", taints=(*device.taints, *more_taints))
         key = driver, msgspec.json.encode(nameless)
         kind = self._kinds.get(key)
@@ -178,7 +190,7 @@ class DeviceKinds:
         return kind
 
     def prune(self, used: set[int]) -> None:
-        """Forget kinds that no slice has any more."""
+        """Forget kinds that no slice has any more; ``used``: numbers of those that one has."""
         self._kinds = {key: kind for key, kind in self._kinds.items() if kind.number in used}
 
     def __len__(self) -> int:

@@ -1,8 +1,8 @@
-"""What all profiles of a scheduler know of claims and devices together.
+"""The state of claims and devices that all profiles of a scheduler share.
 
-Two profiles that gave devices away without knowing of each other would give the same ones. So there
-is one manager a cluster view: it follows claims, classes, slices and taint rules, and remembers
-what the search found out.
+Profiles with separate state would allocate the same devices. So there is one manager for each
+cluster view (``DefaultDRAManager`` upstream): it follows claims, classes, slices and taint rules,
+and keeps the results of searches for all pods whose claims have equal specs.
 """
 
 from __future__ import annotations
@@ -55,13 +55,14 @@ from proreus.plugins.extended_resources import ExtendedResourceClasses
 _MAX_ALLOCATION_CACHES = 64
 
 UNKNOWN, FITS, NO_FIT, INVALID_POOLS, ERROR = -1, 0, 1, 2, 3
-"""What the search found for a situation, as ``AllocationCache.outcome`` has it."""
+"""The kinds of results, in ``AllocationCache.outcome``."""
 
 
 class AllocationCache:
-    """What the search found for one prepared, situation by situation.
+    """The results of the search for one ``PreparedClaims``, by number of ``DeviceAvailability``.
 
-    ``outcome`` and ``score`` are indexed by situation number.
+    ``outcome`` and ``score`` are columns indexed by that number, so that the result for all nodes
+    is ``outcome[numbers]``. They may be longer than there are availabilities.
     """
 
     __slots__ = ("epoch", "outcome", "prepared", "results", "score")
@@ -71,14 +72,15 @@ class AllocationCache:
         self.reset(-1)
 
     def reset(self, epoch: int) -> None:
-        """Forget everything: situations are numbered anew."""
+        """Forget all results: in a new epoch, numbers have other meanings."""
         self.epoch = epoch
         self.results: dict[int, AllocatorResult] = {}
         self.outcome: IntArray = np.full(64, UNKNOWN, dtype=np.int64)
         self.score: IntArray = np.zeros(64, dtype=np.int64)
 
     def grow(self, count: int) -> None:
-        """Have room for ``count`` situations."""
+        """Make the columns long enough for ``count`` availabilities."""
+        # Doubled, since each allocation may add an availability.
         size = len(self.outcome)
         if count > size:
             more = max(count, 2 * size) - size
@@ -86,7 +88,7 @@ class AllocationCache:
             self.score = np.concatenate((self.score, np.zeros(more, dtype=np.int64)))
 
     def put(self, number: int, result: AllocatorResult) -> None:
-        """Keep an answer."""
+        """Keep a result."""
         self.results[number] = result
         match result:
             case Solution():
@@ -99,7 +101,12 @@ class AllocationCache:
 
 
 class DRAManager:
-    """Claims, classes, pools, what is taken of them, and what searches found."""
+    """Claims, classes, pools, what of them is allocated, and results of searches.
+
+    Results are never wrong for the claims and the availability that they are kept for, so changes
+    of slices and claims do not void them: they give nodes other availabilities. Classes are part
+    of ``PreparedClaims``, so a change of a class voids all results.
+    """
 
     def __init__(self, handle: Handle, features: Features) -> None:
         self.features = features
@@ -125,13 +132,15 @@ class DRAManager:
 
     @staticmethod
     def of(handle: Handle, features: Features) -> DRAManager:
-        """Return the manager that belongs to a handle's nodes."""
+        """Return the manager that belongs to a handle's nodes, creating it if there is none."""
+        # By table of nodes: profiles, and the plugins of the next configuration, have the same one.
+        # Other gates give kinds and pools other meanings, so they need a manager of their own.
         manager = _managers.get(handle.nodes)
         if manager is None or manager.features != features:
             manager = _managers[handle.nodes] = DRAManager(handle.shared, features)
         return manager
 
-    # ---- what changes --------------------------------------------------------------------------
+    # ---- events --------------------------------------------------------------------------------
 
     def _pool_changed(self, key: tuple[str, str]) -> None:
         self.availability_index.pool_changed(key)
@@ -142,10 +151,12 @@ class DRAManager:
         self._allocation_caches.clear()
 
     def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
+        # Drivers touch metadata of slices now and then. Only the spec has devices.
         if old is not None and new is not None and old.spec == new.spec:
             return
         pools = self.pools
         keys = {(o.spec.driver, o.spec.pool.name) for o in (old, new) if o is not None}
+        # Nodes that lose the pool are known before the change only.
         before = {node for key in keys for node in pools.nodes_of.get(key, ())}
         non_local = any(
             key in pools.non_local or key in pools.invalid_counter_pools for key in keys
@@ -159,6 +170,7 @@ class DRAManager:
             self._rules.pop(old.metadata.name, None)
         if new is not None:
             self._rules[new.metadata.name] = new
+        # Totals for scores ignore taints, so they are not updated.
         keys = self.pools.refresh_kinds()
         self.availability_index.slices_changed(set(), keys, True)
 
@@ -166,6 +178,7 @@ class DRAManager:
         found = []
         for rule in self._rules.values():
             wanted = rule.spec.device_selector
+            # Fields that are not set select everything, and so does a rule without a selector.
             if wanted is None or (
                 wanted.driver in (None, driver)
                 and wanted.pool in (None, pool)
@@ -176,6 +189,8 @@ class DRAManager:
 
     def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         self.allocated.update_claim(old, new)
+        # Claims for extended resources have generated names: the next attempt of their pod finds
+        # the one that an earlier attempt left behind by its owner.
         for claim, there in ((old, False), (new, True)):
             if claim is None or not is_extended_resource_claim(claim):
                 continue
@@ -188,16 +203,17 @@ class DRAManager:
                     del self.extended_claims[owner.uid]
 
     def allocation_of(self, claim: ResourceClaim) -> AllocationResult | None:
-        """Return the allocation that a claim is about to get, or has got meanwhile."""
+        """Return the allocation of a claim: the one in flight, else the one that is written."""
         flying = self.allocated.in_flight.get(claim.metadata.uid)
         if flying is not None:
             return flying.allocation
+        # A claim that was deleted and created again under its name is not the pod's claim.
         latest = self.claims.get(key_of(claim))
         same = latest is not None and latest.metadata.uid == claim.metadata.uid
         return latest.status.allocation if latest is not None and same else None
 
     def devices_of(self, allocation: AllocationResult) -> Iterator[ClaimDevice]:
-        """Yield the devices of an allocation that slices still have."""
+        """Yield the devices of an allocation; those that no slice has any more are skipped."""
         for result in allocation.devices.results:
             for spec, kinds in self.pools.published((result.driver, result.pool)):
                 found = [
@@ -212,9 +228,10 @@ class DRAManager:
     # ---- results -------------------------------------------------------------------------------
 
     def allocation_cache(self, claims: Sequence[ResourceClaim]) -> AllocationCache:
-        """Return what is known of the chances of claims, shared by all that ask for the same."""
+        """Return the cache of results for claims, shared by all claims with equal specs."""
         if self._epoch != self.availability_index.epoch:
-            # Plans remember results about kinds of devices, most of which may be gone by now.
+            # A new epoch prunes kinds of devices. Prepared claims remember kinds by number, most of
+            # which may be gone by now, so they would only grow.
             self._epoch = self.availability_index.epoch
             self._allocation_caches.clear()
         key = claims_key(claims)
@@ -222,6 +239,8 @@ class DRAManager:
         if known is None:
             prepared = prepare_claims(claims, self.classes.get, self.features)
             known = self._allocation_caches[key] = AllocationCache(prepared)
+            # The least recently used one goes. Claims that differ for each pod (a selector with a
+            # device's name in it) would otherwise pile up.
             if len(self._allocation_caches) > _MAX_ALLOCATION_CACHES:
                 self._allocation_caches.popitem(last=False)
         else:
@@ -234,13 +253,14 @@ class DRAManager:
         numbers: IntArray,
         deadline_exceeded: Callable[[], bool],
     ) -> IntArray:
-        """Return the outcome for each of some situations, working out those that are new.
+        """Return the outcome for each availability number, searching for those without a result.
 
-        Raises ``AllocationTimeout``.
+        Same shape as ``numbers``. Raises ``AllocationTimeout``; results found so far are kept.
         """
         self._bring_up_to_date(allocation_cache)
         outcome: IntArray = allocation_cache.outcome[numbers]
         new = numbers[outcome == UNKNOWN]
+        # One search for each number, however many nodes have it: usually one or two of thousands.
         if len(new):
             for number in np.unique(new).tolist():
                 self.result(
@@ -255,7 +275,7 @@ class DRAManager:
         availability: DeviceAvailability,
         deadline_exceeded: Callable[[], bool],
     ) -> AllocatorResult:
-        """Return what the search finds in one situation; raises ``AllocationTimeout``."""
+        """Return the result of the search for one availability; raises ``AllocationTimeout``."""
         self._bring_up_to_date(allocation_cache)
         result = allocation_cache.results.get(availability.number)
         if result is None:

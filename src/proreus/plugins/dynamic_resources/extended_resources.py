@@ -1,8 +1,8 @@
-"""Extended resources that devices stand for (KEP-5004).
+"""The claim for extended resources that are backed by devices (KEP-5004).
 
-A container may ask for ``example.com/gpu: 2`` on a node that has no such resource, as long as a
-DeviceClass offers its devices under that name. The pod then gets a claim that nobody wrote: its
-requests are worked out here, for each set of resources that a node leaves to devices.
+A container may request ``example.com/gpu: 2`` on a node that has no such resource, if a DeviceClass
+offers its devices under that name. The scheduler then creates a claim for the pod. Its requests
+depend on which resources the node has itself, so they are computed for each set of resources.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ SPECIAL_CLAIM_NAME = "<extended-resources>"
 
 
 def new_extended_claim(pod: Pod) -> ResourceClaim:
-    """Return the claim as it is before it is written: in memory, without requests."""
+    """Return the claim as it is before it is created: in memory, without requests."""
     meta = pod.metadata
+    # As the claim will be in the API. The uid is ours until then: in-flight allocations are by uid.
     owner = OwnerReference(
         api_version="v1", kind="Pod", name=meta.name, uid=meta.uid, controller=True
     )
@@ -43,7 +44,7 @@ def new_extended_claim(pod: Pod) -> ResourceClaim:
     )
 
 
-# ---- the claim that nobody wrote ---------------------------------------------------------------
+# ---- requests and mappings ---------------------------------------------------------------------
 
 
 def requests_for(
@@ -51,9 +52,12 @@ def requests_for(
 ) -> tuple[tuple[DeviceRequest, ...], tuple[PodExtendedResourceRequest, ...]]:
     """Return the claim's requests, sorted by name, and which request serves which container.
 
-    Containers count from the first init container on. Long-lived containers get requests of their
-    own; an init container that ends makes use of those of containers that start after it, and only
-    the largest of what init containers need beyond that becomes a request.
+    Containers are counted from the first init container on. Long-lived ones get requests of their
+    own; an ordinary init container uses those of containers that start after it, and the largest
+    uncovered rest of all init containers becomes one more request.
+
+    Example: init container i0 requests 3 GPUs, c1 and c2 one each. Requests: c1 1, c2 1, i0 1;
+    i0 is mapped to all three.
     """
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     first_regular = len(pod.spec.init_containers)
@@ -86,7 +90,9 @@ def _init_mappings(
     lasting: Mapping[int, int],
     mappings: list[PodExtendedResourceRequest],
 ) -> tuple[str, int] | None:
-    """Map init containers that end; return the request that they need beside the others'."""
+    """Map ordinary init containers; return name and amount of the request for their rest."""
+    # They run one after the other and before the regular containers, so they can use the same
+    # devices: only the most that one of them needs in addition is requested.
     rest: tuple[str, int] | None = None
     ending: list[PodExtendedResourceRequest] = []
     beyond: set[int] = set()
@@ -95,6 +101,7 @@ def _init_mappings(
         if wanted <= 0 or container.restart_policy == "Always":
             continue
         for other, amount in lasting.items():
+            # Sidecars that started earlier hold their devices already.
             if other >= index and wanted > 0:
                 name = _request_name(other, containers[other], resource)
                 ending.append(_mapping(container, resource, name))
@@ -105,6 +112,8 @@ def _init_mappings(
             ending.append(_mapping(container, resource, name))
             if rest is None or wanted > rest[1]:
                 rest = (name, wanted)
+    # The rest's request has the name of the init container with the largest one. It is known only
+    # now, so mappings of the others are renamed (createRequestsAndMappings upstream).
     for place, mapping in enumerate(ending):
         if place in beyond and rest is not None:
             mapping = PodExtendedResourceRequest(

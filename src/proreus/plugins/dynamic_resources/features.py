@@ -1,4 +1,4 @@
-"""The feature gates that DynamicResources looks at, read once."""
+"""The feature gates of DynamicResources, read once (``feature.Features`` upstream)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ class Features:
 
     @classmethod
     def of(cls, gates: FeatureGates) -> Features:
-        """Read the gates."""
+        """Return the features that the gates enable."""
+        # As upstream, some features need two gates: conditions without the status to report them
+        # in, or taint rules without taints, would have no effect.
         on = gates.enabled
         return cls(
             admin_access=on("DRAAdminAccess"),
@@ -46,5 +48,6 @@ class Features:
 
     @property
     def stable_allocator(self) -> bool:
-        """Whether kube-scheduler would use its older, smaller allocator."""
+        """Whether kube-scheduler would use its stable allocator, which knows fewer features."""
+        # It picks the first of its allocators that supports all enabled features.
         return not (self.consumable_capacity or self.binding_conditions)

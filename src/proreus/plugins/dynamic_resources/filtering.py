@@ -1,7 +1,8 @@
-"""Which nodes can take a pod's claims: over columns, one search a situation.
+"""Filter and Score over all nodes: one search for each ``DeviceAvailability``, results as columns.
 
-``ClaimFilter`` answers for a table of nodes; nothing that it finds is kept in the cycle's state, so
-that trials (nominated pods, preemption) and the real cycle cannot disturb each other.
+``ClaimFilter`` works on a table of nodes and keeps nothing about nodes in the cycle state, so that
+dry runs (nominated pods, preemption) and the real cycle do not affect each other. Reserve calls it
+for the chosen node again, and gets the same result from the ``AllocationCache``.
 """
 
 from __future__ import annotations
@@ -22,11 +23,10 @@ from proreus.objects.resource_claims import (
     ResourceClaim,
     ResourceClaimSpec,
 )
-from proreus.objects.selectors import ParsedNodeSelector
+from proreus.plugins.dynamic_resources.allocating_devices import DeviceAssignment
 from proreus.plugins.dynamic_resources.allocator import (
     AllocationTimeout,
     AllocatorResult,
-    DeviceAssignment,
     Solution,
 )
 from proreus.plugins.dynamic_resources.availability_index import DeviceAvailability
@@ -50,6 +50,7 @@ from proreus.plugins.dynamic_resources.node_allocatable import (
     reject_in_use,
     reject_insufficient,
 )
+from proreus.plugins.dynamic_resources.node_matching import matching_nodes
 from proreus.plugins.dynamic_resources.pools import PoolView
 from proreus.plugins.dynamic_resources.prepared_claims import AllocationError
 from proreus.plugins.dynamic_resources.state_data import ClaimsToAllocate, StateData
@@ -67,7 +68,10 @@ _EXTENDED_CLAIM_LEFT_OVER = Status.unresolvable(EXTENDED_CLAIM_LEFT_OVER)
 
 
 class ClaimFilter:
-    """Judges the nodes of tables for one pod."""
+    """Filters and scores the nodes of tables for one pod.
+
+    ``nodes``: the whole table. ``deadline``: returns a check of the time for one node.
+    """
 
     def __init__(
         self,
@@ -86,8 +90,10 @@ class ClaimFilter:
     # ---- filter --------------------------------------------------------------------------------
 
     def run(self, nodes: NodeTable, verdicts: Verdicts) -> None:
-        """Reject the nodes that cannot do."""
+        """Reject the nodes on which the pod's claims cannot be satisfied."""
         state_data = self._state_data
+        # A claim of an earlier attempt has the requests of the node that was chosen then, which may
+        # be wrong for others. All nodes are rejected, so that PostFilter deletes it.
         if state_data.extended is not None and state_data.extended.spec.devices.requests:
             verdicts.reject_with(np.ones(len(nodes), dtype=np.bool_), _EXTENDED_CLAIM_LEFT_OVER)
             return
@@ -95,17 +101,19 @@ class ClaimFilter:
             self._reject_in_use(nodes, verdicts)
         for to_allocate, rows in self._claims_to_allocate_by_rows(nodes, verdicts):
             self._allocate(nodes, to_allocate, rows, verdicts)
+        # Last, as upstream: an Error of the allocator ends the attempt even on a node where an
+        # allocated claim is not available.
         for mask in self.unavailable(nodes).values():
             verdicts.reject_with(mask, _NOT_AVAILABLE)
 
     def unavailable(self, nodes: NodeTable) -> dict[int, BoolArray]:
-        """Return, by position of an allocated claim, the nodes where it is of no use."""
+        """Return, by position of each allocated claim, the mask of nodes that cannot use it."""
         masks = {}
         for place, selector in self._state_data.available_on_nodes.items():
             if place in self._state_data.not_ready:
                 masks[place] = np.ones(len(nodes), dtype=np.bool_)
             elif selector is not None:
-                masks[place] = ~_matching(selector, nodes)
+                masks[place] = ~matching_nodes(selector, nodes)
         return masks
 
     def _allocate(
@@ -114,12 +122,14 @@ class ClaimFilter:
         allocation_cache = to_allocate.allocation_cache
         if allocation_cache is None:
             if self._manager.features.node_allocatable and self._state_data.shared_in_group:
-                all_nodes_feasible = np.arange(len(nodes)) if rows is None else rows
-                self._reject_insufficient(nodes, to_allocate, None, all_nodes_feasible, verdicts)
+                all_rows = np.arange(len(nodes)) if rows is None else rows
+                self._reject_insufficient(nodes, to_allocate, None, all_rows, verdicts)
             return
         numbers = self._manager.availability_index.column(self._nodes, nodes)
         if rows is not None:
             numbers = numbers[rows]
+        # All searches together within the time for one node: then none of them took longer, and the
+        # usual case reads the clock for one deadline only.
         try:
             outcome = self._manager.outcomes_for(allocation_cache, numbers, self._deadline())
         except AllocationTimeout:
@@ -129,13 +139,14 @@ class ClaimFilter:
                 fitting = np.flatnonzero((outcome == FITS) & (numbers == number))
                 where = fitting if rows is None else rows[fitting]
                 self._reject_insufficient(nodes, to_allocate, number, where, verdicts)
-        if not outcome.any():
+        if not outcome.any():  # FITS is 0
             return
         for code, status in (
             (NO_FIT, _CANNOT_ALLOCATE),
             (INVALID_POOLS, _INVALID_POOLS),
         ):
             verdicts.reject_with(_in_rows(outcome == code, rows), status)
+        # Errors name devices and pools, which differ from node to node.
         for index in np.flatnonzero(outcome == ERROR).tolist():
             allocation_error = allocation_cache.results[int(numbers[index])]
             assert isinstance(allocation_error, AllocationError)
@@ -152,19 +163,20 @@ class ClaimFilter:
         rows: Rows | None,
         verdicts: Verdicts,
     ) -> IntArray:
-        """Search with a deadline for each situation; nodes where it is missed are errors."""
+        """Search with a deadline of its own for each availability; a timeout is an Error."""
         late: set[int] = set()
         for number in np.unique(numbers).tolist():
             try:
                 self._manager.outcomes_for(allocation_cache, np.array([number]), self._deadline())
             except AllocationTimeout:
                 late.add(number)
-                break  # one error is enough to end the attempt
+                break  # one Error is enough to end the attempt
         for index, number in enumerate(numbers.tolist()):
             if number in late:
                 row = index if rows is None else int(rows[index])
                 text = f"node {nodes[row].name}: timed out trying to allocate devices"
                 verdicts.reject_row(row, Status.error(text))
+        # The rest is UNKNOWN (-1), and passes: the attempt ends with the Error anyway.
         outcome: IntArray = np.maximum(allocation_cache.outcome[numbers], FITS)
         return outcome
 
@@ -180,13 +192,14 @@ class ClaimFilter:
             views = self._manager.availability_index.views_of(self._nodes, nodes[row].name)
         return allocation_error.message(to_allocate.claims, views)  # type: ignore[arg-type]
 
-    # ---- devices that take of the node ---------------------------------------------------------
+    # ---- devices that consume of the node ------------------------------------------------------
 
     def _reject_in_use(self, nodes: NodeTable, verdicts: Verdicts) -> None:
         state_data = self._state_data
         for place, selector in state_data.available_on_nodes.items():
+            # A claim in flight within the group is in no pod's status yet.
             if place not in state_data.shared_in_group:
-                mask = _matching(selector, nodes) if selector is not None else None
+                mask = matching_nodes(selector, nodes) if selector is not None else None
                 rows = np.arange(len(nodes)) if mask is None else np.flatnonzero(mask)
                 reject_in_use(nodes, rows, self._pod, state_data.claims[place], verdicts)
 
@@ -198,11 +211,11 @@ class ClaimFilter:
         rows: Rows,
         verdicts: Verdicts,
     ) -> None:
-        """Reject rows of one situation that have no room for what the devices take of them."""
+        """Reject rows of one availability whose node has too little left for pod and devices."""
         try:
             effective_request = effective_request_of(self._pod, self._given(to_allocate, number))
-        except MappingError as allocation_error:
-            verdicts.reject_with(rows, Status.error(str(allocation_error)))
+        except MappingError as error:
+            verdicts.reject_with(rows, Status.error(str(error)))
             return
         if isinstance(effective_request, Status):
             verdicts.reject_with(rows, effective_request)
@@ -212,7 +225,10 @@ class ClaimFilter:
     def _given(
         self, to_allocate: ClaimsToAllocate, number: int | None
     ) -> Iterator[tuple[ResourceClaim, Sequence[ClaimDevice]]]:
-        """Yield the devices that the pod's claims would have in a situation, claim by claim."""
+        """Yield the devices that the pod's claims would get, claim by claim.
+
+        ``number``: of the availability; None if nothing is to be allocated.
+        """
         if number is not None:
             assert to_allocate.allocation_cache is not None
             result = to_allocate.allocation_cache.results[number]
@@ -229,7 +245,7 @@ class ClaimFilter:
                 yield claim, list(self._manager.devices_of(allocation))
 
     def effective_request_at(self, name: str) -> EffectiveRequest | None:
-        """Return what the pod takes of a node with its devices; None: what it asks for."""
+        """Return what pod and devices request of a node; None: no more than the pod's requests."""
         to_allocate = self.claims_to_allocate_at(name)
         number = None
         if to_allocate.allocation_cache is not None:
@@ -244,18 +260,26 @@ class ClaimFilter:
     def _claims_to_allocate_by_rows(
         self, nodes: NodeTable, verdicts: Verdicts
     ) -> Iterator[tuple[ClaimsToAllocate, Rows | None]]:
-        """Yield what is to be allocated, and on which rows (None: all)."""
+        """Yield the claims to allocate, and the rows where they are (None: all).
+
+        Rejects rows that lack an extended resource which no device class backs.
+        """
         state_data = self._state_data
         if not state_data.dra_backed:
             yield self._claims_to_allocate(()), None
             return
+        # One bit for each resource that a node lacks. Nodes with equal bits get the same claim, so
+        # there are as many searches as different lacks, not as nodes.
         missing = np.zeros(len(nodes), dtype=np.int64)
         for bit, resource in enumerate(state_data.dra_backed):
             missing |= (nodes.allocatable[resource] <= 0).astype(np.int64) << bit
         for resource, amount in self._pod.requests.amounts.items():
             if amount > 0 and may_be_dra_backed(resource) and resource not in state_data.dra_backed:
-                # What no node has rejects all of them at once: the next one finds no row left.
+                # Rows that are rejected already are skipped: for thousands of resources that no
+                # node has, the first one rejects all rows and the others cost nothing.
                 without = verdicts.passed() & (nodes.allocatable[resource] == 0)
+                # A column does not distinguish 0 from absent. A node that lists the resource with 0
+                # is left to NodeResourcesFit.
                 for row in np.flatnonzero(without).tolist():
                     if resource not in nodes[row].allocatable:
                         verdicts.reject_row(row, _NO_RESOURCE)
@@ -266,12 +290,14 @@ class ClaimFilter:
 
     def _claims_to_allocate(self, resources: tuple[str, ...]) -> ClaimsToAllocate:
         state_data = self._state_data
+        # Kept for the attempt: Score and Reserve need the same ones.
         to_allocate = state_data.claims_by_resources.get(resources)
         if to_allocate is not None:
             return to_allocate
         claims = state_data.unallocated_claims()
         requests: tuple[DeviceRequest, ...] = ()
         mappings: tuple[PodExtendedResourceRequest, ...] = ()
+        # Last, so that claims of the pod's own have the first choice of devices, as upstream.
         if resources:
             requests, mappings = requests_for(self._pod.pod, resources, self._manager.extended.get)
             claims = (*claims, self._extended_claim(requests))
@@ -290,7 +316,7 @@ class ClaimFilter:
     # ---- one node, and all scores --------------------------------------------------------------
 
     def claims_to_allocate_at(self, name: str) -> ClaimsToAllocate:
-        """Return what is to be allocated on a node."""
+        """Return the claims to allocate on a node."""
         node = self._nodes[self._nodes.rows[name]]
         dra_backed = self._state_data.dra_backed
         return self._claims_to_allocate(
@@ -298,7 +324,10 @@ class ClaimFilter:
         )
 
     def allocate_at(self, name: str) -> tuple[ClaimsToAllocate, AllocatorResult | None]:
-        """Return what the search finds on a node; no answer where nothing is to be allocated."""
+        """Return the claims to allocate on a node, and the result; None if there are none.
+
+        Raises ``AllocationTimeout``.
+        """
         to_allocate = self.claims_to_allocate_at(name)
         if to_allocate.allocation_cache is None:
             return to_allocate, None
@@ -309,10 +338,13 @@ class ClaimFilter:
         )
 
     def scores(self, nodes: NodeTable) -> IntArray | int:
-        """Return for each node how high its devices stand in lists of alternatives."""
+        """Return the points of each node for the alternatives that it provides (KEP-4816).
+
+        Not normalised; shape ``(len(nodes),)``.
+        """
         state_data = self._state_data
         scores = np.full(len(nodes), state_data.score, dtype=np.int64)
-        ignored = Verdicts(len(nodes))
+        ignored = Verdicts(len(nodes))  # nodes have passed Filter
         for to_allocate, rows in self._claims_to_allocate_by_rows(nodes, ignored):
             if to_allocate.allocation_cache is None or not _has_alternatives(to_allocate):
                 continue
@@ -340,22 +372,3 @@ def _has_alternatives(to_allocate: ClaimsToAllocate) -> bool:
 
 def _in_rows(mask: BoolArray, rows: Rows | None) -> BoolArray | Rows:
     return mask if rows is None else rows[mask]
-
-
-def _matching(selector: ParsedNodeSelector, nodes: NodeTable) -> BoolArray:
-    """Return the nodes that a node selector selects."""
-    mask = np.zeros(len(nodes), dtype=np.bool_)
-    for term in selector.terms:
-        if not term.fields:
-            mask |= nodes.matches(term.labels)
-            continue
-        names = {value for _, operator, value in term.fields if operator == "In"}
-        if len(names) == 1:
-            row = nodes.rows.get(names.pop())
-            if row is not None and term.matches(nodes[row].labels, nodes[row].name):
-                mask[row] = True
-            continue
-        for row, node in enumerate(nodes):
-            if term.matches(node.labels, node.name):
-                mask[row] = True
-    return mask

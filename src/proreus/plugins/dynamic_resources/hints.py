@@ -1,4 +1,4 @@
-"""Which events may help a pod that DynamicResources rejected."""
+"""The events that may make a pod schedulable which DynamicResources rejected, and their hints."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from proreus.objects.resource_claims import ResourceClaim
 from proreus.plugins.dynamic_resources.claims import ClaimError
 
 ClaimsOf = Callable[[Pod], tuple[ResourceClaim, ...]]
-"""Returns the pod's claims; raises ``ClaimError``."""
+"""Return the pod's claims; raises ``ClaimError``."""
 
 
 def events(claims_of: ClaimsOf, uses_node_allocatable: bool) -> tuple[ClusterEvent, ...]:
-    """Return what the plugin registers.
+    """Return the events that the plugin registers, with queueing hints.
 
-    ``uses_node_allocatable``: whether devices take of the node, so that it may lack room for them.
+    ``uses_node_allocatable``: whether devices may take cpu or memory of the node, so that a pod may
+    be rejected because other pods have taken it.
     """
 
     def is_schedulable_after_claim_change(
@@ -40,17 +41,18 @@ def events(claims_of: ClaimsOf, uses_node_allocatable: bool) -> tuple[ClusterEve
         try:
             claims = claims_of(pod.pod)
         except ClaimError:
-            # The pod is gated: it becomes active when its last claim appears, not before.
+            # PreEnqueue would reject the pod again: it waits until its last claim is there.
             return False
         if new is None:
             return True
         if old is not None and old.status.allocation is not None and new.status.allocation is None:
-            return True  # devices came free, whosever they were
+            return True  # its devices are free now, and any pod may be waiting for them
         if all(claim.metadata.uid != new.metadata.uid for claim in claims):
             return False
         return old is None or old.status != new.status
 
     def is_schedulable_after_pod_change(pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
+        # The controller names generated claims in the pod's status one by one; all must be there.
         if new is None or new.metadata.uid != pod.uid:
             return False
         try:
@@ -59,9 +61,13 @@ def events(claims_of: ClaimsOf, uses_node_allocatable: bool) -> tuple[ClusterEve
             return False
         return True
 
-    room = (ClusterEvent(POD, DELETE | UPDATE_POD_SCALE_DOWN, _is_schedulable_after_pod_event),)
+    # kube-scheduler 1.36 registers no pod events here, so such a pod waits for the flush of the
+    # unschedulable pods (docs/plugins/dynamic-resources.md).
+    pod_events = (
+        ClusterEvent(POD, DELETE | UPDATE_POD_SCALE_DOWN, _is_schedulable_after_pod_event),
+    )
     return (
-        *(room if uses_node_allocatable else ()),
+        *(pod_events if uses_node_allocatable else ()),
         ClusterEvent(NODE, ADD | UPDATE_NODE_LABEL | UPDATE_NODE_ALLOCATABLE),
         ClusterEvent(RESOURCE_CLAIM, ADD | UPDATE, is_schedulable_after_claim_change),
         ClusterEvent(POD, UPDATE_POD_GENERATED_RESOURCE_CLAIM, is_schedulable_after_pod_change),
@@ -71,4 +77,5 @@ def events(claims_of: ClaimsOf, uses_node_allocatable: bool) -> tuple[ClusterEve
 
 
 def _is_schedulable_after_pod_event(pod: PodInfo, old: Pod, new: Pod | None) -> bool:
+    # A pod without a node takes nothing of any.
     return bool((new or old).spec.node_name)

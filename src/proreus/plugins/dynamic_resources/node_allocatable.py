@@ -1,8 +1,7 @@
-"""Devices that stand for cpu, memory and the like of their node (KEP-5517).
+"""Devices that consume cpu, memory or huge pages of their node (KEP-5517).
 
-What a claim's devices take of the node is added to what the pod asks for: on the node, once the
-pod's status says it (``PodInfo.counting``), and here, while a node is looked for. Gate
-DRANodeAllocatableResources.
+What a claim's devices consume is added to what the pod requests: here, while nodes are filtered,
+and on the node, once the pod's status says it. Gate DRANodeAllocatableResources.
 """
 
 from __future__ import annotations
@@ -34,11 +33,14 @@ _BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 
 
 class MappingError(ProreusError):
-    """A device says that it takes of the node what nobody can tell; ends the attempt."""
+    """How much of the node a device consumes cannot be computed; ends the attempt."""
 
 
 class ClaimDevice(NamedTuple):
-    """A device that a claim has, or would get. ``consumed``: nano-units, of one that is shared."""
+    """A device that a claim has, or would get.
+
+    ``consumed``: nano-units by capacity, of a device that allows multiple allocations.
+    """
 
     name: str
     kind: DeviceKind
@@ -46,22 +48,23 @@ class ClaimDevice(NamedTuple):
 
 
 class EffectiveRequest(NamedTuple):
-    """What a pod takes of a node with its devices; ``statuses`` tell what part of it is theirs."""
+    """What a pod with its devices requests of a node; ``statuses``: the devices' part, by claim."""
 
     amounts: Mapping[str, int]
     statuses: Statuses
 
 
-# ---- what a pod takes ----------------------------------------------------------------------------
+# ---- effective requests ------------------------------------------------------------------------
 
 
 def effective_request_of(
     pod: PodInfo, allocated_devices: Iterable[tuple[ResourceClaim, Sequence[ClaimDevice]]]
 ) -> EffectiveRequest | Status | None:
-    """Return what a pod takes with devices; None where none of them takes anything of a node.
+    """Return what a pod requests with its devices; None if none of them consumes of the node.
 
-    A status tells why the pod cannot have them. Raises ``MappingError``.
+    A status says why the pod cannot have the devices. Raises ``MappingError``.
     """
+    # Most devices have no mappings, and the pod's requests need not be added up again.
     mapped = [
         (claim, devices)
         for claim, devices in allocated_devices
@@ -89,20 +92,21 @@ def effective_request_of(
 
 
 def with_statuses(pod: Pod, statuses: Statuses) -> Pod:
-    """Return a pod whose status says what its devices take of the node."""
+    """Return a pod whose status says what its devices consume of the node."""
     status = msgspec.structs.replace(pod.status, node_allocatable_resource_claim_statuses=statuses)
     return msgspec.structs.replace(pod, status=status)
 
 
 def as_assumed(pod: PodInfo, statuses: Statuses) -> PodInfo:
-    """Return what stands for a pod on its node."""
+    """Return the pod to assume on its node: with its devices counted in ``requested``."""
     return PodInfo(
         with_statuses(pod.pod, statuses), PodResourcesOptions(pod.resources_options.pod_level, True)
     )
 
 
 def _uncovered(pod: PodInfo, statuses: Statuses, amounts: Mapping[str, int]) -> str | None:
-    """Return a resource of which the pod as a whole asks for less than its parts take."""
+    """Return a resource whose pod-level request is less than its containers and devices need."""
+    # Pod-level requests replace the sum of the parts (KEP-2837), so devices would go uncounted.
     if not pod.resources_options.pod_level or not has_pod_level_requests(pod.pod):
         return None
     parts = pod_requests(with_statuses(pod.pod, statuses), pod_level=False, devices=True)
@@ -112,7 +116,7 @@ def _uncovered(pod: PodInfo, statuses: Statuses, amounts: Mapping[str, int]) -> 
 def _statuses(
     pod: Pod, allocated_devices: Sequence[tuple[ResourceClaim, Sequence[ClaimDevice]]]
 ) -> Statuses:
-    """Return what each claim takes of the node, by the claims' names."""
+    """Return what each claim consumes of the node, sorted by name of the claim."""
     found = []
     for claim, devices in allocated_devices:
         resources = _resources(claim, devices)
@@ -126,9 +130,10 @@ def _statuses(
 def _resources(
     claim: ResourceClaim, devices: Sequence[ClaimDevice]
 ) -> dict[str, QuantityText] | None:
-    """Return what a claim's devices take together; None if they take nothing that is known."""
+    """Return what a claim's devices consume together; None if they consume nothing."""
     sums: dict[str, tuple[int, QuantityText]] = {}
     for device in devices:
+        # The first device decides how the sum is formatted, as Quantity.Add upstream.
         for resource, (nano, like) in _taken(claim, device):
             known, like = sums.get(resource, (0, like))
             sums[resource] = known + nano, like
@@ -140,13 +145,15 @@ def _resources(
 def _taken(
     claim: ResourceClaim, device: ClaimDevice
 ) -> Iterator[tuple[str, tuple[int, QuantityText]]]:
-    """Yield what one device takes of each resource, in nano-units, and how to spell that."""
+    """Yield what one device consumes of each resource: nano-units, and a text of equal format."""
     for resource, mapping in sorted(device.kind.device.node_allocatable_resource_mappings.items()):
         multiplier = mapping.allocation_multiplier
         key = mapping.capacity_key
         if not key:
             text = "0" if multiplier is None else multiplier
             yield resource, (parse_quantity(text), text)
+        # Upstream ends the attempt here as well: ``capacityKey`` refers to consumed capacity, which
+        # only a device that allows multiple allocations has.
         elif device.consumed is None:
             raise MappingError(
                 f"claim {key_of(claim)}, device {device.name}: ConsumedCapacity is nil, but "
@@ -155,6 +162,7 @@ def _taken(
             )
         elif key in device.consumed:
             nano = device.consumed[key]
+            # Rounded up to a nano-unit, so that the node is never short of what devices use.
             if multiplier is not None:
                 nano = -(-nano * parse_quantity(multiplier) // NANO)
             yield resource, (nano, device.kind.capacity[key].text)
@@ -169,13 +177,15 @@ def _containers(pod: Pod, name: str) -> Iterator[str]:
                 yield container.name
 
 
-# ---- where there is room -------------------------------------------------------------------------
+# ---- filter --------------------------------------------------------------------------------------
 
 
 def reject_insufficient(
     nodes: NodeTable, rows: Rows, effective_request: EffectiveRequest, verdicts: Verdicts
 ) -> None:
-    """Reject those of some rows that have not enough left for a demand."""
+    """Reject those of some rows whose node has too little left for a request."""
+    # As NodeResourcesFit, which has checked the pod without its devices: one bit for each lacking
+    # resource, so that rows with the same reasons share one status.
     needs = [
         (r, effective_request.amounts[r]) for r in _resources_to_check(effective_request.amounts)
     ]
@@ -188,14 +198,15 @@ def reject_insufficient(
         never |= lacking & (amount > there)
     for bits in np.unique(short[short > 0]).tolist():
         reasons = tuple(f"Insufficient {r}" for bit, (r, _) in enumerate(needs) if bits >> bit & 1)
-        for code, hopeless in ((Code.UNSCHEDULABLE, False), (Code.UNRESOLVABLE, True)):
-            where = rows[(short == bits) & (never == hopeless)]
+        # Preemption may help, unless the node is too small without any pods.
+        for code, too_small in ((Code.UNSCHEDULABLE, False), (Code.UNRESOLVABLE, True)):
+            where = rows[(short == bits) & (never == too_small)]
             if len(where):
                 verdicts.reject_with(where, Status(code, reasons))
 
 
 def _resources_to_check(amounts: Mapping[str, int]) -> list[str]:
-    """Return the resources that devices may stand for; NodeResourcesFit sees to the others."""
+    """Return the resources that devices may consume; NodeResourcesFit checks the others."""
     pages = sorted(name for name in amounts if name.startswith("hugepages-"))
     return [r for r in (*_BASE_RESOURCES, *pages) if amounts.get(r, 0) > 0]
 
@@ -203,7 +214,9 @@ def _resources_to_check(amounts: Mapping[str, int]) -> list[str]:
 def reject_in_use(
     nodes: NodeTable, rows: Rows, pod: PodInfo, claim: ResourceClaim, verdicts: Verdicts
 ) -> None:
-    """Reject the rows on which other pods have what an allocated claim takes of the node."""
+    """Reject the rows on which another pod uses an allocated claim that consumes of the node."""
+    # What the claim consumes is counted with one pod. Shared by a second one, it would be counted
+    # again, or not at all once the first is gone.
     name = claim.metadata.name
     for row in rows.tolist():
         users = {

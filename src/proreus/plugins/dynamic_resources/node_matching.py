@@ -1,4 +1,4 @@
-"""From which nodes slices and devices can be used: from one by name, from all, or by a selector."""
+"""Which nodes slices, devices and allocations select: one by name, all, or by a node selector."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 import msgspec
+import numpy as np
 
 from proreus.errors import ProreusError
+from proreus.framework.node_table import NodeTable
+from proreus.framework.verdicts import BoolArray
 from proreus.objects.devices import Device, ResourceSliceSpec
 from proreus.objects.selectors import NodeSelector, ParsedNodeSelector, parse_node_selector
 
 Labels = Mapping[str, str]
-"""Those of a node."""
+"""Labels of a node."""
 
 
 class PoolError(ProreusError):
-    """A slice that cannot be understood; it fails the scheduling attempt."""
+    """A node selector of a slice cannot be parsed; this fails the scheduling attempt."""
 
 
 def slice_matches_node(spec: ResourceSliceSpec, node: str, labels: Labels) -> bool:
-    """Tell whether a slice matters to a node; raises ``PoolError``. Shared counters always do."""
+    """Return whether a slice is relevant to a node (``GatherPools``); raises ``PoolError``."""
+    # Counters are needed to allocate any device of the pool, wherever their slice belongs.
     if spec.shared_counters:
         return True
     if spec.node_name or spec.all_nodes or spec.node_selector is not None:
@@ -29,11 +33,12 @@ def slice_matches_node(spec: ResourceSliceSpec, node: str, labels: Labels) -> bo
         return bool(spec.all_nodes) or _selects(spec.node_selector, node, labels)
     if spec.per_device_node_selection:
         return any(device_matches_node(device, node, labels) for device in spec.devices)
+    # A slice that selects nodes in some way of a newer API. Other pools may do, so no error.
     return False
 
 
 def device_matches_node(device: Device, node: str, labels: Labels) -> bool:
-    """Tell whether a node can use a device that chooses its nodes itself."""
+    """Return whether a device of a slice with perDeviceNodeSelection selects a node."""
     if device.node_name:
         return device.node_name == node
     return bool(device.all_nodes) or _selects(device.node_selector, node, labels)
@@ -48,7 +53,8 @@ def _selects(selector: NodeSelector | None, node: str, labels: Labels) -> bool:
 
 @lru_cache(maxsize=4096)
 def parsed_selector(encoded: bytes) -> ParsedNodeSelector:
-    """Return a node selector ready for use; raises ``PoolError`` if it cannot be parsed."""
+    """Return a parsed node selector; raises ``PoolError`` if it cannot be parsed."""
+    # Cached by encoding: a driver's slices have equal selectors, matched with every node.
     parsed = parse_node_selector(msgspec.json.decode(encoded, type=NodeSelector))
     error = parsed.error()
     if error is not None:
@@ -59,3 +65,25 @@ def parsed_selector(encoded: bytes) -> ParsedNodeSelector:
 def term_count(selector: NodeSelector | None) -> int:
     """Return how many terms a selector has; 0 for none."""
     return 0 if selector is None else len(selector.node_selector_terms)
+
+
+def matching_nodes(selector: ParsedNodeSelector, nodes: NodeTable) -> BoolArray:
+    """Return the mask of the nodes that a node selector selects, shape ``(len(nodes),)``."""
+    mask = np.zeros(len(nodes), dtype=np.bool_)
+    # Terms are alternatives. Labels are matched over columns; fields are the exception.
+    for term in selector.terms:
+        if not term.fields:
+            mask |= nodes.matches(term.labels)
+            continue
+        # An allocation of local devices names its one node: a look-up instead of a walk over
+        # thousands of nodes.
+        names = {value for _, operator, value in term.fields if operator == "In"}
+        if len(names) == 1:
+            row = nodes.rows.get(names.pop())
+            if row is not None and term.matches(nodes[row].labels, nodes[row].name):
+                mask[row] = True
+            continue
+        for row, node in enumerate(nodes):
+            if term.matches(node.labels, node.name):
+                mask[row] = True
+    return mask

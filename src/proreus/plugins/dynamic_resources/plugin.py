@@ -1,9 +1,11 @@
-"""The extension points of DynamicResources, in the order in which a pod meets them."""
+"""The extension points of DynamicResources, in the order of a pod's scheduling attempt."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
+
+import numpy as np
 
 from proreus.config.plugin_args import DynamicResourcesArgs
 from proreus.errors import ApiError
@@ -13,6 +15,7 @@ from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import (
+    MAX_SCORE,
     FilterPlugin,
     PostFilterPlugin,
     PreBindPlugin,
@@ -31,11 +34,15 @@ from proreus.objects.pod import Pod
 from proreus.objects.resource_claims import AllocationResult, ResourceClaim
 from proreus.objects.selectors import parse_node_selector
 from proreus.plugins.dynamic_resources.allocator import Solution
-from proreus.plugins.dynamic_resources.binding_conditions import Readiness, needs_conditions
-from proreus.plugins.dynamic_resources.claim_binder import ClaimBinder
+from proreus.plugins.dynamic_resources.claim_binder import (
+    ClaimBinder,
+    Readiness,
+    needs_conditions,
+)
 from proreus.plugins.dynamic_resources.claim_writes import ClaimWriteError
 from proreus.plugins.dynamic_resources.claims import (
     ClaimError,
+    allocated_score,
     check_requests,
     claims_of,
     is_extended_resource_claim,
@@ -49,16 +56,14 @@ from proreus.plugins.dynamic_resources.filtering import ClaimFilter
 from proreus.plugins.dynamic_resources.hints import events
 from proreus.plugins.dynamic_resources.node_allocatable import as_assumed
 from proreus.plugins.dynamic_resources.pod_group_claims import RELEASED, PodGroupClaims
-from proreus.plugins.dynamic_resources.post_filtering import deallocate_unusable
 from proreus.plugins.dynamic_resources.results import allocations
-from proreus.plugins.dynamic_resources.scoring import allocated_score, normalized
 from proreus.plugins.dynamic_resources.state_data import ClaimsToAllocate, StateData
 from proreus.plugins.extended_resources import may_be_dra_backed
 
 _NOT_FOUND = "claim allocation not found for node"
 
 _NOTHING = StateData()
-"""Of pods that have no claims; never written to."""
+"""The state of pods without claims; never written to."""
 
 
 class DynamicResources(
@@ -70,9 +75,9 @@ class DynamicResources(
     ReservePlugin,
     PreBindPlugin,
 ):
-    """Finds, keeps and gives devices for the ResourceClaims of pods (KEP-4381).
+    """Allocates devices to the ResourceClaims of pods (KEP-4381).
 
-    Pods without claims cost it nothing: its Filter is skipped and its score is 0 everywhere.
+    Pods without claims cost next to nothing: Filter is skipped and the score is 0 on all nodes.
     """
 
     Args = DynamicResourcesArgs
@@ -88,15 +93,17 @@ class DynamicResources(
         self.manager = DRAManager.of(handle, self.features)
         self._claim_binder = ClaimBinder(handle, self.manager, args.binding_timeout_seconds)
         if self.features.node_allocatable:
-            self.looks_at_pods = True  # type: ignore[misc]  # what they leave of the node counts
+            self.looks_at_pods = True  # type: ignore[misc]  # what they leave of cpu and memory
         self._groups = PodGroupClaims(handle, self.manager, self._claim_binder.writer)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Return what may help: see ``hints``."""
+        """Return the events of ``hints``."""
         return events(self._claims_of, self.features.node_allocatable)
 
     def sign(self, pod: PodInfo) -> Hashable | None:
-        """Pods without claims all look the same; devices of claims are looked for anew."""
+        """Return None for a pod with claims: its results do not go to the equivalence cache."""
+        # They depend on claims and slices, which change without their node. The AllocationCache
+        # keeps the part of them that can be shared.
         if pod.pod.spec.resource_claims or self._dra_backed(pod):
             return None
         return ()
@@ -105,7 +112,7 @@ class DynamicResources(
         return claims_of(pod, self.manager.claims.get, self.features.workload_claims)
 
     def _dra_backed(self, pod: PodInfo) -> tuple[str, ...]:
-        """Return the extended resources of a pod that devices may stand for."""
+        """Return the extended resources of a pod that devices may provide, sorted by name."""
         if not self.features.extended_resources:
             return ()
         found = self.manager.extended.dra_backed(pod.requests.amounts)
@@ -116,9 +123,9 @@ class DynamicResources(
         return ClaimFilter(self.manager, state_data, pod, self.handle.nodes, deadline)
 
     def _deadline(self, state: CycleState) -> Callable[[], bool]:
-        """Return a function that says whether the time for one node is over.
+        """Return a function that returns whether ``filterTimeout`` for one node is over.
 
-        The function raises ``BudgetExceeded`` if the time of the whole attempt is.
+        The function raises ``BudgetExceeded`` if the time budget of the whole attempt is spent.
         """
         timed_out = self._timer()
         if state.budget is None:
@@ -132,7 +139,7 @@ class DynamicResources(
         return deadline_exceeded
 
     def _timer(self) -> Callable[[], bool]:
-        """Return a function that says whether ``filterTimeout`` is over."""
+        """Return a function that returns whether ``filterTimeout`` is over."""
         timeout_seconds = self.args.filter_timeout_seconds
         if not self.features.filter_timeout or not timeout_seconds:
             return _never
@@ -140,10 +147,12 @@ class DynamicResources(
         end = now() + timeout_seconds
         return lambda: now() > end
 
-    # ---- before the search ---------------------------------------------------------------------
+    # ---- PreEnqueue and PreFilter --------------------------------------------------------------
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        """Keep the pod out until all its claims are there."""
+        """Reject the pod until all its claims exist."""
+        # The controller creates claims from templates after the pod, so this is common. Gated here,
+        # the pod costs no attempt.
         if not pod.pod.spec.resource_claims:
             return None
         try:
@@ -153,7 +162,9 @@ class DynamicResources(
         return None
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
-        """Look at the pod's claims; Skip where there are none."""
+        """Resolve the pod's claims; Skip if there are none."""
+        # Written first, so that PostFilter finds a state after a rejection here; without one it
+        # returns the Error "not found", as upstream.
         state.write(self.name, _NOTHING)
         try:
             claims = self._claims_of(pod.pod) if pod.pod.spec.resource_claims else ()
@@ -164,22 +175,25 @@ class DynamicResources(
             found = StateData(claims=claims, dra_backed=dra_backed, group_consumers=group_consumers)
             if dra_backed:
                 found.extended = self._extended_claim_of(pod.pod)
-            self._inspect_claims(found, tried=state.get(POD_GROUP_SCHEDULING_CYCLE) is not None)
+            self._inspect_claims(
+                found, in_group_cycle=state.get(POD_GROUP_SCHEDULING_CYCLE) is not None
+            )
         except ClaimError as error:
             return Status.unresolvable(str(error))
         state.write(self.name, found)
         return None
 
     def _extended_claim_of(self, pod: Pod) -> ResourceClaim:
-        """Return the claim that an earlier attempt left, or one in memory."""
+        """Return the claim that an earlier attempt left behind, or one in memory."""
         key = self.manager.extended_claims.get(pod.metadata.uid)
         left = None if key is None else self.manager.claims.get(key)
         return new_extended_claim(pod) if left is None else left
 
-    def _inspect_claims(self, state_data: StateData, *, tried: bool) -> None:
-        """Sort the pod's claims into those that are allocated and those that can be.
+    def _inspect_claims(self, state_data: StateData, *, in_group_cycle: bool) -> None:
+        """Check the pod's claims, and record where those that are allocated can be used.
 
-        ``tried``: the pod is tried with its whole group, and may share what another one found.
+        ``in_group_cycle``: the pod is scheduled with its whole group, and adopts an allocation that
+        another pod of the group has in flight. Raises ``ClaimError``.
         """
         not_ready, shared = set(), set()
         for place, claim in enumerate(state_data.claims):
@@ -191,7 +205,10 @@ class DynamicResources(
                         claim, self.manager.classes.__contains__, self.features.prioritized_list
                     )
                     continue
-                if not (tried and flying.tried):
+                # Another pod is about to allocate the claim. To schedule this one as if it had,
+                # PreBind of both would have to come in the right order, and survive a failure of
+                # the other: the pod waits for the claim's update instead (claimTracker upstream).
+                if not (in_group_cycle and flying.in_group_cycle):
                     raise ClaimError(
                         f"resource claim {key_of(claim)} is in the process of being allocated"
                     )
@@ -204,6 +221,8 @@ class DynamicResources(
             if error is not None:
                 raise ValueError(f"claim {key_of(claim)}: {error}")
             state_data.available_on_nodes[place] = parsed
+            # A claim whose devices failed is not available on any node, so that PostFilter
+            # deallocates it and other devices get their chance (KEP-5007).
             if self.features.binding_conditions:
                 ready, _ = self._claim_binder.readiness_of(claim)
                 if ready in (Readiness.FAILED, Readiness.TIMED_OUT):
@@ -213,7 +232,7 @@ class DynamicResources(
         state_data.not_ready = frozenset(not_ready)
         state_data.shared_in_group = frozenset(shared)
 
-    # ---- nodes ---------------------------------------------------------------------------------
+    # ---- Filter, PostFilter, Score -------------------------------------------------------------
 
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
@@ -226,7 +245,7 @@ class DynamicResources(
     async def post_filter(
         self, state: CycleState, pod: PodInfo, verdicts: Verdicts
     ) -> PostFilterResult:
-        """Take back an allocation that is of no use where the pod could go."""
+        """Deallocate a claim whose devices keep the pod from nodes where it could run."""
         state_data: StateData | None = state.get(self.name)
         if state_data is None:
             return PostFilterResult(Status.error("not found"))
@@ -234,9 +253,11 @@ class DynamicResources(
             return PostFilterResult(Status.unschedulable("no new claims to deallocate"))
         try:
             claim_filter = self._claim_filter(state_data, pod, state)
-            text = await deallocate_unusable(
-                self.handle, self._claim_binder, claim_filter, state_data, pod, verdicts
+            text = await self._claim_binder.deallocate_unusable(
+                claim_filter, state_data, pod, verdicts
             )
+            # A claim reserved for the group cannot be deallocated in one step, see above: it has a
+            # user. Releasing it lets the next attempt do so.
             if not text and await self._groups.release(state, pod.pod):
                 return PostFilterResult(Status.unresolvable(RELEASED))
         except (ClaimError, ClaimWriteError, ApiError) as error:
@@ -244,11 +265,11 @@ class DynamicResources(
         return PostFilterResult(Status.unschedulable(text or "still not schedulable"))
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Score one node: at no cost for pods without claims."""
+        """Score one node; 0 at no cost for pods without claims."""
         return super().score(state, pod, node) if self._scores(state) else 0
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
-        """Prefer nodes that can give what stands first in lists of alternatives (KEP-4816)."""
+        """Prefer nodes that provide the first of a request's alternatives (KEP-4816)."""
         if not self._scores(state):
             return 0
         return self._claim_filter(state.read(self.name), pod, state).scores(nodes)
@@ -258,16 +279,21 @@ class DynamicResources(
         return state_data is not None and not state_data.empty and self.features.prioritized_list
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
-        """Bring the best score to 100."""
-        return normalized(scores)
+        """Scale scores so that the best is 100, rounded down (``DefaultNormalizeScore``)."""
+        best = int(scores.max(initial=0))
+        if best <= 0:
+            return scores
+        # int64 arrays divide rounding down, Go towards zero. No score is negative.
+        return np.asarray(MAX_SCORE * scores // best, dtype=np.int64)
 
-    # ---- one node ------------------------------------------------------------------------------
+    # ---- Reserve, PreBind, Unreserve -----------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Note the devices as taken, before anything is written."""
+        """Put the allocations in flight: from now on no other pod gets the devices."""
         state_data: StateData = state.read(self.name)
         if state_data.empty:
             return None
+        # The result is that of Filter, from the cache, unless a device has been taken since.
         claim_filter = self._claim_filter(state_data, pod, state)
         to_allocate, result = claim_filter.allocate_at(node_name)
         state_data.chosen = to_allocate
@@ -283,9 +309,9 @@ class DynamicResources(
         if to_allocate.claims:
             if not isinstance(result, Solution) or to_allocate.allocation_cache is None:
                 return Status.error(_NOT_FOUND)
-            reserved += self._given(to_allocate, result, node_name)
+            reserved += self._allocations(to_allocate, result, node_name)
         state_data.reserved = tuple(reserved)
-        tried = state.get(POD_GROUP_SCHEDULING_CYCLE) is not None
+        in_group_cycle = state.get(POD_GROUP_SCHEDULING_CYCLE) is not None
         if self.features.node_allocatable:
             effective_request = claim_filter.effective_request_at(node_name)
             state_data.statuses = () if effective_request is None else effective_request.statuses
@@ -293,15 +319,15 @@ class DynamicResources(
                 ASSUMED_AS, as_assumed(pod, state_data.statuses) if state_data.statuses else None
             )
         for claim, allocation in state_data.reserved:
-            self.manager.allocated.add_in_flight(claim, allocation, tried)
+            self.manager.allocated.add_in_flight(claim, allocation, in_group_cycle)
         return None
 
-    def _given(
+    def _allocations(
         self, to_allocate: ClaimsToAllocate, result: Solution, node_name: str
     ) -> list[tuple[ResourceClaim, AllocationResult]]:
-        """Return the claims that are allocated now, and what the search found for them."""
+        """Return the claims to allocate, each with the allocation that the search found."""
         assert to_allocate.allocation_cache is not None
-        given = allocations(
+        found = allocations(
             to_allocate.allocation_cache.prepared,
             result,
             to_allocate.claims,
@@ -310,10 +336,10 @@ class DynamicResources(
             self.features,
             self.handle.rng,
         )
-        return list(zip(to_allocate.claims, given, strict=True))
+        return list(zip(to_allocate.claims, found, strict=True))
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Give the devices back, and take back in the background what was written."""
+        """Release the devices, and undo in the background what was written."""
         state_data: StateData | None = state.get(self.name)
         if state_data is None or state_data.empty:
             return
@@ -324,11 +350,13 @@ class DynamicResources(
             self.manager.claims.restore(key_of(claim))
         if state_data.created is not None:
             self.manager.allocated.remove_in_flight(state_data.created.metadata.uid)
-        # Reserved before this attempt counts too: the pod has no claim to it where it does not run.
+        # Claims that were reserved before this attempt are released as well: reserved for a pod
+        # that does not run, they could not be deallocated for anybody.
         written = {claim.metadata.uid: claim for claim in (*state_data.claims, *state_data.written)}
         if state_data.created is not None:
             written.pop(state_data.created.metadata.uid, None)
         held = [c for c in written.values() if is_reserved_for(c, pod.uid)]
+        # Unreserve is part of the cycle and cannot await the apiserver. The pod backs off.
         if held or state_data.created is not None:
             self.handle.spawn(self._claim_binder.unreserve(held, state_data.created, pod.uid))
         state_data.written = []
@@ -345,11 +373,11 @@ class DynamicResources(
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Write allocations and reservations, then wait until the devices are ready."""
         state_data: StateData = state.read(self.name)
-        given = {claim.metadata.uid: allocation for claim, allocation in state_data.reserved}
+        found = {claim.metadata.uid: allocation for claim, allocation in state_data.reserved}
         try:
             claims = [
                 await self._claim_binder.bind_claim(
-                    state_data, pod.pod, claim, given.get(claim.metadata.uid)
+                    state_data, pod.pod, claim, found.get(claim.metadata.uid)
                 )
                 for claim in state_data.claims
             ]
@@ -358,6 +386,7 @@ class DynamicResources(
             )
             if extended is not None:
                 claims.append(await self._claim_binder.bind_extended(state_data, pod, extended))
+            # Marked before the write, which may take effect although its response is lost.
             if state_data.statuses:
                 state_data.statuses_written = True
                 await self._claim_binder.write_statuses(pod.pod, state_data.statuses)

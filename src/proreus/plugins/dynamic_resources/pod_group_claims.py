@@ -1,7 +1,7 @@
-"""Claims that a PodGroup has for all its pods (gate DRAWorkloadResourceClaims).
+"""Claims that the pods of a PodGroup share (gate DRAWorkloadResourceClaims).
 
-Such a claim is reserved for the group, not for each of its pods. It is taken from the group again
-when no pod of it could be scheduled, so that other devices can be tried.
+Such a claim is reserved for the group, not for each of its pods. The reservation is removed when no
+pod of the group could be scheduled, so that other devices can be tried.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NONE: Mapping[str, ResourceClaimConsumerReference] = {}
 
 
 class PodGroupClaims:
-    """Knows which claims are those of a pod's group. While the gate is off, none are."""
+    """Finds the claims of a pod's group, and releases them. With the gate off, there are none."""
 
     def __init__(self, handle: Handle, manager: DRAManager, writer: ClaimWriter) -> None:
         self._manager = manager
@@ -40,7 +40,11 @@ class PodGroupClaims:
         self._states = handle.pod_group_states
 
     def _group_of(self, pod: Pod) -> PodGroup | None:
-        """Return the pod's group; raises ``ClaimError`` where it is not there."""
+        """Return the pod's group, None for a pod without one.
+
+        Raises ``ClaimError`` if the group does not exist.
+        """
+        # Whom to reserve the claims for is unknown without the group, so the pod waits for it.
         key = pod_group_key(pod) if self._enabled else ""
         if not key:
             return None
@@ -51,26 +55,31 @@ class PodGroupClaims:
         return group
 
     def consumers(self, pod: Pod) -> Mapping[str, ResourceClaimConsumerReference]:
-        """Return, by name of the claim, the group for which a claim of the pod is reserved.
+        """Return the group as consumer, by name of each claim that is reserved for it.
 
-        That is so for an entry of the pod which equals one of its group. Raises ``ClaimError``.
+        These are the claims of entries of the pod that equal an entry of its group. Raises
+        ``ClaimError``.
         """
         group = self._group_of(pod)
         if group is None or not group.spec.resource_claims:
             return _NONE
-        asked = {_claim_fields(entry) for entry in group.spec.resource_claims}
+        group_entries = {_claim_fields(entry) for entry in group.spec.resource_claims}
         reference = pod_group_reference(group)
         names = [
-            claim_name(pod, one) for one in pod.spec.resource_claims if _claim_fields(one) in asked
+            claim_name(pod, one)
+            for one in pod.spec.resource_claims
+            if _claim_fields(one) in group_entries
         ]
         return {name: reference for name in names if name is not None}
 
     async def release(self, state: CycleState, pod: Pod) -> bool:
-        """Take a claim from the pod's group if no pod of the group is scheduled.
+        """Remove the group from one of its claims if no pod of the group is scheduled.
 
-        One claim a call, as kube-scheduler does. Raises ``ClaimError`` and ``ClaimWriteError``.
+        Return whether there was one. Raises ``ClaimError`` and ``ClaimWriteError``.
         """
         group = self._group_of(pod)
+        # A pod that runs, or is being bound, uses the devices. One claim a call, as upstream: the
+        # next attempt deallocates it, and may not need the others.
         if group is None or self._scheduled(state, group) > 0:
             return False
         for entry in group.spec.resource_claims:
@@ -84,7 +93,9 @@ class PodGroupClaims:
         return False
 
     def _scheduled(self, state: CycleState, group: PodGroup) -> int:
-        """Return how many pods of a group have a node; those that are only tried do not count."""
+        """Return how many pods of a group have a node, without those of a dry run."""
+        # In the group's own cycle, its pods are assumed one by one. The cycle records how many had
+        # a node before.
         before: int | None = state.get(POD_GROUP_SCHEDULING_CYCLE)
         if before is not None:
             return before
@@ -100,6 +111,8 @@ class PodGroupClaims:
         if claim is None:
             raise ClaimError(f'could not find ResourceClaim "{key}"')
         owner = controller_of(claim.metadata)
+        # One made from a template must be the group's own. Another one is skipped, not an error:
+        # there is nothing to release then.
         foreign = owner is None or owner.uid != group.metadata.uid
         return None if entry.resource_claim_name is None and foreign else claim
 

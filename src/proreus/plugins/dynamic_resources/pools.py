@@ -1,8 +1,12 @@
-"""What drivers publish, by pool and by node.
+"""The pools of ResourceSlices that drivers publish, and each pool as a node sees it.
 
 A pool is what one driver lists under one name, in one or more slices; a newer generation replaces
-the older. Most pools belong to one node (*local*); others can be reached from many nodes. Nodes
-that reach the same part of the latter form a *group*.
+the older. Most pools belong to one node (*local*), others are in reach of several nodes. A view has
+the result of kube-scheduler's ``GatherPools`` for one pool and node.
+
+Example: pool p at generation 2 says ``resourceSliceCount: 2``. With one slice published, it is
+incomplete: its devices are not given, and requests for all devices fail. With both, it is usable,
+unless it is invalid: two devices of one name, or a counter consumed that no slice declares.
 """
 
 from __future__ import annotations
@@ -33,8 +37,8 @@ PoolKey = tuple[str, str]
 class DeviceOnNode:
     """A device as one node sees it.
 
-    ``matches_node`` is False for one that chooses its nodes itself and not this one. ``local``: an
-    allocation of it is of use on this node only. ``selector``: where it is of use otherwise.
+    ``matches_node``: False with perDeviceNodeSelection, if the device does not select this node.
+    ``local``: an allocation of it can be used on this node only; else where ``selector`` says.
     """
 
     name: str
@@ -48,8 +52,9 @@ class DeviceOnNode:
 class PoolView:
     """A pool as one node sees it, devices in the order in which they are tried.
 
-    ``shape`` is equal for pools that differ in names only. ``invalid``: complete, but against the
-    rules. ``consumers``: what each device of the pool, wherever it is, draws from counters.
+    ``shape`` is equal for pools that differ in names only. ``invalid``: complete, but contradicts
+    itself. ``consumers``: what each device of the pool, also those of other nodes, consumes of
+    counters. ``index``: position of each device by name.
     """
 
     key: PoolKey
@@ -64,13 +69,15 @@ class PoolView:
 
     @property
     def order(self) -> tuple[bool, PoolKey]:
-        """Pools are tried in this order: those whose devices need binding conditions last."""
+        """Pools are tried in this order: those with devices that need binding conditions last."""
+        # Such devices delay the pod's binding or may fail it, so they are given only if no other
+        # does (KEP-5007). Otherwise by driver and name: the order must not depend on events.
         return self.comes_last, self.key
 
 
 @dataclass(slots=True)
 class _Pool:
-    """All slices of a pool, by name, old generations included."""
+    """All slices of a pool by name, and the kinds of their devices, old generations included."""
 
     slices: dict[str, ResourceSlice] = field(default_factory=dict)
     kinds: dict[str, tuple[DeviceKind, ...]] = field(default_factory=dict)
@@ -82,9 +89,9 @@ NO_TAINTS: Callable[[str, str, str], tuple[DeviceTaint, ...]] = lambda *_: ()  #
 class Pools:
     """All pools of the cluster, kept up to date slice by slice.
 
-    ``local[node]``: pools that have a slice for that node. ``non_local``: pools with slices for
-    nodes to be worked out. ``invalid_counter_pools``: pools with nothing but counters to show to
-    other nodes, which are incomplete or invalid and let those know.
+    ``local[node]``: pools that have a slice for that node by name; ``nodes_of[pool]`` the reverse.
+    ``non_local``: pools with slices whose nodes must be matched. ``invalid_counter_pools``: pools
+    that are incomplete or invalid even for nodes that see nothing of them but their counters.
     """
 
     def __init__(self, features: Features) -> None:
@@ -101,7 +108,8 @@ class Pools:
         self._last_shape = 0
 
     def put(self, old: ResourceSlice | None, new: ResourceSlice | None) -> set[PoolKey]:
-        """Take note of a change of a slice; return the pools that it concerns."""
+        """Replace a slice, add (``old`` is None) or remove one; return the pools that changed."""
+        # Two pools, if the driver has moved the slice from one to the other.
         concerned = set()
         for one, there in ((old, False), (new, True)):
             if one is None:
@@ -121,7 +129,8 @@ class Pools:
         return concerned
 
     def refresh_kinds(self) -> set[PoolKey]:
-        """Work out anew what devices are, after taint rules changed; return all pools."""
+        """Recompute the kinds of all devices, after taint rules changed; return all pools."""
+        # Which devices a rule selects may be any; rules are few and change rarely.
         for key, pool in self._pools.items():
             for name, one in pool.slices.items():
                 pool.kinds[name] = tuple(self._kind(key, device) for device in one.spec.devices)
@@ -147,6 +156,8 @@ class Pools:
         for one in slices.values():
             if self._is_ignored(one):
                 continue
+            # Slices with counters have no devices, and matter to each node that reaches devices of
+            # the pool, whichever node they name (KEP-4815).
             if one.spec.shared_counters:
                 counters.append(one)
             elif one.spec.node_name:
@@ -154,6 +165,9 @@ class Pools:
                 self.local[one.spec.node_name].add(key)
             else:
                 self.non_local.add(key)
+        # GatherPools takes slices with counters for relevant to every node. A node that reaches no
+        # device of the pool thus has an empty pool, which matters only if it is incomplete or
+        # invalid: it fails requests for all devices, and is named as the reason for a failure.
         if counters:
             view = self._view_of(key, counters, "", {})
             if view is not None and (view.incomplete or view.invalid):
@@ -161,6 +175,8 @@ class Pools:
 
     def _is_ignored(self, one: ResourceSlice) -> bool:
         spec = one.spec
+        # Without partitions, devices in such slices would be given without their counters, or to
+        # nodes that they are not for. GatherPools skips them.
         return not self._features.partitionable_devices and bool(
             spec.per_device_node_selection or spec.shared_counters
         )
@@ -178,7 +194,7 @@ class Pools:
     # ---- views ---------------------------------------------------------------------------------
 
     def view(self, key: PoolKey, node: str, labels: Labels) -> PoolView | None:
-        """Return a pool as a node sees it, None where it shows it nothing.
+        """Return a pool as a node sees it; None if no slice of it is relevant to the node.
 
         Raises ``PoolError`` for a node selector that cannot be parsed.
         """
@@ -188,7 +204,10 @@ class Pools:
         return self._view_of(key, relevant, node, labels) if relevant else None
 
     def reach(self, key: PoolKey, node: str, labels: Labels) -> tuple[object, ...]:
-        """Return what of an unbound pool a node sees: equal for nodes whose views are equal."""
+        """Return which slices and devices of a pool a node reaches: a key for nodes alike.
+
+        Nodes with equal results for all pools that are not local have one group of views.
+        """
         seen: list[object] = []
         for name, one in self._pools[key].slices.items():
             if not self._sees(one, node, labels):
@@ -210,22 +229,31 @@ class Pools:
     def _view_of(
         self, key: PoolKey, relevant: Sequence[ResourceSlice], node: str, labels: Labels
     ) -> PoolView | None:
-        """Return what relevant slices show; None where newer ones are on their way."""
+        """Return the view of relevant slices; None if the pool is being replaced by a newer one."""
         pool = self._pools[key]
+        # The newest generation that is relevant here: the driver has replaced older slices, even if
+        # it has not deleted them yet.
         generation = max(one.spec.pool.generation for one in relevant)
         slices = [one for one in relevant if one.spec.pool.generation == generation]
+        # Order of devices is order of allocation, so it must not depend on the order of events.
         slices.sort(key=lambda one: one.metadata.name)
         wanted = slices[0].spec.pool.resource_slice_count
         current = slices
+        # Slices may be missing because they are for other nodes. Only then are all slices looked at
+        # (checkSlicesInPool): one of a newer generation means that what this node sees is obsolete,
+        # and the pool is dropped without an error.
         if len(slices) != wanted:
-            all_nodes_feasible = pool.slices.values()
-            if any(one.spec.pool.generation > generation for one in all_nodes_feasible):
+            everywhere = pool.slices.values()
+            if any(one.spec.pool.generation > generation for one in everywhere):
                 return None
-            current = [one for one in all_nodes_feasible if one.spec.pool.generation == generation]
+            current = [one for one in everywhere if one.spec.pool.generation == generation]
         counters, doubled = _counters(slices)
         consumers = self._consumers(pool, current)
         devices = self._devices(pool, slices, node, labels)
         index = {device.name: place for place, device in enumerate(devices)}
+        # An incomplete pool is not validated: what seems to be missing may be in the next slice.
+        # Names are validated for what the node sees, counters for the whole pool, since devices of
+        # other nodes consume them as well (buildPool).
         incomplete = len(current) != wanted
         faulty = (
             doubled
@@ -233,6 +261,7 @@ class Pools:
             or not _counters_exist(consumers.values(), counters)
         )
         invalid = faulty and not incomplete
+        # Not None: an empty list counts as well, as upstream, where the field is compared to nil.
         comes_last = any(device.kind.device.binding_conditions is not None for device in devices)
         shape = self._shape_of(key[0], incomplete, invalid, comes_last, devices, counters)
         return PoolView(
@@ -240,7 +269,7 @@ class Pools:
         )
 
     def _consumers(self, pool: _Pool, current: Iterable[ResourceSlice]) -> dict[str, Counters]:
-        """Return what each device of the current slices, wherever it is, draws from counters."""
+        """Return what each device of the current slices, on any node, consumes of counters."""
         if not self._features.partitionable_devices:
             return {}
         return {device.name: k.consumes for device, k in _each(pool, current) if k.consumes}
@@ -248,6 +277,7 @@ class Pools:
     def _devices(
         self, pool: _Pool, slices: list[ResourceSlice], node: str, labels: Labels
     ) -> tuple[DeviceOnNode, ...]:
+        # bindsToNode came with binding conditions; the stable allocator does not read it.
         binds = not self._features.stable_allocator
         devices = []
         for one in slices:
@@ -278,6 +308,8 @@ class Pools:
         devices: tuple[DeviceOnNode, ...],
         counters: Counters,
     ) -> int:
+        # Of a selector only the number of its terms matters to the search, which refuses several.
+        # What it selects is in ``matches_node``, or made the slice relevant.
         device_shapes = tuple(
             (d.kind.number, d.matches_node, d.local, term_count(d.selector)) for d in devices
         )
@@ -290,7 +322,10 @@ class Pools:
         return number
 
     def prune(self) -> None:
-        """Forget shapes, and kinds of devices that are gone; numbers are never used again."""
+        """Forget shapes, and kinds of devices that are gone.
+
+        Views that exist keep their numbers, so numbers are never used again.
+        """
         self._shapes.clear()
         self.kinds.prune(
             {
@@ -311,7 +346,7 @@ def _each(pool: _Pool, slices: Iterable[ResourceSlice]) -> Iterator[tuple[Device
 
 
 def _counters_exist(consumers: Iterable[Counters], counters: Counters) -> bool:
-    """Tell whether all counters that devices draw on are there."""
+    """Return whether all counters that devices consume are declared."""
     return all(
         name in counters and all(counter in counters[name] for counter in amounts)
         for consumes in consumers
@@ -320,7 +355,7 @@ def _counters_exist(consumers: Iterable[Counters], counters: Counters) -> bool:
 
 
 def _counters(slices: Iterable[ResourceSlice]) -> tuple[Counters, bool]:
-    """Return the counter sets of a pool, and whether a name is used twice."""
+    """Return the counter sets of a pool in nano-units, and whether a name is used twice."""
     counters: Counters = {}
     doubled = False
     for one in slices:

@@ -1,7 +1,11 @@
-"""What is to be allocated, made ready for the search, and shared by pods that ask for the same.
+"""Claims prepared for the search: checked once, shared by all pods whose claims have equal specs.
 
-A plan is made of claims' specs alone, without names of claims, pods and nodes: pods made from one
-template share one plan, and with it everything that was ever worked out for it.
+``PreparedClaims`` come from specs alone, without names of claims, pods and nodes.
+
+Example: pods web-0 and web-1 of one template have the claims web-0-gpu and web-1-gpu, each with
+``firstAvailable: [big, small]`` under the name gpu. Their ``claims_key`` is the same, so both use
+one ``PreparedClaims``, whose only request has the alternatives ``gpu/big`` and ``gpu/small``. What
+web-0 learned about devices and nodes (which match, what a search found) holds for web-1.
 """
 
 from __future__ import annotations
@@ -33,14 +37,16 @@ _HARD = frozenset({"NoSchedule", "NoExecute"})
 
 
 class AllocationError(ProreusError):
-    """Something that makes the whole scheduling attempt fail.
+    """An error of the allocator, which makes the whole scheduling attempt fail.
 
-    ``text`` may have the places ``{claim}`` and, for a pool or device of the node in question,
-    ``{pool}`` and ``{device}``; ``claim``, ``pool`` and ``device`` are positions.
+    ``text`` is a template with the fields ``{claim}`` and, for a pool or device of the node in
+    question, ``{pool}`` and ``{device}``; ``claim``, ``pool`` and ``device`` are positions.
     """
 
     def __init__(self, text: str, claim: int = 0, pool: int = 0, device: int = 0) -> None:
         super().__init__(text)
+        # A result is shared by pods and nodes with other names, so names are filled in by
+        # ``message``, for the pod and node at hand.
         self.text = text
         self.claim = claim
         self.pool = pool
@@ -58,7 +64,7 @@ class AllocationError(ProreusError):
 
 
 def _quoted(text: str) -> str:
-    """Guard a text against being taken for a template."""
+    """Escape a text for use in the template of an ``AllocationError``."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
@@ -77,10 +83,10 @@ class Alternative:
         self.claim = claim
         self.request = request
         self.name = name
-        """``request`` or ``request/subrequest``, as results have it."""
+        """``request`` or ``request/subrequest``, as in results."""
         self.subrequest = name[len(request) + 1 :]
         self.own_name = _quoted(self.subrequest or request)
-        """As errors have it, in their ``AllocationError``."""
+        """The name in error texts, which is without the request for a subrequest."""
         self.wanted = wanted
         self.cls = cls
         self.all_devices = wanted.allocation_mode == ALL
@@ -90,12 +96,14 @@ class Alternative:
         self._features = features
         capacity = wanted.capacity.requests if wanted.capacity is not None else {}
         self._requested = {name: parse_quantity(amount) for name, amount in capacity.items()}
+        # By number of a device's kind. The search comes to the same devices again and again, on
+        # thousands of nodes; there are few kinds.
         self._selectable: dict[int, bool | AllocationError] = {}
         self._amounts: dict[int, Mapping[str, int] | None] = {}
         self._tolerated: dict[int, bool] = {}
 
     def selects(self, kind: DeviceKind) -> bool:
-        """Tell whether class and request select a device; raises ``AllocationError``."""
+        """Return whether class and request select a device; raises ``AllocationError``."""
         result = self._selectable.get(kind.number)
         if result is None:
             try:
@@ -103,19 +111,27 @@ class Alternative:
             except AllocationError as allocation_error:
                 result = allocation_error
             self._selectable[kind.number] = result
+        # Raised again and again, one exception object would collect the tracebacks of all searches,
+        # and keep their frames alive.
         if isinstance(result, AllocationError):
             raise result.with_traceback(None)
         return result
 
     def _select(self, kind: DeviceKind) -> bool:
+        # Such a device is not usable before its driver has prepared it, and with the gate off
+        # nobody would wait for that (isSelectable).
         if kind.needs_binding_conditions and not self._features.binding_conditions:
             return False
+        # Selectors of the class come first, and the first that is false ends it: a later one that
+        # fails on this device is no error then. selectorsMatch has the same order.
         cls = _quoted(self.cls.metadata.name)
         for selectors, source in (
             (self.cls.spec.selectors, f"class {cls}"),
             (self.wanted.selectors, "claim {claim}"),
         ):
             for place, selector in enumerate(selectors):
+                # A type of selector from a newer API. To ignore it would give away devices that it
+                # excludes.
                 if selector.cel is None:
                     raise AllocationError(
                         f"{source}: selector #{place}: CEL expression empty "
@@ -133,15 +149,21 @@ class Alternative:
         return True
 
     def amounts(self, kind: DeviceKind) -> Mapping[str, int] | None:
-        """Return what a device's capacity would be consumed by; None where it cannot be."""
+        """Return what the request consumes of a device's capacities, in nano-units by name.
+
+        None: the device lacks one that is requested, or its policy does not allow the amount.
+        """
         if kind.number not in self._amounts:
             self._amounts[kind.number] = consumed_capacities(kind, self._requested)
         return self._amounts[kind.number]
 
     def tolerates(self, kind: DeviceKind) -> bool:
-        """Tell whether no taint of a device keeps the request away."""
+        """Return whether the request tolerates all taints of a device that prevent allocation."""
+        # Most devices have no taints, and need no entry in the cache.
         if not kind.taints:
             return True
+        # Effects other than these two are ignored, as in taintPreventsAllocation: None is
+        # informational, and unknown ones are of a newer API.
         result = self._tolerated.get(kind.number)
         if result is None:
             result = self._tolerated[kind.number] = all(
@@ -154,7 +176,10 @@ class Alternative:
 
 @dataclass(slots=True)
 class PreparedClaim:
-    """A claim: for each request what may be tried, and the constraints over all of them."""
+    """A claim: the alternatives of each request, and the constraints over all of them.
+
+    ``prioritized``: by request, whether it has a list of alternatives (``firstAvailable``).
+    """
 
     requests: tuple[tuple[Alternative, ...], ...]
     prioritized: tuple[bool, ...]
@@ -162,6 +187,7 @@ class PreparedClaim:
 
     def new_constraints(self) -> list[Constraint]:
         """Return the constraints as they are before the first device is placed."""
+        # Constraints remember devices, so each search needs its own.
         return [
             MatchAttribute(c.match_attribute, c.requests)
             if c.match_attribute is not None
@@ -172,14 +198,15 @@ class PreparedClaim:
 
 @dataclass(slots=True)
 class PreparedClaims:
-    """All claims of a pod that need an allocation, in its order; or why there can be none."""
+    """All claims of a pod that need an allocation, in its order, or the error in one of them."""
 
     claims: tuple[PreparedClaim, ...] = ()
     allocation_error: AllocationError | None = None
 
 
 def claims_key(claims: Sequence[ResourceClaim]) -> bytes:
-    """Return what claims ask for as a key: equal for claims that can share a plan."""
+    """Return a key that is equal for claims with equal specs, whatever their names."""
+    # Deterministic: two equal specs may have their maps in different orders.
     return msgspec.json.encode([claim.spec for claim in claims], order="deterministic")
 
 
@@ -188,7 +215,8 @@ def prepare_claims(
     class_named: Callable[[str], DeviceClass | None],
     features: Features,
 ) -> PreparedClaims:
-    """Check claims and make them ready; a fault is part of the plan."""
+    """Check claims and prepare them; an error is part of the result."""
+    # Kept like a result: the next pod of the template would run into the same error.
     try:
         return PreparedClaims(
             tuple(
@@ -215,7 +243,7 @@ def _prepare_claim(
                 "DRAPrioritizedList feature is disabled",
                 place,
             )
-        tried = []
+        options = []
         for full_name, wanted in alternatives(
             request.name, request.exactly, request.first_available
         ):
@@ -226,10 +254,12 @@ def _prepare_claim(
                 )
             one = Alternative(place, request.name, full_name, wanted, cls, features)
             _check(one, features)
-            tried.append(one)
-        requests.append(tuple(tried))
+            options.append(one)
+        requests.append(tuple(options))
         prioritized.append(request.exactly is None)
     for constraint in claim.spec.devices.constraints:
+        # The stable allocator knows matchAttribute only. An unknown constraint must be an error:
+        # without it the claim would get devices that do not go together.
         distinct = constraint.distinct_attribute is not None and not features.stable_allocator
         if constraint.match_attribute is None and not distinct:
             raise AllocationError("claim {claim}: unsupported constraint type", place)
@@ -237,6 +267,9 @@ def _prepare_claim(
 
 
 def _check(one: Alternative, features: Features) -> None:
+    """Raise ``AllocationError`` for a request that cannot be met with the gates as they are."""
+    # The API drops fields of disabled gates, but a claim may be older than the gate's setting.
+    # Whoever wrote it relies on these fields, so they are not ignored.
     name = one.own_name
     if one.wanted.capacity is not None and not features.consumable_capacity:
         kind = "subrequest" if one.subrequest else "request"

@@ -1,4 +1,7 @@
-"""A solution of the search as the API knows it: devices by name, configuration, node selector."""
+"""From a solution of the search to ``AllocationResult``: names, configuration, node selector.
+
+A solution holds for many nodes and pods; only here do positions become devices of one node.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ from proreus.objects.resource_claims import (
     ResourceClaim,
 )
 from proreus.objects.selectors import LabelSelectorRequirement, NodeSelector, NodeSelectorTerm
-from proreus.plugins.dynamic_resources.allocator import DeviceAssignment, Solution
+from proreus.plugins.dynamic_resources.allocating_devices import DeviceAssignment
+from proreus.plugins.dynamic_resources.allocator import Solution
 from proreus.plugins.dynamic_resources.capacity import quantity_text
 from proreus.plugins.dynamic_resources.features import Features
 from proreus.plugins.dynamic_resources.pools import DeviceOnNode, PoolView
@@ -65,6 +69,8 @@ def _result(
     binding = features.binding_conditions
     share_id, consumed = None, {}
     if device_assignment.consumed is not None:
+        # Several claims have the device, so its name does not identify an allocation in
+        # ``status.devices`` and in ``AllocatedDevices``; a random share ID does (KEP-5075).
         share_id = str(uuid.UUID(int=rng.getrandbits(128), version=4))
         capacity = found.kind.capacity
         consumed = {
@@ -88,6 +94,7 @@ def _result(
 def _configuration(
     chosen: Sequence[Alternative], claim: ResourceClaim
 ) -> tuple[DeviceAllocationConfiguration, ...]:
+    # Configuration of a class once, for all its requests; its place is that of the first of them.
     names_of_class: dict[str, list[str]] = {}
     classes = {}
     for one in chosen:
@@ -104,7 +111,8 @@ def _configuration(
     for config in claim.spec.devices.config:
         copies = 1
         if config.requests:
-            # Once for each request that it names: so it is in kube-scheduler.
+            # Once for each request that it names, so that one for two requests appears twice:
+            # kube-scheduler's behaviour. Drivers see the same list from both schedulers.
             copies = sum(
                 one.request in config.requests or one.name in config.requests for one in chosen
             )
@@ -117,10 +125,17 @@ def _configuration(
 
 
 def _node_selector(devices: Sequence[DeviceOnNode], node_name: str) -> NodeSelector | None:
-    """Return where an allocation is of use: None stands for everywhere."""
+    """Return the nodes on which an allocation can be used; None: on all of them.
+
+    The result is that of ``createNodeSelector`` in kube-scheduler's allocator.
+    """
+    # By name, not by the labels in the slice: a local device cannot be used from a second node
+    # that happens to have them.
     if any(device.local for device in devices):
         by_name = LabelSelectorRequirement(key="metadata.name", operator="In", values=(node_name,))
         return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(by_name,)),))
+    # All devices must be in reach, so the requirements of their selectors are joined into one term.
+    # The search has refused selectors of several terms.
     expressions: list[LabelSelectorRequirement] = []
     fields: list[LabelSelectorRequirement] = []
     for device in devices:

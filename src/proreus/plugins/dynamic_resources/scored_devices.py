@@ -1,7 +1,7 @@
-"""Devices behind extended resources, as plugins that score by how full nodes are see them.
+"""Device totals for the plugins that score by utilisation: NodeResourcesFit, BalancedAllocation.
 
-Where a node has none of a resource itself and a DeviceClass stands for it, the devices of that
-class are what the node has of it (KEP-5004).
+Where a node has none of an extended resource itself and a DeviceClass backs it, devices of that
+class are the node's capacity (KEP-5004).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from proreus.plugins.extended_resources import may_be_dra_backed
 
 
 class ScoredDevices:
-    """Devices behind those of a plugin's configured resources that a class stands for.
+    """Devices behind those of a plugin's configured resources that a DeviceClass backs.
 
-    Answers depend on claims and slices, not on nodes alone: they must not be shared among pods that
-    ``affects_score`` says yes of.
+    Totals depend on claims and slices, not on nodes alone: scores of pods for which
+    ``affects_score`` is true must not be kept in the equivalence cache.
     """
 
     def __init__(self, resources: frozenset[str], manager: DRAManager, table: NodeTable) -> None:
@@ -32,7 +32,8 @@ class ScoredDevices:
 
     @staticmethod
     def of(handle: Handle, resources: Iterable[str]) -> ScoredDevices | None:
-        """Return what there is to know for configured resources; None if none can be devices."""
+        """Return the totals for configured resources; None if none of them can be devices."""
+        # None spares plugins whose arguments name cpu and memory only any work for each pod.
         features = Features.of(handle.feature_gates)
         found = frozenset(filter(may_be_dra_backed, resources))
         if not found or not features.extended_resources:
@@ -40,18 +41,18 @@ class ScoredDevices:
         return ScoredDevices(found, DRAManager.of(handle, features), handle.nodes)
 
     def affects_score(self, amounts: Mapping[str, int]) -> bool:
-        """Tell whether devices count in the score of a pod that asks for this."""
+        """Return whether devices count in the score of a pod that requests these amounts."""
         return any(
             amounts.get(resource) and self._class_of(resource) for resource in self._resources
         )
 
     def at(self, resource: str, node: NodeInfo) -> tuple[int, int]:
-        """Return how many devices are taken on a node, of how many."""
+        """Return how many devices are taken on a node, and how many it reaches."""
         cls = self._class_of(resource)
         return (0, 0) if cls is None else self._manager.totals.at(resource, cls, node)
 
     def columns(self, resource: str, nodes: NodeTable) -> tuple[IntArray, IntArray] | None:
-        """Return the same for each node of a table; None if no class stands for the resource."""
+        """Return the same for each node, shape ``(len(nodes),)``; None if no class backs it."""
         cls = self._class_of(resource)
         if cls is None:
             return None

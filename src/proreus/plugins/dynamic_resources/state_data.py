@@ -1,4 +1,4 @@
-"""What DynamicResources remembers of one pod between its extension points."""
+"""What DynamicResources keeps in the ``CycleState`` of a pod (``stateData`` upstream)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,12 @@ from proreus.plugins.dynamic_resources.node_allocatable import Statuses
 
 @dataclass(slots=True)
 class ClaimsToAllocate:
-    """What is to be allocated on nodes that leave the same resources to devices."""
+    """The claims to allocate on nodes that lack the same extended resources.
+
+    ``resources``: those that devices must provide there. ``claims``: the pod's unallocated ones,
+    and last the one for ``resources`` with its ``requests``; ``mappings``: which container uses
+    which. ``allocation_cache``: None if there is nothing to allocate.
+    """
 
     resources: tuple[str, ...]
     claims: tuple[ResourceClaim, ...]
@@ -30,14 +35,14 @@ class ClaimsToAllocate:
 
 @dataclass(slots=True)
 class StateData:
-    """What PreFilter found out about a pod, and what Reserve and PreBind did.
+    """What PreFilter learned about a pod, and what Reserve and PreBind did.
 
-    ``claims``: the pod's own. ``available_on_nodes``: the parsed node selector of each that is
-    allocated (None: usable everywhere), by position. ``not_ready``: positions of allocated claims
-    whose devices failed to become ready. ``shared``: positions of claims that another pod of the
-    same group is about to get, in ``available_on_nodes`` too. ``dra_backed``: resources that
-    devices may stand for. ``group_consumers``: the claims, by name, that are reserved for the pod's
-    group instead of for it.
+    ``claims``: the pod's own. ``available_on_nodes``: by position of each allocated claim, its
+    parsed node selector (None: usable on all nodes). ``not_ready``: positions of allocated claims
+    whose devices failed to become ready. ``shared_in_group``: positions of claims whose allocation
+    another pod of the group has in flight; also in ``available_on_nodes``. ``dra_backed``: extended
+    resources that devices may provide. ``group_consumers``: by name of the claim, the pod's group,
+    for claims that are reserved for it instead of for the pod.
     """
 
     claims: tuple[ResourceClaim, ...] = ()
@@ -50,16 +55,19 @@ class StateData:
     """The claim for extended resources; without a resourceVersion while it is in memory only."""
     claims_by_resources: dict[tuple[str, ...], ClaimsToAllocate] = field(default_factory=dict)
     score: int = 0
-    """What allocated claims contribute to the score of every node."""
+    """The points of allocated claims, the same on every node."""
     chosen: ClaimsToAllocate | None = None
-    """What Reserve found for the node."""
+    """The claims that Reserve allocated for the node."""
     reserved: tuple[tuple[ResourceClaim, AllocationResult], ...] = ()
+    """Claims that Reserve put in flight, and their allocations."""
     statuses: Statuses = ()
-    """What the devices take of the node."""
+    """What the devices consume of the node's cpu, memory and huge pages."""
     statuses_written: bool = False
-    """Whether the pod's status has been made to say so."""
+    """Whether PreBind has begun to write ``statuses`` to the pod."""
     written: list[ResourceClaim] = field(default_factory=list)
+    """The claims that PreBind has written, as the apiserver returned them."""
     created: ResourceClaim | None = None
+    """The claim for extended resources that PreBind has created."""
 
     @property
     def empty(self) -> bool:

@@ -1,0 +1,190 @@
+"""The devices that one search has placed so far, and what they consume.
+
+This is the state of kube-scheduler's ``allocateDevice`` and of the rollback function that it
+returns: whatever ``allocate`` records, ``deallocate`` removes, but for two leaks of counters that
+are reproduced on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from proreus.plugins.dynamic_resources.allocated import Consumed
+from proreus.plugins.dynamic_resources.availability_index import DeviceAvailability
+from proreus.plugins.dynamic_resources.capacity import has_capacity
+from proreus.plugins.dynamic_resources.consumed_counters import ConsumedCounters
+from proreus.plugins.dynamic_resources.devices import DeviceKind
+from proreus.plugins.dynamic_resources.features import Features
+from proreus.plugins.dynamic_resources.prepared_claims import (
+    AllocationError,
+    Alternative,
+    PreparedClaims,
+)
+
+DevicePosition = tuple[int, int]
+"""Position of a pool among a node's pools, and of a device in the pool."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceAssignment:
+    """A device for a request, by positions of pool and device.
+
+    ``consumed``: nano-units by capacity if the device allows multiple allocations, else None.
+    """
+
+    alternative: Alternative
+    pool: int
+    device: int
+    consumed: Mapping[str, int] | None
+
+
+class AllocatingDevices:
+    """Devices in the process of being allocated; claims are counted by their position.
+
+    ``assignments``: the devices of each claim, in the order in which they were placed.
+    """
+
+    def __init__(
+        self, prepared: PreparedClaims, availability: DeviceAvailability, features: Features
+    ) -> None:
+        self.assignments: list[list[DeviceAssignment]] = [[] for _ in prepared.claims]
+        self._features = features
+        self._views = availability.views
+        self._taken = [state.taken for state in availability.states]
+        self._consumed_capacity: dict[DevicePosition, Consumed] = {
+            (pool, device): consumed
+            for pool, state in enumerate(availability.states)
+            for device, consumed in state.consumed
+        }
+        self._constraints = [claim.new_constraints() for claim in prepared.claims]
+        # The claims for which a device is being placed: several only with admin access.
+        self._holders: dict[DevicePosition, set[int]] = {}
+        self._allocating_capacity: dict[DevicePosition, dict[str, int]] = {}
+        self._counters = ConsumedCounters(availability)
+
+    # ---- checks --------------------------------------------------------------------------------
+
+    def in_use(self, claim: int, one: Alternative, device: DevicePosition) -> bool:
+        """Return whether a device is out of the question for a claim because somebody has it."""
+        holders = self._holders.get(device)
+        # Admin access may take what others have, but not one device twice within a claim: the
+        # results of a claim would name it twice (allocatingDeviceForClaim upstream).
+        if one.admin_access:
+            return holders is not None and claim in holders
+        return holders is not None or device[1] in self._taken[device[0]]
+
+    def has_capacity(self, one: Alternative, device: DevicePosition, kind: DeviceKind) -> bool:
+        """Return whether a device's capacity suffices (KEP-5075; CmpRequestOverCapacity)."""
+        if not self._features.consumable_capacity:
+            return True
+        amounts = one.amounts(kind)
+        if amounts is None:
+            return False
+        # A device that nobody else can have is checked, too: a request for more than it has, or
+        # for an amount that its policy forbids, must not get it.
+        if not kind.shared:
+            return has_capacity(kind, amounts, {}, {})
+        before = dict(self._consumed_capacity.get(device, ()))
+        return has_capacity(kind, amounts, before, self._allocating_capacity.get(device, {}))
+
+    # ---- placing and removing ------------------------------------------------------------------
+
+    def allocate(self, claim: int, one: Alternative, device: DevicePosition) -> bool:
+        """Place a device; return whether that was possible. A refused device is not placed.
+
+        Raises ``AllocationError`` if a constraint refuses a device to a request for all devices.
+        """
+        pool, place = device
+        kind = self._views[pool].devices[place].kind
+        # The order of these checks is allocateDevice's, and makes a difference: see the leak below.
+        if self.in_use(claim, one, device) or not self._consume_counters(device, kind):
+            return False
+        # Counters leak here: if taints or constraints refuse the device, what it consumed stays
+        # consumed until this search ends. allocateDevice has no rollback at this point either, and
+        # which later device still fits, hence who gets what, depends on it.
+        if not one.tolerates(kind) or not self._add_to_constraints(claim, one, device, kind):
+            return False
+        # The caller has checked capacity already, for a request for all devices before the search:
+        # an earlier request of this search may have consumed it since.
+        if not self.has_capacity(one, device, kind):
+            self._remove_from_constraints(claim, one)
+            return False
+        consumed: Mapping[str, int] | None = None
+        if kind.shared:
+            # Not held: another request, even of the same claim, may take a further share.
+            consumed = one.amounts(kind) or {}
+            now = self._allocating_capacity.setdefault(device, {})
+            for name, amount in consumed.items():
+                now[name] = now.get(name, 0) + amount
+        else:
+            self._holders.setdefault(device, set()).add(claim)
+        self.assignments[claim].append(DeviceAssignment(one, pool, place, consumed))
+        return True
+
+    def deallocate(self, claim: int, one: Alternative, device: DevicePosition) -> None:
+        """Remove the device that was placed last for a claim."""
+        assignment = self.assignments[claim].pop()
+        kind = self._views[device[0]].devices[device[1]].kind
+        self._remove_from_constraints(claim, one)
+        if assignment.consumed is not None:
+            # The second leak: counters of a device that allows multiple allocations are not
+            # released. allocateDevice's rollback releases counters of the other devices only.
+            now = self._allocating_capacity[device]
+            for name, amount in assignment.consumed.items():
+                now[name] -= amount
+            # An entry of zeros would read as capacity in use, and counters would not be checked.
+            if not any(now.values()):
+                del self._allocating_capacity[device]
+            return
+        holders = self._holders[device]
+        holders.discard(claim)
+        # ``in_use`` takes a present entry for a device that is held.
+        if not holders:
+            del self._holders[device]
+        if kind.consumes:
+            self._counters.release(device[0], kind)
+
+    def _add_to_constraints(
+        self, claim: int, one: Alternative, device: DevicePosition, kind: DeviceKind
+    ) -> bool:
+        constraints = self._constraints[claim]
+        for place, constraint in enumerate(constraints):
+            if constraint.add(one.request, one.subrequest, kind):
+                continue
+            # The device is not placed, so those that accepted it must not remember it: a
+            # matchAttribute would go on insisting on its value. The one that refused it, and those
+            # behind, have not added it; removing it there would remove an earlier device.
+            for earlier in constraints[:place]:
+                earlier.remove(one.request, one.subrequest)
+            # No other device can take its place where all are requested. Upstream takes such a
+            # claim for a mistake and ends the attempt, instead of trying the next alternative.
+            if one.all_devices:
+                raise AllocationError(
+                    f"claim {{claim}}, request {one.own_name}: cannot add device {{device}} "
+                    "because a claim constraint would not be satisfied",
+                    claim,
+                    *device,
+                )
+            return False
+        return True
+
+    def _remove_from_constraints(self, claim: int, one: Alternative) -> None:
+        # Constraints do not know devices, only how many they accepted, so each ``add`` needs its
+        # ``remove`` with the same request, last placed first removed.
+        for constraint in self._constraints[claim]:
+            constraint.remove(one.request, one.subrequest)
+
+    def _consume_counters(self, device: DevicePosition, kind: DeviceKind) -> bool:
+        """Consume the shared counters that a device needs, if enough is left (KEP-4815)."""
+        if not kind.consumes:
+            return True
+        # A partition given without its counters checked could overlap with another one.
+        if not self._features.partitionable_devices:
+            return False
+        # The first share of a device consumes its counters, further ones are covered by that.
+        if kind.shared and (
+            device in self._consumed_capacity or device in self._allocating_capacity
+        ):
+            return True
+        return self._counters.consume(device[0], kind)
