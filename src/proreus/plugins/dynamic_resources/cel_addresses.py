@@ -1,8 +1,8 @@
-"""IP addresses and networks as CEL sees them, and Kubernetes' functions on them.
+"""IP addresses and networks in CEL, and Kubernetes' functions on them.
 
-An address travels as the bytes of its canonical text, a network as ``address/bits``: no other kind
-of value looks like that (see ``cel_values``), equal bytes mean equal values, and CEL's own
-``string()`` turns them into the text that Kubernetes gives.
+An address is the bytes of its canonical text, a network those of ``address/bits``. They need no
+tag, since no tagged value (see ``cel_values``) has this form; equal bytes mean equal values, and
+CEL's own ``string()`` returns the same text as in Kubernetes.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _LINK_LOCAL_GROUPS_V4 = IPv4Network("224.0.0.0/24")
 
 
 def ip(text: str) -> bytes:
-    """Parse; zones and IPv4 in IPv6 are refused. Raises ``ValueError``."""
+    """Parse an address; raises ``ValueError``, also for zones and IPv4-mapped IPv6."""
     return str(_parsed_address(text)).encode()
 
 
 def is_canonical(text: str) -> bool:
-    """Tell whether the text is how the address is written; raises ``ValueError``."""
+    """Return whether a text is the canonical form of its address; raises ``ValueError``."""
     return str(_parsed_address(text)) == text
 
 
@@ -47,6 +47,8 @@ def _parsed_address(text: str) -> Address:
         raise ValueError(
             f'IP Address "{text}" parse error during conversion from string: {error}'
         ) from None
+    # Go's netip accepts both, Kubernetes' library refuses them: an address with a zone means
+    # something on one machine only, and a mapped one has two families.
     if isinstance(address, IPv6Address):
         if address.scope_id is not None:
             raise ValueError(f'IP address "{text}" with zone value is not allowed')
@@ -68,31 +70,33 @@ def family(value: bytes) -> int:
 
 
 def is_unspecified(value: bytes) -> bool:
-    """Tell whether all bits are 0."""
+    """Return whether all bits are 0."""
     return _address(value).is_unspecified
 
 
 def is_loopback(value: bytes) -> bool:
-    """Tell whether it is of 127.0.0.0/8, or ::1."""
+    """Return whether the address is in 127.0.0.0/8, or ::1."""
     return _address(value).is_loopback
 
 
 def is_link_local_multicast(value: bytes) -> bool:
-    """Tell whether it is of 224.0.0.0/24, or a group of IPv6's link-local scope."""
+    """Return whether the address is in 224.0.0.0/24, or a link-local multicast group of IPv6."""
     address = _address(value)
+    # Python's is_multicast has no scopes.
     if isinstance(address, IPv4Address):
         return address in _LINK_LOCAL_GROUPS_V4
     return address.packed[0] == 0xFF and address.packed[1] & 0x0F == 2
 
 
 def is_link_local_unicast(value: bytes) -> bool:
-    """Tell whether it is of 169.254.0.0/16 or fe80::/10."""
+    """Return whether the address is in 169.254.0.0/16 or fe80::/10."""
     return _address(value).is_link_local
 
 
 def is_global_unicast(value: bytes) -> bool:
-    """Tell whether it is none of the special ones above; private addresses are global here."""
+    """Return whether the address is none of the special ones above; private ones are global."""
     address = _address(value)
+    # Go's IsGlobalUnicast; Python's is_global excludes private addresses.
     return not (
         address in _NOWHERE_GLOBAL
         or address.is_unspecified
@@ -106,7 +110,9 @@ def is_global_unicast(value: bytes) -> bool:
 
 
 def cidr(text: str) -> bytes:
-    """Parse ``address/bits``; bits of the host may be set. Raises ``ValueError``."""
+    """Parse ``address/bits``; raises ``ValueError``."""
+    # Host bits are kept, and two networks that differ in them are not equal, as in Kubernetes;
+    # ``masked`` clears them.
     address, bits = _parsed_prefix(text)
     return f"{address}/{bits}".encode()
 
@@ -138,17 +144,17 @@ def _network(value: bytes) -> Network:
 
 
 def contains_ip(value: bytes, other: bytes) -> bool:
-    """Tell whether a network has an address."""
+    """Return whether a network contains an address."""
     return _address(other) in _network(value)
 
 
 def contains_ip_text(value: bytes, other: str) -> bool:
-    """Tell whether a network has an address that is yet to be parsed."""
+    """Return whether a network contains an address, given as text."""
     return _parsed_address(other) in _network(value)
 
 
 def contains_cidr(value: bytes, other: bytes) -> bool:
-    """Tell whether a network has all of another."""
+    """Return whether a network contains all of another."""
     outer, inner = _network(value), _network(other)
     return (
         outer.version == inner.version
@@ -158,20 +164,20 @@ def contains_cidr(value: bytes, other: bytes) -> bool:
 
 
 def contains_cidr_text(value: bytes, other: str) -> bool:
-    """Tell whether a network has all of one that is yet to be parsed."""
+    """Return whether a network contains all of another, given as text."""
     return contains_cidr(value, cidr(other))
 
 
 def ip_of_cidr(value: bytes) -> bytes:
-    """Return the address in front of the slash, as it was given."""
+    """Return the address of a network, with its host bits."""
     return bytes(value).partition(b"/")[0]
 
 
 def prefix_length(value: bytes) -> int:
-    """Return how many bits name the network."""
+    """Return the number of network bits."""
     return _network(value).prefixlen
 
 
 def masked(value: bytes) -> bytes:
-    """Return the network with all bits of the host cleared."""
+    """Return the network with all host bits cleared."""
     return str(ip_interface(bytes(value).decode()).network).encode()

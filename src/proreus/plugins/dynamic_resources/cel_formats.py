@@ -1,7 +1,7 @@
-"""Named text formats as CEL sees them (``format.dns1123Label()`` and the like).
+"""Named text formats in CEL (``format.dns1123Label()`` and the like).
 
-A format travels as its tagged name. An empty value stands for an optional one that is not there:
-see ``cel_optionals``.
+A format is its tagged name. ``named`` and ``validate`` return an empty value for an optional
+without a value, see ``cel.with_optionals``.
 """
 
 from __future__ import annotations
@@ -65,10 +65,9 @@ def _problems_of_old_label(text: str) -> Problems:
 
 
 def _as_prefix(problems: Callable[[str], Problems]) -> Callable[[str], Problems]:
-    """Allow a dash at the end, as of a text that more is put behind.
-
-    The dash and what stands before it are taken for one letter, as kube-scheduler does.
-    """
+    """Accept a dash at the end, as in the prefix of a generated name."""
+    # The dash and the character before it count as one letter: maskTrailingDash upstream, which
+    # thereby accepts any character before the dash.
     return lambda text: problems(text[:-2] + "a" if len(text) > 1 and text.endswith("-") else text)
 
 
@@ -85,13 +84,14 @@ def _is_date(text: str) -> bool:
         return False
     year, month, day = map(int, form.groups())
     try:
-        date(year or 2000, month, day)  # Go knows the year 0, a leap year; Python begins with 1
+        date(year or 2000, month, day)  # Go has the year 0, a leap year; Python begins with 1
     except ValueError:
         return False
     return True
 
 
 def _is_datetime(text: str) -> bool:
+    # strfmt.IsDateTime upstream: it ignores a second "t" and what follows, and has no leap second.
     day, divider, rest = text.lower().partition("t")
     form = _TIME.fullmatch(rest.partition("t")[0])
     return bool(
@@ -123,7 +123,7 @@ FORMATS: dict[str, Callable[[str], Problems]] = {
     "date": _unless(_is_date, "invalid date"),
     "datetime": _unless(_is_datetime, "invalid datetime"),
 }
-"""What is wrong with a text, by the format's name."""
+"""By name of the format, a function that returns what is wrong with a text."""
 
 
 def format_value(name: str) -> bytes:
@@ -132,12 +132,12 @@ def format_value(name: str) -> bytes:
 
 
 def named(name: str) -> bytes:
-    """Return the format of a name, if there is one."""
+    """Return the format of a name; empty if there is none."""
     return format_value(name) if name in FORMATS else b""
 
 
 def validate(value: bytes, text: str) -> list[str]:
-    """Return what is wrong with a text, if anything is."""
+    """Return what is wrong with a text; empty if nothing is."""
     if value[:1] != _FORMAT_TAG:
         raise ValueError("no such overload")
     return list(FORMATS[bytes(value[1:]).decode()](text))

@@ -1,8 +1,7 @@
-"""URLs as CEL sees them: read and written as Go's ``net/url`` does, whose words Kubernetes' are.
+"""URLs in CEL: parsed and formatted as by Go's ``net/url``, which Kubernetes uses.
 
-A URL travels as its tagged text in Go's spelling; equality of the bytes is equality of the URLs.
-Texts are worked on as Latin-1 readings of their UTF-8 bytes, so that a character is a byte, as
-Go has it.
+A URL is its tagged text as Go formats it; equal bytes mean equal URLs. Texts are processed as their
+UTF-8 bytes decoded as Latin-1, so that one character is one byte, as in Go.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ _NOT_ENCODED_FRAGMENT = re.compile(rf"[^{_UNRESERVED}$&+,/:;=?@!'()*\[\]%]")
 
 
 class Url(NamedTuple):
-    """The parts of a URL; what is written in escapes is unescaped, but for ``raw_…``."""
+    """The parts of a URL, unescaped except for ``raw_path`` and ``raw_fragment``."""
 
     scheme: str = ""
     opaque: str = ""
     user: str | None = None
-    """User, and password behind a colon, escaped."""
+    """User and, behind a colon, password; escaped."""
     host: str = ""
     path: str = ""
     raw_path: str = ""
@@ -51,6 +50,8 @@ class Url(NamedTuple):
 
 def url(text: str) -> bytes:
     """Parse an absolute URI or path; raises ``ValueError``."""
+    # Two parsers, as in Kubernetes: url.ParseRequestURI decides whether the text is accepted, its
+    # value is that of url.Parse, which has a fragment.
     try:
         request_url(text)
         return _URL_TAG + _format_url(_parsed(_as_bytes(text))).encode("latin-1")
@@ -59,7 +60,7 @@ def url(text: str) -> bytes:
 
 
 def scheme(value: bytes) -> str:
-    """Return ``https`` of ``https://…``."""
+    """Return the scheme, without the colon."""
     return _as_text(_url(value).scheme)
 
 
@@ -79,12 +80,12 @@ def port(value: bytes) -> str:
 
 
 def escaped_path(value: bytes) -> str:
-    """Return the path as it stands in a URL."""
+    """Return the path, escaped."""
     return _as_text(_escaped_path(_url(value)))
 
 
 def query(value: bytes) -> dict[str, list[str]]:
-    """Return the parameters of the query; those that cannot be read are left out."""
+    """Return the values of each parameter of the query; malformed ones are skipped."""
     parameters: dict[str, list[str]] = {}
     for pair in _url(value).query.split("&"):
         if not pair or ";" in pair:
@@ -107,7 +108,7 @@ def _as_text(text: str) -> str:
 
 
 def _url(value: bytes) -> Url:
-    return _reparsed(bytes(value))  # bytes in lists come as bytearrays
+    return _reparsed(bytes(value))  # cel-cpp passes bytes in lists as bytearrays
 
 
 @lru_cache(maxsize=1024)
@@ -117,11 +118,11 @@ def _reparsed(value: bytes) -> Url:
     return _parsed(value[1:].decode("latin-1"))
 
 
-# ---- reading -----------------------------------------------------------------------------------
+# ---- parsing -----------------------------------------------------------------------------------
 
 
 def request_url(text: str) -> Url:
-    """Parse what may stand in a request: an absolute URI or path. Raises ``ValueError``."""
+    """Parse an absolute URI or path (``url.ParseRequestURI``); raises ``ValueError``."""
     try:
         return _without_fragment(_as_bytes(text), absolute=True)
     except ValueError as error:
@@ -129,7 +130,7 @@ def request_url(text: str) -> Url:
 
 
 def _parsed(text: str) -> Url:
-    """Parse any reference, with its fragment."""
+    """Parse any reference, with its fragment (``url.Parse``); raises ``ValueError``."""
     head, _, fragment = text.partition("#")
     try:
         parsed = _without_fragment(head, absolute=False)
@@ -150,8 +151,10 @@ def _without_fragment(text: str, *, absolute: bool) -> Url:
         raise ValueError("missing protocol scheme")
     form = _SCHEME.match(text)
     found = Url(scheme=form[1].lower()) if form else Url()
-    rest, question_mark, asked = text[form.end() if form else 0 :].partition("?")
-    found = found._replace(query=asked, bare_question_mark=bool(question_mark and not asked))
+    rest, question_mark, raw_query = text[form.end() if form else 0 :].partition("?")
+    # Kept, since the text must come out as it went in: ForceQuery in Go.
+    bare = bool(question_mark and not raw_query)
+    found = found._replace(query=raw_query, bare_question_mark=bare)
 
     if not rest.startswith("/"):
         if found.scheme:
@@ -189,7 +192,7 @@ def _parsed_host(scheme: str, text: str) -> str:
         return _parsed_ip_literal(text)
     colon = text.find(":")
     if colon >= 0 and scheme not in ("http", "https"):
-        colon = text.rfind(":")  # lists of hosts, as of databases
+        colon = text.rfind(":")  # lists of hosts with ports, as in database URLs
     if colon >= 0 and not _PORT.fullmatch(text[colon:]):
         raise ValueError(f'invalid port "{text[colon:]}" after host')
     return _unescaped_host(text)
@@ -211,7 +214,7 @@ def _parsed_ip_literal(text: str) -> str:
 
 
 def _unescaped_host(text: str) -> str:
-    """Unescape what may be escaped in a host: all beyond ASCII, and the percent sign."""
+    """Unescape a host, in which only non-ASCII bytes and the percent sign may be escaped."""
     for escape in _ESCAPE.finditer(text):
         if escape[1] and escape[1] < "8" and escape[1] != "25":
             raise ValueError(f'invalid URL escape "{escape[0]}"')
@@ -219,7 +222,7 @@ def _unescaped_host(text: str) -> str:
 
 
 def _unescaped_zone(text: str) -> str:
-    """Unescape what may be escaped in a zone: what may stand there anyway, and spaces."""
+    """Unescape a zone, in which spaces and characters that need no escape may be escaped."""
     for escape in _ESCAPE.finditer(text):
         if escape[1] not in (None, "20", "25") and _UNSAFE_IN_HOST.match(chr(int(escape[1], 16))):
             raise ValueError(f'invalid URL escape "{escape[0]}"')
@@ -243,7 +246,7 @@ def _unescaped(text: str) -> str:
     return _ESCAPE.sub(byte, text)
 
 
-# ---- writing -----------------------------------------------------------------------------------
+# ---- formatting --------------------------------------------------------------------------------
 
 
 def _escaped(text: str, unsafe: re.Pattern[str]) -> str:

@@ -1,9 +1,11 @@
-"""Quantities and semantic versions as CEL sees them, and Kubernetes' functions on them.
+"""Quantities and semantic versions in CEL, and Kubernetes' functions on them.
 
-The evaluator chooses functions by the runtime type of their arguments and knows no opaque types.
-So both travel as bytes, tagged with their kind, and in one spelling a value: equality of the bytes
-is equality of the values. The type checker, which does know opaque types, keeps the two apart from
-each other and from real bytes; see ``cel``.
+The evaluator selects overloads by runtime types and has no opaque types. So both are bytes, tagged
+with their kind and with one form for each value: equal bytes mean equal values. The checker, which
+has opaque types, keeps the two apart from each other and from real bytes; see ``cel_environments``.
+
+Example: ``quantity("1Gi")`` and ``quantity("1024Mi")`` are both ``b"q1073741824000000000"``, in
+nano-units; ``semver("1.2.3+build")`` is ``b"v1.2.3"``.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ _POWERS_OF_TEN = {
     "E": 18,
 }
 _LARGEST = Decimal("1e40")
-"""Quantities beyond are taken for this one: nobody has so much, and digits cost memory."""
+"""The largest quantity; ``1e999999999`` in an expression would otherwise take all memory."""
 
 _NUMBER = r"(0|[1-9][0-9]*)"
 _WORDS = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
@@ -52,19 +54,20 @@ _NO_OVERLOAD = "no such overload"
 
 
 def quantity_value(nano: int) -> bytes:
-    """Return a quantity of so many nano-units."""
+    """Return a quantity, given in nano-units."""
     return b"q%d" % nano
 
 
 def quantity(text: str) -> bytes:
-    """Parse; raises ``ValueError``. Only quantities with binary suffixes end at 2^63 - 1."""
+    """Parse a quantity; raises ``ValueError``."""
     form = _QUANTITY_FORM.fullmatch(text)
     if not text or form is None:
         raise ValueError(
             "quantities must match the regular expression "
             "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
         )
-    digits = "0" if form["digits"] in ("", ".") else form["digits"]  # Kubernetes lets them go
+    digits = "0" if form["digits"] in ("", ".") else form["digits"]  # Kubernetes accepts these
+    # As resource.Quantity: with binary suffixes it is limited to 2^63 - 1, decimals are not.
     if form["binary"]:
         nano = parse_quantity(form["sign"] + digits + form["binary"])
         return quantity_value(max(-_MOST_NANO, min(nano, _MOST_NANO)))
@@ -75,7 +78,7 @@ def quantity(text: str) -> bytes:
 
 
 def is_quantity(text: str) -> bool:
-    """Tell whether ``quantity`` would take the text."""
+    """Return whether ``quantity`` accepts a text."""
     return bool(text) and _QUANTITY_FORM.fullmatch(text) is not None
 
 
@@ -92,13 +95,13 @@ def sign(value: bytes) -> int:
 
 
 def is_integer(value: bytes) -> bool:
-    """Tell whether ``as_integer`` would answer."""
+    """Return whether ``as_integer`` succeeds."""
     nano = _nano(value)
     return nano % NANO == 0 and nano // NANO in _INT64
 
 
 def as_integer(value: bytes) -> int:
-    """Return a whole number of units; raises ``ValueError`` where there is none."""
+    """Return a quantity in units; raises ``ValueError`` if that is no int64."""
     if not is_integer(value):
         raise ValueError("cannot convert value to integer")
     return _nano(value) // NANO
@@ -138,23 +141,23 @@ def semver(text: str) -> bytes:
     if form is None:
         raise ValueError(f"{text!r} is not a semantic version")
     major, minor, patch, pre, _ = form.groups()
-    # What was built does not count when versions are compared, so it is left out.
+    # Build metadata does not count in comparisons, so it is dropped: equal versions, equal bytes.
     plain = f"{major}.{minor}.{patch}"
     return b"v" + (f"{plain}-{pre}" if pre else plain).encode()
 
 
 def semver_normalized(text: str, normalize: bool) -> bytes:
-    """Parse; ``normalize`` allows a leading v, missing parts and leading zeros."""
+    """Parse a version; ``normalize`` accepts a leading v, missing parts and leading zeros."""
     return semver(_normalized(text) if normalize else text)
 
 
 def is_semver(text: str) -> bool:
-    """Tell whether ``semver`` would take the text."""
+    """Return whether ``semver`` accepts a text."""
     return _parse_semver(text) is not None
 
 
 def is_semver_normalized(text: str, normalize: bool) -> bool:
-    """Tell whether ``semver_normalized`` would take the text."""
+    """Return whether ``semver_normalized`` accepts a text."""
     return is_semver(_normalized(text) if normalize else text)
 
 
@@ -171,7 +174,7 @@ def _normalized(text: str) -> str:
     parts = text.removeprefix("v").split(".", 2)
     parts = [_without_zeros(part) if len(part) > 1 else part for part in parts]
     if len(parts) < 3 and re.search("[+-]", parts[-1]):
-        return ""  # a short version cannot say more
+        return ""  # Kubernetes refuses suffixes of a version with missing parts
     return ".".join(parts + ["0"] * (3 - len(parts)))
 
 
@@ -187,7 +190,8 @@ def _precedence(value: bytes) -> Precedence:
     form = _SEMVER_FORM.fullmatch(value[1:].decode())
     assert form is not None
     major, minor, patch, pre, _ = form.groups()
-    # Numbers stand before words, a pre-release before its release, fewer words before more.
+    # semver.org, item 11: numbers before words, a pre-release before its release, fewer words
+    # before more.
     words = tuple(
         (0, int(word), "") if word.isdigit() else (1, 0, word) for word in (pre or "").split(".")
     )
@@ -195,17 +199,17 @@ def _precedence(value: bytes) -> Precedence:
 
 
 def major(value: bytes) -> int:
-    """Return the first number."""
+    """Return the major version."""
     return _precedence(bytes(value))[0]
 
 
 def minor(value: bytes) -> int:
-    """Return the second number."""
+    """Return the minor version."""
     return _precedence(bytes(value))[1]
 
 
 def patch(value: bytes) -> int:
-    """Return the third number."""
+    """Return the patch version."""
     return _precedence(bytes(value))[2]
 
 
@@ -213,7 +217,8 @@ def patch(value: bytes) -> int:
 
 
 def compare_to(value: bytes, other: bytes) -> int:
-    """Return -1, 0 or 1; two quantities or two versions."""
+    """Compare two quantities or two versions; return -1, 0 or 1."""
+    # The checker lets dyn values through, of which attributes are: a quantity may meet a version.
     if value[:1] != other[:1]:
         raise ValueError(_NO_OVERLOAD)
     if value[:1] == _QUANTITY_TAG:
@@ -224,10 +229,10 @@ def compare_to(value: bytes, other: bytes) -> int:
 
 
 def is_less_than(value: bytes, other: bytes) -> bool:
-    """Tell whether the first is smaller."""
+    """Return whether the first is less than the second."""
     return compare_to(value, other) < 0
 
 
 def is_greater_than(value: bytes, other: bytes) -> bool:
-    """Tell whether the first is greater."""
+    """Return whether the first is greater than the second."""
     return compare_to(value, other) > 0
