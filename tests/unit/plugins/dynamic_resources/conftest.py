@@ -1,4 +1,4 @@
-"""A cluster with devices, in a line each, and the plugin asked as the runtime asks it."""
+"""Clusters with devices in a few lines, and the plugin called as the runtime calls it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Object = dict[str, Any]
 
 
 class StrictApi(InMemoryApi):
-    """Refuses patches of versions that are not the present one; notes them all.
+    """Refuses patches with an old resourceVersion, and records all others in ``patches``.
 
-    ``before_patch`` is called before the next patch is looked at, and then forgotten.
+    ``before_patch`` is called once, before the next patch.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class StrictApi(InMemoryApi):
 
 
 def request(name: str = "r", cls: str = "gpu", count: int = 1, **more: Any) -> Object:
-    """Return a request for exactly so many devices; ``cel``: a selector."""
+    """Return a request for ``count`` devices; ``cel``: a selector."""
     return {"name": name, "exactly": wanted(cls, count, **more)}
 
 
@@ -82,7 +82,7 @@ def wanted(cls: str, count: int, cel: str = "", all_devices: bool = False, **mor
 
 
 def device(name: str, *, capacity: Mapping[str, Any] | None = None, **more: Any) -> Object:
-    """Return a device; keyword arguments that are no fields of it are attributes."""
+    """Return a device; other keyword arguments than its fields are attributes."""
     fields = {"taints", "consumesCounters", "bindingConditions", "bindingFailureConditions"}
     fields |= {"allowMultipleAllocations", "nodeName", "allNodes", "nodeSelector", "bindsToNode"}
     attributes = {}
@@ -294,5 +294,5 @@ def gpus() -> Devices:
 
 @pytest.fixture
 def cluster() -> type[Devices]:
-    """Return what makes a cluster: ``cluster("n1", "n2", gates=…)``."""
+    """Return a factory of clusters: ``cluster("n1", "n2", gates=…)``."""
     return Devices

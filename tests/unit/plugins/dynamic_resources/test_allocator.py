@@ -1,4 +1,4 @@
-"""Which devices a claim is given: order, backtracking, constraints, counters, capacity."""
+"""Which devices a claim gets: order, backtracking, constraints, counters, capacity."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def test_alternatives_in_order(one: Any) -> None:
     assert await one.devices_given(one.pod("x")) == ["g/second=small"]
 
 
-def test_what_stands_first_scores_more(cluster: Any) -> None:
+def test_the_first_alternative_scores_more(cluster: Any) -> None:
     two = cluster("n1", "n2")
     two.device_class()
     two.device_class("big", 'device.attributes["gpu.example.com"].size > 7')
@@ -138,7 +138,7 @@ def test_all_devices_against_a_constraint_is_an_error(one: Any) -> None:
     }
 
 
-def test_an_incomplete_pool_is_passed_over_but_not_by_all(one: Any) -> None:
+def test_an_incomplete_pool_is_skipped_but_an_error_for_all_devices(one: Any) -> None:
     one.slice("a", count=2)
     one.claim("x")
     one.claim("y", one.request(all_devices=True))
@@ -178,7 +178,7 @@ def test_a_selector_may_fail_on_a_device_that_is_out_of_reach(one: Any, all_devi
     }
 
 
-def test_an_incomplete_pool_is_not_looked_at_any_closer(one: Any) -> None:
+def test_an_incomplete_pool_is_not_validated(one: Any) -> None:
     one.slice("a", "a", count=2)
     one.claim("x")
     one.claim("y", one.request(all_devices=True))
@@ -274,7 +274,7 @@ def test_counters_that_nobody_declared_make_a_pool_invalid(one: Any) -> None:
     assert one.filter(one.pod("x")) == {"n1": "invalid resource pools were encountered"}
 
 
-def test_what_a_node_sees_in_full_is_valid_whatever_others_see(cluster: Any) -> None:
+def test_a_pool_that_one_node_sees_completely_is_valid_there(cluster: Any) -> None:
     two = cluster("n1", "n2")
     two.device_class()
     two.slice("a", pool="same", name="s1", node="n1")
@@ -300,8 +300,8 @@ def shared(one: Any, **policy: Any) -> dict[str, Any]:
 
 
 def asks_for(one: Any, memory: str) -> dict[str, Any]:
-    asked: dict[str, Any] = one.request(capacity={"requests": {"memory": memory}})
-    return asked
+    share: dict[str, Any] = one.request(capacity={"requests": {"memory": memory}})
+    return share
 
 
 async def test_shares_of_a_device(one: Any) -> None:
@@ -324,9 +324,9 @@ async def test_shares_of_a_device(one: Any) -> None:
 
 def test_one_claim_cannot_take_more_shares_than_there_are(one: Any) -> None:
     one.slice(shared(one))
-    asked = {"requests": {"memory": "15Gi"}}
-    one.claim("two", one.request("a", capacity=asked), one.request("b", capacity=asked))
-    one.claim("three", *(one.request(name, capacity=asked) for name in "abc"))
+    share = {"requests": {"memory": "15Gi"}}
+    one.claim("two", one.request("a", capacity=share), one.request("b", capacity=share))
+    one.claim("three", *(one.request(name, capacity=share) for name in "abc"))
     assert one.filter(one.pod("two")) == {}
     assert one.filter(one.pod("three")) == {"n1": NO}
 
@@ -368,7 +368,9 @@ async def test_devices_of_the_network(cluster: Any) -> None:
 
 
 @pytest.mark.parametrize(("node", "first"), [("n1", "own"), ("n2", "shared")])
-async def test_own_and_shared_pools_take_turns_by_name(cluster: Any, node: str, first: str) -> None:
+async def test_local_and_network_pools_are_ordered_by_name(
+    cluster: Any, node: str, first: str
+) -> None:
     net = cluster("n1", "n2")
     net.device_class()
     net.slice("own", node="n1", pool="a-before")
@@ -378,7 +380,7 @@ async def test_own_and_shared_pools_take_turns_by_name(cluster: Any, node: str, 
     assert await net.devices_given(net.pod("x"), node) == [f"r={first}"]
 
 
-def test_devices_that_choose_their_nodes_themselves(cluster: Any) -> None:
+def test_devices_with_a_node_selection_of_their_own(cluster: Any) -> None:
     net = cluster("n1", "n2")
     net.device_class()
     net.slice(

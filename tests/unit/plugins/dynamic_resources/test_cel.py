@@ -82,7 +82,7 @@ MEMORY = 'device.capacity["gpu.example.com"].memory'
         (f'{OWN}.version.includes(semver("2.1.0"))', True),
     ],
 )
-def test_answers(expression: str, expected: bool) -> None:
+def test_matches(expression: str, expected: bool) -> None:
     selector = compile_selector(expression)
     assert not selector.error
     assert selector.matches(DEVICE) is expected
@@ -109,11 +109,11 @@ def test_refused_when_compiled(expression: str) -> None:
 @pytest.mark.parametrize(
     ("expression", "kind"), [("device.driver", "string"), ("1", "int"), ("2.5", "double")]
 )
-def test_what_is_no_condition_is_told_as_kube_scheduler_tells_it(
+def test_an_expression_of_another_type_is_refused_in_kube_schedulers_words(
     expression: str, kind: str
 ) -> None:
-    statuses_written = f"must evaluate to bool or the unknown type, not {kind}"
-    assert compile_selector(expression).error == statuses_written
+    expected = f"must evaluate to bool or the unknown type, not {kind}"
+    assert compile_selector(expression).error == expected
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_an_expression_cannot_run_for_long() -> None:
 
 
 def test_expressions_are_taken_as_stored_ones_whatever_gates_are_on(cluster: Any) -> None:
-    """kube-scheduler compiles like an API server does that once accepted them."""
+    """kube-scheduler compiles them as an API server does that has accepted them before."""
     devices = cluster("n1", gates=["DRAConsumableCapacity=false"])
     devices.device_class("gpu", "!device.allowMultipleAllocations")
     devices.slice("a")

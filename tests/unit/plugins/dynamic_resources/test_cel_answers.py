@@ -1,7 +1,7 @@
-"""Kubernetes' libraries of CEL: what ``k8s.io/dynamic-resource-allocation/cel`` 1.36 answered.
+"""Kubernetes' libraries of CEL: what ``k8s.io/dynamic-resource-allocation/cel`` 1.36 returns.
 
-``cel_answers.json`` has an answer an expression: true, false, "fails" when the expression cannot be
-evaluated for the device, "refused" when it does not compile.
+``cel_answers.json`` has the result of each expression: true, false, "fails" when the expression
+cannot be evaluated for the device, "refused" when it does not compile.
 """
 
 import json
@@ -13,7 +13,7 @@ import pytest
 from proreus.plugins.dynamic_resources.cel import CelError, DeviceView, compile_selector
 from proreus.plugins.dynamic_resources.cel_values import quantity, semver
 
-ANSWERS = json.loads(Path(__file__).with_name("cel_answers.json").read_text())
+RESULTS = json.loads(Path(__file__).with_name("cel_answers.json").read_text())
 DEVICE = DeviceView(
     "gpu.example.com",
     {
@@ -32,7 +32,7 @@ DEVICE = DeviceView(
 )
 
 
-def _answer(expression: str) -> bool | str:
+def _result(expression: str) -> bool | str:
     selector = compile_selector(expression)
     if selector.error:
         return "refused"
@@ -42,7 +42,7 @@ def _answer(expression: str) -> bool | str:
         return "fails"
 
 
-@pytest.mark.parametrize("expression", ANSWERS)
-def test_the_answer_is_upstreams(expression: str) -> None:
-    result: Any = ANSWERS[expression]
-    assert _answer(expression) == result
+@pytest.mark.parametrize("expression", RESULTS)
+def test_the_result_is_that_of_kubernetes(expression: str) -> None:
+    expected: Any = RESULTS[expression]
+    assert _result(expression) == expected

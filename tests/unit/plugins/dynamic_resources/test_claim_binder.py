@@ -1,4 +1,4 @@
-"""What is written once a node is chosen, and what is taken back when it came to nothing."""
+"""Writes of claims in PreBind, and what Unreserve and PostFilter undo."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def test_allocation_and_reservation_are_written_once(gpus: Any) -> None:
     assert not gpus.plugin.manager.allocated.in_flight
 
 
-async def test_opaque_configuration_is_left_alone(gpus: Any) -> None:
+async def test_opaque_configuration_is_not_changed(gpus: Any) -> None:
     opaque = {"opaque": {"driver": "gpu.example.com", "parameters": {"mode": "fast"}}}
     gpus.claim(config=[opaque])
     pod = gpus.pod("claim")
@@ -79,7 +79,7 @@ async def test_a_conflict_is_tried_again_with_the_live_claim(gpus: Any) -> None:
          "claim default/claim got deleted in the meantime"),
     ],
 )  # fmt: skip
-async def test_what_others_did_meanwhile_fails_the_binding(
+async def test_a_change_of_the_claim_in_between_fails_the_binding(
     gpus: Any, change: Any, text: str
 ) -> None:
     gpus.claim()
@@ -99,7 +99,7 @@ async def test_a_reserved_claim_that_lost_its_allocation(gpus: Any) -> None:
     assert status.message == "claim default/claim got deallocated elsewhere in the meantime"
 
 
-def test_unreserve_gives_devices_back_that_were_only_noted(gpus: Any) -> None:
+def test_unreserve_releases_devices_in_flight(gpus: Any) -> None:
     gpus.claim("all", gpus.request(count=2))
     gpus.claim("one")
     pod, other = gpus.pod("all"), gpus.pod("one", name="other")
@@ -110,7 +110,7 @@ def test_unreserve_gives_devices_back_that_were_only_noted(gpus: Any) -> None:
     assert gpus.filter(other) == {}
 
 
-async def test_unreserve_takes_the_pod_off_the_claim(gpus: Any) -> None:
+async def test_unreserve_removes_the_reservation_of_the_pod(gpus: Any) -> None:
     gpus.claim()
     pod = gpus.pod("claim")
     assert await gpus.bind(pod) is None
@@ -122,7 +122,7 @@ async def test_unreserve_takes_the_pod_off_the_claim(gpus: Any) -> None:
     assert gpus.filter(pod) == {"n2": "resourceclaim not available on the node"}
 
 
-async def test_two_profiles_know_of_each_other(gpus: Any) -> None:
+async def test_two_profiles_share_allocations_in_flight(gpus: Any) -> None:
     other = type(gpus.plugin)(gpus.plugin.args, gpus.handle)
     assert other.manager is gpus.plugin.manager
 
@@ -132,7 +132,7 @@ async def test_two_profiles_know_of_each_other(gpus: Any) -> None:
 
 @pytest.fixture
 def slow(cluster: Any) -> Any:
-    """Return a node whose device must be made ready."""
+    """Return a node whose device has binding conditions."""
     devices = cluster("n1", args={"bindingTimeout": "60s"})
     devices.device_class()
     fields = {"bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]}
@@ -148,7 +148,7 @@ def reported(condition: str, **more: str) -> dict[str, Any]:
 
 
 async def begin(slow: Any, monkeypatch: pytest.MonkeyPatch) -> asyncio.Task[Any]:
-    """Run until PreBind waits; five seconds pass in no time."""
+    """Run until PreBind waits; the virtual clock skips the five seconds of each poll."""
 
     async def pass_time(seconds: float) -> None:
         slow.handle.clock.advance(seconds)
@@ -191,7 +191,7 @@ async def test_a_device_that_fails_ends_the_wait(
     )
 
 
-async def test_patience_ends_and_the_claim_is_taken_back(
+async def test_after_the_timeout_the_claim_is_deallocated(
     slow: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     status = await (await begin(slow, monkeypatch))
@@ -202,7 +202,7 @@ async def test_patience_ends_and_the_claim_is_taken_back(
     assert slow.filter(pod) == {}
 
 
-def test_without_the_gate_such_devices_are_not_given(cluster: Any) -> None:
+def test_with_the_gate_off_such_devices_are_not_allocated(cluster: Any) -> None:
     old = cluster("n1", gates=["DRADeviceBindingConditions=false"])
     old.device_class()
     old.slice(old.device("d", bindingConditions=["Ready"]))

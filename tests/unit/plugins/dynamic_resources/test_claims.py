@@ -1,4 +1,4 @@
-"""Which claims a pod has, and what keeps it out before nodes are looked at."""
+"""A pod's claims in PreEnqueue, PreFilter and PostFilter."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_pod_without_claims_is_skipped_and_scores_nothing(gpus: Any) -> None:
     assert gpus.plugin.sign(gpus.pod("claim")) is None
 
 
-async def test_post_filter_says_that_there_is_nothing_to_take_back(gpus: Any) -> None:
+async def test_post_filter_without_claims_has_nothing_to_deallocate(gpus: Any) -> None:
     pod = make_pod()
     gpus.pre_filter(pod)
     gpus.verdicts = Verdicts(2)
@@ -51,14 +51,14 @@ async def test_post_filter_without_pre_filter_is_an_error(gpus: Any) -> None:
          'pod "default/pod", spec.resourceClaim "x": none of the supported fields are set'),
     ],
 )  # fmt: skip
-def test_a_pod_waits_outside_until_its_claims_are_there(gpus: Any, spec: Any, text: str) -> None:
+def test_a_pod_is_gated_until_its_claims_exist(gpus: Any, spec: Any, text: str) -> None:
     pod = make_pod(spec=spec)
     status = gpus.plugin.pre_enqueue(pod)
     assert (status.code, status.message) == (Code.UNRESOLVABLE, text)
     assert gpus.filter(pod) == {"": text}
 
 
-def test_a_claim_that_is_being_deleted_keeps_the_pod_out(gpus: Any) -> None:
+def test_a_claim_that_is_being_deleted_gates_the_pod(gpus: Any) -> None:
     gpus.claim(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     status = gpus.plugin.pre_enqueue(gpus.pod("claim"))
     assert status.message == 'resourceclaim "claim" is being deleted'
@@ -79,7 +79,7 @@ def test_a_claim_from_a_template_must_belong_to_the_pod(gpus: Any, owner: str) -
         )
 
 
-def test_an_entry_without_a_claim_on_purpose_is_passed_over(gpus: Any) -> None:
+def test_an_entry_without_a_claim_on_purpose_is_skipped(gpus: Any) -> None:
     pod = make_pod(spec=TEMPLATE, status={"resourceClaimStatuses": [{"name": "x"}]})
     assert gpus.plugin.pre_enqueue(pod) is None
     assert gpus.filter(pod) == {"": "skip"}
@@ -109,7 +109,7 @@ def test_alternatives_need_their_gate(cluster: Any) -> None:
     }
 
 
-def test_a_claim_in_flight_is_not_given_twice(gpus: Any) -> None:
+def test_a_claim_in_flight_is_not_allocated_twice(gpus: Any) -> None:
     gpus.claim()
     assert gpus.reserve(gpus.pod("claim")) is None
     other = gpus.pod("claim", name="other")
@@ -123,14 +123,14 @@ def test_an_allocated_claim_binds_the_pod_to_its_node(gpus: Any) -> None:
     assert gpus.filter(gpus.pod("claim")) == {"n2": "resourceclaim not available on the node"}
 
 
-def test_a_claim_of_no_node_in_particular_can_be_used_everywhere(gpus: Any) -> None:
+def test_an_allocation_without_a_node_selector_can_be_used_on_all_nodes(gpus: Any) -> None:
     status = gpus.allocated("gpu-0")
     del status["allocation"]["nodeSelector"]
     gpus.claim(status=status)
     assert gpus.filter(gpus.pod("claim")) == {}
 
 
-async def test_what_is_of_no_use_is_taken_back(gpus: Any) -> None:
+async def test_an_allocation_that_keeps_the_pod_from_a_node_is_removed(gpus: Any) -> None:
     pod = gpus.pod("claim", "more")
     gpus.claim(status=gpus.allocated("gpu-0", "gpu-1", reserved=[pod.uid]))
     gpus.claim("more")
@@ -143,7 +143,7 @@ async def test_what_is_of_no_use_is_taken_back(gpus: Any) -> None:
     assert gpus.filter(pod) == {}
 
 
-async def test_what_others_use_is_not_taken_back(gpus: Any) -> None:
+async def test_an_allocation_that_other_pods_use_is_kept(gpus: Any) -> None:
     pod = gpus.pod("claim")
     gpus.claim(status=gpus.allocated("gpu-0", node="gone"))
     assert set(gpus.filter(pod)) == {"n1", "n2"}
@@ -152,7 +152,7 @@ async def test_what_others_use_is_not_taken_back(gpus: Any) -> None:
     assert gpus.claim_now().status.allocation is not None
 
 
-async def test_what_another_plugin_made_useless_is_not_taken_back(gpus: Any) -> None:
+async def test_an_allocation_on_a_node_that_another_plugin_rejected_is_kept(gpus: Any) -> None:
     pod = gpus.pod("claim")
     gpus.claim(status=gpus.allocated("gpu-0", reserved=[pod.uid]))
     gpus.filter(pod)

@@ -1,4 +1,4 @@
-"""Extended resources that devices stand for."""
+"""Extended resources that are backed by devices (KEP-5004)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def device_class(name: str, resource: str | None = None, created: int = 0) -> De
     )
 
 
-def test_the_newest_class_stands_for_a_resource_then_the_first_name() -> None:
+def test_the_newest_class_backs_a_resource_then_the_first_by_name() -> None:
     classes = ExtendedResourceClasses()
     for cls in (device_class("b", GPU, 5), device_class("ab", GPU, 5), device_class("z", GPU, 1)):
         classes.put(None, cls)
@@ -85,7 +85,7 @@ def gpu_pod(amount: int = 1, name: str = "pod", **more: int) -> Any:
     return make_pod(name, resources={GPU: amount, **more})
 
 
-def test_devices_stand_in_where_the_node_has_none(mixed: Any) -> None:
+def test_devices_are_allocated_where_the_node_has_none(mixed: Any) -> None:
     assert mixed.plugin.sign(gpu_pod()) is None
     assert mixed.filter(gpu_pod()) == {"n3": "cannot allocate all claims"}
     assert mixed.filter(gpu_pod(3)) == {
@@ -94,12 +94,12 @@ def test_devices_stand_in_where_the_node_has_none(mixed: Any) -> None:
     }
 
 
-def test_a_resource_that_nothing_stands_for_must_be_on_the_node(mixed: Any) -> None:
+def test_a_resource_that_no_class_backs_must_be_on_the_node(mixed: Any) -> None:
     pod = make_pod(resources={GPU: 1, "example.com/fpga": 1})
     assert mixed.filter(pod)["n2"] == "cannot fit resource"
 
 
-async def test_the_claim_is_made_and_the_pod_is_told(mixed: Any) -> None:
+async def test_the_claim_is_created_and_named_in_the_pods_status(mixed: Any) -> None:
     pod = gpu_pod()
     mixed.handle.add({"kind": "Pod", "metadata": {"name": "pod", "namespace": "default"}})
     assert await mixed.bind(pod, "n2") is None
@@ -115,12 +115,12 @@ async def test_the_claim_is_made_and_the_pod_is_told(mixed: Any) -> None:
     assert not mixed.plugin.manager.allocated.in_flight
 
 
-async def test_nothing_is_made_where_the_node_has_the_resource(mixed: Any) -> None:
+async def test_no_claim_is_created_where_the_node_has_the_resource(mixed: Any) -> None:
     assert await mixed.bind(gpu_pod(), "n1") is None
     assert not mixed.handle.store(RESOURCE_CLAIMS)
 
 
-async def test_a_claim_left_over_is_deleted_first(mixed: Any) -> None:
+async def test_a_claim_of_an_earlier_attempt_is_deleted_first(mixed: Any) -> None:
     pod = gpu_pod()
     mixed.claim(
         "left",
@@ -135,7 +135,7 @@ async def test_a_claim_left_over_is_deleted_first(mixed: Any) -> None:
     assert mixed.filter(pod) == {"n3": "cannot allocate all claims"}
 
 
-async def test_unreserve_deletes_what_was_made(mixed: Any) -> None:
+async def test_unreserve_deletes_the_claim(mixed: Any) -> None:
     pod = gpu_pod()
     mixed.handle.add({"kind": "Pod", "metadata": {"name": "pod", "namespace": "default"}})
     assert await mixed.bind(pod, "n2") is None
@@ -145,7 +145,7 @@ async def test_unreserve_deletes_what_was_made(mixed: Any) -> None:
     assert mixed.filter(gpu_pod(2)) == {"n3": "cannot allocate all claims"}
 
 
-def test_without_the_gate_nothing_stands_in(cluster: Any) -> None:
+def test_with_the_gate_off_no_devices_are_allocated(cluster: Any) -> None:
     old = cluster("n1", gates=["DRAExtendedResource=false"])
     old.device_class("gpu", extendedResourceName=GPU)
     status = old.pre_filter(gpu_pod())

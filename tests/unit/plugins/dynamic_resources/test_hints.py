@@ -1,4 +1,4 @@
-"""Which events wake a pod that was rejected."""
+"""Queueing hints of DynamicResources."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def hint_of(devices: Any, resource: str) -> QueueingHintFn:
     return event.hint
 
 
-def test_what_is_registered(gpus: Any) -> None:
+def test_registered_events(gpus: Any) -> None:
     events = list(gpus.plugin.events_to_register())
     assert [(event.resource, event.action) for event in events] == [
         (NODE, ADD | UPDATE_NODE_LABEL | UPDATE_NODE_ALLOCATABLE),
@@ -43,7 +43,7 @@ def test_what_is_registered(gpus: Any) -> None:
     assert (implicit.resource, implicit.action) == (NODE, UPDATE_NODE_TAINT)
 
 
-def test_devices_that_come_free_wake_everyone(gpus: Any) -> None:
+def test_released_devices_queue_every_pod(gpus: Any) -> None:
     hint = hint_of(gpus, RESOURCE_CLAIM)
     gpus.claim()
     free = gpus.claim("stranger")
@@ -52,7 +52,7 @@ def test_devices_that_come_free_wake_everyone(gpus: Any) -> None:
     assert not hint(gpus.pod("claim"), free, held)
 
 
-def test_a_claim_of_the_pod_wakes_it_when_its_status_changes(gpus: Any) -> None:
+def test_a_status_change_of_a_claim_queues_its_pod(gpus: Any) -> None:
     hint = hint_of(gpus, RESOURCE_CLAIM)
     claim = gpus.claim()
     pod = gpus.pod("claim")
@@ -62,14 +62,14 @@ def test_a_claim_of_the_pod_wakes_it_when_its_status_changes(gpus: Any) -> None:
     assert not hint(pod, None, gpus.claim("stranger"))
 
 
-def test_a_pod_whose_claims_are_not_all_there_sleeps_on(gpus: Any) -> None:
+def test_a_pod_with_missing_claims_is_not_queued(gpus: Any) -> None:
     hint = hint_of(gpus, RESOURCE_CLAIM)
     claim = gpus.claim()
     assert not hint(gpus.pod("claim", "missing"), None, claim)
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_the_note_of_a_made_claim_wakes_its_own_pod(gpus: Any, there: bool) -> None:
+def test_a_generated_claim_in_the_status_queues_its_pod(gpus: Any, there: bool) -> None:
     hint = hint_of(gpus, POD)
     spec = {"resourceClaims": [{"name": "x", "resourceClaimTemplateName": "t"}]}
     old = make_pod(spec=spec)

@@ -1,4 +1,4 @@
-"""Whatever changes in whatever order: what is kept up to date says what a fresh look would say."""
+"""Random changes: state that is updated incrementally has the results of state built anew."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class World:
             self.devices.plugin.unreserve(state, pod, node)
 
     def forget(self, *_: None) -> None:
-        """Number situations anew, as after thousands of changes."""
+        """Begin a new epoch of availabilities, as after thousands of changes."""
         availability_index = self.devices.plugin.manager.availability_index
         availability_index._reset()
         availability_index._pools.prune()
@@ -123,7 +123,9 @@ class World:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(steps=STEPS)
-def test_kept_up_to_date(cluster: Any, steps: list[tuple[str, Any, Any]]) -> None:
+def test_incremental_updates_agree_with_state_built_anew(
+    cluster: Any, steps: list[tuple[str, Any, Any]]
+) -> None:
     world = World(cluster)
     for name, *arguments in steps:
         getattr(world, name)(*arguments)

@@ -1,6 +1,6 @@
-"""Devices that take cpu, memory and the like of their node (gate DRANodeAllocatableResources).
+"""Devices that consume cpu or memory of their node (gate DRANodeAllocatableResources).
 
-``node_allocatable_answers.jsonl.gz`` has answers of kube-scheduler 1.36.2 to random clusters.
+``node_allocatable_answers.jsonl.gz`` has results of kube-scheduler 1.36.2 for random clusters.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ assert _spec.loader is not None
 compare = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(compare)
 
-ANSWERS = {
+RESULTS = {
     case["id"]: case
     for case in read_cases(Path(__file__).with_name("node_allocatable_answers.jsonl.gz"))
 }
 DRIVER = "cpu.example.com"
 
 
-@pytest.mark.parametrize("case_id", ANSWERS)
-def test_a_node_is_judged_as_upstream_judges_it(case_id: str) -> None:
-    case = ANSWERS[case_id]
+@pytest.mark.parametrize("case_id", RESULTS)
+def test_a_node_is_filtered_as_upstream(case_id: str) -> None:
+    case = RESULTS[case_id]
     (result,) = evaluate([case], Registry(IN_TREE_PLUGINS))
     assert not compare.differences(case["expect"], json.loads(json.dumps(result["expect"])))
 
 
 class Cluster(OfflineCluster):
-    """One node, whose devices each stand for two cpus."""
+    """One node, each of whose devices consumes two cpus."""
 
     def __init__(self, *gates: str, cpu: str = "8", devices: int = 4) -> None:
         registry = Registry(IN_TREE_PLUGINS)
@@ -85,7 +85,7 @@ class Cluster(OfflineCluster):
         claims: Sequence[str] = (),
         priority: int | None = None,
     ) -> None:
-        """Add a pod, and the claims that it brings along where they are not there yet."""
+        """Add a pod, and its claims unless they exist."""
         wanted = {"deviceClassName": "cpus", "allocationMode": "ExactCount", "count": count}
         names = claims or [f"claim-of-{name}"]
         for claim in () if claims else names:
@@ -113,7 +113,7 @@ class Cluster(OfflineCluster):
 
     @property
     def taken(self) -> int:
-        """Milli-CPUs that are taken of the node."""
+        """Milli-CPUs that are requested on the node."""
         return int(self.scheduler.cache.table[0].requested["cpu"])
 
     async def cycle(self) -> str:
@@ -124,17 +124,17 @@ class Cluster(OfflineCluster):
         return outcome[1]
 
 
-async def test_what_devices_take_is_told_and_counts_from_then_on() -> None:
+async def test_what_devices_consume_is_written_to_the_pod_and_counts_on_its_node() -> None:
     cluster = Cluster()
     cluster.pod("p", "1", count=2)
 
     assert await cluster.cycle() == "n1"
-    (statuses_written,) = cluster.now("p").status.node_allocatable_resource_claim_statuses
-    assert (statuses_written.resource_claim_name, statuses_written.containers) == (
+    (status,) = cluster.now("p").status.node_allocatable_resource_claim_statuses
+    assert (status.resource_claim_name, status.containers) == (
         "claim-of-p",
         ("main",),
     )
-    assert statuses_written.resources == {"cpu": "4"}
+    assert status.resources == {"cpu": "4"}
     assert cluster.taken == 5000
     cluster.api.put(PODS, make_pod("plain", "4").pod)
     assert await cluster.cycle() == ""
@@ -143,7 +143,7 @@ async def test_what_devices_take_is_told_and_counts_from_then_on() -> None:
     assert cluster.taken == 0
 
 
-async def test_a_pod_whose_devices_take_too_much_waits_for_room() -> None:
+async def test_a_pod_whose_devices_consume_too_much_waits_until_another_pod_goes() -> None:
     cluster = Cluster()
     cluster.api.put(PODS, make_pod("plain", "4").pod)
     await cluster.cycle()
@@ -157,7 +157,7 @@ async def test_a_pod_whose_devices_take_too_much_waits_for_room() -> None:
     assert await cluster.cycle() == "n1"
 
 
-async def test_a_pod_makes_room_for_its_devices() -> None:
+async def test_a_pod_preempts_for_what_its_devices_consume() -> None:
     cluster = Cluster()
     cluster.api.put(PODS, make_pod("victim", "4", priority=1).pod)
     await cluster.cycle()
@@ -170,7 +170,7 @@ async def test_a_pod_makes_room_for_its_devices() -> None:
     assert cluster.taken == 5000
 
 
-async def test_a_claim_that_takes_of_the_node_cannot_be_shared() -> None:
+async def test_a_claim_that_consumes_of_the_node_cannot_be_shared() -> None:
     cluster = Cluster()
     cluster.pod("p")
     await cluster.cycle()
@@ -183,7 +183,7 @@ async def test_a_claim_that_takes_of_the_node_cannot_be_shared() -> None:
     )
 
 
-async def test_an_attempt_that_fails_late_takes_back_what_it_told(
+async def test_an_attempt_that_fails_at_binding_clears_the_status_of_the_pod(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster = Cluster()
@@ -199,7 +199,7 @@ async def test_an_attempt_that_fails_late_takes_back_what_it_told(
     assert cluster.taken == 0
 
 
-async def test_while_the_gate_is_off_nothing_is_told_and_nothing_counts() -> None:
+async def test_with_the_gate_off_nothing_is_written_and_nothing_counts() -> None:
     cluster = Cluster("DRANodeAllocatableResources=false")
     cluster.pod("p", "1", count=2)
 

@@ -1,4 +1,4 @@
-"""Claims of PodGroups: shared in a trial, reserved for the group, and taken from it again."""
+"""Claims of PodGroups: shared in a dry run, reserved for the group, and released again."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ SHARED = {"name": "c", "resourceClaimName": "shared"}
 THE_GROUP = ("scheduling.k8s.io", "podgroups", "g", "uid-of-g")
 
 
-async def test_pods_of_a_gang_share_a_claim_that_nobody_has_yet() -> None:
+async def test_pods_of_a_gang_share_a_claim_that_is_not_allocated_yet() -> None:
     cluster = Cluster("a", "b")
     cluster.claim()
     cluster.group(SHARED)
@@ -121,7 +121,7 @@ async def test_a_claim_that_was_written_before_the_next_pod_is_reserved(cluster:
     first, second = (devices.pod("claim", name=name, spec=spec) for name in ("p", "q"))
     states = {pod.name: CycleState() for pod in (first, second)}
     plugin, nodes = devices.plugin, devices.handle.nodes
-    for pod in (first, second):  # the trial
+    for pod in (first, second):  # the dry run
         states[pod.name].write(POD_GROUP_SCHEDULING_CYCLE, 0)
         assert plugin.pre_filter(states[pod.name], pod, nodes) is None
         assert plugin.reserve(states[pod.name], pod, "n1") is None
@@ -182,7 +182,7 @@ async def test_a_claim_from_a_template_of_the_group() -> None:
     assert cluster.consumers("made") == [THE_GROUP]
 
 
-async def test_while_the_gate_is_off_pods_of_a_group_do_not_differ_from_others() -> None:
+async def test_with_the_gate_off_pods_of_a_group_do_not_differ_from_others() -> None:
     cluster = Cluster("a", gates=(*GANGS, "DRAWorkloadResourceClaims=false"))
     cluster.claim()
     cluster.group(SHARED, min_count=1)
@@ -207,7 +207,7 @@ def _allocated(node: str, *users: dict[str, str]) -> dict[str, Any]:
 USER = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "uid-of-g"}
 
 
-async def test_a_claim_on_a_node_that_is_gone_is_taken_from_the_group_and_given_anew() -> None:
+async def test_a_claim_on_a_node_that_is_gone_is_released_and_allocated_anew() -> None:
     cluster = Cluster("a")
     cluster.claim(status=_allocated("gone", USER))
     cluster.group(SHARED, min_count=1)

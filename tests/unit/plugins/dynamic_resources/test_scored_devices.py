@@ -65,7 +65,7 @@ def scores(devices: Any, plugin: Scorer, pod: PodInfo) -> list[int]:
 
 @pytest.fixture
 def eight(cluster: Any) -> Any:
-    """Two nodes with eight devices each, of a class that stands for ``example.com/gpu``."""
+    """Two nodes with eight devices each, of a class that backs ``example.com/gpu``."""
     devices = cluster("n1", "n2")
     devices.device_class(extendedResourceName=GPU)
     for node in ("n1", "n2"):
@@ -230,7 +230,7 @@ async def test_allocations_in_flight_are_taken(eight: Any) -> None:
     assert scores(eight, plugin, asking(1)) == [12, 12]
 
 
-def test_only_answers_about_devices_are_not_shared(eight: Any) -> None:
+def test_only_scores_that_depend_on_devices_are_not_cached(eight: Any) -> None:
     plugin = fit(eight)
     balanced = make_plugin(
         NodeResourcesBalancedAllocation, eight.handle, {"resources": [{"name": GPU}]}
@@ -245,7 +245,7 @@ def test_only_answers_about_devices_are_not_shared(eight: Any) -> None:
     assert plugin.sign(asking(1)) is not None
 
 
-def test_without_the_gate_devices_do_not_count(cluster: Any) -> None:
+def test_with_the_gate_off_devices_do_not_count(cluster: Any) -> None:
     devices = cluster("n1", gates=["DRAExtendedResource=false"])
     devices.device_class(extendedResourceName=GPU)
     devices.slice("gpu-0")
@@ -255,7 +255,7 @@ def test_without_the_gate_devices_do_not_count(cluster: Any) -> None:
     assert scores(devices, plugin, asking(1)) == [0]
 
 
-def test_columns_stay_in_step_with_random_changes(cluster: Any) -> None:
+def test_columns_agree_with_single_nodes_after_random_changes(cluster: Any) -> None:
     names = [f"n{i}" for i in range(12)]
     devices = cluster(*names, labels={name: {"rack": "ab"[i % 2]} for i, name in enumerate(names)})
     devices.device_class(extendedResourceName=GPU)
