@@ -288,11 +288,12 @@ class _Search:
         # The order is allocateOne's and isSelectable's. What is in use comes first since it is
         # cheap, and hides a selector that would fail. Selectors come before the device's own node
         # selection: one that fails on a device is an error even where the device is out of reach.
+        allocating = self._allocating
         return (
-            not self._allocating.in_use(claim, one, device)
+            not allocating.in_use(claim, one, device)
             and one.selects(found.kind)
             and found.matches_node
-            and self._allocating.has_capacity(one, device, found.kind)
+            and allocating.has_capacity(one, device, found.kind)
         )
 
     def _step(self) -> None:

@@ -32,22 +32,17 @@ from proreus.framework.verdicts import IntArray, Verdicts
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
 from proreus.objects.resource_claims import AllocationResult, ResourceClaim
-from proreus.objects.selectors import parse_node_selector
 from proreus.plugins.dynamic_resources.allocator import Solution
 from proreus.plugins.dynamic_resources.claim_binder import (
     ClaimBinder,
-    Readiness,
     needs_conditions,
 )
 from proreus.plugins.dynamic_resources.claim_writes import ClaimWriteError
 from proreus.plugins.dynamic_resources.claims import (
     ClaimError,
-    allocated_score,
-    check_requests,
     claims_of,
     is_extended_resource_claim,
     is_reserved_for,
-    with_allocation,
 )
 from proreus.plugins.dynamic_resources.dra_manager import DRAManager
 from proreus.plugins.dynamic_resources.extended_resources import new_extended_claim
@@ -56,6 +51,7 @@ from proreus.plugins.dynamic_resources.filtering import ClaimFilter
 from proreus.plugins.dynamic_resources.hints import events
 from proreus.plugins.dynamic_resources.node_allocatable import as_assumed
 from proreus.plugins.dynamic_resources.pod_group_claims import RELEASED, PodGroupClaims
+from proreus.plugins.dynamic_resources.pre_filtering import inspect_claims
 from proreus.plugins.dynamic_resources.results import allocations
 from proreus.plugins.dynamic_resources.state_data import ClaimsToAllocate, StateData
 from proreus.plugins.extended_resources import may_be_dra_backed
@@ -175,9 +171,8 @@ class DynamicResources(
             found = StateData(claims=claims, dra_backed=dra_backed, group_consumers=group_consumers)
             if dra_backed:
                 found.extended = self._extended_claim_of(pod.pod)
-            self._inspect_claims(
-                found, in_group_cycle=state.get(POD_GROUP_SCHEDULING_CYCLE) is not None
-            )
+            in_group_cycle = state.get(POD_GROUP_SCHEDULING_CYCLE) is not None
+            inspect_claims(self.manager, self._claim_binder, found, in_group_cycle=in_group_cycle)
         except ClaimError as error:
             return Status.unresolvable(str(error))
         state.write(self.name, found)
@@ -188,49 +183,6 @@ class DynamicResources(
         key = self.manager.extended_claims.get(pod.metadata.uid)
         left = None if key is None else self.manager.claims.get(key)
         return new_extended_claim(pod) if left is None else left
-
-    def _inspect_claims(self, state_data: StateData, *, in_group_cycle: bool) -> None:
-        """Check the pod's claims, and record where those that are allocated can be used.
-
-        ``in_group_cycle``: the pod is scheduled with its whole group, and adopts an allocation that
-        another pod of the group has in flight. Raises ``ClaimError``.
-        """
-        not_ready, shared = set(), set()
-        for place, claim in enumerate(state_data.claims):
-            allocation = claim.status.allocation
-            if allocation is None:
-                flying = self.manager.allocated.in_flight.get(claim.metadata.uid)
-                if flying is None:
-                    check_requests(
-                        claim, self.manager.classes.__contains__, self.features.prioritized_list
-                    )
-                    continue
-                # Another pod is about to allocate the claim. To schedule this one as if it had,
-                # PreBind of both would have to come in the right order, and survive a failure of
-                # the other: the pod waits for the claim's update instead (claimTracker upstream).
-                if not (in_group_cycle and flying.in_group_cycle):
-                    raise ClaimError(
-                        f"resource claim {key_of(claim)} is in the process of being allocated"
-                    )
-                shared.add(place)
-                allocation = flying.allocation
-                claim = with_allocation(claim, allocation)
-            selector = allocation.node_selector
-            parsed = None if selector is None else parse_node_selector(selector)
-            error = None if parsed is None else parsed.error()
-            if error is not None:
-                raise ValueError(f"claim {key_of(claim)}: {error}")
-            state_data.available_on_nodes[place] = parsed
-            # A claim whose devices failed is not available on any node, so that PostFilter
-            # deallocates it and other devices get their chance (KEP-5007).
-            if self.features.binding_conditions:
-                ready, _ = self._claim_binder.readiness_of(claim)
-                if ready in (Readiness.FAILED, Readiness.TIMED_OUT):
-                    not_ready.add(place)
-            if self.features.prioritized_list:
-                state_data.score += allocated_score(claim)
-        state_data.not_ready = frozenset(not_ready)
-        state_data.shared_in_group = frozenset(shared)
 
     # ---- Filter, PostFilter, Score -------------------------------------------------------------
 
