@@ -91,14 +91,14 @@ class _ClassTotals:
                 if node_scope is None:
                     continue
                 # An error is counted where the device is in reach, and makes it 0 of 0 there: the
-                # resource is then left out of the score, as upstream where evaluation fails.
+                # resource then does not count in the score, as upstream where evaluation fails.
                 try:
                     if isinstance(node_scope, bytes) and node_scope:
                         parsed_selector(node_scope)
                     if self._selects(kind):
                         members[node_scope].names[device.name] += 1
                 except PoolError:
-                    # A selector that cannot be parsed reaches no node in particular.
+                    # Matching such a selector fails on every node, also upstream.
                     members[ALL_NODES].errors += 1
                 except CelError:
                     members[node_scope].errors += 1
