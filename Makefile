@@ -12,7 +12,7 @@ help: ## list the targets
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "proreus needs Python 3.11 or newer; found: $$($(PYTHON) --version)"; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { echo "Python cannot make a virtual environment here; on Debian: apt install python3-venv"; exit 1; }
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench,controller,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench,dev]'
 	@touch $@
 
 venv: $(INSTALLED) ## the virtual environment, with proreus in it
