@@ -5,9 +5,9 @@ Lease lasts; Python lets the two threads take turns every few milliseconds. (C c
 interpreter to itself stops both. Then the Lease runs out, and the fence closes by the clock.)
 docs/adr/0002-leader-election.md has the reasons.
 
-What the thread knows of the scheduler's loop is what ``LeaderElector.ailment`` tells, and what it
-does to it goes through ``call_soon_threadsafe``. The fence is the exception: it is to close at
-once, whatever that loop does.
+What the thread knows of the scheduler's loop is what ``LeaderCallbacks.health_problem`` returns,
+and what it does to it goes through ``call_soon_threadsafe``. The fence is the exception: it is to
+close at once, whatever that loop does.
 """
 
 from __future__ import annotations

@@ -10,7 +10,12 @@ from typing import Any
 from proreus.app.clients import Clients, call_on
 from proreus.app.election_thread import ElectionThread
 from proreus.client.event_recorder import EventRecorder
-from proreus.client.leader_election import LeaderElector, LeaseOptions, new_identity
+from proreus.client.leader_election import LeaderElector, new_identity
+from proreus.client.leader_election_config import (
+    LeaderCallbacks,
+    LeaseOptions,
+    ResourceLockConfig,
+)
 from proreus.client.session import ApiClient
 from proreus.clock import Clock
 from proreus.config.types import LeaderElection
@@ -44,7 +49,7 @@ def make_election(
     def make(client: ApiClient) -> LeaderElector:
         return LeaderElector(
             client,
-            new_identity(),
+            ResourceLockConfig(new_identity(), _RecorderElsewhere(loop, recorder), component),
             LeaseOptions(
                 namespace=election.resource_namespace,
                 name=election.resource_name,
@@ -52,13 +57,13 @@ def make_election(
                 renew_deadline_seconds=election.renew_deadline_seconds,
                 retry_period_seconds=election.retry_period_seconds,
             ),
-            on_started_leading=lambda: call_on(loop, started),
-            on_stopped_leading=lambda: call_on(loop, status.set, 0),
-            on_renew=lambda slow: call_on(loop, slow_path.inc, 1.0 if slow else 0.0),
-            ailment=ailment,
+            LeaderCallbacks(
+                on_started_leading=lambda: call_on(loop, started),
+                on_stopped_leading=lambda: call_on(loop, status.set, 0),
+                on_renew=lambda slow: call_on(loop, slow_path.inc, 1.0 if slow else 0.0),
+                health_problem=ailment,
+            ),
             fence=clients.fence,
-            recorder=_RecorderElsewhere(loop, recorder),
-            component=component,
             clock=clock,
         )
 

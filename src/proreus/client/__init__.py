@@ -1,7 +1,7 @@
 """The network: list and watch, writes, credentials, the Lease, Events.
 
-Read it from the bottom up: ``credentials`` say where the apiserver is and who we are, ``session``
-speaks HTTP, ``reflector`` keeps a kind in step over it, ``informer`` holds what came and tells the
-handlers, ``dispatcher`` writes. Only ``reflector`` and ``dispatcher`` (and what elects a leader)
-try again after an error; everybody else hears of it.
+From the bottom up: ``credentials`` has the apiserver's address and our identity, ``session`` does
+HTTP, ``reflector`` lists and watches a resource over it, ``informer`` stores the objects and
+notifies handlers, ``dispatcher`` writes. Only ``reflector``, ``dispatcher``, ``event_recorder`` and
+``leader_election`` retry; elsewhere errors propagate to the caller.
 """

@@ -1,14 +1,14 @@
-"""How long to wait before trying again: exponential, jittered, bounded.
+"""Exponential back-off: jittered, with an upper bound.
 
-Jitter spreads the clients of an apiserver that has just come back; without it they would all knock
-at the same instants.
+Jitter spreads the requests to an apiserver that has just come back; without it all its clients
+would retry at the same time (thundering herd).
 """
 
 import random
 
 
 class Backoff:
-    """Each delay is ``factor`` times the last, times 1 to 1 + ``jitter`` at random."""
+    """Delays that grow by ``factor``, each multiplied by a random 1 to 1 + ``jitter``."""
 
     def __init__(
         self,
@@ -27,11 +27,12 @@ class Backoff:
         self._next = initial_seconds
 
     def next(self) -> float:
-        """Return the seconds to wait now, and grow."""
+        """Return the next delay in seconds."""
         seconds = self._next
+        # The jitter is not fed back: the delays would drift beyond the bound.
         self._next = min(self._max, seconds * self._factor)
         return seconds * (1.0 + self._rng.random() * self._jitter)
 
     def reset(self) -> None:
-        """Start small again: something has worked."""
+        """Start with the initial delay again, after a success."""
         self._next = self._initial

@@ -1,10 +1,15 @@
-"""How one write is done, so that it happens once.
+"""Send a write so that it takes effect at most once.
 
-A server that asks for patience (Retry-After on 429 or 5xx) is obeyed as client-go does. The rule
-that gives this module its shape: **a write whose answer was lost is checked, not blindly
-repeated.** It may have happened, so the object is read: if the write shows, it is done; if somebody
-else's does, that is a conflict; only if neither shows is it sent again. A server error (5xx) leaves
-doubt too: it is checked, but what did not happen is left to the caller, as by kube-scheduler.
+Responses with Retry-After (429 or 5xx) are retried as client-go does. Beyond that the rule is: **a
+write whose response was lost is verified, not blindly repeated.** It may have been done, so the
+object is read. If the write shows in the object, it is done; if another client's write does, that
+is a conflict; only if neither shows is it sent again. After a server error (5xx) the outcome is
+unknown too: it is verified, but a write that was not done is left to the caller, as kube-scheduler
+does.
+
+Example: the response to a Binding is lost. The pod is read: with ``spec.nodeName`` empty, the
+Binding is sent again; with our node in it, the bind has succeeded; with another node, it is a
+``Conflict``.
 """
 
 import asyncio
@@ -21,7 +26,8 @@ from proreus.client.session import ApiClient, Request
 from proreus.errors import ApiError
 
 Verify = Callable[[], Awaitable[bytes | None]]
-"""Return the object if the write shows in it, None if it may be repeated; raise if it must not."""
+"""Read the object: return it if the write shows in it, None if the write may be repeated; raise
+``ApiError`` if it must not be."""
 
 SERVER_ERRORS = frozenset(range(500, 600))
 _MAX_RETRIES = 10  # client-go's maxRetries
@@ -30,9 +36,9 @@ _MAX_RETRY_AFTER_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One request that changes something, and how to see whether it has.
+    """A request that changes an object, and how to verify whether it did.
 
-    ``ambiguous_codes`` are the codes of answers that are not taken at their word.
+    ``ambiguous_codes``: HTTP status codes after which the write may have been done all the same.
     """
 
     method: str
@@ -44,7 +50,7 @@ class Write:
 
 
 class CheckedWriter:
-    """Sends writes through the flow control, ``parallelism`` at a time."""
+    """Sends writes through the rate limiter, at most ``parallelism`` at a time."""
 
     def __init__(
         self,
@@ -67,7 +73,7 @@ class CheckedWriter:
         self.in_flight = 0
 
     async def wait_until_idle(self, at_most_seconds: float) -> None:
-        """Return when no write is under way, or after ``at_most_seconds``."""
+        """Return when no write is in flight, or after ``at_most_seconds``."""
         if not self.in_flight:
             return
         try:
@@ -77,30 +83,35 @@ class CheckedWriter:
             return
 
     async def read(self, path: str, content_type: str = JSON) -> bytes:
-        """GET an object."""
+        """Return the body of a GET; raises ``ApiError``."""
         await self._wait_for_rate_limiter("GET")
         return await self._client.request("GET", path, content_type=content_type)
 
     async def write(self, write: Write) -> bytes:
-        """Write and return the answer's body; raise ``ApiError`` when it has not happened.
+        """Write, and return the body of the response; raises ``ApiError`` if it was not done.
 
-        After ``ResponseLost`` nobody knows: the apiserver could not be asked for a while.
+        ``ResponseLost`` means that the outcome is unknown: the apiserver could not be reached to
+        verify it.
         """
         self.in_flight += 1
         self._idle.clear()
         try:
             async with self._slots:
-                answer = await self._attempt(write)
-                if isinstance(answer, HttpResponse):
-                    if answer.ok:
-                        return answer.body
-                    refusal = error_from_response(answer, f"{write.method} {write.path}")
-                    if answer.code not in write.ambiguous_codes:
+                response = await self._attempt(write)
+                if isinstance(response, HttpResponse):
+                    if response.ok:
+                        return response.body
+                    refusal = error_from_response(response, f"{write.method} {write.path}")
+                    # A 4xx proves that nothing was written. A 5xx does not: the apiserver may have
+                    # failed after etcd had stored the object (a 504 by a proxy, for one).
+                    if response.code not in write.ambiguous_codes:
                         raise refusal
                     return await self._verify_outcome(write, refusal, refusal)
-                if isinstance(answer, Unreachable):
-                    raise answer
-                return await self._verify_outcome(write, answer, None)
+                # Nothing was sent, so there is nothing to verify; when to retry is the caller's
+                # decision (the pod goes back to the queue).
+                if isinstance(response, Unreachable):
+                    raise response
+                return await self._verify_outcome(write, response, None)
         finally:
             self.in_flight -= 1
             if not self.in_flight:
@@ -109,52 +120,61 @@ class CheckedWriter:
     async def _verify_outcome(
         self, write: Write, doubt: ApiError, refusal: ApiError | None
     ) -> bytes:
-        """Find out whether a write happened; repeat it only once it shows that it did not.
+        """Verify whether a write was done, and repeat it only if it was not.
 
-        ``refusal`` is what the server said, if it said anything: that may be the echo of our own
-        first attempt, so it holds only if the write does not show.
+        ``refusal`` is the server's error response, if there was one. It may be the effect of our
+        own first attempt (a 409 on the object that it created), so it is raised only if the write
+        does not show.
         """
         backoff = Backoff(*self._verify_backoff_seconds, rng=self._rng)
         for _ in range(self._verify_attempts):
+            # A server that responded can be read from at once. After a lost response or a failed
+            # read wait: the server is restarting, or the write is still being processed.
             if doubt is not refusal:
                 await asyncio.sleep(backoff.next())
             try:
                 found = await write.verify()
             except ApiError as error:
+                # A definite result: the object is gone (404), or another client's write shows (409).
                 if error.status and error.status != 429 and error.status < 500:
                     raise
                 doubt = error
                 continue
             if found is not None:
                 return found
+            # The server's error was true. kube-scheduler does not retry after it either.
             if refusal is not None:
                 raise refusal
-            answer = await self._attempt(write)
-            if not isinstance(answer, HttpResponse):
-                doubt = answer
-            elif answer.ok:
-                return answer.body
+            response = await self._attempt(write)
+            if not isinstance(response, HttpResponse):
+                doubt = response
+            elif response.ok:
+                return response.body
             else:
-                doubt = refusal = error_from_response(answer, f"{write.method} {write.path}")
+                # Any code, ambiguous or not: the first request may have been slow instead of lost,
+                # and have been done since; this error is then its echo. The next read decides.
+                doubt = refusal = error_from_response(response, f"{write.method} {write.path}")
         raise refusal or doubt
 
     async def _attempt(self, write: Write) -> HttpResponse | ResponseLost | Unreachable:
-        """Send, again where the server names a time for it; return the answer or its loss."""
+        """Send a write, again after each Retry-After; return the response or its loss."""
         hooks, host = self._client.hooks, self._client.host
         request = Request(write.method, write.path, write.body, content_type=write.content_type)
         for tries_left in range(_MAX_RETRIES, -1, -1):
             await self._wait_for_rate_limiter(write.method)
             try:
-                answer = await self._client.send(request)
+                response = await self._client.send(request)
             except (ResponseLost, Unreachable) as error:
                 return error
-            wait_seconds = answer.retry_after_seconds
-            patient = answer.code == 429 or answer.code >= 500
-            if wait_seconds is None or not patient or not tries_left:
+            wait_seconds = response.retry_after_seconds
+            retriable = response.code == 429 or response.code >= 500
+            # client-go retries by itself only when the server names a delay: that is a promise that
+            # the request was not processed. Other errors are the caller's.
+            if wait_seconds is None or not retriable or not tries_left:
                 break
-            hooks.on_retry(str(answer.code), write.method, host)
+            hooks.on_retry(str(response.code), write.method, host)
             await asyncio.sleep(min(wait_seconds, _MAX_RETRY_AFTER_SECONDS))
-        return answer
+        return response
 
     async def _wait_for_rate_limiter(self, method: str) -> None:
         if self._rate_limiter.unlimited:
@@ -164,11 +184,11 @@ class CheckedWriter:
 
 
 def has_desired_state(wanted: Any, found: Any) -> bool:
-    """Return whether all that an object or a (strategic) merge patch asks for is there.
+    """Return whether ``found`` has everything that an object or (strategic) merge patch sets.
 
-    Null asks for absence; lists of objects are matched by ``type`` or ``name``; directives
-    (``$setElementOrder`` and the like) ask for nothing, nor does the version that guards a write:
-    the write itself has moved it.
+    Null requires absence; items of lists are matched by ``type`` and ``name``; directives
+    (``$setElementOrder`` and the like) require nothing. metadata.resourceVersion, the precondition
+    of a write, is ignored: the write itself has changed it.
     """
     if isinstance(wanted, dict) and isinstance(meta := wanted.get("metadata"), dict):
         wanted = {**wanted, "metadata": {k: v for k, v in meta.items() if k != "resourceVersion"}}
@@ -191,7 +211,7 @@ def _has_desired_state(wanted: Any, found: Any) -> bool:
             _has_desired_item(item, found if isinstance(found, list) else []) for item in wanted
         )
     if found is None:
-        return wanted in ("", 0, False)  # the apiserver leaves out what is empty
+        return wanted in ("", 0, False)  # the apiserver omits empty values
     return bool(wanted == found)
 
 

@@ -1,7 +1,7 @@
-"""Whether the apiserver is there, as its watches find out: said once for all of them.
+"""Whether the apiserver can be reached, logged once for all its watches.
 
-When it goes, some fifteen watches break at the same moment. Faults of one kind alone (a missing
-right, a list that cannot be read) are for its reflector to tell.
+When it goes down, some fifteen watches break at the same moment. Errors about one resource (a
+missing permission, a list that cannot be decoded) are logged by its reflector.
 """
 
 import time
@@ -13,24 +13,25 @@ log = logs.logger(__name__)
 
 
 def is_outage(error: ApiError) -> bool:
-    """Tell whether an error is about the apiserver, or the way to it, rather than the request."""
+    """Return whether an error is about the apiserver or the network, rather than the request."""
     return error.status in (0, 429) or error.status >= 500
 
 
 class Connectivity:
-    """Shared by the watches of one apiserver; each tells of what it has found out itself."""
+    """Shared by the reflectors of one apiserver."""
 
     def __init__(self) -> None:
         self._lost_at: float | None = None
 
     def mark_unreachable(self, error: ApiError) -> None:
-        """Note that a watch was cut off or could not be begun."""
+        """Record that a watch broke or could not be opened."""
+        # Only the first watch to notice logs: the others would repeat the same line.
         if self._lost_at is None:
             self._lost_at = time.monotonic()
             log.error("The apiserver does not answer; watches will be tried again", err=error)
 
     def mark_reachable(self) -> None:
-        """Note that one of those watches goes on."""
+        """Record that one of those watches works again."""
         if self._lost_at is not None:
             seconds = round(time.monotonic() - self._lost_at, 1)
             self._lost_at = None

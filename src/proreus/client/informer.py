@@ -1,11 +1,12 @@
-"""What the cluster holds of one kind, and who is told of each change.
+"""A local store of the objects of one resource, and the handlers notified of each change.
 
-A change of the store and the calls of the handlers happen in the same tick, without an await in
-between: whoever looks at the store between two awaits sees what the handlers have seen. All events
-of one network chunk are handled in one go. While paused, nothing changes at all: what arrives
-waits, in order, for ``resume`` (the scheduler pauses while an HTTP extender is asked).
+A change of the store and the calls of its handlers happen in the same tick of the event loop, with
+no ``await`` in between: code that reads the store between two awaits sees the state that the
+handlers have seen. All events of one network chunk are handled together. While an informer is
+paused, its store does not change: what arrives is queued, in order, until ``resume`` (the scheduler
+pauses while it waits for an HTTP extender).
 
-No copy is made of any object, and none may be changed: they are frozen.
+Objects are passed on without a copy; they are frozen. The model is client-go's SharedIndexInformer.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from proreus.client.connectivity import Connectivity
+from proreus.client.list_watch import ListWatch
 from proreus.client.object_faults import ObjectFaults
 from proreus.client.reflector import Reflector, ReflectorOptions
 from proreus.client.session import ApiClient
@@ -30,32 +32,39 @@ S = TypeVar("S", contravariant=True)
 
 
 FATAL = (CacheCorrupted, MemoryError)
-"""Errors of handlers after which nothing that is known can be relied upon."""
+"""Exceptions of handlers after which the state of the process cannot be trusted."""
 
 
 class ResourceEventHandler(Protocol[S]):
-    """Who is told. What a handler raises is logged, and the others are told all the same; only
-    what is in ``FATAL`` ends the informer, and with it the process."""
+    """Notified of each change.
+
+    An exception of a handler is logged, and the other handlers are still called; only the types in
+    ``FATAL`` end the informer, and with it the process.
+    """
 
     def on_add(self, obj: S) -> None:
-        """An object is there that was not."""
+        """An object was added to the store."""
         ...
 
     def on_update(self, old: S, new: S) -> None:
-        """An object has another resourceVersion than before."""
+        """An object was replaced by one of another resourceVersion."""
         ...
 
     def on_delete(self, obj: S, final_state_unknown: bool) -> None:
-        """An object is gone: as it was last, or, when its end was missed, as last seen."""
+        """An object was deleted.
+
+        ``obj`` is its final state or, if ``final_state_unknown`` (the DELETED event was missed),
+        the last state seen.
+        """
         ...
 
 
 class Informer(Generic[T]):
-    """Objects of one resource by key ("namespace/name" or "name"), kept in step with the apiserver.
+    """The objects of one resource by key ("namespace/name" or "name"), in step with the apiserver.
 
-    Invariants: each key in ``store`` was announced by on_add, and is withdrawn by on_delete before
-    it is announced again; an object that was replaced by one of the same name but another uid is a
-    delete and an add. ``synced`` is set once the first whole state was handled.
+    Invariants: handlers receive on_add for each key in ``store``, and on_delete before the next
+    on_add of that key; an object that is replaced by one of the same name but another uid is
+    reported as a delete and an add. ``synced`` is set once the first list has been handled.
     """
 
     def __init__(
@@ -64,7 +73,6 @@ class Informer(Generic[T]):
         resource: Resource[T],
         *,
         field_selector: str = "",
-        label_selector: str = "",
         options: ReflectorOptions | None = None,
         on_error: Callable[[Resource[T], ApiError], None] | None = None,
         connectivity: Connectivity | None = None,
@@ -80,11 +88,8 @@ class Informer(Generic[T]):
         self._deferred: deque[Callable[[], None]] = deque()
         self._faults = ObjectFaults(resource.plural, metrics)
         self._reflector = Reflector(
-            client,
-            resource,
+            ListWatch(client, resource, field_selector),
             self,
-            field_selector=field_selector,
-            label_selector=label_selector,
             options=options,
             on_error=on_error,
             connectivity=connectivity,
@@ -93,55 +98,58 @@ class Informer(Generic[T]):
         )
 
     def add_handler(self, handler: ResourceEventHandler[T], *, first: bool = False) -> None:
-        """Tell ``handler`` of what is there now, and of each change from now on.
+        """Call ``handler.on_add`` for the objects in the store, then report each change to it.
 
-        ``first``: before the handlers that were there already.
+        ``first``: call it before the handlers that were added already.
         """
         self._handlers.insert(0 if first else len(self._handlers), handler)
         for obj in self.store.values():
             try:
                 handler.on_add(obj)
             except Exception as error:
-                self._survive(handler, obj, error)
+                self._handle_error(handler, obj, error)
 
     def remove_handler(self, handler: ResourceEventHandler[T]) -> None:
-        """Tell ``handler`` no more; not to be called while changes are handed out."""
-        # another list, for one that is being walked through stays as it is
+        """Stop reporting changes to ``handler``; the one being delivered may still reach it."""
+        # A new list: a handler may remove itself while the old one is being iterated over.
         self._handlers = [one for one in self._handlers if one is not handler]
 
     def add_batch_hook(self, hook: Callable[[], None]) -> None:
-        """Call ``hook`` after each batch of changes (one network chunk), once all are handled."""
+        """Call ``hook()`` after each batch of changes (one network chunk) has been handled."""
         self._batch_hooks.append(hook)
 
     async def run(self) -> None:
-        """Keep in step until cancelled."""
+        """List and watch until cancelled."""
         await self._reflector.run()
 
     def pause(self) -> None:
-        """Let the world stand still; pauses nest."""
+        """Queue what arrives from now on, without a change of the store; pauses nest."""
         self._paused += 1
 
     def resume(self) -> None:
-        """End one pause; the last one delivers what has arrived meanwhile."""
+        """End one pause; the end of the last one handles what has been queued."""
         if self._paused == 0:
             raise RuntimeError(f"resume of {self.resource.plural} without a pause")
         self._paused -= 1
+        # A handler may pause again while the queue is drained: the rest then stays queued.
         while self._deferred and not self._paused:
             self._deferred.popleft()()
 
     def replace(self, objects: list[T], unreadable: Sequence[Unreadable] = ()) -> None:
-        """Take the whole state (the reflector's call): handlers hear of the differences alone.
+        """Replace the store with the result of a list (called by the reflector).
 
-        What is unreadable and known stays as it was last read (see ``_outdate``).
+        Handlers are notified of the differences only. Objects in ``unreadable`` keep the last state
+        that could be decoded (see ``_keep_outdated``).
         """
         if self._paused:
             self._deferred.append(partial(self.replace, objects, unreadable))
             return
         fresh = {key_of(obj): obj for obj in objects}
-        there = {key_of(obj): obj for obj in unreadable}
+        undecoded = {key_of(obj): obj for obj in unreadable}
+        # Deletions first: what a deleted pod held must be free before additions are counted.
         for key in [key for key in self.store if key not in fresh]:
-            if (outdating := there.get(key)) is not None:
-                self._outdate(key, outdating)
+            if (obj_now := undecoded.get(key)) is not None:
+                self._keep_outdated(key, obj_now)
             else:
                 self._remove(key, None)
         for key, obj in fresh.items():
@@ -150,7 +158,7 @@ class Informer(Generic[T]):
         self._end_batch()
 
     def apply(self, events: list[Event[T]]) -> None:
-        """Take changes in order (the reflector's call)."""
+        """Apply watch events in order (called by the reflector)."""
         if self._paused:
             self._deferred.append(partial(self.apply, events))
             return
@@ -170,17 +178,17 @@ class Informer(Generic[T]):
         if event.type == DELETED:
             self._remove(key, None)
         else:
-            self._outdate(key, event.object)
+            self._keep_outdated(key, event.object)
 
-    def _outdate(self, key: str, obj: Unreadable) -> None:
-        """An object is there in a version that cannot be read: keep the last one that could be.
+    def _keep_outdated(self, key: str, obj: Unreadable) -> None:
+        """Keep the last decoded version of an object whose current one cannot be decoded.
 
-        It is nearer to the truth than that there is no such object. A pod's requests stay counted
-        on its node and a claim's devices stay taken, so nothing is given away twice; and a write
-        that was decided by an old version is refused by the apiserver, which knows the new one.
-        Where the old version is of another object of that name, that one is gone.
+        A stale object is safer than a missing one: a pod's requests stay counted on its node and a
+        claim's devices stay allocated, so nothing is given away twice; a write based on the old
+        version is rejected by the apiserver, which knows the new one.
         """
         old = self.store.get(key)
+        # Another uid: the object that we hold was deleted, and another took its name.
         if old is not None and obj.metadata.uid and old.metadata.uid != obj.metadata.uid:
             self._remove(key, None)
 
@@ -192,8 +200,10 @@ class Informer(Generic[T]):
                 try:
                     handler.on_add(obj)
                 except Exception as error:
-                    self._survive(handler, obj, error)
+                    self._handle_error(handler, obj, error)
         elif old.metadata.uid != obj.metadata.uid:
+            # Deleted and created anew between two lists: two objects for the handlers. What the
+            # first held on its node must be released before the second is counted.
             self._remove(key, None)
             self._put(key, obj)
         elif old.metadata.resource_version != obj.metadata.resource_version:
@@ -202,10 +212,10 @@ class Informer(Generic[T]):
                 try:
                     handler.on_update(old, obj)
                 except Exception as error:
-                    self._survive(handler, obj, error)
+                    self._handle_error(handler, obj, error)
 
     def _remove(self, key: str, last: T | None) -> None:
-        """Withdraw an object; ``last`` is its final state, or None when its end was missed."""
+        """Remove an object; ``last`` is its final state, None if the DELETED event was missed."""
         old = self.store.pop(key, None)
         if old is None:
             return
@@ -213,10 +223,10 @@ class Informer(Generic[T]):
             try:
                 handler.on_delete(old if last is None else last, last is None)
             except Exception as error:
-                self._survive(handler, old, error)
+                self._handle_error(handler, old, error)
 
-    def _survive(self, handler: ResourceEventHandler[T], obj: T, error: Exception) -> None:
-        """Let an error of a handler be about that object alone, unless it is about everything."""
+    def _handle_error(self, handler: ResourceEventHandler[T], obj: T, error: Exception) -> None:
+        """Log a handler's exception as one about this object, unless it is in ``FATAL``."""
         if isinstance(error, FATAL):
             raise error
         self._faults.handler_failed(handler, obj, error)
@@ -234,7 +244,7 @@ class InformerGroup:
         self._running: asyncio.TaskGroup | None = None
 
     def add(self, informer: Informer[Any]) -> None:
-        """Take an informer in, one per kind; it starts at once if the others run."""
+        """Add an informer, at most one per kind; it starts at once if the group is running."""
         kind = informer.resource.kind
         if kind in self.by_kind:
             raise ValueError(f"there is an informer of {kind} already")
@@ -243,7 +253,7 @@ class InformerGroup:
             self._start(kind, self._running)
 
     async def run(self) -> None:
-        """Run all until cancelled, or until one fails."""
+        """Run all informers until cancelled, or until one fails."""
         async with asyncio.TaskGroup() as tasks:
             self._running = tasks
             for kind in self.by_kind:
@@ -253,28 +263,28 @@ class InformerGroup:
         tasks.create_task(self.by_kind[kind].run(), name=f"informer {kind}")
 
     async def wait_for_sync(self) -> None:
-        """Return once every informer holds the whole state of its kind."""
+        """Return once every informer has handled its first list."""
         for informer in list(self.by_kind.values()):
             await informer.synced.wait()
 
     @property
     def unsynced(self) -> list[str]:
-        """Return the kinds that are still waited for."""
+        """The kinds whose first list has not been handled yet."""
         return [kind for kind, informer in self.by_kind.items() if not informer.synced.is_set()]
 
     def pause(self) -> None:
-        """Pause all."""
+        """Pause all informers."""
         for informer in self.by_kind.values():
             informer.pause()
 
     def resume(self) -> None:
-        """Resume all."""
+        """Resume all informers."""
         for informer in self.by_kind.values():
             informer.resume()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Pause all for the length of a ``with`` block."""
+        """Pause all informers for the length of a ``with`` block."""
         self.pause()
         try:
             yield

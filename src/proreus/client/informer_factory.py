@@ -1,7 +1,7 @@
-"""The watched objects of a process: an informer for each kind that somebody asks for.
+"""The informers of a process, one for each resource that the scheduler or a plugin reads.
 
-Implements what the scheduler's assembly and the plugins' handles call ``Stores``. Informers are
-made while the scheduler is put together and started later, all at once.
+Implements ``Stores`` of the scheduler's assembly and of the plugins' handles. Informers are created
+while the scheduler is assembled, and started together later (client-go: SharedInformerFactory).
 """
 
 from collections.abc import Callable, Mapping
@@ -20,11 +20,11 @@ from proreus.objects.meta import ApiObject, Resource
 T = TypeVar("T", bound=ApiObject)
 
 NON_TERMINAL_PODS = "status.phase!=Succeeded,status.phase!=Failed"
-"""Finished pods hold nothing; for a scheduler they are gone."""
+"""Terminated pods hold no resources: kube-scheduler's pod informer leaves them out too."""
 
 
 class InformerFactory:
-    """Informers by kind, made on first use."""
+    """Informers by kind, created on first use."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class InformerFactory:
         types: Mapping[str, type] | None = None,
         metrics: SchedulerMetrics | None = None,
     ) -> None:
-        """``types``: by kind, what objects become instead of the resource's own type."""
+        """``types``: by kind, the type to decode objects into instead of the resource's own."""
         self.group = InformerGroup()
         self._client = client
         self._on_error = on_error
@@ -42,15 +42,16 @@ class InformerFactory:
         self._metrics = metrics
 
     def store(self, resource: Resource[T]) -> Mapping[str, T]:
-        """Return the objects of a resource by key; the first call begins to watch it."""
+        """Return the objects of a resource by key; the first call creates its informer."""
         return self._informer(resource).store
 
     def on_change(
         self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
     ) -> Callable[[], None]:
-        """Call ``handler(old, new)`` on each change, before other handlers hear of it.
+        """Call ``handler(old, new)`` on each change, before the other handlers.
 
-        What is there already is told of at once. Returns what ends all that.
+        It is called at once for each object that is in the store, with None for ``old``. Returns a
+        function that removes the handler.
         """
         informer = self._informer(resource)
         function: _HandlerFunc[T] = _HandlerFunc(handler)
@@ -58,7 +59,7 @@ class InformerFactory:
         return partial(informer.remove_handler, function)
 
     def add_handler(self, resource: Resource[T], handler: ResourceEventHandler[T]) -> None:
-        """Tell a handler of each change."""
+        """Report each change of a resource to a handler."""
         self._informer(resource).add_handler(handler)
 
     def _informer(self, resource: Resource[T]) -> Informer[T]:
@@ -86,13 +87,13 @@ class _HandlerFunc(Generic[T]):
         self._function = function
 
     def on_add(self, obj: T) -> None:
-        """Hand on an object that appeared."""
+        """Call the function for an added object."""
         self._function(None, obj)
 
     def on_update(self, old: T, new: T) -> None:
-        """Hand on a change."""
+        """Call the function for a changed object."""
         self._function(old, new)
 
     def on_delete(self, obj: T, final_state_unknown: bool) -> None:
-        """Hand on the end of an object."""
+        """Call the function for a deleted object."""
         self._function(obj, None)

@@ -1,12 +1,12 @@
-"""One of several instances leads: the one that holds the Lease (client-go's leaderelection).
+"""Leader election by a Lease (client-go's ``leaderelection``): the instance that holds it leads.
 
-Safety rests on local observation alone: a Lease held by another is free only when it has not
-changed for its duration *on our monotonic clock*; the times written in it are for people, so no
-clock skew matters. The leader stops before anybody else may start: renewDeadline is shorter than
-leaseDuration, and the ``WriteFence`` lets no write pass from shortly before the end of the Lease,
-whether or not anybody has noticed. A write whose answer was lost is settled by a read: a Lease that
-names us is ours, and the resourceVersion keeps two from writing it at once.
-docs/adr/0002-leader-election.md says why this is not ``kubernetes.aio.leaderelection``.
+Safety rests on local observation alone. A Lease held by another instance has expired only when it
+has not changed for its duration *on our monotonic clock*; the timestamps in it are informative, so
+clock skew does not matter. The leader stops before another instance may start: renewDeadline is
+shorter than leaseDuration, and the ``WriteFence`` rejects every write from shortly before the Lease
+expires, even if the event loop has stood still. A write whose response was lost is resolved by a
+read: a Lease that names us is ours, and its resourceVersion keeps two instances from writing it at
+once. docs/adr/0002-leader-election.md says why this is not ``kubernetes.aio.leaderelection``.
 """
 
 import asyncio
@@ -16,12 +16,15 @@ import socket
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
 
 import msgspec
 
 from proreus.client.event_bodies import ObjectReference
+from proreus.client.leader_election_config import (
+    LeaderCallbacks,
+    LeaseOptions,
+    ResourceLockConfig,
+)
 from proreus.client.lease_records import held, new_lease, released
 from proreus.client.responses import ResponseLost, read_json
 from proreus.client.session import ApiClient
@@ -33,90 +36,46 @@ from proreus.objects.meta import JsonObject
 
 logger = logging.getLogger(__name__)
 
-_JITTER = 1.2
-_LAST_TRY_SECONDS = 1.0  # the process is to end before the Lease does
-_FENCE_SECONDS = (
-    1.0  # so long before the Lease ends, writing does: they are on their way for a while
-)
+_JITTER = 1.2  # client-go's JitterFactor
+_LAST_TRY_SECONDS = 1.0
+"""Time for the release after a failed renewal: the process must end before the Lease expires."""
+_FENCE_SECONDS = 1.0
+"""Margin between the last write and the end of the Lease: a write is under way for a while."""
 _encode = msgspec.json.Encoder().encode
 
 
 def new_identity() -> str:
-    """Return ``hostname_uuid``: who holds the Lease, never the same twice."""
+    """Return ``hostname_uuid``, unique to this process, as kube-scheduler does."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
-
-
-@dataclass(frozen=True)
-class LeaseOptions:
-    """Where the Lease is, and the durations of KubeSchedulerConfiguration.leaderElection."""
-
-    namespace: str = "kube-system"
-    name: str = "kube-scheduler"
-    lease_duration_seconds: float = 15.0
-    renew_deadline_seconds: float = 10.0
-    retry_period_seconds: float = 2.0
-
-    @property
-    def request_seconds(self) -> float:
-        """How long one request may take: half of the renew deadline."""
-        return max(1.0, self.renew_deadline_seconds / 2)
-
-
-def _nothing(*_: object) -> None:
-    """Do nothing."""
-
-
-class LeaseRecorder(Protocol):
-    """What the elector needs of ``EventRecorder``; its parameters are those of that."""
-
-    def event_about(self, *args: Any, **kwargs: Any) -> None:
-        """Note an event about an object."""
-        ...
 
 
 class LeaderElector:
     """Acquires the Lease and keeps it.
 
-    ``on_started_leading()`` is called once, when we lead, ``on_stopped_leading()`` as soon as we do
-    not, before the Lease is released; ``on_new_leader(identity)`` when another holder, also
-    ourselves, is seen; ``on_renew(slow)`` after each renewal, for the metric. ``now`` is the
-    monotonic clock on which a Lease ages, ``clock`` the one for the times written into it.
-    ``ailment()`` says why the Lease must not be renewed, None while it may: a leader that no longer
-    works is to be replaced. ``fence`` is kept open while we lead, and closed before anybody is told
-    that we do not.
-    ``component`` is the source of the LeaderElection Events (the first profile's name).
+    ``fence`` is open while this instance leads, and closed before any callback reports that it no
+    longer does. ``now`` is the monotonic clock, in seconds, by which a Lease ages; ``clock`` the
+    one for the timestamps written into it.
     """
 
     def __init__(
         self,
         client: ApiClient,
-        identity: str,
+        lock: ResourceLockConfig,
         options: LeaseOptions | None = None,
+        callbacks: LeaderCallbacks | None = None,
         *,
-        on_started_leading: Callable[[], None] = _nothing,
-        on_stopped_leading: Callable[[], None] = _nothing,
-        on_new_leader: Callable[[str], None] = _nothing,
-        on_renew: Callable[[bool], None] = _nothing,
-        ailment: Callable[[], str | None] = lambda: None,
         fence: WriteFence | None = None,
-        recorder: LeaseRecorder | None = None,
-        component: str = "default-scheduler",
         clock: Clock | None = None,
         now: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
     ) -> None:
-        self.identity = identity
+        self.identity = lock.identity
         self.is_leader = False
         self._client = client
+        self._lock = lock
         self._options = options or LeaseOptions()
-        self._on_started_leading = on_started_leading
-        self._on_stopped_leading = on_stopped_leading
-        self._on_new_leader = on_new_leader
-        self._on_renew = on_renew
-        self._ailment = ailment
+        self._callbacks = callbacks or LeaderCallbacks()
         self._fence = fence or WriteFence(now=now)
-        self._recorder = recorder
-        self._component = component
         self._clock = clock or RealClock()
         self._now = now
         self._rng = rng or random.Random()
@@ -126,25 +85,25 @@ class LeaderElector:
         self._observed_at = 0.0  # when its spec last changed, on our clock
         self._reported_leader = ""
         self._deadline = 0.0  # by which the present attempt must end, on our clock
-        self._ails = ""  # why the Lease was given up, if it was
+        self._health_problem = ""  # why the Lease was given up, if it was
 
     @property
     def leader(self) -> str:
-        """Return who leads, as far as we have seen; empty when nobody does."""
+        """The identity of the leader last seen; empty if the Lease has no holder."""
         return self._reported_leader
 
     async def run(self) -> None:
-        """Acquire the Lease, keep it, and raise ``LeaseLost`` when that fails.
+        """Acquire the Lease and keep it renewed; raise ``LeaseLost`` when that fails.
 
-        Cancel it to end: a Lease that is held is released first, so that another can take over at
-        once.
+        On cancellation, a Lease that is held is released first, so that another instance can take
+        over at once (client-go's ReleaseOnCancel).
         """
         self._keep_fence_open(await self._acquire())
         self.is_leader = True
         self._record_event("became leader")
         logger.info("%s: %s leads", self._path, self.identity)
         try:
-            self._on_started_leading()
+            self._callbacks.on_started_leading()
             await self._renew()
         except asyncio.CancelledError:
             self._stop()
@@ -156,22 +115,25 @@ class LeaderElector:
 
     def _loss(self) -> str:
         name = f"{self._options.namespace}/{self._options.name}"
-        if self._ails:
-            return f"the Lease {name} is given up: {self._ails}"
+        if self._health_problem:
+            return f"the Lease {name} is given up: {self._health_problem}"
         seconds = self._options.renew_deadline_seconds
         text = f"the Lease {name} is lost: it could not be renewed within {seconds:g} s"
         return text + (f", {self._reported_leader} holds it now" if self._held_by_other() else "")
 
     def _stop(self) -> None:
+        # The fence first: from here on another instance may lead, and bindings that are under way
+        # in tasks must not be sent while the callbacks run.
         self._fence.close()
         self.is_leader = False
-        self._on_stopped_leading()
+        self._callbacks.on_stopped_leading()
         self._record_event("stopped leading")
 
     async def _acquire(self) -> float:
-        """Return once the Lease is ours, with the instant before it was asked for."""
+        """Return once the Lease is ours: the time just before the successful request."""
         started = self._now()
         while not await self._try("acquire", self._options.request_seconds):
+            # Jitter, so that candidates do not all write in the instant in which a Lease expires.
             period = self._options.retry_period_seconds
             await asyncio.sleep(period * (1.0 + self._rng.random() * _JITTER))
             started = self._now()
@@ -181,12 +143,10 @@ class LeaderElector:
         self._fence.until = renewed_at + self._options.lease_duration_seconds - _FENCE_SECONDS
 
     async def _renew(self) -> None:
-        """Renew until that has failed for the renew deadline, or another holds the Lease.
+        """Renew until that has failed for the renew deadline, or another instance has the Lease.
 
-        Or until there is an ailment: then the Lease is given up at once.
-
-        As in client-go the deadline counts from the first failure; but it never reaches the end of
-        the Lease, so that we have stopped before another may start.
+        A health problem ends it at once. As in client-go the deadline counts from the first failed
+        attempt.
         """
         options = self._options
         period = options.retry_period_seconds
@@ -194,9 +154,13 @@ class LeaderElector:
         while True:
             await asyncio.sleep(period)
             started = self._now()
+            # Others may take the Lease leaseDuration after the last renewal. The renew deadline
+            # alone could let us retry until then if this attempt starts late (a stopped process, a
+            # slow machine): 5 s after the renewal, 10 s more are all of a 15 s Lease. So the
+            # attempts end earlier, by the time for the release and for the process to end.
             end_of_lease = renewed_at + options.lease_duration_seconds - 2 * _LAST_TRY_SECONDS
             deadline = min(started + options.renew_deadline_seconds, end_of_lease)
-            if self._is_unwell():
+            if not self._check_health():
                 return
             while not await self._try("renew", deadline - self._now()):
                 left_seconds = deadline - self._now()
@@ -204,19 +168,22 @@ class LeaderElector:
                     return
                 await asyncio.sleep(min(period, left_seconds))
                 started = self._now()
-                if self._is_unwell():
+                if not self._check_health():
                     return
-            renewed_at = started  # before the request: the safe side
+            # Count from before the request: the others count from when they see the write, which is
+            # later. So our Lease always ends first.
+            renewed_at = started
             self._keep_fence_open(renewed_at)
 
-    def _is_unwell(self) -> bool:
-        self._ails = self._ailment() or ""
-        return bool(self._ails)
+    def _check_health(self) -> bool:
+        """Return whether the Lease may be renewed, and remember why not."""
+        self._health_problem = self._callbacks.health_problem() or ""
+        return not self._health_problem
 
     async def _try(self, purpose: str, at_most_seconds: float) -> bool:
-        """Try once to hold the Lease for another lease duration; tell whether we do.
+        """Try once to hold the Lease for another lease duration; return whether we do.
 
-        Whatever hangs, be it a credential plugin, this ends after ``at_most_seconds``.
+        Ends after ``at_most_seconds``, whatever hangs (a credential plugin, for example).
         """
         self._deadline = self._now() + at_most_seconds
         try:
@@ -226,13 +193,16 @@ class LeaderElector:
             return False
 
     async def _acquire_or_renew(self) -> bool:
+        # A leader knows the Lease it wrote last, and renews it without a read (client-go's fast
+        # path). The resourceVersion in it makes the write fail if another instance wrote since.
         if self.is_leader and self._observed_lease is not None and self._holder() == self.identity:
             try:
-                await self._put(self._renewed_spec_of(self._observed_lease))
-                self._on_renew(False)
+                await self._put(self._renewed(self._observed_lease))
+                self._callbacks.on_renew(False)
                 return True
             except (Conflict, ResponseLost) as error:
-                # changed meanwhile, or changed by us with the answer lost: reading tells
+                # Another wrote it, or our own write happened and its response was lost, so that our
+                # version is outdated: only a read can tell the two apart.
                 logger.info("%s: renewing after a read: %s", self._path, error)
         try:
             self._observe(read_json(await self._request("GET", self._path)))
@@ -242,8 +212,8 @@ class LeaderElector:
         assert self._observed_lease is not None
         if self._held_by_other():
             return False
-        await self._put(self._renewed_spec_of(self._observed_lease))
-        self._on_renew(True)
+        await self._put(self._renewed(self._observed_lease))
+        self._callbacks.on_renew(True)
         return True
 
     async def _create(self) -> None:
@@ -257,17 +227,19 @@ class LeaderElector:
         )
         self._observe(read_json(await self._request("POST", self._collection, _encode(lease))))
 
-    def _renewed_spec_of(self, lease: JsonObject) -> JsonObject:
-        """Return the Lease with us as its holder."""
+    def _renewed(self, lease: JsonObject) -> JsonObject:
+        """Return the Lease with this instance as its holder, renewed now."""
         return held(lease, self.identity, self._options.lease_duration_seconds, self._clock.now())
 
     async def _put(self, lease: JsonObject) -> None:
         self._observe(read_json(await self._request("PUT", self._path, _encode(lease))))
 
     async def _release(self, at_most_seconds: float) -> None:
-        """Give the Lease back, if it is still ours, so that nobody waits for its end."""
+        """Release the Lease if it is still ours, so that others need not wait until it expires."""
         self._deadline = self._now() + at_most_seconds
         try:
+            # Read first: what we observed last may be outdated, and a Lease that another instance
+            # has taken must not be emptied.
             self._observe(read_json(await self._request("GET", self._path)))
             if self._observed_lease is None or self._holder() != self.identity:
                 return
@@ -284,7 +256,8 @@ class LeaderElector:
             raise ResponseLost("there was no time left to ask the apiserver")
         query = f"timeout={int(self._options.request_seconds)}s"
         try:
-            # the client's own time limit is that of the exchange: getting a token comes before it
+            # The client's time limit covers the HTTP exchange only. Fetching a token comes before
+            # it and may run an exec plugin, which must not outlast the Lease either.
             async with asyncio.timeout(seconds):
                 return await self._client.request(
                     method, path, body, query=query, timeout_seconds=seconds
@@ -294,7 +267,9 @@ class LeaderElector:
             raise ResponseLost(text) from error
 
     def _observe(self, lease: JsonObject) -> None:
-        """Remember the Lease, and when it last changed by our clock."""
+        """Remember the Lease, and when its spec last changed on our clock."""
+        # Only a changed spec proves that the holder is alive: a change of labels, say, raises the
+        # resourceVersion too, and would keep a dead holder's Lease from expiring.
         if self._observed_lease is None or lease.get("spec") != self._observed_lease.get("spec"):
             self._observed_at = self._now()
         self._observed_lease = lease
@@ -302,21 +277,21 @@ class LeaderElector:
         if holder != self._reported_leader:
             self._reported_leader = holder
             if holder:
-                self._on_new_leader(holder)
+                self._callbacks.on_new_leader(holder)
 
     def _holder(self) -> str:
         spec = (self._observed_lease or {}).get("spec") or {}
         return str(spec.get("holderIdentity") or "")
 
     def _held_by_other(self) -> bool:
-        """Whether somebody else holds the Lease, and may still believe so."""
+        """Return whether another instance holds the Lease, and it has not expired by our clock."""
         if self._holder() in ("", self.identity) or self._observed_lease is None:
             return False
         seconds = self._observed_lease["spec"].get("leaseDurationSeconds") or 0
         return self._observed_at + float(seconds) > self._now()
 
     def reference(self) -> ObjectReference:
-        """Return the Lease as Events refer to it."""
+        """Return the reference to the Lease for Events about it."""
         meta = (self._observed_lease or {}).get("metadata") or {}
         return ObjectReference(
             "Lease",
@@ -328,15 +303,15 @@ class LeaderElector:
         )
 
     def _record_event(self, what: str) -> None:
-        """Record the Event that kube-scheduler records on its Lease."""
-        if self._recorder is None:
+        """Record a LeaderElection Event about the Lease, as kube-scheduler does."""
+        if self._lock.recorder is None:
             return
-        self._recorder.event_about(
+        self._lock.recorder.event_about(
             self.reference(),
             "Normal",
             "LeaderElection",
             "",
             f"{self.identity} {what}",
-            self._component,
+            self._lock.component,
             core=True,
         )

@@ -1,4 +1,4 @@
-"""What is written into a Lease: times for people, and who holds it for how long."""
+"""The contents of a Lease: its holder, for how long, and the informative timestamps."""
 
 from proreus.client.event_bodies import micro_time
 from proreus.objects.kinds import LEASES
@@ -6,7 +6,7 @@ from proreus.objects.meta import JsonObject
 
 
 def new_lease(namespace: str, name: str, identity: str, seconds: float, now: float) -> JsonObject:
-    """Return a Lease that did not exist; ``now`` is in seconds since the epoch."""
+    """Return a new Lease held by ``identity``; ``now`` is in seconds since the epoch."""
     time = micro_time(now)
     return {
         "apiVersion": LEASES.api_version,
@@ -23,7 +23,7 @@ def new_lease(namespace: str, name: str, identity: str, seconds: float, now: flo
 
 
 def held(lease: JsonObject, identity: str, seconds: float, now: float) -> JsonObject:
-    """Return the Lease with this holder; what we do not know of stays in it."""
+    """Return the Lease with this holder, renewed at ``now``; fields unknown to us are kept."""
     old = lease.get("spec") or {}
     time = micro_time(now)
     ours = old.get("holderIdentity") == identity
@@ -39,7 +39,7 @@ def held(lease: JsonObject, identity: str, seconds: float, now: float) -> JsonOb
 
 
 def released(lease: JsonObject, now: float) -> JsonObject:
-    """Return the Lease with no holder, so that nobody waits for its end."""
+    """Return the Lease without a holder, so that others can acquire it at once."""
     time = micro_time(now)
     free = {
         "holderIdentity": "",

@@ -1,7 +1,8 @@
-"""The client's own rate: a token bucket, as clientConnection's qps and burst describe it.
+"""Client-side flow control: a token bucket with clientConnection's qps and burst.
 
-Each writer reserves its token at once and then sleeps until the token is there; so waiters are
-served in the order in which they came, and no task wakes in vain.
+Each request reserves its token at once and then sleeps until the token is there; so requests are
+sent in the order in which they came, and no task wakes up in vain (client-go's
+flowcontrol.RateLimiter).
 """
 
 import asyncio
@@ -26,12 +27,12 @@ class RateLimiter:
         self._qps = qps
         self._burst = float(burst)
         self._now = now
-        self._tokens = float(burst)  # negative: as many requests wait for theirs
+        self._tokens = float(burst)  # negative: that many requests are waiting
         self._at = now()
 
     @property
     def unlimited(self) -> bool:
-        """Whether nobody ever waits."""
+        """Whether requests never wait."""
         return self._qps < 0
 
     def reserve(self) -> float:
@@ -39,13 +40,15 @@ class RateLimiter:
         if self._qps < 0:
             return 0.0
         now = self._now()
+        # Tokens grow with time up to the burst. The balance may go below zero: each waiter then has
+        # a token of its own to wait for, one 1/qps after the other, which keeps them in order.
         self._tokens = min(self._burst, self._tokens + max(0.0, now - self._at) * self._qps)
         self._at = now
         self._tokens -= 1.0
         return 0.0 if self._tokens >= 0 else -self._tokens / self._qps
 
     async def acquire(self) -> float:
-        """Wait for a token; return the seconds that it took. Who is cancelled gives it back."""
+        """Wait for a token; return the seconds waited. A cancelled request returns its token."""
         wait_seconds = self.reserve()
         if wait_seconds > 0:
             try:
@@ -57,5 +60,5 @@ class RateLimiter:
 
 
 def no_rate_limit() -> RateLimiter:
-    """Return a flow control that lets everything pass."""
+    """Return a rate limiter without a limit."""
     return RateLimiter(-1.0, 0)

@@ -1,13 +1,14 @@
-"""Keeps one kind in step with the apiserver: list, then watch, for ever.
+"""Keeps a store of one resource in step with the apiserver: list, then watch, until cancelled.
 
-The first state comes by WatchList streaming (KEP-3157) where the server does it, else by a list in
-pages. After that a watch is resumed from the last resourceVersion seen, be it of an event or a
-bookmark; only when the server says that this is too old (410) is all listed again. Whatever breaks
-is tried again with jittered back-off; a connection that has died silently is found by the read
-deadline, since a healthy apiserver sends a bookmark about every minute.
+The initial state comes from a streaming list (WatchList, KEP-3157) where the server supports it,
+otherwise from a paginated list. After that the watch is resumed from the resourceVersion of the
+last event or bookmark; a relist happens only when the server no longer has that version (410), or
+when an event was lost. Failed requests are retried with jittered back-off. A connection that has
+died silently is detected by the read timeout, since a healthy apiserver sends a bookmark about
+every minute.
 
-The reflector holds no objects: it tells a ``ReflectorStore`` (the informer), which alone knows what
-changed.
+The reflector holds no objects: it passes them to a ``ReflectorStore`` (the informer), which works
+out what changed. Its model is client-go's ``tools/cache.Reflector``.
 """
 
 import asyncio
@@ -18,13 +19,12 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
-from urllib.parse import urlencode
 
 from proreus.client.backoff import Backoff
 from proreus.client.connectivity import Connectivity, is_outage
+from proreus.client.list_watch import ListWatch
 from proreus.client.object_faults import ObjectFaults
 from proreus.client.responses import ResponseLost
-from proreus.client.session import ApiClient
 from proreus.client.stream import Stream
 from proreus.client.watch import (
     DELETED,
@@ -44,28 +44,33 @@ T = TypeVar("T", bound=ApiObject)
 logger = logging.getLogger(__name__)
 
 _NO_WATCH_LIST = frozenset((400, 405, 406, 415, 422))
-"""Codes by which a server refuses ``sendInitialEvents``."""
-_BACKOFF_RESET_SECONDS = (
-    60.0  # a stream that broke after a good while is the first fault of a new count
-)
+"""HTTP status codes with which a server rejects ``sendInitialEvents``."""
+_BACKOFF_RESET_SECONDS = 60.0
+"""A watch that lasted so long before it failed starts the back-off anew."""
 
 
 class ReflectorStore(Protocol[T]):
-    """Who wants to know; both methods are sync, and what they raise ends the reflector."""
+    """Receives the objects. Both methods are sync; an exception from either ends the reflector."""
 
     def replace(self, objects: list[T], unreadable: Sequence[Unreadable] = ()) -> None:
-        """Take the whole state: what is missing is gone. ``unreadable`` is there, unknown how."""
+        """Replace the contents of the store with the result of a list.
+
+        Objects that are in neither argument have been deleted. ``unreadable`` ones exist, but could
+        not be decoded.
+        """
         ...
 
     def apply(self, events: list[Event[T]]) -> None:
-        """Take the changes of one chunk, in order."""
+        """Apply the changes of one network chunk, in order."""
         ...
 
 
 @dataclass(frozen=True)
 class ReflectorOptions:
-    """Times in seconds. ``read_timeout_seconds`` must exceed the server's bookmark interval (a
-    minute)."""
+    """Limits and intervals, in seconds.
+
+    ``read_timeout_seconds`` must exceed the server's bookmark interval, which is a minute.
+    """
 
     page_size: int = 500
     watch_list: bool = True
@@ -80,53 +85,53 @@ class ReflectorOptions:
 
 
 class HandlerFailed(RuntimeError):
-    """A handler raised what might pass for a fault of the network: it is a bug, and no retry
-    helps. Not an ``ApiError``, so that nobody takes it for one."""
+    """An event handler raised an exception that looks like a network error.
+
+    It is a bug, which no retry helps; hence not an ``ApiError``, which would be retried.
+    """
 
 
 class Reflector(Generic[T]):
-    """List and watch one resource, restricted by selectors, into a sink."""
+    """Lists and watches the objects of a ``ListWatch``, and passes them to a store.
+
+    ``on_error(resource, error)`` is called for every failed list or watch; ``connectivity`` is
+    shared by the reflectors of one apiserver, and ``faults`` records single objects that cannot be
+    decoded.
+    """
 
     def __init__(
         self,
-        client: ApiClient,
-        resource: Resource[T],
+        list_watch: ListWatch[T],
         store: ReflectorStore[T],
         *,
-        field_selector: str = "",
-        label_selector: str = "",
         options: ReflectorOptions | None = None,
         on_error: Callable[[Resource[T], ApiError], None] | None = None,
         connectivity: Connectivity | None = None,
         faults: ObjectFaults | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        self._client = client
+        resource = list_watch.resource
+        self._list_watch = list_watch
         self._resource = resource
         self._store = store
-        self._selectors = {
-            key: value
-            for key, value in (("fieldSelector", field_selector), ("labelSelector", label_selector))
-            if value
-        }
         self._options = options or ReflectorOptions()
         self._on_error = on_error
         self._connectivity = connectivity or Connectivity()
         self._marked_unreachable = False
         self._rng = rng or random.Random()
         self._backoff = Backoff(*self._options.backoff_seconds, rng=self._rng)
-        self._watch_list = self._options.watch_list
-        self._path = resource.path()
+        self._streams_lists = self._options.watch_list
+        self._path = list_watch.path
         faults = faults or ObjectFaults(resource.plural)
         self._events = EventDecoder(resource.type, faults)
         self._lists = ListDecoder(resource.type, faults)
-        self._resource_version = ""  # empty: the whole state is needed first
-        self._synced = False  # whether the sink has ever got a state
+        self._resource_version = ""  # empty: a list is needed first
+        self._synced = False  # whether the store has ever received a list
         self._listed_at = -math.inf
         self._last_error = ""
 
     async def run(self) -> None:
-        """Run until cancelled; network errors are survived, errors of the sink are not."""
+        """Run until cancelled. Network errors are retried, exceptions of the store propagate."""
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
@@ -138,13 +143,16 @@ class Reflector(Generic[T]):
                     await self._list_and_watch()
                 broken = False
             except Gone as error:
-                # What the sink has is too old to resume from: all is compared anew, at once unless
-                # that has just been done.
+                # The server has compacted its history past our version: relist, and at once, since
+                # the store is stale. But a server that answers 410 right after each list would be
+                # asked for whole lists in a hot loop: then the back-off applies.
                 logger.info("%s: relisting: %s", self._path, error.message)
                 if self._resource_version:
                     self._resource_version = ""
                     broken = started - self._listed_at < self._options.min_relist_interval_seconds
             except NotFound as error:
+                # Before the first list, a 404 means that this apiserver does not serve the resource
+                # (an API group that is off). The scheduler must be able to start without it.
                 if not self._synced:
                     self._deliver(self._store.replace, [], ())
                     self._report_error(error, "not served: taken as empty, and looked for rarely")
@@ -152,17 +160,23 @@ class Reflector(Generic[T]):
                         self._options.not_served_retry_seconds * self._rng.uniform(1, 1.2)
                     )
                     continue
-                # A kind that is withdrawn goes by DELETED events; this is somebody in between.
+                # Once synced, the objects of a resource that is removed go by DELETED events. So
+                # this 404 comes from a proxy or load balancer, and must not empty the store.
                 self._report_error(error, "will be tried again")
             except ApiError as error:
+                # etcd was restored from a backup, so that our version lies in its future: a watch
+                # from there would wait for ever, as in client-go's isTooLargeResourceVersionError.
                 if "Too large resource version" in error.message:
-                    self._resource_version = ""  # etcd was restored from a backup
+                    self._resource_version = ""
+                # An outage breaks every watch at once and is logged once for all of them; an error
+                # about this resource (403, say) is logged here.
                 if is_outage(error):
                     self._mark_unreachable(error)
                 else:
                     self._report_error(error, "will be tried again")
             except DecodeError as error:
-                # A change may be lost with the line that told of it: only a list has them all.
+                # A line that is not JSON may have been an event for any object: resuming after it
+                # would lose that event for good, so everything is listed again.
                 self._resource_version = ""
                 self._report_error(
                     ResponseLost(
@@ -171,19 +185,23 @@ class Reflector(Generic[T]):
                     "will be tried again",
                 )
             lived_seconds = loop.time() - started
-            # an orderly end after a moment is no end at all; so is a reason to list again
+            # Watches end regularly by their timeoutSeconds, and are resumed at once. One that ends
+            # within a moment, without an error, is a server or proxy that closes every stream:
+            # without a pause this would become a hot loop (client-go: "very short watch").
             healthy = (
                 lived_seconds >= self._options.short_watch_seconds or not self._resource_version
             )
             if not broken and healthy:
                 self._backoff.reset()
                 continue
+            # A failure after a long healthy watch is the first of a new series: it must not inherit
+            # the delay that an outage of hours ago had grown to.
             if lived_seconds >= _BACKOFF_RESET_SECONDS:
                 self._backoff.reset()
             await asyncio.sleep(self._backoff.next())
 
     def _report_error(self, error: ApiError, consequence: str) -> None:
-        """Tell of an error: the callback each time, the log when it is news."""
+        """Call ``on_error`` each time, but log an error only if it differs from the last one."""
         if error.message != self._last_error:
             self._last_error = error.message
             level = logging.ERROR if isinstance(error, Forbidden) else logging.WARNING
@@ -192,7 +210,7 @@ class Reflector(Generic[T]):
             self._on_error(self._resource, error)
 
     def _mark_unreachable(self, error: ApiError) -> None:
-        """Tell of an error that is not about this kind."""
+        """Report an error that concerns the apiserver and not this resource alone."""
         self._marked_unreachable = True
         self._connectivity.mark_unreachable(error)
         if self._on_error is not None:
@@ -204,21 +222,23 @@ class Reflector(Generic[T]):
             self._connectivity.mark_reachable()
 
     async def _list_and_watch(self) -> None:
-        """Give the sink the whole state, then watch from there until the stream ends."""
-        if self._watch_list:
+        """List into the store, then watch from that version until the stream ends."""
+        if self._streams_lists:
             refusal = await self._stream_list_and_watch()
             if not refusal:
                 return
             logger.info("%s: listing in pages instead of streaming: %s", self._path, refusal)
-            self._watch_list = False
+            self._streams_lists = False
         self._sync_with(await self._list(self._options.page_size))
         await self._watch()
 
-    def _deliver(self, tell: Callable[..., None], *what: Any) -> None:
-        """Hand on to the sink, whose errors end the run whatever they are."""
+    def _deliver(self, method: Callable[..., None], *arguments: Any) -> None:
+        """Call a method of the store; its exceptions end ``run`` whatever they are."""
         try:
-            tell(*what)
+            method(*arguments)
         except (ApiError, DecodeError) as error:
+            # ``run`` retries these types: from a handler they would be retried as network errors,
+            # with the event that caused them already lost.
             raise HandlerFailed(
                 f"a handler of {self._path} raised {type(error).__name__}: {error}"
             ) from error
@@ -232,18 +252,19 @@ class Reflector(Generic[T]):
         self._last_error = ""
 
     async def _stream_list_and_watch(self) -> str:
-        """Do the same in one stream; return why the server cannot, or "" at the stream's end."""
-        query = self._query(
-            watch="true",
-            sendInitialEvents="true",
-            resourceVersionMatch="NotOlderThan",
-            allowWatchBookmarks="true",
-            timeoutSeconds=self._timeout_seconds(),
-        )
+        """List and watch in one stream (KEP-3157).
+
+        Returns "" at the end of the stream, or the reason why the server does not support this.
+        """
+        parameters = {
+            "sendInitialEvents": "true",
+            "resourceVersionMatch": "NotOlderThan",
+            "timeoutSeconds": self._timeout_seconds(),
+        }
         complete = False
         splitter = LineSplitter()
         try:
-            async with self._stream(query) as stream:
+            async with self._open_watch(parameters) as stream:
                 found = await self._initial_events(stream, splitter)
                 if isinstance(found, str):
                     return found
@@ -251,15 +272,18 @@ class Reflector(Generic[T]):
                 self._sync_with(found)
                 await self._handle_watch(stream, splitter)
         except ApiError as error:
+            # After the initial events these codes are about the watch, not about the feature.
             if complete or error.status not in _NO_WATCH_LIST:
                 raise
             return error.message
         return ""
 
     async def _initial_events(self, stream: Stream, splitter: LineSplitter) -> Page[T] | str:
-        """Return the objects and where in history they stand, or why they do not come."""
+        """Return the initial objects and their resourceVersion, or why they do not arrive."""
         found: dict[str, T | Unreadable] = {}
         while True:
+            # Servers that ignore sendInitialEvents serve a plain watch from now, which never sends
+            # the bookmark that ends the initial events.
             try:
                 async with asyncio.timeout(self._options.initial_events_timeout_seconds):
                     chunk = await stream.chunk()
@@ -276,31 +300,21 @@ class Reflector(Generic[T]):
             if batch.error is not None:
                 raise batch.error
             if batch.initial_events_end:
-                metadata = ListMeta(resource_version=batch.resource_version)
-                state: Page[T] = Page(metadata, [])
-                for obj in found.values():
-                    if isinstance(obj, Unreadable):
-                        state.unreadable.append(obj)
-                    else:
-                        state.items.append(obj)
-                return state
+                return Page.of(ListMeta(resource_version=batch.resource_version), found.values())
 
     async def _list(self, page_size: int) -> Page[T]:
-        """List all pages, and return them as one."""
+        """List all pages and return them as one; ``page_size`` 0 lists without pagination."""
         state: Page[T] = Page(ListMeta(), [])
         paging = {"limit": str(page_size)} if page_size else {}
         while True:
             try:
-                body = await self._client.request(
-                    "GET",
-                    self._path,
-                    query=self._query(**paging),
-                    timeout_seconds=self._options.list_timeout_seconds,
-                )
+                body = await self._list_watch.list(paging, self._options.list_timeout_seconds)
             except Gone:
                 if "continue" not in paging:
                     raise
-                return await self._list(0)  # the list outlived its snapshot: take it in one piece
+                # The continue token has expired: paging took longer than etcd keeps its history,
+                # and would again. client-go's pager falls back to one full list too.
+                return await self._list(0)
             page = self._lists.decode(body)
             state.items += page.items
             state.unreadable += page.unreadable
@@ -310,40 +324,36 @@ class Reflector(Generic[T]):
                 return state
 
     async def _watch(self) -> None:
-        """Resume the watch; return at its orderly end."""
-        query = self._query(
-            watch="true",
-            allowWatchBookmarks="true",
-            resourceVersion=self._resource_version,
-            timeoutSeconds=self._timeout_seconds(),
-        )
-        async with self._stream(query) as stream:
+        """Resume the watch from the last version; return when the server ends it."""
+        parameters = {
+            "resourceVersion": self._resource_version,
+            "timeoutSeconds": self._timeout_seconds(),
+        }
+        async with self._open_watch(parameters) as stream:
             await self._handle_watch(stream, LineSplitter())
 
     async def _handle_watch(self, stream: Stream, splitter: LineSplitter) -> None:
-        """Hand on what comes until the stream ends; raise if that is not in an orderly way."""
+        """Pass events to the store until the server ends the stream; raise if it breaks."""
         self._mark_reachable()
         decode = self._events.decode
         while chunk := await stream.chunk():
             batch = decode(splitter.feed(chunk))
+            # Bookmarks count too: a watch that is resumed from an old event would get a 410 once
+            # other resources have pushed that version out of the server's history.
             if batch.resource_version:
                 self._resource_version = batch.resource_version
                 self._last_error = ""
             if batch.events:
                 self._deliver(self._store.apply, batch.events)
+            # An ERROR event ends the batch: the events before it are valid and applied by now.
             if batch.error is not None:
                 raise batch.error
         if splitter.pending_bytes:
             raise ResponseLost(f"the watch of {self._path} was cut in the middle of a line")
 
-    def _stream(self, query: str) -> AbstractAsyncContextManager[Stream]:
-        return self._client.stream(
-            self._path, query=query, read_timeout_seconds=self._options.read_timeout_seconds
-        )
-
-    def _query(self, **parameters: str) -> str:
-        return urlencode({**self._selectors, **parameters})
+    def _open_watch(self, parameters: dict[str, str]) -> AbstractAsyncContextManager[Stream]:
+        return self._list_watch.watch(parameters, self._options.read_timeout_seconds)
 
     def _timeout_seconds(self) -> str:
-        """Spread the ends of watches, so that they do not come back all at once."""
+        """Return a random timeoutSeconds, so that not all watches end at the same time."""
         return str(int(self._rng.uniform(*self._options.watch_timeout_seconds)))

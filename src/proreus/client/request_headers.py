@@ -1,4 +1,4 @@
-"""The headers of requests, made once for many: content types, and how we introduce ourselves."""
+"""Request headers, built once for many requests: content types, User-Agent, Authorization."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ JSON = "application/json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
-"""Who writes it is answered in it, and so is a GET of this content type."""
+"""Requests with this content type, GETs included, get their response in it."""
 
 _MOST_KEPT = 16
-"""Tokens rotate; the headers with old ones need not be kept."""
+"""Tokens rotate: the headers with old tokens need not be kept."""
 
 
 def user_agent(component: str = "scheduler", program: str = "proreus") -> str:
-    """Return ``program/version (os/arch) component``, as client-go words it."""
+    """Return ``program/version (os/arch) component``, in the form of client-go's."""
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     version = getattr(proreus, "__version__", "unknown")
     return f"{program}/v{version} ({os.uname().sysname.lower()}/{machine}) {component}"
@@ -28,7 +28,7 @@ def user_agent(component: str = "scheduler", program: str = "proreus") -> str:
 class RequestHeaders:
     """The headers for one server, by Authorization and content type.
 
-    ``fields`` is as aiohttp takes them, ``lines`` as they go over the wire.
+    ``fields`` returns them as aiohttp takes them, ``lines`` as they are sent.
     """
 
     def __init__(self, host: str, agent: str) -> None:
@@ -38,7 +38,7 @@ class RequestHeaders:
         self._lines: dict[tuple[str, str], bytes] = {}
 
     def fields(self, authorization: str, content_type: str) -> Mapping[str, str]:
-        """Return the headers, but for Host and the length of the body."""
+        """Return the headers except Host and Content-Length."""
         cached = self._fields.get((authorization, content_type))
         if cached is not None:
             return cached
@@ -52,12 +52,13 @@ class RequestHeaders:
         return headers
 
     def lines(self, authorization: str, content_type: str) -> bytes:
-        """Return the header lines, but for the length; raises ``ValueError`` for invalid ones."""
+        """Return the header lines except Content-Length; raises ``ValueError`` for invalid ones."""
         cached = self._lines.get((authorization, content_type))
         if cached is not None:
             return cached
         headers = {"Host": self._host, **self.fields(authorization, content_type)}
         lines = [f"{name}: {value}" for name, value in headers.items()]
+        # A line break in a token file would otherwise inject a header of its own.
         if not all(line.isprintable() for line in lines):
             raise ValueError("the token or User-Agent has characters that no HTTP header may have")
         if len(self._lines) > _MOST_KEPT:

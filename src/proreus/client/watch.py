@@ -9,9 +9,9 @@ the others: it comes out as ``Unreadable``, which says which one it is. A line o
 JSON, or does not say what it is about, raises ``DecodeError``: then all must be listed anew.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar, final
+from typing import Generic, Self, TypeVar, final
 
 import msgspec
 
@@ -256,6 +256,17 @@ class Page(Generic[T]):
     metadata: ListMeta
     items: list[T]
     unreadable: list[Unreadable] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, metadata: ListMeta, objects: Iterable[T | Unreadable]) -> Self:
+        """Return a list of these objects."""
+        page = cls(metadata, [])
+        for obj in objects:
+            if isinstance(obj, Unreadable):
+                page.unreadable.append(obj)
+            else:
+                page.items.append(obj)
+        return page
 
 
 class ListDecoder(Generic[T]):

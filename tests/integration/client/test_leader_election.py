@@ -7,7 +7,12 @@ from contextlib import suppress
 import pytest
 
 from proreus.client.credentials import Credentials
-from proreus.client.leader_election import LeaderElector, LeaseOptions, new_identity
+from proreus.client.leader_election import LeaderElector, new_identity
+from proreus.client.leader_election_config import (
+    LeaderCallbacks,
+    LeaseOptions,
+    ResourceLockConfig,
+)
 from proreus.client.session import ApiClient
 from proreus.client.write_fence import NotLeading, WriteFence
 from proreus.errors import LeaseLost
@@ -82,14 +87,14 @@ class WallClock:
 
 
 class Candidate:
-    """An elector with its own connection, and what it told."""
+    """An elector with its own connection, and its callbacks in order."""
 
     def __init__(self, server, name, clock=None, credentials=None):
         self.server, self.name = server, name
         self.clock = clock or WallClock()
         self.credentials = credentials or Credentials(server.url)
-        self.ailment = None
-        self.told = []
+        self.health_problem = None
+        self.calls = []
         self.at = {}
 
     async def __aenter__(self):
@@ -97,17 +102,19 @@ class Candidate:
         self.client = ApiClient(self.credentials)
         self.fence = WriteFence(now=loop.time)
 
-        def tell(word):
-            self.told.append(word)
+        def record(word):
+            self.calls.append(word)
             self.at.setdefault(word, loop.time())
 
         self.elector = LeaderElector(
             self.client,
-            self.name,
-            on_started_leading=lambda: tell("started"),
-            on_stopped_leading=lambda: tell("stopped"),
-            on_new_leader=lambda who: tell(f"new {who}"),
-            ailment=lambda: self.ailment,
+            ResourceLockConfig(self.name),
+            callbacks=LeaderCallbacks(
+                on_started_leading=lambda: record("started"),
+                on_stopped_leading=lambda: record("stopped"),
+                on_new_leader=lambda leader: record(f"new {leader}"),
+                health_problem=lambda: self.health_problem,
+            ),
             fence=self.fence,
             clock=self.clock,
             now=loop.time,
@@ -126,7 +133,7 @@ class Candidate:
 async def test_first_one_creates_the_lease_and_renews_it(server, leases):
     async with Candidate(server, "a", WallClock(0.25)) as a:
         await asyncio.sleep(1)
-        assert a.told == ["new a", "started"]
+        assert a.calls == ["new a", "started"]
         assert a.elector.is_leader
         assert leases.history == [
             {
@@ -151,12 +158,12 @@ async def test_second_one_waits_takes_over_after_the_duration_and_counts_the_tra
     loop = asyncio.get_running_loop()
     async with Candidate(server, "a") as a, Candidate(server, "b") as b:
         await asyncio.sleep(60)
-        assert b.told == ["new a"]
+        assert b.calls == ["new a"]
         died = loop.time()
         a.task.cancel()
         leases.fault = lambda call: _cut_of(call, "a")  # killed: no release
         await asyncio.sleep(30)
-        assert "started" in b.told
+        assert "started" in b.calls
         assert 13 <= b.at["started"] - died <= 15 + 4.4 + 0.1
         assert leases.spec["leaseTransitions"] == 1
         assert leases.spec["holderIdentity"] == "b"
@@ -177,7 +184,7 @@ async def test_release_on_cancel_lets_the_other_take_over_at_once(server, leases
         a.task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await a.task
-        assert a.told[-1] == "stopped"
+        assert a.calls[-1] == "stopped"
         released = leases.history[-1]
         assert (released["holderIdentity"], released["leaseDurationSeconds"]) == ("", 1)
         assert released["leaseTransitions"] == 0
@@ -201,7 +208,7 @@ async def test_foreign_times_do_not_matter_only_what_is_seen(server, leases):
         for second in range(1, 50):
             await asyncio.sleep(2)
             renew(second)
-        assert b.told == ["new z"]
+        assert b.calls == ["new z"]
         stopped = loop.time()
         await asyncio.sleep(30)
         assert 15 <= b.at["started"] - stopped <= 15 + 4.4 + 2.1
@@ -216,7 +223,7 @@ async def test_future_times_do_not_protect_a_dead_holder(server, leases):
     leases.store({"metadata": {"name": "kube-scheduler"}, "spec": spec})
     async with Candidate(server, "b") as b:
         await asyncio.sleep(21)
-        assert "started" in b.told
+        assert "started" in b.calls
 
 
 @pytest.mark.parametrize("fault", ["cut", "silence", "500", "html"])
@@ -261,7 +268,7 @@ async def test_short_faults_are_ridden_out(server, leases):
             await asyncio.sleep(20)
             broken_until = loop.time() + 7.5
         await asyncio.sleep(20)
-        assert a.told == ["new a", "started"]
+        assert a.calls == ["new a", "started"]
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT"])
@@ -279,7 +286,7 @@ async def test_lost_answers_of_writes_that_happened_are_settled_by_a_read(server
     async with Candidate(server, "a") as a:
         await asyncio.sleep(60)
         assert lost
-        assert a.told == ["new a", "started"]
+        assert a.calls == ["new a", "started"]
         assert leases.spec["leaseTransitions"] == 0  # it never was anybody else's
 
 
@@ -346,14 +353,14 @@ async def test_a_leader_that_no_longer_works_gives_the_lease_up(server, leases):
     loop = asyncio.get_running_loop()
     async with Candidate(server, "a") as a, Candidate(server, "b") as b:
         await asyncio.sleep(60)
-        a.ailment = "the event loop has not turned for 61 s"
+        a.health_problem = "the event loop has not turned for 61 s"
         fell_ill = loop.time()
         with pytest.raises(LeaseLost, match="is given up: the event loop has not turned for 61 s"):
             await a.task
         assert loop.time() - fell_ill <= 2.1
-        assert (a.told[-1], a.fence.open) == ("stopped", False)
+        assert (a.calls[-1], a.fence.open) == ("stopped", False)
         await asyncio.sleep(5)
-        assert "started" in b.told
+        assert "started" in b.calls
 
 
 def hanging_after(server, seconds, now):
@@ -371,7 +378,7 @@ async def test_a_plugin_that_hangs_costs_one_attempt_while_the_old_token_is_good
     credentials = hanging_after(server, 100, asyncio.get_running_loop().time)
     async with Candidate(server, "a", credentials=credentials) as a:
         await asyncio.sleep(600)
-        assert a.told == ["new a", "started"]
+        assert a.calls == ["new a", "started"]
 
 
 async def test_credentials_that_never_come_cost_the_lease_in_time(server, leases):
@@ -404,7 +411,7 @@ async def test_two_that_create_at_once_are_one_leader_however_wrong_their_clocks
     behind, ahead = WallClock(-1e6), WallClock(1e6)
     async with Candidate(server, "a", behind) as a, Candidate(server, "b", ahead) as b:
         await asyncio.sleep(100)
-        assert ("started" in a.told) + ("started" in b.told) == 1
+        assert ("started" in a.calls) + ("started" in b.calls) == 1
 
 
 def test_identity_and_times_of_kube_scheduler():

@@ -1,0 +1,46 @@
+"""Which objects to list and watch, and how those requests are sent (client-go's ListWatch)."""
+
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+from urllib.parse import urlencode
+
+from proreus.client.session import ApiClient
+from proreus.client.stream import Stream
+from proreus.objects.meta import ApiObject, Resource
+
+T = TypeVar("T", bound=ApiObject)
+
+
+@dataclass(frozen=True)
+class ListWatch(Generic[T]):
+    """The objects of one resource, in all namespaces, that match ``field_selector`` ("": all)."""
+
+    client: ApiClient
+    resource: Resource[T]
+    field_selector: str = ""
+
+    @property
+    def path(self) -> str:
+        """The path of the collection."""
+        return self.resource.path()
+
+    async def list(self, parameters: dict[str, str], timeout_seconds: float) -> bytes:
+        """Return the body of a list, or of one page of it; raises ``ApiError``."""
+        return await self.client.request(
+            "GET", self.path, query=self._query(parameters), timeout_seconds=timeout_seconds
+        )
+
+    def watch(
+        self, parameters: dict[str, str], read_timeout_seconds: float
+    ) -> AbstractAsyncContextManager[Stream]:
+        """Open a watch that fails once nothing has arrived for ``read_timeout_seconds``."""
+        return self.client.stream(
+            self.path,
+            query=self._query({"watch": "true", "allowWatchBookmarks": "true", **parameters}),
+            read_timeout_seconds=read_timeout_seconds,
+        )
+
+    def _query(self, parameters: dict[str, str]) -> str:
+        selectors = {"fieldSelector": self.field_selector} if self.field_selector else {}
+        return urlencode({**selectors, **parameters})
