@@ -135,7 +135,7 @@ class CheckedWriter:
             try:
                 found = await write.verify()
             except ApiError as error:
-                # A definite result: the object is gone (404), or another client's write shows (409).
+                # A definite result: the object is gone (404), or another write shows (409).
                 if error.status and error.status != 429 and error.status < 500:
                     raise
                 doubt = error
@@ -168,8 +168,8 @@ class CheckedWriter:
                 return error
             wait_seconds = response.retry_after_seconds
             retriable = response.code == 429 or response.code >= 500
-            # client-go retries by itself only when the server names a delay: that is a promise that
-            # the request was not processed. Other errors are the caller's.
+            # As in client-go only the server decides that a request is worth repeating, by naming a
+            # delay (Priority and Fairness does). A retry after other errors is up to the caller.
             if wait_seconds is None or not retriable or not tries_left:
                 break
             hooks.on_retry(str(response.code), write.method, host)

@@ -1,14 +1,15 @@
-"""HTTP/1.1 for small requests in great number: pooled connections, one request at a time on each.
+"""A pool of HTTP/1.1 connections for many small writes, with one request at a time on each.
 
-A scheduler sends two writes a pod, the Binding and its Event, and aiohttp's request costs more than
-deciding about the pod (docs/adr/0003-connections-for-writes.md). So writes go this short way: the
-request is bytes, httptools parses the answer, a future carries it back. Reads and watches, proxies
-and whatever else HTTP can be stay with aiohttp, in ``session``.
+A scheduler sends two writes a pod, the Binding and its Event, and a request with aiohttp costs more
+than the scheduling cycle (docs/adr/0003-connections-for-writes.md). So writes take a short path:
+the request is bytes, httptools parses the response, a future returns it. Reads, watches and proxies
+stay with aiohttp, in ``session``.
 
-What must not be here: what an answer means (``answers``), and any second try (``checked_writes``).
+The meaning of a response is none of this module's concern (``responses``), nor are retries
+(``checked_writes``).
 
-An answer counts only when it is whole. One that the end of the connection would have to complete
-(neither length nor chunks, as HTTP/1.0 had it) cannot be told from a cut one and is taken for lost.
+Only complete responses count. One that ends with its connection (neither Content-Length nor chunks,
+as in HTTP/1.0) cannot be distinguished from a truncated one and is treated as lost.
 """
 
 import asyncio
@@ -21,19 +22,19 @@ import httptools
 from proreus.client.responses import HttpResponse
 
 _IDLE_SECONDS = 50.0
-"""Less than the apiserver's 90: a connection that it closes under a request is a lost answer."""
+"""Less than the apiserver's 90: a connection that it closes under a request loses the response."""
 
 
 class NotConnected(OSError):
-    """No connection came about: nothing was sent."""
+    """No connection could be opened: nothing was sent."""
 
 
 class ConnectionPool:
-    """A pool of connections to one server. Whoever asks bounds their number.
+    """A pool of connections to one server; the caller limits their number.
 
     ``tls`` returns the context for a new connection, None for plain text. ``before_sending`` is
-    called when a request is about to go out and raises if it must not. Must be made and closed
-    inside a running loop.
+    called just before a request is sent, and raises if it must not be. Must be created and closed
+    in a running event loop.
     """
 
     def __init__(
@@ -58,24 +59,27 @@ class ConnectionPool:
         self._closed = False
 
     async def round_trip(self, request: bytes, timeout_seconds: float) -> HttpResponse:
-        """Send a request and return its answer.
+        """Send a request and return its response.
 
-        Raises ``NotConnected``, or what ``before_sending`` does, when nothing was sent; any other
-        ``OSError`` (a ``TimeoutError`` among them) and ``httptools.HttpParserError`` leave open
-        whether the request has happened.
+        If nothing was sent, raises ``NotConnected`` or the exception of ``before_sending``. After
+        any other ``OSError`` (``TimeoutError`` included) or ``httptools.HttpParserError`` the
+        request may have been processed.
         """
         deadline = self._loop.time() + timeout_seconds
-        while self.idle:  # the one used last is the least likely to have been closed
+        # Last in, first out: the connection used last is the least likely to have been closed by
+        # the server, and the others time out, so that the pool shrinks after a burst.
+        while self.idle:
             connection = self.idle.pop()
             if not connection.closing:
                 break
         else:
             connection = await self._connect(min(timeout_seconds, self._connect_seconds))
+        # After the connect, which may take seconds, and in the same tick as the write below.
         if self._before_sending is not None:
             try:
                 self._before_sending()
             except BaseException:
-                connection.close()
+                connection.close()  # it is in no list of the pool and would leak
                 raise
         return await connection.round_trip(request, deadline)
 
@@ -95,23 +99,24 @@ class ConnectionPool:
             raise NotConnected(f"timed out after {timeout_seconds:g} s") from error
         except OSError as error:  # ssl.SSLError is one too
             raise NotConnected(str(error) or type(error).__name__) from error
+        # The pool was closed while we connected: its close() did not see this connection.
         if self._closed:
             connection.close()
             raise NotConnected("the connections are closed already")
         return connection
 
     def close(self) -> None:
-        """Close every connection; answers that are waited for are lost."""
+        """Close every connection; responses that are still awaited are lost."""
         self._closed = True
         for connection in list(self.open):
             connection.close()
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: idle, or with one request on its way.
+    """One connection: idle, or with one request in flight.
 
-    One timer serves both states: it goes off at the earliest deadline it was ever set to and looks
-    what the deadline is by then, so that a request sets no timer of its own.
+    One timer serves both states. It fires at the earliest deadline it was ever set to, and compares
+    the time with the deadline of then, so that most requests need no timer of their own.
     """
 
     def __init__(self, pool: ConnectionPool, loop: asyncio.AbstractEventLoop) -> None:
@@ -128,11 +133,11 @@ class _Connection(asyncio.Protocol):
 
     @property
     def closing(self) -> bool:
-        """Whether no request may be sent any more."""
+        """Whether the connection cannot take another request."""
         return self._transport is None or self._transport.is_closing()
 
     async def round_trip(self, request: bytes, deadline: float) -> HttpResponse:
-        """Send a request; return its whole answer."""
+        """Send a request and return its complete response."""
         assert self._transport is not None
         assert self._waiter is None
         waiter: asyncio.Future[HttpResponse] = self._loop.create_future()
@@ -142,11 +147,12 @@ class _Connection(asyncio.Protocol):
         try:
             return await waiter
         except asyncio.CancelledError:
-            self.close()  # the answer may still come, and must not be taken for the next one's
+            # The response may still arrive, and the next request would take it for its own.
+            self.close()
             raise
 
     def close(self, error: Exception | None = None) -> None:
-        """Close at once; who waits for an answer gets ``error``."""
+        """Close at once; a request in flight fails with ``error``."""
         if self._waiter is not None:
             waiter, self._waiter = self._waiter, None
             if not waiter.done():
@@ -177,20 +183,20 @@ class _Connection(asyncio.Protocol):
     # -- asyncio's calls -----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to be one of the pool's."""
-        # uvloop's transport for TLS is one in deed, not by its class
+        """Join the pool's open connections."""
+        # uvloop's TLS transport does not inherit from asyncio.Transport; it is duck-typed.
         self._transport = cast(asyncio.Transport, transport)
         self._pool.open.add(self)
 
     def data_received(self, data: bytes) -> None:
-        """Take in a part of the answer."""
+        """Parse a part of the response."""
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self.close(ConnectionError(f"the answer is no HTTP/1.1: {error}"))
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Leave the pool; an answer that is not whole by now will never be."""
+        """Leave the pool; a response that is incomplete by now is lost."""
         self._pool.open.discard(self)
         if self in self._pool.idle:
             self._pool.idle.remove(self)
@@ -200,15 +206,17 @@ class _Connection(asyncio.Protocol):
     # -- the parser's calls --------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        """Begin an answer, if one is waited for."""
+        """Begin a response, if one is awaited."""
+        # A response without a request (a proxy's 408 on an idle connection, say) would otherwise be
+        # taken for that of the next request: a Binding would look done that was never read.
         if self._waiter is None:
-            self.close()  # nobody asked: what comes now must answer no later request
+            self.close()
         self._body = []
         self._content_type = ""
         self._retry_after = None
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep the two headers that have a meaning here."""
+        """Keep the two headers that the client uses."""
         name = name.lower()
         if name == b"content-type":
             self._content_type = value.decode("latin-1").partition(";")[0].strip()
@@ -220,12 +228,12 @@ class _Connection(asyncio.Protocol):
         self._body.append(data)
 
     def on_message_complete(self) -> None:
-        """Hand the answer over and be free for the next request."""
+        """Return the response, and the connection to the pool."""
         waiter, code = self._waiter, self._parser.get_status_code()
-        if waiter is None or code < 200:  # 1xx announces an answer, it is none
+        if waiter is None or code < 200:  # 1xx is interim: the response is still to come
             return
         self._waiter = None
-        if waiter.done():  # given up just now
+        if waiter.done():  # its request was cancelled in this tick
             self.close()
             return
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)

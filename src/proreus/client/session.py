@@ -1,10 +1,10 @@
 """HTTP to the apiserver: bytes out, bytes in, over pooled connections.
 
-Nothing here knows a resource, and nothing here tries again, with one exception: after a 401 the
-credentials are refreshed and the request is repeated once (an unauthorised request has not
-happened). The path per request is kept short, since a scheduler sends a binding a pod: prepared
-headers, no cookies, no compression. Writes go over ``connections``; reads, watches and whatever
-needs a proxy over aiohttp.
+Nothing here depends on a resource, and nothing is retried, with one exception: after a 401 the
+credentials are refreshed and the request is sent once more (an unauthorized request was not
+processed). The code path of a request is short, since a scheduler sends a binding for each pod:
+prepared headers, no cookies, no compression. Writes go over ``connection_pool``; reads, watches and
+everything that needs a proxy go over aiohttp.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _UNSENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, NotConn
 
 
 def _nothing(*_: object) -> None:
-    """Observe nothing."""
+    """Default of a hook."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class RequestHooks:
 
     on_request: (code, method, verb, host, seconds, sent_bytes, received_bytes) after each attempt;
         code is "200" … or "<error>", verb the method or "WATCH" (a watch is reported when its
-        headers have come; its length is no latency).
-    on_retry: (code, verb, host) when a request is repeated on the server's wish.
+        headers have arrived: its duration is not a latency).
+    on_retry: (code, verb, host) when a request is repeated after a Retry-After.
     on_throttle: (verb, host, seconds) with the time spent in client-side flow control.
     """
 
@@ -51,7 +51,7 @@ class RequestHooks:
 
 
 class Request(NamedTuple):
-    """What is sent. ``path`` and ``query`` ("a=b&c=d") are already percent-encoded."""
+    """A request; ``path`` and ``query`` ("a=b&c=d") must be percent-encoded."""
 
     method: str
     path: str
@@ -61,11 +61,11 @@ class Request(NamedTuple):
 
 
 class ApiClient:
-    """One apiserver. ``timeout_seconds`` bounds each request that is not a watch.
+    """A client of one apiserver. ``timeout_seconds`` limits each request that is not a watch.
 
-    ``fence`` is asked before anything but a GET is sent; it raises ``NotLeading``.
+    ``fence`` is checked before each request but GET is sent, and raises ``NotLeading``.
 
-    Must be made and closed inside a running loop: ``async with ApiClient(...) as client``.
+    Must be created and closed in a running event loop: ``async with ApiClient(...) as client``.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class ApiClient:
         self.fence = fence or WriteFence()
         self._server = URL(credentials.server)
         self.host = self._server.authority
-        # what only aiohttp does: proxies, and a password in the URL
+        # The connection pool for writes knows neither proxies nor a password in the URL.
         self._needs_aiohttp = credentials.proxy is not None or self._server.user is not None
         self._base = credentials.server.rstrip("/")
         self._prefix = self._server.raw_path.rstrip("/")
@@ -102,7 +102,7 @@ class ApiClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close every connection; what is asked for afterwards is ``Unreachable``."""
+        """Close every connection; later requests raise ``Unreachable``."""
         self._closed = True
         if self._writes is not None:
             writes, self._writes = self._writes, None
@@ -121,28 +121,28 @@ class ApiClient:
         content_type: str = JSON,
         timeout_seconds: float | None = None,
     ) -> bytes:
-        """Return the body of a 2xx answer; raise ``ApiError`` for any other."""
+        """Return the body of a 2xx response; raise ``ApiError`` for any other."""
         request = Request(method, path, body, query, content_type)
-        answer = await self.send(request, timeout_seconds)
-        if answer.ok:
-            return answer.body
-        raise error_from_response(answer, f"{method} {path}")
+        response = await self.send(request, timeout_seconds)
+        if response.ok:
+            return response.body
+        raise error_from_response(response, f"{method} {path}")
 
     async def send(self, request: Request, timeout_seconds: float | None = None) -> HttpResponse:
-        """Return whatever was answered; raise ``Unreachable`` or ``ResponseLost`` if nothing
-        was."""
+        """Return the response, whatever its code; raise ``Unreachable`` or ``ResponseLost`` if
+        there is none."""
         if timeout_seconds is None:
             timeout_seconds = self._timeout_seconds
-        answer = await self._attempt(request, timeout_seconds)
-        if answer.code == 401 and await self._refresh():
-            answer = await self._attempt(request, timeout_seconds)
-        return answer
+        response = await self._attempt(request, timeout_seconds)
+        if response.code == 401 and await self._refresh():
+            response = await self._attempt(request, timeout_seconds)
+        return response
 
     @asynccontextmanager
     async def stream(
         self, path: str, *, query: str, read_timeout_seconds: float
     ) -> AsyncIterator["Stream"]:
-        """Open a watch; chunks end with ``ResponseLost`` when none came for
+        """Open a watch; reading raises ``ResponseLost`` when nothing has arrived for
         ``read_timeout_seconds``."""
         response = await self._open(path, query, read_timeout_seconds)
         if response.status == 401 and await self._refresh():
@@ -151,10 +151,10 @@ class ApiClient:
         try:
             if not 200 <= response.status < 300:
                 try:
-                    answer = _to_response(response, await response.read())
+                    refusal = _to_response(response, await response.read())
                 except NETWORK_ERRORS as error:
                     raise self._transport_error(error, f"GET {path}") from error
-                raise error_from_response(answer, f"GET {path}")
+                raise error_from_response(refusal, f"GET {path}")
             yield Stream(response, f"the watch of {path} at {self.host}")
         finally:
             response.close()
@@ -184,9 +184,9 @@ class ApiClient:
         started = time.perf_counter()
         code, received = "<error>", 0
         try:
-            answer = await round_trip(request, timeout_seconds)
-            code, received = str(answer.code), len(answer.body)
-            return answer
+            response = await round_trip(request, timeout_seconds)
+            code, received = str(response.code), len(response.body)
+            return response
         except NETWORK_ERRORS as error:
             raise self._transport_error(error, f"{method} {path}") from error
         finally:
@@ -194,7 +194,7 @@ class ApiClient:
             self.hooks.on_request(code, method, method, self.host, seconds, sent, received)
 
     async def _write(self, request: Request, timeout_seconds: float) -> HttpResponse:
-        """Exchange a request for its answer in few steps."""
+        """Send a request over the connection pool and return its response."""
         writes = self._writes
         if writes is None:
             writes = self._writes = self._new_connections()
@@ -215,7 +215,7 @@ class ApiClient:
         return await writes.round_trip(data, timeout_seconds)
 
     async def _read(self, request: Request, timeout_seconds: float) -> HttpResponse:
-        """Exchange a request for its answer over aiohttp."""
+        """Send a request over aiohttp and return its response."""
         timeout = aiohttp.ClientTimeout(
             total=timeout_seconds, sock_connect=min(timeout_seconds, self._connect_seconds)
         )
@@ -268,7 +268,8 @@ class ApiClient:
     def _new_session(self) -> aiohttp.ClientSession:
         if self._closed:
             raise Unreachable("the connections to the apiserver are closed already")
-        # No limit here: who writes bounds itself (dispatcher), and watches must never wait in line.
+        # No limit of connections: the dispatcher limits its writes itself, and watches, which hold
+        # a connection each, must never wait for one.
         tls = self.credentials.tls_context()
         connector = aiohttp.TCPConnector(
             limit=0, keepalive_timeout=50.0, ssl=tls if tls is not None else True
@@ -281,23 +282,24 @@ class ApiClient:
             read_bufsize=_READ_BUFFER_BYTES,
             trace_configs=[_fencing()],
         )
-        # aiohttp would by itself repeat a PUT or DELETE whose connection broke; but a PUT that has
-        # happened is answered 409 the second time. Only the dispatcher knows what may be repeated.
+        # aiohttp repeats a PUT or DELETE whose connection broke, by itself. A PUT that was done
+        # would get a 409 the second time: only the dispatcher knows what may be repeated.
         session._retry_connection = False
         return session
 
     async def _refresh(self) -> bool:
-        """Refresh the credentials, once for all requests that were refused together."""
+        """Refresh the credentials, once for all requests that got a 401 together."""
         if self._refreshing is None:
             self._refreshing = asyncio.create_task(self.credentials.refresh())
             self._refreshing.add_done_callback(self._refresh_ended)
+        # Shielded: one request that is cancelled must not cancel the refresh for all others.
         return await asyncio.shield(self._refreshing)
 
     def _refresh_ended(self, _: "asyncio.Task[bool]") -> None:
         self._refreshing = None
 
     def _transport_error(self, error: Exception, request: str) -> ApiError:
-        """Tell a request that cannot have happened from one that may have."""
+        """Return ``Unreachable`` if nothing can have been sent, else ``ResponseLost``."""
         text = error_message(error)
         if isinstance(error, _UNSENT):
             return Unreachable(f"the apiserver {self._base} cannot be reached: {text}")
@@ -305,8 +307,9 @@ class ApiClient:
 
 
 def _fencing() -> aiohttp.TraceConfig:
-    """Return what asks the fence once a write has its connection, which may have taken long."""
+    """Return the aiohttp trace that checks the fence before a write is sent."""
 
+    # Not before the request: to open a connection may take longer than the rest of the Lease.
     async def connected(_: object, context: SimpleNamespace, __: object) -> None:
         if isinstance(context.trace_request_ctx, WriteFence):
             context.trace_request_ctx.check()

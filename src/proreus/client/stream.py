@@ -1,4 +1,4 @@
-"""The body of a watch as it comes in over the network."""
+"""The body of a watch, as it arrives over the network."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import aiohttp
 from proreus.client.responses import ResponseLost
 
 NETWORK_ERRORS = (aiohttp.ClientError, OSError, TimeoutError)
-"""What goes wrong on the way to a server and back."""
+"""Exceptions by which aiohttp and asyncio report a failed connection."""
 
-_THICK_SECONDS = 0.01
-_GATHER_SECONDS = 0.008
+_BURST_SECONDS = 0.01
+"""Chunks that follow each other faster than this are a burst."""
+_BATCHING_SECONDS = 0.008
 
 
 class Stream:
     """The body of a watch.
 
-    The apiserver sends each event on its own. When they come thick and fast the socket is left
-    alone for a moment, so that one look at it takes many events instead of one.
+    The apiserver sends each event in a packet of its own. Under bursts the socket is not read for 8
+    ms at a time, so that one read takes many events: decoding and handling cost less per batch.
     """
 
     def __init__(self, response: aiohttp.ClientResponse, name: str) -> None:
@@ -30,9 +31,9 @@ class Stream:
         self._last = 0.0
 
     async def chunk(self) -> bytes:
-        """Return all that has come since the last call; empty at the orderly end."""
-        if time.monotonic() - self._last < _THICK_SECONDS:
-            await self._gather()
+        """Return what has arrived since the last call; empty when the server ends the stream."""
+        if time.monotonic() - self._last < _BURST_SECONDS:
+            await self._let_events_accumulate()
         try:
             data = await self._content.readany()
             self._last = time.monotonic()
@@ -40,20 +41,20 @@ class Stream:
         except NETWORK_ERRORS as error:
             raise ResponseLost(f"{self._name} broke: {error_message(error)}") from error
 
-    async def _gather(self) -> None:
-        """Let events pile up in the socket for a moment."""
+    async def _let_events_accumulate(self) -> None:
+        """Leave the socket unread for a moment."""
         protocol = self._connection.protocol if self._connection is not None else None
         if protocol is None:
             return
         protocol.pause_reading()
         try:
-            await asyncio.sleep(_GATHER_SECONDS)
+            await asyncio.sleep(_BATCHING_SECONDS)
         finally:
             protocol.resume_reading()
 
 
 def error_message(error: Exception) -> str:
-    """Return what a network error says, or at least its name."""
+    """Return the message of a network error, or its type if it has none."""
     if isinstance(error, TimeoutError):
         return f"timed out ({str(error) or type(error).__name__})"
     return str(error) or type(error).__name__

@@ -30,7 +30,7 @@ class WriteFence:
     """
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
-        # Open at first: an instance that has never led may write Events about its own configuration.
+        # Open at first: an instance that never led may write Events about its own configuration.
         self.until = math.inf
         self.closed = False
         self._now = now
