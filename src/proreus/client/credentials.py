@@ -1,9 +1,9 @@
-"""Where the apiserver is, and who we are: kubeconfig, service account, ``--master``.
+"""The apiserver's address and our identity: kubeconfig, service account, ``--master``.
 
-The ``kubernetes`` package reads kubeconfigs, runs exec plugins, speaks OIDC and reads service
-accounts; what it yields becomes ``Credentials``, which the session asks before each request.
-Secrets that rotate (service account tokens, token files, client certificate files, exec and OIDC
-tokens) are looked at again once a minute, and at once after a 401.
+The ``kubernetes`` package reads kubeconfigs, runs exec plugins, does OIDC and reads service
+accounts; the result becomes ``Credentials``, which the session reads before each request. Secrets
+that rotate (service account tokens, token files, client certificate files, exec and OIDC tokens)
+are read again once a minute, and at once after a 401.
 """
 
 import asyncio
@@ -32,15 +32,15 @@ NOT_CONFIGURED = (
 _RECHECK_SECONDS = 60.0
 _DEBOUNCE_SECONDS = 1.0
 _FIRST_FETCH_SECONDS = 60.0
-"""How long a plugin may take at the start, when there may be somebody whom it asks."""
+"""How long an exec plugin may take at the start: it may wait for a person to log in."""
 
 FetchAuthorization = Callable[[bool], Awaitable[str]]
-"""Return the Authorization header; True asks for a new token even if the old one looks valid."""
+"""Return the Authorization header; True requests a new token even if the old one looks valid."""
 
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """Paths of PEM files; ``verify`` off takes any server certificate."""
+    """Paths of PEM files; ``verify`` False accepts any server certificate."""
 
     ca_file: str | None = None
     cert_file: str | None = None
@@ -54,9 +54,9 @@ async def _anonymous(_: bool) -> str:
 
 @dataclass
 class Credentials:
-    """An apiserver's address, how to trust it, and how to prove who we are.
+    """An apiserver's address, how to verify it, and how to authenticate.
 
-    ``fetch_seconds``: how long ``fetch`` may take; what takes longer has failed.
+    ``fetch_seconds``: the time limit of ``fetch``.
     """
 
     server: str
@@ -72,14 +72,16 @@ class Credentials:
     _cert_stamp: tuple[object, ...] = field(default=(), init=False, repr=False)
 
     def authorization(self) -> str | None:
-        """Return the Authorization header ("" for none), or None when it must be fetched first."""
+        """Return the Authorization header ("" for none), or None if it must be fetched first."""
         if self._authorization is None or self.now() - self._fetched_at > _RECHECK_SECONDS:
             return None
         return self._authorization
 
     async def fetch_authorization(self) -> str:
-        """Fetch the header anew; while the source fails, the old one goes on being used."""
-        self._fetched_at = self.now()  # so that a slow plugin is not started by every request
+        """Fetch the header again; while its source fails, the old one remains in use."""
+        # Before the fetch: requests that come while a slow exec plugin runs must use the old token
+        # and not start the plugin again, once each.
+        self._fetched_at = self.now()
         try:
             self._authorization = await self._fetch(False)
         except (ConfigError, OSError):
@@ -89,9 +91,11 @@ class Credentials:
         return self._authorization
 
     async def refresh(self) -> bool:
-        """After a 401, get new secrets; return whether it is worth trying again."""
+        """Get new secrets after a 401; return whether the request is worth repeating."""
+        # Another request has just refreshed them: this 401 was for the old token, so that even an
+        # unchanged result of this fetch is worth a second request.
         if self._authorization and self.now() - self._fetched_at < _DEBOUNCE_SECONDS:
-            old = None  # another request has just refreshed them
+            old = None
         else:
             old = self._authorization
         self._fetched_at = self.now()
@@ -102,17 +106,20 @@ class Credentials:
         return self._reload_certificate() or self._authorization != old
 
     async def _fetch(self, force: bool) -> str:
-        """Fetch the header; raises ``ConfigError`` when that takes too long."""
+        """Fetch the header; raises ``ConfigError`` if that takes too long."""
         try:
             async with asyncio.timeout(self.fetch_seconds):
                 return await self.fetch(force)
         except TimeoutError as error:
             raise ConfigError(
-                f"the credentials were not to be had within {self.fetch_seconds:g} s"
+                f"the credentials could not be fetched within {self.fetch_seconds:g} s"
             ) from error
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """Return the (one) TLS context, or None for a plain-text server."""
+        """Return the TLS context, or None for a plain-text server.
+
+        It is one object for both connection pools, and a rotated certificate is loaded into it.
+        """
         if self._context is None and self.server.startswith("https"):
             self._context = _new_tls_context(self.tls)
             self._cert_stamp = self._stamp()
@@ -123,7 +130,10 @@ class Credentials:
         return tuple((file, os.stat(file).st_mtime_ns) for file in files)
 
     def _reload_certificate(self) -> bool:
-        """Take a rotated client certificate into use for the connections to come."""
+        """Load a client certificate that has been rotated; return whether there was one.
+
+        New connections use it; open ones keep the certificate of their handshake.
+        """
         if self._context is None or not self.tls.cert_file:
             return False
         try:
@@ -131,7 +141,9 @@ class Credentials:
             if stamp == self._cert_stamp:
                 return False
             self._context.load_cert_chain(self.tls.cert_file, self.tls.key_file)
-        except (OSError, ssl.SSLError):  # half written: looked at again in a minute
+        except (OSError, ssl.SSLError):
+            # Half written, or the key is not there yet. The stamp stays the old one, so that the
+            # files are tried again in a minute.
             return False
         self._cert_stamp = stamp
         return True
@@ -144,11 +156,11 @@ async def load(
     context: str | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Credentials:
-    """Return credentials by kube-scheduler's precedence.
+    """Return credentials, with kube-scheduler's precedence.
 
-    A kubeconfig (``os.pathsep``-separated paths) is used when named; ``master`` overrides its
-    server. With neither, the service account of the pod we run in; then KUBERNETES_MASTER. Raises
-    ``ConfigError`` with one clear sentence.
+    A kubeconfig (``os.pathsep``-separated paths) if given, its server overridden by ``master``.
+    With neither, the service account of the pod we run in, then KUBERNETES_MASTER. Raises
+    ``ConfigError`` with a one-sentence message.
     """
     if kubeconfig:
         return await _from_kubeconfig(kubeconfig, master, context, environ)
@@ -157,6 +169,8 @@ async def load(
     try:
         return await _from_service_account(environ)
     except kubernetes_config.ConfigException as error:
+        # We do run in a pod, and its service account is not mounted: to go on with another
+        # apiserver's address would hide that.
         if "KUBERNETES_SERVICE_HOST" in environ:
             raise ConfigError(f"in-cluster configuration: {_first_line(error)}") from error
     if environ.get("KUBERNETES_MASTER"):
@@ -186,6 +200,7 @@ def _proxy_of(server: str, environ: Mapping[str, str]) -> str | None:
     parts = urlsplit(server)
     if urllib_request.proxy_bypass(parts.hostname or ""):
         return None
+    # Go's net/http never uses a proxy for loopback, whatever NO_PROXY says.
     if parts.hostname in ("localhost", "127.0.0.1", "::1"):
         return None
     return proxies.get(parts.scheme)
@@ -235,7 +250,7 @@ async def _from_kubeconfig(
     except OSError as error:
         raise ConfigError(f"kubeconfig {kubeconfig}: {error}") from error
     except Exception as error:
-        # the loader indexes what it read without looking, so that bad YAML ends in any exception
+        # The loader does not check the types of what it reads: malformed files may raise anything.
         raise ConfigError(
             f"kubeconfig {kubeconfig}: cannot be read: {type(error).__name__}: {_first_line(error)}"
         ) from error
@@ -258,7 +273,8 @@ async def _from_kubeconfig(
     credentials.fetch = _fetch_of(loader, credentials)
     usual_seconds, credentials.fetch_seconds = credentials.fetch_seconds, _FIRST_FETCH_SECONDS
     try:
-        await credentials.fetch_authorization()  # a plugin that cannot run is told of at the start
+        # An exec plugin that cannot run must fail the start, not the first request.
+        await credentials.fetch_authorization()
     except (ConfigError, OSError) as error:
         raise ConfigError(f"kubeconfig {kubeconfig}: {error}") from error
     credentials.fetch_seconds = usual_seconds
@@ -266,7 +282,7 @@ async def _from_kubeconfig(
 
 
 def _fetch_of(loader: Any, credentials: Credentials) -> FetchAuthorization:
-    """Return how this user's Authorization header is had, again and again."""
+    """Return the function that fetches this kubeconfig user's Authorization header."""
     user = loader._user.value if loader._user is not None else {}
     if user.get("tokenFile"):
         base = loader._get_base_path(loader._user.path)
@@ -279,6 +295,7 @@ def _fetch_of(loader: Any, credentials: Credentials) -> FetchAuthorization:
 
         return fixed
 
+    # The loader keeps the token in attributes of its own: two fetches at once would mix them.
     lock = asyncio.Lock()
 
     async def fetch(force: bool) -> str:
@@ -298,12 +315,13 @@ def _fetch_of(loader: Any, credentials: Credentials) -> FetchAuthorization:
 
 
 async def _from_exec_plugin(loader: Any, force: bool) -> str:
-    """Run the plugin when its token has expired, or when the token was refused."""
+    """Return the token of an exec plugin, run again if it has expired or was rejected."""
     ran = loader.__dict__.get("token") or loader.__dict__.get("cert_file")
     expires = hasattr(loader, "exec_plugin_expiry")
     if force and expires:
         del loader.exec_plugin_expiry
-    # Without an expiry a token serves until it is refused; the plugin may open a browser.
+    # A token without expiry is used until the apiserver rejects it (client-go does the same): to
+    # run the plugin each minute could open a browser window each minute.
     if force or not ran or expires:
         try:
             done = await loader.load_from_exec_plugin()
@@ -319,9 +337,9 @@ async def _from_exec_plugin(loader: Any, force: bool) -> str:
 
 
 def _kill_processes(cancelled: asyncio.CancelledError) -> None:
-    """Kill the plugin that was waited for, or one more would be left every minute.
+    """Kill an exec plugin that took too long, or one more process would be left every minute.
 
-    The library keeps its process to itself, in a local variable.
+    The library has the process in a local variable only, which the traceback leads to.
     """
     for frame, _ in traceback.walk_tb(cancelled.__traceback__):
         for value in frame.f_locals.values():
@@ -340,7 +358,7 @@ async def _forced_oidc(loader: Any) -> None:
 
 
 def _empty_configuration() -> Configuration:
-    # The class hands out copies of a process-wide default when called; ours must start empty.
+    # Calling the class returns a copy of a process-wide default; ours must start empty.
     configuration: Configuration = type.__call__(Configuration)
     configuration.api_key = {}
     return configuration
@@ -355,7 +373,7 @@ def _new_tls_context(files: TlsFiles) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=files.ca_file)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(f"the CA certificates in {files.ca_file}: {error}") from error
-    # From Python 3.13 on the default wants extensions that cluster CAs often lack; Go does not.
+    # From Python 3.13 on the default requires extensions that cluster CAs often lack; Go does not.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not files.verify:
         context.check_hostname = False

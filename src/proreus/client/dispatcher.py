@@ -1,9 +1,9 @@
-"""The one place for writes: bindings, pod status, deletions, and whatever a plugin writes.
+"""All writes to the apiserver: bindings, pod status, deletions, and the writes of plugins.
 
-It is the ``ApiWriter`` of ``framework/handle.py``. How a write is sent, retried and checked is in
-``checked_writes``; here is *what* is written, and how each write is recognised after its answer was
-lost. Writes count in ``in_flight``: who writes things of less weight (the event recorder) waits for
-quiet.
+Implements ``ApiWriter`` of ``framework/handle.py``. How a write is sent, retried and verified is in
+``checked_writes``; this module has *what* is written, and how each write is recognized in the
+object after its response was lost. The dispatcher counts its writes in flight, so that writes of
+lower priority (Events) can wait until it is idle.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 _encode = msgspec.json.Encoder().encode
 
-# A proxy in between may send a request twice, so that a 409 can be the echo of a success.
+# A proxy in between may send a request twice: a 409 can then be caused by our own success.
 _AMBIGUOUS_BIND_CODES = SERVER_ERRORS | {409}
 _RETRIABLE_STATUS_REASONS = frozenset(
     ("InternalError", "ServiceUnavailable", "Conflict", "Unreachable")
@@ -39,7 +39,7 @@ _RETRIABLE_STATUS_REASONS = frozenset(
 
 @dataclass(frozen=True)
 class DispatcherOptions:
-    """``parallelism`` bounds the writes in flight; ``doubt_…`` the search for a lost answer."""
+    """Limits. ``parallelism``: writes in flight; ``verify_…``: reads after a lost response."""
 
     parallelism: int = 64
     verify_attempts: int = 5
@@ -49,7 +49,7 @@ class DispatcherOptions:
 
 
 class Dispatcher:
-    """Writes to one apiserver, from one event loop; every method raises ``ApiError``."""
+    """Writes to one apiserver, from one event loop. All methods raise ``ApiError``."""
 
     def __init__(
         self,
@@ -70,33 +70,32 @@ class Dispatcher:
             verify_backoff_seconds=self._options.verify_backoff_seconds,
             rng=self._rng,
         )
-        # By path of a pod's status: set once the last patch that was asked for is done.
+        # By path of the pod: set once the last status patch requested so far is done.
         self._patching: dict[str, asyncio.Event] = {}
 
     @property
     def in_flight(self) -> int:
-        """How many writes are under way or wait for their turn."""
+        """How many writes are being sent or waiting for their turn."""
         return self._writer.in_flight
 
     async def wait_until_idle(self, at_most_seconds: float) -> None:
-        """Return when no write is under way, or after ``at_most_seconds``."""
+        """Return when no write is in flight, or after ``at_most_seconds``."""
         await self._writer.wait_until_idle(at_most_seconds)
 
     # -- pods ----------------------------------------------------------------------------------
 
     async def bind(self, pod: Pod, node_name: str) -> None:
-        """Bind a pod; return when it is certain that it is on ``node_name``.
+        """Bind a pod; return when it is certain that it is bound to ``node_name``.
 
-        Patches of its status that were asked for before go out first: why it had no node must not
-        be written over its PodScheduled condition, which the binding makes true.
-
-        Raises ``Conflict`` if it is on another node or is another pod by now, ``NotFound`` if it is
-        gone, another ``ApiError`` if it could not be done. After ``ResponseLost`` the pod may yet
-        turn out to be bound, which the informer then tells.
+        Raises ``Conflict`` if it is bound to another node, or if another pod has its name by now,
+        ``NotFound`` if it has been deleted, another ``ApiError`` if the bind failed. After
+        ``ResponseLost`` the pod may still turn out to be bound: the informer will then report it.
         """
         meta = pod.metadata
         namespace, name, uid = meta.namespace, meta.name, meta.uid
         path = PODS.path(namespace, name)
+        # A patch of an earlier attempt (PodScheduled: False) that is still in flight must not
+        # overtake the binding, which sets that condition to True.
         await self.wait_for_patches(pod)
 
         async def verify() -> bytes | None:
@@ -130,23 +129,25 @@ class Dispatcher:
         )
 
     async def wait_for_patches(self, pod: Pod) -> None:
-        """Return once the patches of a pod's status that were asked for before are done.
+        """Return once the status patches of a pod that were requested before are done.
 
-        ``bind`` does; for those who let somebody else bind. Raises ``NotLeading`` when nobody may
-        bind in our name any more.
+        For binds that are not ours (a BindPlugin, an extender); ``bind`` includes it. Raises
+        ``NotLeading`` if this instance may not bind any more.
         """
         if patching := self._patching.get(PODS.path(pod.metadata.namespace, pod.metadata.name)):
             await patching.wait()
+        # Our own writes are fenced when they are sent; those of an extender we cannot fence.
         self._fence.check()
 
     async def patch_pod_status(self, pod: Pod, patch: JsonObject) -> None:
         """Apply a strategic merge patch ``{"status": …}``.
 
-        Tried up to 4 times, 10 ms x5 apart, on InternalError, ServiceUnavailable, Conflict and
-        refused connections, as by kube-scheduler's PatchPodStatus. Patches of one pod go out one
-        after another, in the order in which they were asked for: the last one must win.
+        Up to 4 attempts (after 10, 50 and 250 ms) on InternalError, ServiceUnavailable, Conflict
+        and refused connections, as in kube-scheduler's PatchPodStatus.
         """
         path = PODS.path(pod.metadata.namespace, pod.metadata.name)
+        # Patches of one pod are sent one after another: in flight together, the apiserver could
+        # apply an older one last, and the pod would keep an outdated condition or nomination.
         before, done = self._patching.get(path), asyncio.Event()
         self._patching[path] = done
         try:
@@ -180,7 +181,7 @@ class Dispatcher:
             await asyncio.sleep(backoff.next())
 
     async def delete_pod(self, pod: Pod) -> None:
-        """Delete a pod with its own grace period, without preconditions."""
+        """Delete a pod with its own grace period, without preconditions (as preemption does)."""
         path = PODS.path(pod.metadata.namespace, pod.metadata.name)
         await self._delete(path, {}, pod.metadata.uid)
 
@@ -191,7 +192,7 @@ class Dispatcher:
         return read_object(await self._writer.read(resource.path(namespace, name)), resource.type)
 
     async def list_all(self, resource: Resource[T], namespace: str = "") -> list[T]:
-        """Read all objects of a resource (in one namespace) in one answer."""
+        """Read all objects of a resource (in one namespace) with one request."""
         body = await self._writer.read(resource.path(namespace))
         convert = decoder_for(resource.type).convert
         try:
@@ -202,14 +203,15 @@ class Dispatcher:
     async def create(
         self, resource: Resource[Any], obj: JsonObject, subresource: str = ""
     ) -> JsonObject:
-        """Create an object (or what a subresource of ``obj``'s name makes), and return the answer.
+        """Create an object, or a subresource of the object of that name; return the response.
 
-        After a lost answer, an object of this name that has all that was asked for is ours.
+        After a lost response, an object of this name with all fields of ``obj`` counts as ours.
         """
         meta = obj.get("metadata", {})
         namespace, name = meta.get("namespace", ""), meta.get("name", "")
 
         async def verify() -> bytes | None:
+            # With generateName, or a subresource that stores nothing, no read can find the write.
             if not name or subresource:
                 raise ResponseLost(f"whether the {resource.kind} was created cannot be known")
             try:
@@ -226,16 +228,18 @@ class Dispatcher:
     async def update(
         self, resource: Resource[Any], obj: JsonObject, subresource: str = ""
     ) -> JsonObject:
-        """Replace an object; its resourceVersion guards against overwriting others' changes."""
+        """Replace an object; raises ``Conflict`` if its resourceVersion is outdated."""
         meta = obj["metadata"]
         namespace, name = meta.get("namespace", ""), meta["name"]
-        # by this the write is known again; a status is not written with the rest, nor vice versa
+        # What a verification compares. A PUT ignores the status, and one of the status ignores the
+        # spec, so that the ignored part may differ although the write was done.
         ignored = ("metadata", "spec" if subresource == "status" else "status")
         wanted = {key: value for key, value in obj.items() if key not in ignored}
 
         async def verify() -> bytes | None:
             found = await self._writer.read(resource.path(namespace, name))
             current = read_json(found)
+            # The version that we replace is still there: the write was not done.
             if (current.get("metadata") or {}).get("resourceVersion") == meta.get(
                 "resourceVersion"
             ):
@@ -261,7 +265,7 @@ class Dispatcher:
         subresource: str = "",
         content_type: str = MERGE_PATCH,
     ) -> JsonObject:
-        """Apply a merge patch (or a strategic one, by its content type); return the object."""
+        """Apply a merge patch (or another, by ``content_type``); return the patched object."""
 
         async def verify() -> bytes | None:
             found = await self._writer.read(resource.path(namespace, name))
@@ -274,18 +278,19 @@ class Dispatcher:
     async def patch_status(
         self, resource: Resource[Any], namespace: str, name: str, patch: JsonObject
     ) -> JsonObject:
-        """Apply a strategic merge patch ``{"status": …}``; return the object as it is then.
+        """Apply a strategic merge patch ``{"status": …}``; return the patched object.
 
-        Tried as often as a pod's status.
+        Retried like ``patch_pod_status``.
         """
         return read_json(await self._patch_status(resource.path(namespace, name), patch))
 
     async def add_finalizer(
         self, resource: Resource[Any], namespace: str, name: str, version: str, finalizer: str
     ) -> None:
-        """Add a finalizer to the object of this resourceVersion, and leave its bytes alone.
+        """Add a finalizer to an object without a change of its other bytes.
 
-        For objects with opaque parts: see ``protobuf_edits``.
+        For objects with opaque parameters, see ``protobuf_edits``. Raises ``Conflict`` if the
+        object has another resourceVersion than ``version``.
         """
         path = resource.path(namespace, name)
 
@@ -308,7 +313,10 @@ class Dispatcher:
     async def delete(
         self, resource: Resource[Any], namespace: str, name: str, uid: str = ""
     ) -> None:
-        """Delete an object (only of this uid, if given); done once it is gone or on its way."""
+        """Delete an object (only with this uid, if given).
+
+        Returns once it is gone, or has a deletionTimestamp.
+        """
         options = {"preconditions": {"uid": uid}} if uid else {}
         await self._delete(resource.path(namespace, name), options, uid)
 
@@ -318,7 +326,8 @@ class Dispatcher:
                 meta = _metadata(await self._writer.read(path))
             except NotFound:
                 return b""
-            # one of another uid took the name after ours was deleted: it must not be hit
+            # Another uid: ours is gone, and a new object (the next pod of a StatefulSet) has its
+            # name. A repeated DELETE would delete that one.
             gone = meta.get("deletionTimestamp") or (uid and meta.get("uid") != uid)
             return b"" if gone else None
 
@@ -334,7 +343,7 @@ def _metadata(body: bytes) -> JsonObject:
 
 
 def _bind_conflict(name: str, fault: str) -> Conflict:
-    """Word a conflict as the apiserver does."""
+    """Return a conflict with the apiserver's message."""
     return Conflict(
         409, "Conflict", f'Operation cannot be fulfilled on pods/binding "{name}": {fault}'
     )

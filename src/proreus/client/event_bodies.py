@@ -1,7 +1,7 @@
-"""What an Event looks like on the wire, in its two forms.
+"""The JSON of Events, in both API versions.
 
-events.k8s.io/v1 is what kube-scheduler writes; core/v1 serves apiservers without that group, and
-the events about a Lease, which client-go's elector writes in that form anywhere.
+kube-scheduler writes events.k8s.io/v1; core/v1 is for apiservers without that group, and for Events
+about a Lease, which client-go's leader election always writes in that version.
 """
 
 import re
@@ -20,7 +20,7 @@ _VERB = re.compile(r"%([+\-# 0]*)(\[\d*\])?(\*|\d+)?(?:\.(\*|\d+)?)?(.?)", re.DO
 
 @dataclass(frozen=True, slots=True)
 class ObjectReference:
-    """v1.ObjectReference: what an event is about."""
+    """v1.ObjectReference: the object that an Event is about."""
 
     kind: str
     name: str
@@ -30,7 +30,7 @@ class ObjectReference:
     resource_version: str = ""
 
     def body(self) -> JsonObject:
-        """Return the reference as the API has it."""
+        """Return the reference as JSON; empty fields are omitted."""
         fields = {
             "kind": self.kind,
             "namespace": self.namespace,
@@ -43,7 +43,7 @@ class ObjectReference:
 
 
 def reference_to(obj: Pod | PodGroup) -> ObjectReference:
-    """Return the reference to an object, in the version at hand."""
+    """Return the reference to an object, with its current resourceVersion."""
     meta = obj.metadata
     kind: Resource[Any] = POD_GROUPS if isinstance(obj, PodGroup) else PODS
     names = kind.kind, meta.name, meta.namespace, meta.uid
@@ -52,7 +52,10 @@ def reference_to(obj: Pod | PodGroup) -> ObjectReference:
 
 @dataclass(frozen=True, slots=True)
 class EventKey:
-    """What an event says; two that are equal (but for the note) are one event that repeats."""
+    """What identifies an Event: equal ones, but for the note, are one Event that repeats.
+
+    client-go's ``eventKey``.
+    """
 
     type: str
     reason: str
@@ -63,22 +66,23 @@ class EventKey:
 
 
 def event_body(
-    text: EventKey, note: str, name: str, instant: float, instance: str, *, core: bool
+    event_key: EventKey, note: str, name: str, instant: float, instance: str, *, core: bool
 ) -> JsonObject:
     """Return a new Event; ``instant`` in seconds since the epoch."""
+    regarding = event_key.regarding
     body: JsonObject = {
         "kind": "Event",
-        "metadata": {"name": name, "namespace": text.regarding.namespace or "default"},
-        "reason": text.reason,
-        "type": text.type,
+        "metadata": {"name": name, "namespace": regarding.namespace or "default"},
+        "reason": event_key.reason,
+        "type": event_key.type,
     }
     if core:
         body |= {
             "apiVersion": "v1",
-            "involvedObject": text.regarding.body(),
+            "involvedObject": regarding.body(),
             "message": truncate_note(note),
-            "source": {"component": text.controller},
-            "reportingComponent": text.controller,
+            "source": {"component": event_key.controller},
+            "reportingComponent": event_key.controller,
             "firstTimestamp": seconds_time(instant),
             "lastTimestamp": seconds_time(instant),
             "count": 1,
@@ -87,36 +91,36 @@ def event_body(
         body |= {
             "apiVersion": "events.k8s.io/v1",
             "eventTime": micro_time(instant),
-            "reportingController": text.controller,
+            "reportingController": event_key.controller,
             "reportingInstance": instance,
-            "action": text.action,
-            "regarding": text.regarding.body(),
+            "action": event_key.action,
+            "regarding": regarding.body(),
             "note": truncate_note(note),
         }
-        if text.related is not None:
-            body["related"] = text.related.body()
+        if event_key.related is not None:
+            body["related"] = event_key.related.body()
     return body
 
 
 def series_patch(count: int, last_instant: float, *, core: bool) -> JsonObject:
-    """Return the patch that says how often an event was seen, and when last."""
+    """Return the patch that updates an Event's count and its last time."""
     if core:
         return {"count": count, "lastTimestamp": seconds_time(last_instant)}
     return {"series": {"count": count, "lastObservedTime": micro_time(last_instant)}}
 
 
 def micro_time(instant: float) -> str:
-    """Return metav1.MicroTime."""
+    """Return a metav1.MicroTime; ``instant`` in seconds since the epoch."""
     return datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def seconds_time(instant: float) -> str:
-    """Return metav1.Time."""
+    """Return a metav1.Time; ``instant`` in seconds since the epoch."""
     return datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def truncate_note(note: str) -> str:
-    """Return a note of at most 1024 bytes: the first 1020 and " ..." of a longer one."""
+    """Return the note, or the first 1020 bytes of a longer one and " ..." (the API allows 1024)."""
     data = note.encode()
     if len(data) <= _NOTE_BYTES:
         return note
@@ -124,7 +128,7 @@ def truncate_note(note: str) -> str:
 
 
 def printf_without_arguments(text: str) -> str:
-    """Return what Go's Sprintf makes of a format that got no arguments.
+    """Return what Go's Sprintf returns for a format without arguments.
 
     kube-scheduler passes the FailedScheduling message as a format, so that ``%d`` in it becomes
     ``%!d(MISSING)``.

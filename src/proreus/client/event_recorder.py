@@ -1,10 +1,10 @@
-"""Events: told to at once, written later, one for many that are alike.
+"""Events: recorded at once, written later, aggregated into series.
 
-``event`` never blocks, never raises and never makes the binding of pods wait: it notes the event in
-a bounded queue, and a few workers write it while no other write is under way (or, under lasting
-load, at a trickle). An event equal to one of the last minutes is not written again: the first
-repeat makes it a series, later ones are only counted, and the count is written now and then
-(client-go's events.EventRecorder, whose times these are).
+``event`` never blocks, never raises and never delays the binding of pods: it puts the Event into a
+bounded queue, from which a few workers write while the dispatcher is idle (or, under lasting load,
+at a low rate). An Event equal to one of the last minutes is not written again: the first repetition
+makes it a series, later ones are only counted, and the count is written from time to time. The
+intervals are those of client-go's ``tools/events``.
 """
 
 import asyncio
@@ -46,49 +46,49 @@ _SLEEP_SECONDS = 10.0
 _WORKERS = 8
 _PATIENCE_SECONDS = 0.5
 _IMPATIENT_SECONDS = 0.05
-"""How long an Event waits for bindings to be done; less once a tenth of the room is taken."""
+"""How long an Event waits for bindings in flight; less once the queue is a tenth full."""
 _MAX_CACHED_EVENTS = 16_384
 
 _encode = msgspec.json.Encoder().encode
 
 
 _Key = tuple[EventKey, bool, str]
-"""What makes an event another one: its text, its form, and its note where that counts."""
+"""The identity of an Event: its key, whether it is core/v1, and its note if that counts."""
 
 
 class _Entry:
-    """An event that was told of, and how far its writing has come."""
+    """An Event, how often it was seen, and how much of that has been written."""
 
     __slots__ = (
         "at",
         "core",
         "count",
+        "event_key",
         "key",
         "last",
         "name",
         "note",
-        "text",
         "under_way",
         "written",
     )
 
     def __init__(self, key: _Key, note: str, name: str, at: float) -> None:
         self.key = key
-        self.text, self.core, _ = key
+        self.event_key, self.core, _ = key
         self.note = note
         self.name = name
         self.at = at
         self.count = 1
         self.last = at
-        self.written = 0  # the count that the apiserver knows; 0: it was not created yet
-        self.under_way = False  # queued or being written: it is in one place at a time
+        self.written = 0  # the count that the apiserver has; 0: not created yet
+        self.under_way = False  # queued or being written, by one worker at a time
 
 
 class EventRecorder:
-    """Records events; ``run`` writes them. ``dropped`` counts those that found no room.
+    """Records Events; ``run`` writes them. ``dropped`` counts those that found the queue full.
 
-    ``wait_until_idle(seconds)`` returns when nothing of more weight is being written, or after that
-    time. ``capacity`` bounds what waits to be written.
+    ``wait_until_idle(seconds)`` returns when no write of higher priority is in flight, or after
+    that time. ``capacity`` is the length of the queue.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class EventRecorder:
         self._core_only = False
         self.dropped = 0
 
-    # -- telling -------------------------------------------------------------------------------
+    # -- recording -----------------------------------------------------------------------------
 
     def event(
         self,
@@ -138,10 +138,10 @@ class EventRecorder:
         controller: str,
         related: Pod | PodGroup | None = None,
     ) -> None:
-        """Note an event about a pod; ``controller`` is the profile's scheduler name."""
-        why = None if related is None else reference_to(related)
+        """Record an Event about a pod; ``controller`` is the profile's scheduler name."""
+        secondary = None if related is None else reference_to(related)
         about = reference_to(regarding)
-        self.event_about(about, event_type, reason, action, note, controller, why)
+        self.event_about(about, event_type, reason, action, note, controller, secondary)
 
     def event_about(
         self,
@@ -156,18 +156,21 @@ class EventRecorder:
         core: bool = False,
         distinct_by_note: bool = False,
     ) -> None:
-        """Note an event about any object; ``core`` asks for the core/v1 form.
+        """Record an Event about any object; ``core``: as core/v1.
 
-        ``distinct_by_note``: with another note it is another event, not one more of a series that
-        goes on to show the first note.
+        ``distinct_by_note``: an Event with another note is another Event, instead of one more of a
+        series that keeps showing the first note.
         """
-        text = EventKey(event_type, reason, action, controller, regarding, related)
-        key = (text, core, note if distinct_by_note else "")
+        event_key = EventKey(event_type, reason, action, controller, regarding, related)
+        key = (event_key, core, note if distinct_by_note else "")
         now = self._clock.now()
         cached = self._event_cache.get(key)
         if cached is not None:
             cached.count += 1
             cached.last = now
+            # The second one turns the Event into a series, which is written at once. The others are
+            # counted and written by ``refresh_series``: a pod that fails each second would
+            # otherwise cost a PATCH each second.
             if cached.count == 2:
                 self._enqueue(cached)
             return
@@ -176,15 +179,15 @@ class EventRecorder:
             self._cache_event(entry)
 
     def _cache_event(self, entry: _Entry) -> None:
-        if (
-            len(self._event_cache) >= _MAX_CACHED_EVENTS
-        ):  # at thousands a second, minutes are too many
+        # Entries expire after minutes, which at thousands a second would be too many: the oldest
+        # goes early, and its next repetition is a new Event.
+        if len(self._event_cache) >= _MAX_CACHED_EVENTS:
             del self._event_cache[next(iter(self._event_cache))]
         self._event_cache[entry.key] = entry
 
     def _enqueue(self, entry: _Entry) -> bool:
         if entry.under_way:
-            return True  # whoever has it in hand looks at the count afterwards
+            return True  # the worker that writes it compares the count afterwards
         if len(self._queue) >= self._capacity:
             if not self.dropped:
                 logger.warning("events come faster than they can be written: some are dropped")
@@ -198,20 +201,20 @@ class EventRecorder:
         return True
 
     def _nanoseconds(self, now: float) -> int:
-        """Return the time in nanoseconds, never the same twice: it makes the name unique."""
+        """Return the time in nanoseconds, never the same twice: a part of the Event's name."""
         self._last_nanoseconds = max(int(now * 1e9), self._last_nanoseconds + 1)
         return self._last_nanoseconds
 
     # -- series --------------------------------------------------------------------------------
 
     def refresh_series(self) -> None:
-        """Write the present count of every series (every 30 minutes)."""
+        """Queue the current count of every series (every 30 minutes)."""
         for entry in self._event_cache.values():
             if entry.count > 1:
                 self._enqueue(entry)
 
     def finish_series(self) -> None:
-        """Forget what was silent for 6 minutes; write the last count of series (every 6)."""
+        """Forget Events not repeated for 6 minutes; queue the last count of series (every 6)."""
         silent_since = self._clock.now() - FINISH_SECONDS
         for key, entry in list(self._event_cache.items()):
             if entry.last < silent_since:
@@ -222,7 +225,7 @@ class EventRecorder:
     # -- writing -------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Write what is told until cancelled."""
+        """Write recorded Events until cancelled."""
         await self._discover_event_api()
         async with asyncio.TaskGroup() as tasks:
             for number in range(_WORKERS):
@@ -231,7 +234,7 @@ class EventRecorder:
             tasks.create_task(_every(FINISH_SECONDS, self.finish_series))
 
     async def flush(self, at_most_seconds: float) -> None:
-        """Return once all that was told is written, or after ``at_most_seconds``."""
+        """Return once all recorded Events are written, or after ``at_most_seconds``."""
         try:
             async with asyncio.timeout(at_most_seconds):
                 await self._all_written.wait()
@@ -239,7 +242,7 @@ class EventRecorder:
             return
 
     async def _discover_event_api(self) -> None:
-        """Ask once whether the apiserver has events.k8s.io/v1."""
+        """Find out once whether the apiserver serves events.k8s.io/v1."""
         try:
             await self._client.request("GET", f"/apis/{EVENTS.group}/{EVENTS.version}")
         except NotFound:
@@ -252,22 +255,26 @@ class EventRecorder:
             while not self._queue:
                 self._filled.clear()
                 await self._filled.wait()
+            # Bindings go first: each Event would take a slot of the apiserver's write path from a
+            # pod. But not for ever, or a lasting load would fill the queue and drop Events.
             if self._idle is not None:
                 pressing = len(self._queue) > self._capacity // 10
                 await self._idle(_IMPATIENT_SECONDS if pressing else _PATIENCE_SECONDS)
+                # Another worker may have taken the last entry meanwhile.
                 if not self._queue:
                     continue
             entry = self._queue.popleft()
             await self._write(entry)
             entry.under_way = False
             self._under_way -= 1
+            # It was repeated while it was being created: then ``_enqueue`` did not queue it.
             if entry.written == 1 and entry.count > 1:
                 self._enqueue(entry)
             if not self._under_way:
                 self._all_written.set()
 
     async def _write(self, entry: _Entry) -> None:
-        """Write an event or its count; transport errors are waited out, refusals are final."""
+        """Write an Event or its count; transport errors are retried, rejections are final."""
         for _ in range(_TRIES):
             try:
                 await self._write_once(entry)
@@ -275,16 +282,20 @@ class EventRecorder:
             except (ResponseLost, Unreachable):
                 await asyncio.sleep(_SLEEP_SECONDS * (1.0 + 0.25 * self._rng.random()))
             except ApiError as error:
+                # As in client-go: an Event that the apiserver rejects (its namespace is being
+                # deleted, a quota) would be rejected again.
                 logger.debug("event %s was refused: %s", entry.name, error)
                 entry.written = entry.count
                 return
-        logger.warning("event %s could not be written, no answer in %d tries", entry.name, _TRIES)
+        logger.warning(
+            "event %s could not be written, no response in %d attempts", entry.name, _TRIES
+        )
         entry.written = entry.count
 
     async def _write_once(self, entry: _Entry) -> None:
         core = entry.core or self._core_only
         resource: Resource[Any] = EVENTS_V1 if core else EVENTS
-        namespace = entry.text.regarding.namespace or "default"
+        namespace = entry.event_key.regarding.namespace or "default"
         count = entry.count
         if entry.written:
             patch = _encode(series_patch(count, entry.last, core=core))
@@ -296,12 +307,15 @@ class EventRecorder:
                 entry.written = count
                 return
             except NotFound:
-                pass  # it has expired, which is no reason not to tell
-        instance = f"{entry.text.controller}-{self._hostname}"[:128]
-        body = event_body(entry.text, entry.note, entry.name, entry.at, instance, core=core)
+                # The apiserver deletes Events after an hour (--event-ttl): create it again, as a
+                # series with the count that it has by now.
+                pass
+        instance = f"{entry.event_key.controller}-{self._hostname}"[:128]
+        body = event_body(entry.event_key, entry.note, entry.name, entry.at, instance, core=core)
         if entry.written:
             body |= series_patch(count, entry.last, core=core)
-        with suppress(Conflict):  # names are unique: it was ours, and its answer was lost
+        # Names are unique, so a conflict is with our own first request, whose response was lost.
+        with suppress(Conflict):
             await self._writer.write(
                 Write("POST", resource.path(namespace), _encode(body), _always_retry, JSON)
             )
@@ -309,7 +323,7 @@ class EventRecorder:
 
 
 async def _always_retry() -> bytes | None:
-    """Let a write in doubt be repeated: the event's name makes that harmless."""
+    """Allow a write to be repeated without a read: the Event's unique name makes that safe."""
     return None
 
 

@@ -1,7 +1,7 @@
-"""What goes wrong with one object and concerns no other: told of in the log, counted, survived.
+"""Errors that concern a single object: logged, counted, and of no effect on other objects.
 
-A tenant can make an object fail again and again. So a fault is logged once for each version of an
-object, and of all faults of one resource no more than ``LINES`` a minute; the counters count all.
+A tenant can create objects that fail again and again. So an error is logged once for each version
+of an object, and no more than ``LINES`` errors of one resource a minute; the counters count all.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ LINES = 10
 """How many lines a resource may log in each period."""
 PERIOD_SECONDS = 60.0
 AGAIN_SECONDS = 600.0
-"""After this time a handler's failure is told of again; an object's version never changes."""
-_MAX_CACHED_EVENTS = 1000
+"""After this time a failure of a handler is logged again; an undecodable version is not."""
+_MAX_LOGGED = 1000
 _UNREADABLE = "unreadable"
 
 
 class ObjectFaults:
-    """The faults of the objects of one resource."""
+    """The errors about objects of one resource."""
 
     def __init__(
         self,
@@ -37,60 +37,61 @@ class ObjectFaults:
         self._plural = plural
         self._metrics = metrics
         self._now = now
-        self._told: OrderedDict[tuple[str, ...], float] = OrderedDict()
+        self._logged_at: OrderedDict[tuple[str, ...], float] = OrderedDict()
         self._period_began = -PERIOD_SECONDS
-        self._lines = self._unsaid = 0
+        self._lines = self._suppressed = 0
 
     def unreadable(self, kind: str, metadata: ObjectMeta, error: Exception) -> None:
-        """An object was left out, since it cannot be decoded."""
+        """Record an object that was left out because it cannot be decoded."""
         if self._metrics is not None:
             self._metrics.objects_unreadable_total.labels(self._plural).inc()
         name = "/".join(filter(None, (metadata.namespace, metadata.name))) or "(no name)"
         version = metadata.resource_version
-        if self._is_news(_UNREADABLE, name, metadata.uid, version):
+        if self._should_log(_UNREADABLE, name, metadata.uid, version):
             logger.error(
                 "%s %s cannot be read and is left out: %s (resourceVersion %s)%s",
-                *(kind, name, error, version or "unknown", self._unsaid_before()),
+                *(kind, name, error, version or "unknown", self._suppressed_note()),
             )
 
     def handler_failed(self, handler: object, obj: ApiObject, error: Exception) -> None:
-        """A handler raised when it was told of an object."""
+        """Record an exception of an event handler."""
         if self._metrics is not None:
             self._metrics.informer_handler_failures_total.labels(self._plural).inc()
-        # by the place: one bug is one traceback, whatever number of objects meet it
+        # Keyed by source line: one bug is one traceback, however many objects trigger it.
         place = _place(error)
-        if self._is_news("handler", type(handler).__name__, type(error).__name__, place):
+        if self._should_log("handler", type(handler).__name__, type(error).__name__, place):
             logger.error(
                 "%s of %s failed for %s and goes on with the others%s",
-                *(type(handler).__qualname__, self._plural, key_of(obj), self._unsaid_before()),
+                *(type(handler).__qualname__, self._plural, key_of(obj), self._suppressed_note()),
                 exc_info=error,
             )
 
-    def _is_news(self, *fault: str) -> bool:
-        """Tell whether a fault is to be logged: it is new, and there was not too much lately."""
+    def _should_log(self, *fault: str) -> bool:
+        """Return whether to log an error: it is new, and the limit of lines is not reached."""
         now = self._now()
-        if fault in self._told:
-            self._told.move_to_end(fault)
-            if fault[0] == _UNREADABLE or now - self._told[fault] < AGAIN_SECONDS:
+        if fault in self._logged_at:
+            self._logged_at.move_to_end(fault)
+            if fault[0] == _UNREADABLE or now - self._logged_at[fault] < AGAIN_SECONDS:
                 return False
         if now - self._period_began >= PERIOD_SECONDS:
             self._period_began, self._lines = now, 0
+        # Not marked as logged: it may be logged in the next period.
         if self._lines == LINES:
-            self._unsaid += 1
+            self._suppressed += 1
             return False
         self._lines += 1
-        self._told[fault] = now
-        if len(self._told) > _MAX_CACHED_EVENTS:
-            self._told.popitem(last=False)
+        self._logged_at[fault] = now
+        if len(self._logged_at) > _MAX_LOGGED:
+            self._logged_at.popitem(last=False)
         return True
 
-    def _unsaid_before(self) -> str:
-        unsaid, self._unsaid = self._unsaid, 0
-        return f" ({unsaid} more such faults were not logged)" if unsaid else ""
+    def _suppressed_note(self) -> str:
+        count, self._suppressed = self._suppressed, 0
+        return f" ({count} more such faults were not logged)" if count else ""
 
 
 def _place(error: Exception) -> str:
-    """Return where an exception was raised."""
+    """Return file and line where an exception was raised."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -1,9 +1,9 @@
-"""A small change to an object in the apiserver's own bytes, all others left as they are.
+"""Add a finalizer to an object in protobuf, with all other bytes unchanged.
 
-The apiserver compares opaque parts of a spec byte by byte. Objects that travel as JSON come back
-with such parts spelled anew (spaces, order of keys), which it takes for a change of an immutable
-field. So a claim with opaque configuration gets its finalizer in protobuf, in which those parts are
-bytes: append a field to the metadata, touch nothing else.
+The apiserver compares the opaque parameters of a claim byte by byte. In an object sent back as JSON
+they are serialized anew (whitespace, order of keys), which it rejects as a change of an immutable
+field. So a claim with opaque parameters gets its finalizer in protobuf, where they are plain bytes:
+a field is appended to the metadata, nothing else is touched.
 
 Sources: k8s.io/apimachinery (``runtime.Unknown``, ``metav1.ObjectMeta``); field numbers are fixed.
 """
@@ -19,10 +19,8 @@ _RESOURCE_VERSION_OF_METADATA = 6
 
 
 def add_finalizer(data: bytes, finalizer: str) -> bytes:
-    """Return an object, in the envelope in which the apiserver sends it, with one finalizer more.
-
-    Raises ``ValueError`` for what is not such an object.
-    """
+    """Return an object (wrapped in ``runtime.Unknown``, as the server sends it) with one finalizer
+    more; raises ``ValueError`` if ``data`` is not such an object."""
     envelope = _envelope(data)
     obj = list(fields(_required_field(envelope, _RAW_OF_UNKNOWN)))
     meta = _required_field(obj, _METADATA_OF_OBJECT)
@@ -32,7 +30,7 @@ def add_finalizer(data: bytes, finalizer: str) -> bytes:
 
 
 def resource_version(data: bytes) -> str:
-    """Return the resourceVersion of an object in its envelope."""
+    """Return the resourceVersion of an object in ``runtime.Unknown``."""
     obj = list(fields(_required_field(_envelope(data), _RAW_OF_UNKNOWN)))
     meta = list(fields(_required_field(obj, _METADATA_OF_OBJECT)))
     return _required_field(meta, _RESOURCE_VERSION_OF_METADATA).decode()

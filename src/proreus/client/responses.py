@@ -1,7 +1,7 @@
-"""What the apiserver answered, and the error that an unhappy answer is.
+"""Responses of the apiserver, and the exceptions that error responses become.
 
-Everything about the *meaning* of an HTTP answer is here, so that ``session`` only moves bytes and
-``dispatcher`` only decides whether to try again.
+Everything about the *meaning* of an HTTP response is here, so that ``session`` only moves bytes and
+``dispatcher`` only decides about retries.
 """
 
 import re
@@ -41,7 +41,7 @@ REASON_BY_CODE = {
     503: "ServiceUnavailable",
     504: "Timeout",
 }
-"""metav1.StatusReason for answers that bring none."""
+"""metav1.StatusReason of responses that have none."""
 
 _ERRORS: dict[int, type[ApiError]] = {
     401: Unauthorized,
@@ -53,27 +53,27 @@ _ERRORS: dict[int, type[ApiError]] = {
 
 
 class Unreachable(ApiError):
-    """No connection came about, so nothing was sent: the request has certainly not happened."""
+    """No connection could be opened: nothing was sent, so the request was not processed."""
 
     def __init__(self, message: str) -> None:
         super().__init__(0, "Unreachable", message)
 
 
 class ResponseLost(ApiError):
-    """The request may have been sent, but no whole answer came back: it may have happened."""
+    """The request may have been sent, but no complete response came: it may have been processed."""
 
     def __init__(self, message: str) -> None:
         super().__init__(0, "ResponseLost", message)
 
 
 class ApiStatusDetails(msgspec.Struct, rename="camel"):
-    """metav1.ApiStatusDetails, as far as it is acted upon."""
+    """The fields of metav1.StatusDetails that the client uses."""
 
     retry_after_seconds: int = 0
 
 
 class ApiStatus(msgspec.Struct, rename="camel"):
-    """metav1.Status: how the apiserver words a failure."""
+    """metav1.Status: the apiserver's description of a failure."""
 
     kind: str = ""
     message: str = ""
@@ -84,7 +84,7 @@ class ApiStatus(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """A whole HTTP answer; ``retry_after_seconds`` is None where the server named no time."""
+    """A complete HTTP response; ``retry_after_seconds`` is None without a Retry-After."""
 
     code: int
     body: bytes
@@ -93,7 +93,7 @@ class HttpResponse:
 
     @property
     def ok(self) -> bool:
-        """Whether the request was done."""
+        """Whether the request succeeded (2xx)."""
         return 200 <= self.code < 300
 
 
@@ -104,7 +104,7 @@ _SHOWN_CHARACTERS = 200
 
 
 def read_object(body: bytes, type_: type[T]) -> T:
-    """Return the object in an answer; raises ``ResponseLost`` for what is none."""
+    """Return the object in a response body; raises ``ResponseLost`` if it cannot be decoded."""
     try:
         return decoder_for(type_).decode(body)
     except DecodeError as error:
@@ -112,7 +112,7 @@ def read_object(body: bytes, type_: type[T]) -> T:
 
 
 def read_json(body: bytes) -> JsonObject:
-    """Return the object in an answer as plain data; raises ``ResponseLost`` for what is none."""
+    """Return the object in a response body as plain data; raises ``ResponseLost`` likewise."""
     try:
         return _JSON_OBJECT.decode(body)
     except DecodeError as error:
@@ -123,29 +123,35 @@ def _unreadable(error: DecodeError) -> ResponseLost:
     return ResponseLost(f"the apiserver's answer cannot be read: {error}")
 
 
-def error_from_response(answer: HttpResponse, request: str) -> ApiError:
-    """Return the error that ``answer`` stands for; ``request`` is named where nobody else does."""
+def error_from_response(response: HttpResponse, request: str) -> ApiError:
+    """Return the exception for an error response.
+
+    ``request`` is named in its message if the response is not a Kubernetes Status.
+    """
     try:
-        status = _STATUS.decode(answer.body)
+        status = _STATUS.decode(response.body)
     except DecodeError:
         status = ApiStatus()
     if status.kind == "Status":
-        if status.details and status.details.retry_after_seconds and not answer.retry_after_seconds:
-            return error_from_status(status, float(status.details.retry_after_seconds))
-        return error_from_status(status, answer.retry_after_seconds)
+        retry_after_seconds = response.retry_after_seconds
+        if status.details and status.details.retry_after_seconds and not retry_after_seconds:
+            retry_after_seconds = float(status.details.retry_after_seconds)
+        return error_from_status(status, retry_after_seconds)
     return _build(
-        answer.code,
-        REASON_BY_CODE.get(answer.code, "Unknown"),
-        f"{request} was answered with HTTP {answer.code} and no Kubernetes Status"
-        f"{_excerpt(answer)}",
-        answer.retry_after_seconds,
+        response.code,
+        REASON_BY_CODE.get(response.code, "Unknown"),
+        f"{request} was answered with HTTP {response.code} and no Kubernetes Status"
+        f"{_excerpt(response)}",
+        response.retry_after_seconds,
     )
 
 
 def error_from_status(status: ApiStatus, retry_after_seconds: float | None = None) -> ApiError:
-    """Return the error that a Status stands for, be it a body or an ERROR event of a watch."""
+    """Return the exception for a Status, of a response body or of a watch's ERROR event."""
     code = status.code or 500
     reason = status.reason or REASON_BY_CODE.get(code, "Unknown")
+    # ERROR events of some servers have 500 or no code for an expired version; the reason decides,
+    # since only ``Gone`` makes the reflector relist.
     if code != 410 and reason in ("Expired", "Gone"):
         code = 410
     return _build(code, reason, status.message or f"HTTP {code} {reason}", retry_after_seconds)
@@ -157,14 +163,14 @@ def _build(code: int, reason: str, message: str, retry_after_seconds: float | No
     return _ERRORS.get(code, ApiError)(code, reason, message)
 
 
-def _excerpt(answer: HttpResponse) -> str:
-    """Say what kind of text came instead (a proxy's HTML page, mostly), and its gist."""
-    text = answer.body[:4096].decode("utf-8", "replace")
-    html = "html" in answer.content_type or text.lstrip()[:1] == "<"
+def _excerpt(response: HttpResponse) -> str:
+    """Return a description of a body that is no Status (mostly an HTML page of a proxy)."""
+    text = response.body[:4096].decode("utf-8", "replace")
+    html = "html" in response.content_type or text.lstrip()[:1] == "<"
     if html:
         text = _TAGS.sub(" ", text)
     text = " ".join(text.split())
     if not text:
-        return f" (an empty {answer.content_type} body)"
+        return f" (an empty {response.content_type} body)"
     shown = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"
     return f" but an HTML page, as proxies do: {shown}" if html else f": {shown}"

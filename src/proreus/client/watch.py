@@ -1,12 +1,12 @@
-"""Bytes of a watch to typed events.
+"""Decode the bytes of lists and watches into typed objects and events.
 
 A watch is one JSON document a line, and a line may be many megabytes in many chunks; so chunks are
 joined once per line and never searched twice. Each line is decoded straight into the Struct of its
-resource: what a scheduler does not read (managedFields above all) is never built.
+resource: fields that a scheduler does not read (managedFields above all) are never built.
 
-One object that cannot be decoded, even after mending (``objects/mending.py``), is no reason to lose
-the others: it comes out as ``Unreadable``, which says which one it is. A line or page that is no
-JSON, or does not say what it is about, raises ``DecodeError``: then all must be listed anew.
+An object that cannot be decoded, not even as repaired by ``objects/mending.py``, does not cost the
+others: it becomes an ``Unreadable`` with its identity. A line or page that is not JSON, or that
+does not identify its object, raises ``DecodeError``: then a relist is needed.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,14 +31,14 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """One change: type ADDED, MODIFIED or DELETED, and the object as it then was."""
+    """A change: type ADDED, MODIFIED or DELETED, and the object after it."""
 
     type: str
     object: T
 
 
 class Unreadable(msgspec.Struct, frozen=True):
-    """An object that is there and cannot be decoded; of ``metadata`` only its identity is set."""
+    """An object that exists and cannot be decoded; ``metadata`` has its identity only."""
 
     metadata: ObjectMeta
 
@@ -62,7 +62,7 @@ class _Frame(msgspec.Struct):
 
 
 class _Metadata(ApiStruct, frozen=True):
-    """The part of any object that says which it is, and how old."""
+    """The metadata of any object."""
 
     metadata: ObjectMeta = ObjectMeta()
 
@@ -72,7 +72,7 @@ _RAW_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class LineSplitter:
-    """Cuts a stream of chunks into lines; time and memory are linear in the bytes."""
+    """Splits a stream of chunks into lines, in time and memory linear in the bytes."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -93,13 +93,13 @@ class LineSplitter:
 
     @property
     def pending_bytes(self) -> int:
-        """Return the length of the line that is still incomplete."""
+        """The length of the incomplete last line."""
         return sum(map(len, self._parts))
 
 
 @dataclass(slots=True)
 class Batch(Generic[T]):
-    """What one chunk held: changes in order, and where in history the stream now stands."""
+    """The contents of one chunk: changes in order, and the stream's resourceVersion after them."""
 
     events: list[Event[T]]
     resource_version: str = ""
@@ -108,23 +108,25 @@ class Batch(Generic[T]):
 
 
 class EventDecoder(Generic[T]):
-    """Decodes the lines of a watch of one type."""
+    """Decodes the lines of a watch of objects of one type."""
 
     def __init__(self, type_: type[T], faults: ObjectFaults | None = None) -> None:
         self._type = type_
         self._faults = faults or ObjectFaults(type_.__name__)
-        # built at run time from a type argument, which a type checker cannot follow
+        # Parametrized at run time, which a type checker cannot follow.
         self._decode: Callable[[bytes], WatchEvent[T] | None] = msgspec.json.Decoder(
             WatchEvent[type_]  # type: ignore[valid-type]
         ).decode
+        # Types that keep their JSON need its bytes: every event takes the way of the unusual ones,
+        # whose frame has them.
         if carries_json(type_):
-            self._decode = lambda _: None  # by way of its frame, which has the object's JSON
+            self._decode = lambda _: None
 
     def decode(self, lines: list[bytes]) -> Batch[T]:
-        """Decode lines up to an ERROR event; unknown types of event are ignored.
+        """Decode lines up to an ERROR event; unknown event types are ignored.
 
-        Raises ``DecodeError`` for a line that is no JSON, or does not say what it is about: then
-        the stream is worthless, and so is the place in history at which it stands.
+        Raises ``DecodeError`` for a line that is not JSON or does not identify its object: the
+        stream and its resourceVersion cannot be used after that.
         """
         events: list[Event[T]] = []
         batch = Batch(events)
@@ -138,6 +140,9 @@ class EventDecoder(Generic[T]):
                 event = decode(line)
             except UNDECODABLE:
                 event = None
+            # The fast path above fails for bookmarks and errors, whose object is not of our type,
+            # and for objects that Go accepts and msgspec does not: look at them one by one. What
+            # was decoded before stays valid, so its version is recorded first.
             if event is None or event.type not in changes:
                 if last is not None:
                     batch.resource_version = last.object.metadata.resource_version
@@ -154,7 +159,7 @@ class EventDecoder(Generic[T]):
         return batch
 
     def _decode_unusual(self, line: bytes, batch: Batch[T]) -> Event[T] | None:
-        """Decode errors, bookmarks, and objects that need more care; skip what is none of them."""
+        """Decode errors, bookmarks, and objects that the fast path cannot; None for the rest."""
         mended = None
         try:
             frame = _FRAME.decode(line)
@@ -181,9 +186,9 @@ class EventDecoder(Generic[T]):
 def decode_object(
     type_: type[T], raw: msgspec.Raw, faults: ObjectFaults, mended: Mended | None = None
 ) -> T | Unreadable:
-    """Decode one object; what cannot be decoded is told of, and not fatal.
+    """Decode one object; one that cannot be decoded is recorded in ``faults``.
 
-    ``mended``: the text of which ``raw`` is a part, where that had to be mended.
+    ``mended``: the text that ``raw`` is a part of, if that had to be repaired.
     """
     decoder, data = decoder_for(type_), bytes(raw)
     obj: T
@@ -210,7 +215,7 @@ def _keep_json(obj: object, data: bytes, mended: Mended | None) -> None:
 
 
 def _identity_of(data: bytes) -> ObjectMeta:
-    """Return what can be read of an object's identity and version."""
+    """Return an object's identity and version, as far as they can be decoded."""
     texts = {}
     try:
         text = mend(data).text
@@ -223,6 +228,7 @@ def _identity_of(data: bytes) -> ObjectMeta:
         except KeyError:
             texts[key] = ""
         except UNDECODABLE:
+            # Half a key would name another object, whose state would then be kept or removed.
             if key in ("name", "namespace"):
                 return ObjectMeta()
             texts[key] = ""
@@ -235,7 +241,7 @@ def _identity_of(data: bytes) -> ObjectMeta:
 
 
 class ObjectList(msgspec.Struct, Generic[T], gc=False):
-    """A list as the apiserver returns it."""
+    """A list, as the apiserver returns it."""
 
     metadata: ListMeta = ListMeta()
     items: list[T] = []
@@ -251,7 +257,7 @@ _RAW_LIST = msgspec.json.Decoder(_RawList)
 
 @dataclass(slots=True)
 class Page(Generic[T]):
-    """A list, or a part of one: its objects, and those of them that cannot be decoded."""
+    """A list or a page of it: its objects, and those that could not be decoded."""
 
     metadata: ListMeta
     items: list[T]
@@ -270,7 +276,7 @@ class Page(Generic[T]):
 
 
 class ListDecoder(Generic[T]):
-    """Decodes pages of a list of one type."""
+    """Decodes pages of a list of objects of one type."""
 
     def __init__(self, type_: type[T], faults: ObjectFaults | None = None) -> None:
         self._type = type_
@@ -278,7 +284,7 @@ class ListDecoder(Generic[T]):
         self._decode = msgspec.json.Decoder(ObjectList[type_]).decode  # type: ignore[valid-type]
 
     def decode(self, body: bytes) -> Page[T]:
-        """Decode a page; raises ``DecodeError`` for what is no list."""
+        """Decode a page; raises ``DecodeError`` for a body that is not a list."""
         if not carries_json(self._type):
             try:
                 typed: ObjectList[T] = self._decode(body)
@@ -308,7 +314,7 @@ S = TypeVar("S")
 
 
 def _decoded(decoder: msgspec.json.Decoder[S], mended: Mended) -> S:
-    """Decode what was mended, or raise ``DecodeError``."""
+    """Decode repaired text; raises ``DecodeError``."""
     try:
         return decoder.decode(mended.text)
     except UNDECODABLE as error:

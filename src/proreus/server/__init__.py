@@ -1,7 +1,7 @@
-"""HTTPS endpoints: health, metrics, configuration, z-pages; who sees them is the cluster's call.
+"""HTTPS endpoints: health, metrics, configuration, z-pages, with delegated authorization.
 
-``Server`` is the room; ``EndpointSources`` is what it shows and ``ServingOptions`` how;
-``ApiAccess`` is the Protocol by which it asks the apiserver. The scheduler is not imported here:
-``app`` hands in callables. Nothing is re-exported, so that the flags (``server.options``) cost no
-aiohttp.
+``Server`` serves them: ``EndpointSources`` has their content, ``ServingOptions`` the flags, and
+``ApiAccess`` is the Protocol of its requests to the apiserver. The scheduler is not imported here:
+``app`` passes callables. Nothing is re-exported, so that importing the flags (``server.options``)
+does not import aiohttp.
 """

@@ -1,7 +1,7 @@
-"""Who calls: front proxy, client certificate, bearer token, or nobody in particular.
+"""Authentication of requests: front proxy, client certificate, bearer token, or anonymous.
 
-The order and the outcomes are those of Kubernetes' delegating authenticator: credentials that are
-offered and wrong are an error (401), credentials that are absent make the caller anonymous.
+Order and results are those of Kubernetes' delegating authenticator: invalid credentials are an
+error (401), a request without credentials is anonymous.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 
 AUTHENTICATED = "system:authenticated"
 
-# kube-apiserver counts known users by name and all others together, to bound the series
+# As in k8s.io/apiserver these users have time series of their own, and all others share one: their
+# number must not depend on who calls.
 _COUNTED_USERS = {"admin", "client", "kube_proxy", "kubelet"}
 
 
 @dataclass(frozen=True)
 class User:
-    """A caller, as a SubjectAccessReview wants it described."""
+    """The user of a request, with the fields of a SubjectAccessReview."""
 
     name: str
     uid: str = ""
@@ -48,7 +49,7 @@ ANONYMOUS = User("system:anonymous", groups=("system:unauthenticated",))
 
 
 class NotAuthenticated(Exception):
-    """Credentials were offered that are not valid, or could not be checked."""
+    """The credentials of a request are invalid, or (``check_failed``) could not be checked."""
 
     def __init__(self, message: str, *, check_failed: bool = False) -> None:
         self.check_failed = check_failed
@@ -56,7 +57,7 @@ class NotAuthenticated(Exception):
 
 
 class Authenticator:
-    """Tells who sent a request. Without ``api``, bearer tokens cannot be checked: anonymous."""
+    """Authenticates requests. Without ``api`` bearer tokens cannot be checked and are ignored."""
 
     def __init__(
         self,
@@ -70,12 +71,13 @@ class Authenticator:
         self._api = api
         self._ttl = token_cache_ttl_seconds
         self._metrics = metrics
-        # tokens are not kept, not even in memory: only what they hash to under a key of our own
+        # Tokens are not kept, not even in memory: the cache has their HMAC with a random key, so
+        # that a core dump does not leak credentials.
         self._key = secrets.token_bytes(32)
         self._token_cache: TtlCache[User | NotAuthenticated] = TtlCache()
 
     async def authenticate(self, headers: CIMultiDictProxy[str], certificate: bytes | None) -> User:
-        """Return the caller by headers and TLS certificate (DER); raise NotAuthenticated."""
+        """Return the user by headers and TLS certificate (DER); raises ``NotAuthenticated``."""
         started = time.perf_counter()
         result = "error"
         try:
@@ -96,6 +98,7 @@ class Authenticator:
     async def _authenticate(
         self, headers: CIMultiDictProxy[str], certificate: bytes | None
     ) -> User:
+        # A certificate of an unknown CA is no error: the caller may have a token as well.
         if certificate is not None:
             user = self._by_certificate(headers, x509.load_der_x509_certificate(certificate))
             if user is not None:
@@ -111,6 +114,7 @@ class Authenticator:
     ) -> User | None:
         name = _first(certificate, NameOID.COMMON_NAME)
         proxy = self._trusted.request_header
+        # X-Remote-* headers count only with a front proxy's certificate: anybody can send headers.
         if (
             proxy is not None
             and (not proxy.allowed_names or name in proxy.allowed_names)
@@ -130,13 +134,15 @@ class Authenticator:
 
     async def _by_token(self, api: ApiAccess, token: str) -> User:
         key = hmac.digest(self._key, token.encode(), hashlib.sha256)
-        answer = self._token_cache.get(key)
-        if answer is None:
-            answer = await _review_token(api, token)
-            self._token_cache.put(key, answer, self._ttl)
-        if isinstance(answer, NotAuthenticated):
-            raise answer
-        return answer
+        result = self._token_cache.get(key)
+        # Rejections are cached too, or a client with an expired token would cause a TokenReview a
+        # request. A review that failed raises and is not cached.
+        if result is None:
+            result = await _review_token(api, token)
+            self._token_cache.put(key, result, self._ttl)
+        if isinstance(result, NotAuthenticated):
+            raise result
+        return result
 
     def _count_user(self, user: User) -> None:
         if self._metrics is None:
@@ -148,7 +154,7 @@ class Authenticator:
 
 
 async def _review_token(api: ApiAccess, token: str) -> User | NotAuthenticated:
-    """Return the token's user, or that it has none; raise if that could not be found out."""
+    """Return the token's user, or the reason why it has none; raises if the review failed."""
     body = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenReview",
@@ -185,7 +191,7 @@ def _by_request_headers(headers: CIMultiDictProxy[str], proxy: RequestHeaderOpti
 
 
 def _with_authenticated_group(user: User) -> User:
-    """Return the user as a member of the group of all that are not anonymous."""
+    """Return the user as a member of system:authenticated, unless it is anonymous."""
     if AUTHENTICATED in user.groups or ANONYMOUS.groups[0] in user.groups:
         return user
     return replace(user, groups=(*user.groups, AUTHENTICATED))

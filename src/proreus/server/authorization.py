@@ -1,4 +1,4 @@
-"""What callers may do: open paths, system:masters, and for the rest the cluster's own answer."""
+"""Authorization of requests: always-allowed paths, system:masters, and SubjectAccessReviews."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _PRIVILEGED_GROUP = "system:masters"
 
 @dataclass(frozen=True)
 class AuthorizerDecision:
-    """Whether a request may go on; ``reason`` is the authorizer's, often empty."""
+    """Whether a request is allowed; ``reason`` is the authorizer's, often empty."""
 
     allowed: bool
     reason: str = ""
 
 
 class Authorizer:
-    """Decides about paths. Without ``api`` only open paths and system:masters get through."""
+    """Authorizes paths. Without ``api`` only open paths and system:masters are allowed."""
 
     def __init__(
         self,
@@ -46,12 +46,12 @@ class Authorizer:
         )
 
     def is_open(self, path: str) -> bool:
-        """Tell whether a path is always allowed: listed, or below an entry that ends with *."""
+        """Return whether a path is always allowed: listed, or below an entry that ends in ``*``."""
         path = path.removeprefix("/")
         return path in self._open or path.startswith(self._open_prefixes)
 
     async def authorize(self, user: User, verb: str, path: str) -> AuthorizerDecision:
-        """Decide; ``verb`` is the HTTP method in lower case. Raises ``ApiError``."""
+        """Return the decision; ``verb`` is the HTTP method in lower case. Raises ``ApiError``."""
         started = time.perf_counter()
         result = "error"
         try:
@@ -98,6 +98,8 @@ async def _review_access(api: ApiAccess, user: User, verb: str, path: str) -> Au
     status = await review(api, SUBJECT_ACCESS_REVIEWS, body)
     allowed = bool(status.get("allowed")) and not status.get("denied")
     evaluation_error = status.get("evaluationError")
+    # Neither allowed nor denied, and an authorizer failed: it might have allowed the request. That
+    # is an error (500), and must not be cached as a refusal.
     if evaluation_error and not allowed and not status.get("denied"):
         raise ApiError(500, "InternalError", evaluation_error)
     return AuthorizerDecision(allowed, status.get("reason") or "")

@@ -1,7 +1,7 @@
-"""The serving certificate: from files, from --cert-dir, or made up in memory; and its renewal.
+"""The serving certificate: from files, from --cert-dir, or generated in memory; and its reload.
 
-One ``ssl.SSLContext`` lives as long as the listener; a new certificate, or a new client CA, is
-loaded into it and serves the handshakes from then on.
+One ``ssl.SSLContext`` lives as long as the listener. A new certificate, or a new client CA, is
+loaded into it and used for handshakes from then on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _VALID = timedelta(days=365)
 
 
 class ServingCertificate:
-    """A TLS context, and the files it follows. Raises ConfigError when those cannot be used."""
+    """A TLS context and the files that it is loaded from; raises ``ConfigError`` for bad files."""
 
     def __init__(self, options: ServingOptions, component: str = "kube-scheduler") -> None:
         self._options = options
@@ -40,7 +40,7 @@ class ServingCertificate:
         self._load()
 
     def reload_if_changed(self) -> bool:
-        """Load the files again if they are others than before; keep what is if they are bad."""
+        """Load the files if they have changed; keep the present certificate if they are bad."""
         stamps = self._stamps()
         if stamps == self._seen:
             return False
@@ -54,7 +54,8 @@ class ServingCertificate:
         return True
 
     def trust_clients(self, pem: str) -> None:
-        """Ask clients for a certificate, and accept in handshakes those of these CAs too."""
+        """Request client certificates in handshakes, and accept those signed by these CAs."""
+        # Without a CA no certificate is requested: browsers would otherwise ask their user for one.
         if pem:
             for context in (self.context, *self._sni.values()):
                 context.load_verify_locations(cadata=pem)
@@ -98,7 +99,7 @@ class ServingCertificate:
 
 
 def self_signed(hosts: Iterable[str] = ("localhost", "127.0.0.1")) -> bytes:
-    """Return certificate and key in PEM, good for a year from an hour ago."""
+    """Return a certificate and its key in PEM, valid for a year."""
     key = ec.generate_private_key(ec.SECP256R1())
     now = datetime.now(UTC)
     hosts = tuple(hosts)
@@ -112,7 +113,7 @@ def self_signed(hosts: Iterable[str] = ("localhost", "127.0.0.1")) -> bytes:
         .issuer_name(subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))  # clocks differ
+        .not_valid_before(now - timedelta(hours=1))  # for clients whose clock is behind
         .not_valid_after(now + _VALID)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
@@ -127,7 +128,7 @@ def self_signed(hosts: Iterable[str] = ("localhost", "127.0.0.1")) -> bytes:
 
 
 def _files_of(options: ServingOptions, component: str) -> tuple[str, str] | None:
-    """Return certificate and key file, made now if need be; None: keep it all in memory."""
+    """Return certificate and key file, generated if missing; None: keep both in memory."""
     if options.tls_cert_file:
         return options.tls_cert_file, options.tls_private_key_file
     if not options.cert_dir:
@@ -167,7 +168,7 @@ def _load_files(context: ssl.SSLContext, certificate: str, key: str) -> None:
 
 
 def _load_pem(context: ssl.SSLContext, pem: bytes) -> None:
-    # OpenSSL, as Python offers it, reads certificates from files only; this one has no name
+    # Python's ssl loads certificates from files only; an anonymous one keeps the key off the disk.
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("serving-certificate")
         try:

@@ -1,7 +1,7 @@
-"""Whose client certificates count: CA files of the flags, else those that the cluster publishes.
+"""The CAs of client certificates: files given by flags, else those that the cluster publishes.
 
-The ConfigMap kube-system/extension-apiserver-authentication tells the cluster's client CA and its
-front proxy. Both sources are read again now and then, for CAs are rotated while we run.
+The ConfigMap kube-system/extension-apiserver-authentication has the cluster's client CA and its
+front proxy. Both sources are read again every minute, since CAs are rotated while we run.
 """
 
 from __future__ import annotations
@@ -28,29 +28,30 @@ CONFIG_MAP = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-auth
 
 @dataclass(frozen=True)
 class CABundle:
-    """One CA bundle: its certificates, and the PEM they came from."""
+    """A CA bundle: its certificates, and the PEM they were parsed from."""
 
     pem: str = ""
     certificates: tuple[x509.Certificate, ...] = ()
 
     @classmethod
     def parse(cls, pem: str, source: str) -> CABundle:
-        """Read a bundle; raise ConfigError naming its source."""
+        """Parse a bundle; raises ``ConfigError`` that names its source."""
         try:
             with warnings.catch_warnings():
-                # Some tools give their CA the serial number 0: nothing that an operator can mend.
+                # Some tools give their CA the serial number 0: the operator of a scheduler cannot
+                # repair that.
                 warnings.simplefilter("ignore", CryptographyDeprecationWarning)
                 return cls(pem, tuple(x509.load_pem_x509_certificates(pem.encode())))
         except ValueError as error:
             raise ConfigError(f"{source} holds no readable CA certificate: {error}") from error
 
     def has_signed(self, certificate: x509.Certificate) -> bool:
-        """Tell whether one of these CAs signed the certificate itself."""
+        """Return whether one of these CAs signed the certificate directly."""
         return any(_signed_by(certificate, authority) for authority in self.certificates)
 
 
 class ClientCAs:
-    """The bundles in force now; ``refresh`` brings them up to date."""
+    """The CA bundles in force; ``refresh`` reads them again."""
 
     def __init__(self, options: AuthenticationOptions, api: ApiAccess | None) -> None:
         self._options = options
@@ -66,10 +67,10 @@ class ClientCAs:
         return "\n".join(bundle.pem for bundle in (self.clients, self.proxies) if bundle.pem)
 
     async def refresh(self) -> bool:
-        """Read files and ConfigMap; tell whether the CAs changed.
+        """Read files and ConfigMap; return whether the CAs changed.
 
-        Raises ConfigError for a bad file, and for a ConfigMap that cannot be read where that is
-        not to be tolerated.
+        Raises ``ConfigError`` for a bad file and, unless tolerate_lookup_failure is set, for a
+        ConfigMap that cannot be read.
         """
         before = self.pem
         options = self._options
@@ -97,6 +98,7 @@ class ClientCAs:
                     f"unable to read the ConfigMap kube-system/extension-apiserver-authentication, "
                     f"and --authentication-tolerate-lookup-failure is false: {error}"
                 ) from error
+            # Once for each error: the lookup is repeated every minute.
             if self._warned != str(error):
                 self._warned = str(error)
                 log.warning(

@@ -1,7 +1,7 @@
-"""Asking the apiserver who a caller is and what it may do: the way there, and memory.
+"""Delegated authentication and authorization: review requests to the apiserver, and a TTL cache.
 
-The network is behind a Protocol, so this room does not know the client; ``app.clients`` hands one
-in.
+The apiserver is behind a Protocol, so that this package does not import ``proreus.client``;
+``app.clients`` passes an implementation.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 REQUEST_SECONDS = 10.0
 _FIRST_PAUSE_SECONDS, _GROWTH, _JITTER, _STEPS = 0.5, 1.5, 0.2, 5
-_CACHED_ANSWERS = 4096
+_MAX_ENTRIES = 4096
 
 
 class ApiAccess(Protocol):
-    """The apiserver, as far as delegation needs it; both raise ``ApiError``."""
+    """The requests to the apiserver that delegation needs; both raise ``ApiError``."""
 
     async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Create an object and return what the apiserver made of it."""
+        """Create an object and return it with its status."""
         ...
 
     async def get(self, path: str) -> dict[str, Any]:
@@ -39,48 +39,49 @@ async def review(
     body: dict[str, Any],
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> dict[str, Any]:
-    """Return the ``status`` of a review; try again what may pass; raise ``ApiError``.
+    """Return the ``status`` of a review; raises ``ApiError`` once the retries are used up.
 
-    kube-scheduler's delegation does the same: 10 s a try, five tries, 0.5 s growing by half.
+    As in kube-scheduler: up to five attempts of 10 s, after delays from 0.5 s that grow by half.
     """
     pause = _FIRST_PAUSE_SECONDS
     for left in reversed(range(_STEPS)):
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
-                answer = await api.post(path, body)
-            status: dict[str, Any] = answer.get("status") or {}
+                reviewed = await api.post(path, body)
+            status: dict[str, Any] = reviewed.get("status") or {}
             return status
         except TimeoutError:
-            error = ApiError(0, "Timeout", f"no answer within {REQUEST_SECONDS:.0f} seconds")
+            error = ApiError(0, "Timeout", f"no response within {REQUEST_SECONDS:.0f} seconds")
         except ApiError as caught:
             error = caught
+        # A 4xx would be returned again; only overload, server and network errors may pass.
         if left == 0 or not (error.status in (0, 429) or error.status >= 500):
             raise error
         await sleep(pause * (1 + random.random() * _JITTER))
         pause *= _GROWTH
-    raise AssertionError("unreachable: the last try returns or raises")
+    raise AssertionError("unreachable: the last attempt returns or raises")
 
 
 class TtlCache(Generic[T]):
-    """Answers that are good for some seconds; the oldest go first when there are too many."""
+    """A cache of results that expire after some seconds; the oldest are evicted when it is full."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._entries: dict[Hashable, tuple[float, T]] = {}
 
     def get(self, key: Hashable) -> T | None:
-        """Return what is remembered and still good."""
+        """Return the result for a key unless it is missing or has expired."""
         entry = self._entries.get(key)
         if entry is None or entry[0] <= self._now():
             self._entries.pop(key, None)
             return None
         return entry[1]
 
-    def put(self, key: Hashable, answer: T, ttl_seconds: float) -> None:
-        """Remember an answer; not at all with a time of 0."""
+    def put(self, key: Hashable, result: T, ttl_seconds: float) -> None:
+        """Store a result; a TTL of 0 disables caching."""
         if ttl_seconds <= 0:
             return
         self._entries.pop(key, None)
-        if len(self._entries) >= _CACHED_ANSWERS:
+        if len(self._entries) >= _MAX_ENTRIES:
             del self._entries[next(iter(self._entries))]
-        self._entries[key] = (self._now() + ttl_seconds, answer)
+        self._entries[key] = (self._now() + ttl_seconds, result)

@@ -1,7 +1,7 @@
-"""/healthz, /livez and /readyz with kube-scheduler's words, and what /metrics/slis counts of them.
+"""/healthz, /livez and /readyz with kube-scheduler's texts, and their metrics for /metrics/slis.
 
-A check is a name and a function that returns None when all is well, else what is wrong. The bodies
-of the three roots withhold that reason (they are open to anybody); the log has it.
+A check is a name and a function that returns None when all is well, else a description of the
+problem. The bodies of the three roots withhold it, as they need no authorization; the log has it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = logs.logger(__name__)
 
 @dataclass(frozen=True)
 class HealthCheck:
-    """One thing to ask. ``problem`` must not block; it returns None or one sentence."""
+    """A health check. ``problem()`` must not block; it returns None or one sentence."""
 
     name: str
     problem: Callable[[], str | None]
@@ -51,13 +51,13 @@ class HealthMetrics(MetricsRegistry):
         )
 
     def observe(self, name: str, kind: str, healthy: bool) -> None:
-        """Note the outcome of one check."""
+        """Record the result of one check."""
         self.healthcheck.labels(name, kind).set(1 if healthy else 0)
         self.healthchecks_total.labels(name, kind, "success" if healthy else "error").inc()
 
 
 class HealthEndpoint:
-    """One of the three roots with its checks, in the order in which they are told."""
+    """One of the three roots, with its checks in the order of its body."""
 
     def __init__(self, name: str, checks: Sequence[HealthCheck], metrics: HealthMetrics) -> None:
         self.name = name
@@ -65,7 +65,7 @@ class HealthEndpoint:
         self._metrics = metrics
 
     def root(self, query: Sequence[tuple[str, str]]) -> web.Response:
-        """Answer ``/<name>?verbose&exclude=a&exclude=b``."""
+        """Return the response to ``/<name>?verbose&exclude=a&exclude=b``."""
         excluded = dict.fromkeys(value for key, value in query if key == "exclude")
         unmatched = dict(excluded)
         lines, failed = [], []
@@ -92,7 +92,7 @@ class HealthEndpoint:
         return plain("ok")
 
     def single(self, check_name: str) -> web.Response | None:
-        """Answer ``/<name>/<check>``; None if there is no such check."""
+        """Return the response to ``/<name>/<check>``; None if there is no such check."""
         for check in self.checks:
             if check.name == check_name:
                 problem = check.problem()

@@ -1,4 +1,4 @@
-"""The socket that the server listens on, made as Go's net.Listen makes it."""
+"""The listening socket, with the options that Go's net.Listen sets."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from proreus.server.options import ServingOptions
 
 
 def listen(options: ServingOptions) -> socket.socket:
-    """Return a socket that listens where the options say; raises ``ConfigError``."""
+    """Return a socket that listens on --bind-address and --secure-port; raises ``ConfigError``."""
     host = options.bind_address
     candidates = [(socket.AF_INET6 if ":" in host else socket.AF_INET, host)]
     if host in ("", "0.0.0.0", "::"):
-        # as Go does: the unspecified address of either family means all addresses of both
+        # As in Go: the unspecified address of either family means all addresses of both.
         candidates = [(socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")]
     problem: Exception | None = None
     for family, address in candidates:
@@ -27,7 +27,7 @@ def listen(options: ServingOptions) -> socket.socket:
 def _bound(family: int, address: str, options: ServingOptions) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # Go's listeners always have it: a restart must not wait for old connections to time out
+        # Go's listeners always have it: a restart must not wait for old connections to time out.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if options.permit_port_sharing:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

@@ -1,6 +1,6 @@
-"""How to serve and whom to trust: the secure serving, authentication and authorization flags.
+"""The values of the secure serving, authentication and authorization flags.
 
-Plain values as ``cli`` parsed them, checked by ``problems``; nothing here opens a file.
+As parsed by ``cli`` and checked by ``problems``; nothing here opens a file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CIPHER_SUITES = {
     "TLS_RSA_WITH_AES_128_GCM_SHA256": "AES128-GCM-SHA256",
     "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
     "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
-    # OpenSSL always offers those of TLS 1.3, as Go does
+    # The suites of TLS 1.3 are always on, in OpenSSL as in Go.
     "TLS_AES_128_GCM_SHA256": "",
     "TLS_AES_256_GCM_SHA384": "",
     "TLS_CHACHA20_POLY1305_SHA256": "",
@@ -52,7 +52,7 @@ class SniCertificate:
 
 @dataclass(frozen=True)
 class RequestHeaderOptions:
-    """Which front proxies may tell us who calls."""
+    """The front proxies that may authenticate users, and the headers that they set."""
 
     ca_file: str = ""
     allowed_names: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class RequestHeaderOptions:
 
 @dataclass(frozen=True)
 class AuthenticationOptions:
-    """Who calls. ``kubeconfig`` is for TokenReviews and for reading the cluster's client CA."""
+    """Authentication flags; ``kubeconfig`` is for TokenReviews and the cluster's client CA."""
 
     kubeconfig: str = ""
     skip_lookup: bool = False
@@ -76,7 +76,7 @@ class AuthenticationOptions:
 
 @dataclass(frozen=True)
 class AuthorizationOptions:
-    """What callers may do. ``kubeconfig`` is for SubjectAccessReviews."""
+    """Authorization flags; ``kubeconfig`` is for SubjectAccessReviews."""
 
     kubeconfig: str = ""
     always_allow_paths: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
@@ -86,7 +86,7 @@ class AuthorizationOptions:
 
 @dataclass(frozen=True)
 class ServingOptions:
-    """Where and how to listen; ``secure_port`` 0 means not to."""
+    """Secure serving flags; ``secure_port`` 0 disables the server."""
 
     bind_address: str = "0.0.0.0"
     secure_port: int = 10259
@@ -102,7 +102,7 @@ class ServingOptions:
     authorization: AuthorizationOptions = field(default_factory=AuthorizationOptions)
 
     def problems(self) -> list[str]:
-        """Return a sentence for each value that cannot be served with."""
+        """Return a message for each invalid value, as kube-scheduler's validation does."""
         found = []
         if self.secure_port > 65535:
             found.append(

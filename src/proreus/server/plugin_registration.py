@@ -1,7 +1,7 @@
-"""``/plugins/v1/register``: processes with a plugin take a slot at run time, and leave it.
+"""``/plugins/v1/register``: out-of-process plugins take a slot at run time, and leave it.
 
-Who may do so is decided before (nonResourceURL, verbs get, post and delete). What a registration is
-and what comes of it is not known here.
+Requests are authorized before they get here (nonResourceURL, verbs get, post and delete). A
+``Registrar`` does the registration itself.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ PATH = "/plugins/v1/register"
 
 
 class Registrar(Protocol):
-    """Who keeps the slots; raises ``ConfigError``, and ``UnknownPluginSlot`` for a name without
-    one."""
+    """Keeps the plugin slots.
+
+    Its methods raise ``ConfigError``, and ``UnknownPluginSlot`` for a name without a slot.
+    """
 
     async def register(self, address: str, posted: bytes) -> Mapping[str, Any]:
-        """Let the process at an address take the slot of its plugin's name; return its state.
+        """Give the slot of its plugin's name to the process at an address; return the slot's state.
 
-        ``posted``: the JSON in which it says who it is; may be empty.
+        ``posted``: the plugin's descriptor as JSON; may be empty.
         """
         ...
 
@@ -53,7 +55,7 @@ class Withdrawal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def registration_page(registrar: Registrar, request: web.BaseRequest) -> web.Response:
-    """Answer a request to ``PATH``."""
+    """Return the response to a request for ``PATH``."""
     if request.method == "GET":
         return json_body({"slots": list(registrar.slots())})
     if request.method not in ("POST", "DELETE"):

@@ -1,7 +1,8 @@
-"""/metrics/resources: what each pod asks for and may use, a line a pod and resource (KEP-1748).
+"""/metrics/resources: each pod's requests and limits, a line a pod and resource (KEP-1748).
 
-Written by hand and in slices: a large cluster has hundreds of thousands of lines, and the scheduler
-lives on the same loop. The pods are taken at once, so a scrape sees one instant.
+Written directly and in slices: a large cluster has hundreds of thousands of lines, and the
+scheduler runs on the same event loop. The list of pods is copied first, so that a scrape shows one
+point in time.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Amounts = dict[str, int]
 async def write_pod_resources(
     pods: Iterable[Pod], *, openmetrics: bool = False
 ) -> AsyncIterator[bytes]:
-    """Yield the page in slices; the caller gives the loop its turn between them."""
+    """Yield the page in slices; the caller has to yield to the event loop between them."""
     alive = [pod for pod in pods if not _is_terminal(pod)]
     asks: tuple[tuple[str, Callable[[Pod], Amounts]], ...] = (
         ("kube_pod_resource_limit", pod_limits),
@@ -63,7 +64,7 @@ def pod_requests(pod: Pod) -> Amounts:
 
 
 def pod_limits(pod: Pod) -> Amounts:
-    """Return the pod's effective limits; overhead only widens a limit that is there."""
+    """Return the pod's effective limits in nano-units; overhead is added to existing ones only."""
     level = pod.spec.resources.limits if pod.spec.resources is not None else {}
     total = _effective(pod, lambda container: container.resources.limits, level)
     for name, amount in _parsed(pod.spec.overhead or {}).items():
@@ -73,7 +74,7 @@ def pod_limits(pod: Pod) -> Amounts:
 
 
 def unit_of(resource: str) -> str:
-    """Return the unit label: what one of the value is."""
+    """Return the unit label of a resource, as kube-scheduler's."""
     if resource == "cpu":
         return "cores"
     if resource in ("memory", "storage", "ephemeral-storage") or resource.startswith("hugepages-"):
@@ -91,6 +92,9 @@ def _effective(
     peak: Amounts = {}
     for container in pod.spec.init_containers:
         amounts = _parsed(amounts_of(container))
+        # Init containers run one after another, each next to the sidecars started before it: the
+        # largest of these sums counts (KEP-753). Example: a sidecar of 1, then an init container of
+        # 3, containers of 2 in total: max(1 + 3, 1 + 2) = 4.
         if container.restart_policy == "Always":
             _add(total, amounts)
             _add(sidecars, amounts)

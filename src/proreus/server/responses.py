@@ -1,4 +1,4 @@
-"""Bodies that several endpoints share: plain text, JSON, and errors as Kubernetes words them."""
+"""Responses that several endpoints share: plain text, JSON, and errors in Kubernetes' form."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _NO_SNIFF = {"X-Content-Type-Options": "nosniff"}
 
 
 def plain(text: str, *, status: int = 200) -> web.Response:
-    """Return text/plain that browsers must not take for anything else."""
+    """Return a text/plain response, with nosniff so that browsers do not render it as HTML."""
     return web.Response(
         text=text, status=status, content_type="text/plain", charset="utf-8", headers=_NO_SNIFF
     )
 
 
 def json_body(content: object, *, status: int = 200) -> web.Response:
-    """Return application/json."""
+    """Return an application/json response."""
     return web.Response(
         body=msgspec.json.encode(content), status=status, content_type="application/json"
     )
@@ -28,7 +28,7 @@ def json_body(content: object, *, status: int = 200) -> web.Response:
 def status_body(
     code: int, reason: str, message: str, details: Mapping[str, Any] | None = None
 ) -> web.Response:
-    """Return a metav1.Status of a failure."""
+    """Return a metav1.Status that describes a failure."""
     body: dict[str, Any] = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -45,13 +45,13 @@ def status_body(
 
 
 def unauthorized() -> web.Response:
-    """Return the 401 of a caller whose credentials are not valid."""
+    """Return the 401 for invalid credentials."""
     return status_body(401, "Unauthorized", "Unauthorized")
 
 
 def forbidden(user: str, verb: str, path: str, reason: str = "") -> web.Response:
-    """Return the 403 of a caller that may not."""
-    # as Kubernetes does, so that a path cannot smuggle markup into somebody's console
+    """Return the 403 for a request that is not authorized."""
+    # Escaped as in k8s.io/apiserver, so that a link cannot inject markup into a web console.
     path = path.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     message = f'forbidden: User "{user}" cannot {verb} path "{path}"'
     if reason:
@@ -60,5 +60,5 @@ def forbidden(user: str, verb: str, path: str, reason: str = "") -> web.Response
 
 
 def not_found() -> web.Response:
-    """Return what Go's mux says about an unknown path."""
+    """Return the 404 of Go's mux for an unknown path."""
     return plain("404 page not found\n", status=404)

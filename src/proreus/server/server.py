@@ -1,8 +1,8 @@
-"""The HTTPS listener: authentication, authorization, then the page.
+"""The HTTPS server: authentication, authorization, then the page.
 
-A request passes, as in kube-scheduler: panic recovery, logging, Cache-Control, authentication,
-authorization, the mux. Pages are sync functions over state that the loop owns; only the delegated
-questions to the apiserver, and the writing of a large page, wait.
+As in kube-scheduler a request passes panic recovery, logging, Cache-Control, authentication,
+authorization and the mux. Pages are sync functions over state of the event loop; only delegated
+reviews, and the writing of a large page, await.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ _GRACE_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class EndpointSources:
-    """Where the pages' content comes from; ``app`` fills this in.
+    """The content of the pages, given by ``app``.
 
-    healthz, readyz: checks besides ping (healthz has ping only if it has no other check).
-    livez: what is checked after ping.
-    configz: the completed configuration, with apiVersion and kind.
-    last_reload: what became of its latest change; None = there was none.
+    healthz, readyz: their checks; healthz without any has ping.
+    livez: checks after ping.
+    configz: returns the completed configuration, with apiVersion and kind.
+    last_reload: returns the result of its latest reload, or None if there was none.
     flags: the flags in force, for /flagz.
-    leader_pods: all pods, or None while this instance does not lead.
-    profiling: whether /debug/flags is there (enableProfiling).
+    leader_pods: returns all pods, or None while this instance does not lead.
+    profiling: whether /debug/flags is served (enableProfiling).
     """
 
     metrics: SchedulerMetrics
@@ -80,7 +80,8 @@ class EndpointSources:
 class Server:
     """Serves from ``start`` (or ``async with``) to ``stop``; does nothing if the port is 0.
 
-    ``api`` asks the cluster about callers; None means that it cannot be asked.
+    ``authentication_api`` and ``authorization_api`` send the reviews; None if no apiserver can be
+    reached, and then no token and no unlisted path is accepted.
     """
 
     def __init__(
@@ -126,11 +127,11 @@ class Server:
         await self.stop()
 
     def add_page(self, path: str, page: Page) -> None:
-        """Serve one more path (exact match), behind authorization."""
+        """Serve another path (exact match), with authorization."""
         self._pages[path] = page
 
     async def start(self, listener: socket.socket | None = None) -> None:
-        """Listen, on a socket of the caller's if given; raise ConfigError if that cannot be."""
+        """Listen, on the caller's socket if given; raises ``ConfigError`` if that fails."""
         if self._options.secure_port == 0 and listener is None:
             return
         certificate = ServingCertificate(self._options, self._sources.component)
@@ -151,7 +152,7 @@ class Server:
         log.info("Serving securely", address=f"{address}:{self.port}")
 
     async def stop(self) -> None:
-        """Stop listening; requests in progress have five seconds to end."""
+        """Stop listening; requests in progress have five seconds to complete."""
         tasks, self._background_tasks = self._background_tasks, []
         for task in tasks:
             task.cancel()
@@ -180,9 +181,9 @@ class Server:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         started = time.perf_counter()
         try:
-            response = await self._answer(request)
+            response = await self._respond(request)
         except ConnectionError:
-            raise  # the caller went away in the middle of a page
+            raise  # the client disconnected in the middle of a page: no error of ours to log
         except Exception as error:
             log.error("A page failed", err=error, trace=True, path=request.path)
             response = status_body(
@@ -204,7 +205,7 @@ class Server:
             )
         return response
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
         verb = request.method.lower()
         try:
             user = await self._authenticator.authenticate(request.headers, _certificate_of(request))
@@ -219,11 +220,12 @@ class Server:
             return plain(text, status=500)
         if not decision.allowed:
             return forbidden(user.name, verb, request.path, decision.reason)
+        # Only now: a caller without authorization must not learn which paths exist.
         page = self._pages.get(request.path)
         if page is None:
             return not_found()
-        answer = page(request)
-        return await answer if isinstance(answer, Awaitable) else answer
+        response = page(request)
+        return await response if isinstance(response, Awaitable) else response
 
     def _mux(self) -> dict[str, Page]:
         sources = self._sources
@@ -237,13 +239,13 @@ class Server:
             pages[f"/{endpoint.name}"] = _health_root(endpoint)
             for check in endpoint.checks:
                 pages[f"/{endpoint.name}/{check.name}"] = _health_check(endpoint, check.name)
-        told = ("/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz")
+        listed_paths = ("/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz")
         zpages = ZPages(
             sources.component,
             sources.flags,
             sources.binary_version,
             sources.emulation_version,
-            told,
+            listed_paths,
         )
         pages["/flagz"] = lambda request: zpages.flagz(request.headers.get("Accept", ""))
         pages["/statusz"] = lambda request: zpages.statusz(request.headers.get("Accept", ""))
@@ -294,10 +296,10 @@ def _scraped(request: web.BaseRequest, body: bytes, content_type: str) -> web.Re
 
 
 def _configz(sources: EndpointSources) -> dict[str, Any]:
-    told: dict[str, Any] = {"componentconfig": sources.configz()}
+    body: dict[str, Any] = {"componentconfig": sources.configz()}
     if (last := sources.last_reload()) is not None:
-        told["lastReload"] = last
-    return told
+        body["lastReload"] = last
+    return body
 
 
 def _health_root(endpoint: HealthEndpoint) -> Page:

@@ -1,7 +1,7 @@
-"""/flagz and /statusz: what this process was started with and how it is (KEP-4828, KEP-4827).
+"""/flagz and /statusz: the flags and the status of this process (KEP-4828, KEP-4827).
 
-Text by default and on purpose hard to parse (the delimiter is drawn at random once a process); the
-structured forms are only for those who ask for their exact version.
+Plain text by default, and hard to parse on purpose (each process has a random delimiter); the
+structured forms are served only to requests that name their exact version.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ACCEPTED = "application/json, application/yaml, text/plain"
 
 @dataclass
 class ZPages:
-    """Both pages of one process. ``now`` is seconds since the epoch."""
+    """Both pages of one process. ``now`` returns seconds since the epoch."""
 
     component: str
     flags: Mapping[str, str]
@@ -46,19 +46,19 @@ class ZPages:
         self._started = self.now()
 
     def flagz(self, accept: str) -> web.Response:
-        """Answer /flagz."""
+        """Return the response to /flagz, in the form that the Accept header names."""
         flags = dict(sorted(self.flags.items()))
         return self._page("Flagz", accept, flags, {"flags": flags})
 
     def statusz(self, accept: str) -> web.Response:
-        """Answer /statusz."""
+        """Return the response to /statusz, in the form that the Accept header names."""
         up = int(self.now() - self._started)
         started = datetime.fromtimestamp(self._started, UTC)
         runtime = f"{platform.python_implementation()} {platform.python_version()}"
         lines = {
             "Started": started.strftime("%a %b %e %H:%M:%S UTC %Y"),
             "Up": f"{up // 3600} hr {up // 60 % 60:02d} min {up % 60:02d} sec",
-            "Go version": runtime,  # the name is the page's, the runtime is ours
+            "Go version": runtime,  # the page's key, with our interpreter's version
             "Binary version": self.binary_version,
             "Emulation version": self.emulation_version,
             "Paths": " ".join(self.paths),
