@@ -1,7 +1,7 @@
 """The ``proreus`` command: ``main`` and the group; each subcommand is a module of its own.
 
-Subcommand modules import what they run inside their functions, so that ``proreus --help`` and a
-mistyped flag answer at once.
+Subcommand modules import what they run inside their functions, so that ``proreus --help`` and the
+error for a mistyped flag appear at once.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _COMMANDS = {
     "new-plugin": "proreus.cli.new_plugin",
     "version": "proreus.cli.version",
 }
-"""Name -> the module whose ``command`` it is, in the order of the help text."""
+"""Subcommand name -> the module with its ``command``, in the order of the help text."""
 
 
 class _Group(click.Group):
-    """Imports a subcommand's module when it is asked for."""
+    """Imports the module of a subcommand only when that is run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -51,7 +51,7 @@ def proreus_command() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command and end the process with its exit code."""
+    """Run the command and exit with its exit code."""
     try:
         code = proreus_command.main(arguments, prog_name="proreus", standalone_mode=False)
     except click.ClickException as error:

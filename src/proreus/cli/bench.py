@@ -1,4 +1,4 @@
-"""``proreus bench``: how fast, side by side with kube-scheduler, on workloads of scheduler_perf."""
+"""``proreus bench``: throughput and latency next to kube-scheduler, on scheduler_perf workloads."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     "configs",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="File of workloads in scheduler_perf's form, or a folder of such files; may be repeated. "
-    "Without it: tests/bench/workloads, for those who are in a checkout of proreus.",
+    help="File of workloads in scheduler_perf's format, or a folder of such files; may be "
+    "repeated. Default, in a checkout of proreus: tests/bench/workloads.",
 )
 @click.option(
     "--workload",
     "workloads",
     multiple=True,
     metavar="CASE/WORKLOAD",
-    help="What to run; may be repeated.",
+    help="Workload to run; may be repeated.",
 )
 @click.option("--list", "listing", is_flag=True, help="Only list the workloads of the files.")
 @click.option(
@@ -46,31 +46,34 @@ if TYPE_CHECKING:
     default="both",
     show_default=True,
     metavar="proreus|PATH|both",
-    help="Who schedules: proreus, a kube-scheduler binary, or both in turn.",
+    help="The scheduler: proreus, a kube-scheduler binary, or both in turn.",
 )
-@click.option("--bare", is_flag=True, help="Also a client that only binds: the apiserver's limit.")
+@click.option(
+    "--bare", is_flag=True, help="Also run a client that only binds: the apiserver's limit."
+)
 @click.option(
     "--rounds",
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="How often each scheduler runs the workload; medians are told.",
+    help="How often each scheduler runs the workload; medians are reported.",
 )
 @click.option(
     "--backlog",
     is_flag=True,
-    help="Let the measured pods pile up while the scheduler stands by, and measure how it drains "
-    "them; without it, it schedules while they are created, as in scheduler_perf.",
+    help="Create the measured pods before the scheduler starts on them, and measure how fast it "
+    "drains that backlog. Default: it schedules while they are created, as in scheduler_perf.",
 )
 @click.option(
     "--assets",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder with etcd, kube-apiserver and kube-scheduler; then KUBEBUILDER_ASSETS and PATH.",
+    help="Folder with etcd, kube-apiserver and kube-scheduler; KUBEBUILDER_ASSETS and PATH are "
+    "searched after it.",
 )
 @click.option(
     "--kubeconfig",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="Use the apiserver that this names (no other scheduler may be at work there).",
+    help="Use the apiserver of this kubeconfig (no other scheduler may run there).",
 )
 @click.option(
     "--timeout",
@@ -80,16 +83,22 @@ if TYPE_CHECKING:
     help="Seconds without progress after which pods count as stuck.",
 )
 @click.option(
-    "--simulate", is_flag=True, help="The engine alone, at growing sizes; no apiserver, no rival."
+    "--simulate",
+    is_flag=True,
+    help="Measure the engine alone, at growing sizes, without an apiserver.",
 )
 @click.option(
     "--nodes", type=click.IntRange(1), multiple=True, help="With --simulate: only these sizes."
 )
-@click.option("--pods", type=click.IntRange(1), help="With --simulate: schedule so many pods.")
-@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write all figures.")
-@click.option("--plot", "plot_path", type=click.Path(path_type=Path), help="Draw an .svg or .png.")
+@click.option("--pods", type=click.IntRange(1), help="With --simulate: number of pods to schedule.")
 @click.option(
-    "--keep", type=click.Path(path_type=Path, file_okay=False), help="Leave all logs there."
+    "--json", "json_path", type=click.Path(path_type=Path), help="File to write all figures to."
+)
+@click.option(
+    "--plot", "plot_path", type=click.Path(path_type=Path), help="File (.svg or .png) for a plot."
+)
+@click.option(
+    "--keep", type=click.Path(path_type=Path, file_okay=False), help="Folder to keep all logs in."
 )
 def command(
     configs: tuple[Path, ...],
@@ -112,8 +121,8 @@ def command(
 ) -> None:
     """Run a workload against an apiserver, with proreus, kube-scheduler or both in turn.
 
-    Workloads are files in the form of Kubernetes' scheduler_perf; those of a checkout run as they
-    are. Unless --kubeconfig names an apiserver, etcd and kube-apiserver are started on loopback,
+    Workloads are files in the format of Kubernetes' scheduler_perf; those of a Kubernetes checkout
+    run unchanged. Unless --kubeconfig is given, etcd and kube-apiserver are started on loopback,
     anew for each scheduler and round.
     """
     if simulate:
@@ -122,7 +131,7 @@ def command(
         run(nodes, pods, rounds, json_path)
         return
     if nodes or pods:
-        raise ConfigError("--nodes and --pods go with --simulate; a workload's are --set")
+        raise ConfigError("--nodes and --pods need --simulate; for a workload use --set")
     from proreus.bench import plot
     from proreus.bench.comparison import Options
     from proreus.bench.control_plane import PROGRAMS, find_programs
@@ -150,7 +159,7 @@ _OURS = Path("tests/bench/workloads")
 
 
 def _files(configs: tuple[Path, ...]) -> list[Path]:
-    """Return the files that were named, folders looked into."""
+    """Return the given files, and the files in the given folders."""
     files = []
     if not configs and _OURS.is_dir():
         configs = (_OURS,)
@@ -190,7 +199,7 @@ def _values(overrides: tuple[str, ...]) -> dict[str, Any]:
 def _plans(
     files: list[Path], chosen: tuple[str, ...], overrides: dict[str, Any]
 ) -> list[ResolvedWorkload]:
-    """Return the chosen workloads; raises ``ConfigError`` for one that no file has."""
+    """Return the chosen workloads; raises ``ConfigError`` for one that is in no file."""
     from proreus.bench.workloads import load, names, plan
 
     if not chosen:
@@ -227,9 +236,9 @@ def _run(
     json_path: Path | None,
     plot_path: Path | None,
 ) -> None:
-    """Run all, print tables, write files; ends with code 1 when something went wrong.
+    """Run all workloads, print tables, write files; raises ``ProreusError`` if a pass failed.
 
-    What was measured before an interrupt is printed and written too.
+    Passes completed before an interrupt are printed and written too.
     """
     from rich.console import Console
 
@@ -256,7 +265,7 @@ def _run(
         if interrupted:
             raise click.Abort
     if failed:
-        raise ProreusError("not every pass came to its end")
+        raise ProreusError("not every pass was completed")
 
 
 def _passes(
@@ -265,7 +274,7 @@ def _passes(
     options: Options,
     progress: Any,
 ) -> tuple[list[Pass], bool]:
-    """Run one workload, telling how it goes; return its passes, and whether it was interrupted."""
+    """Run one workload and report progress; return its passes, and whether it was interrupted."""
     from proreus.bench.comparison import compare
     from proreus.cli.sandbox import run_until_signalled
 
@@ -277,8 +286,10 @@ def _passes(
             async for one in compare(plan, schedulers_under_test, options, status.update):
                 passes.append(one)
                 main = one.main
-                told = one.failure or (main and f"{main.pods_per_second:,.0f} pods/s") or "done"
-                progress.print(f"round {one.round + 1} · {one.scheduler}: {told}", highlight=False)
+                result = one.failure or (main and f"{main.pods_per_second:,.0f} pods/s") or "done"
+                progress.print(
+                    f"round {one.round + 1} · {one.scheduler}: {result}", highlight=False
+                )
             finished.append(True)
 
         run_until_signalled(work)

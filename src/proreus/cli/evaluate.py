@@ -1,4 +1,4 @@
-"""``proreus evaluate``: what would the scheduler decide? Cases in, answers out, no cluster."""
+"""``proreus evaluate``: the scheduler's decisions for recorded cases, without a cluster."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from proreus.offline.api import JsonObject
 
 
-@click.command("evaluate", short_help="Answer scheduling questions offline.")
+@click.command("evaluate", short_help="Evaluate scheduling cases offline.")
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
-    help="KubeSchedulerConfiguration for the cases that bring none.",
+    help="KubeSchedulerConfiguration for cases without one.",
 )
 @plugin_options
 @click.argument(
@@ -38,17 +38,17 @@ def command(
     plugin_dir: tuple[str, ...],
     cases: tuple[Path, ...],
 ) -> None:
-    """Answer scheduling questions offline, with the very engine that schedules.
+    """Evaluate scheduling cases offline, with the engine of `proreus run`.
 
     A case is a line of JSON with an id, the objects of a cluster, and either a pending pod or a
-    script of steps. The answers go to standard output, a line a case. Plugins given with --plugin
-    are enabled in cases for which there is no configuration.
+    script of steps. Results are written to standard output, a line a case. Plugins given with
+    --plugin are enabled in cases without a configuration.
     """
     import msgspec
 
     from proreus.offline.evaluate import evaluate, read_cases
 
-    # what is said of each case's configuration is no news: the answers tell
+    # Warnings about a case's configuration would be repeated for each case; its result has them.
     logging.getLogger("proreus").setLevel(logging.ERROR)
 
     def all_cases() -> Iterator[JsonObject]:
@@ -57,14 +57,14 @@ def command(
 
     loaded_plugins = load_plugins(plugin, plugin_dir)
     fallback = _read(config, loaded_plugins)
-    answers = evaluate(
+    results = evaluate(
         all_cases(), loaded_plugins.registry, fallback, loaded_plugins.default_plugins()
     )
-    _write(answers, msgspec.json.encode)
+    _write(results, msgspec.json.encode)
 
 
 def _read(config: Path | None, loaded_plugins: LoadedPlugins) -> Any:
-    """Return the file's content as plain data, if it is a configuration that can be used."""
+    """Return the file's content as plain data; raises ``ConfigError`` if it is invalid."""
     if config is None:
         problems = loaded_plugins.problems_with(loaded_plugins.requested_names)
         if problems:
@@ -80,8 +80,8 @@ def _read(config: Path | None, loaded_plugins: LoadedPlugins) -> Any:
     return read(config.read_bytes())
 
 
-def _write(answers: Iterable[JsonObject], encode: Any) -> None:
+def _write(results: Iterable[JsonObject], encode: Any) -> None:
     out = sys.stdout.buffer
-    for answer in answers:
-        out.write(encode(answer) + b"\n")
+    for result in results:
+        out.write(encode(result) + b"\n")
     out.flush()

@@ -1,9 +1,9 @@
-"""Flags as Go programs of Kubernetes parse them, on top of click.
+"""Flags as Kubernetes' Go programs parse them (spf13/pflag), on top of click.
 
 ``--x``, ``--x=true`` and ``--x=false`` for booleans (never ``--x false``); ``-v 4``, ``-v=4``,
-``-v4``; underscores as good as dashes; lists repeated or divided by commas. What a mistake is
-called, and exit code 1, are theirs too. A flag is a row of a table: its default is a text and goes
-through the same parser as what a person types.
+``-v4``; underscores are the same as dashes; lists are repeated or separated by commas. Error
+messages and exit code 1 are pflag's too. A flag is a row of a table; its default is text and goes
+through the same parser as a value from the command line.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 
 @dataclass(frozen=True)
 class Flag:
-    """One flag. ``has_effect`` False: accepted for kube-scheduler's sake, and said so once.
+    """A flag. ``has_effect`` False: accepted because kube-scheduler has it, with a warning.
 
-    ``no_opt_default`` is the value of the flag when it is given without one; None: it needs one.
+    ``no_opt_default``: the value of the flag if it is given without one (pflag's NoOptDefVal);
+    None: it needs a value.
     """
 
     name: str
@@ -40,13 +41,13 @@ class Flag:
 
     @property
     def value_when_omitted(self) -> str | None:
-        """What the flag means without a value, None if it needs one."""
+        """The value of the flag if it is given without one, None if it needs one."""
         return "true" if self.kind == "bool" else self.no_opt_default
 
 
 @dataclass(frozen=True)
 class ParsedFlags:
-    """What was given: raw texts by flag name, in the order of the command line."""
+    """The parsed command line: raw values by flag name, in their order."""
 
     flags: Mapping[str, Flag]
     given: Mapping[str, tuple[str, ...]]
@@ -65,7 +66,7 @@ class ParsedFlags:
         return {name: self._text(flag) for name, flag in self.flags.items()}
 
     def without_effect(self) -> list[str]:
-        """Return the given flags that change nothing."""
+        """Return the given flags that have no effect."""
         return [f"--{name}" for name in self.given if not self.flags[name].has_effect]
 
     def _text(self, flag: Flag) -> str:
@@ -78,7 +79,7 @@ class ParsedFlags:
 
 
 class FlagError(click.ClickException):
-    """A command line that cannot be used."""
+    """An invalid command line."""
 
     exit_code = 1
 
@@ -103,7 +104,7 @@ class GoCommand(click.Command):
         return self._run(self._values)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the command line; click sees none of it."""
+        """Parse the command line instead of click."""
         given: dict[str, list[str]] = {}
         rest = list(args)
         while rest:
@@ -125,7 +126,7 @@ class GoCommand(click.Command):
             self._flags, {name: tuple(texts) for name, texts in given.items()}
         )
         for name in given:
-            self._values[name]  # so that a wrong value is told now
+            self._values[name]  # an invalid value must fail now, not when it is first used
         return super().parse_args(ctx, [])
 
     def _long(self, token: str, rest: list[str]) -> tuple[Flag, str]:
@@ -187,7 +188,7 @@ def _parse(flag: Flag, given: tuple[str, ...] | None) -> Any:
 
 
 def _items(text: str) -> list[str]:
-    """Split at commas, but not inside quotes; brackets around a default do not count."""
+    """Split at commas outside quotes; the brackets around the default of a list are removed."""
     if text.startswith("[") and text.endswith("]"):
         text = text[1:-1]
     items, quote, start = [], "", 0
@@ -204,7 +205,7 @@ def _items(text: str) -> list[str]:
 
 
 def _pairs_in(text: str) -> list[str]:
-    """Split at those commas that end a pair: a key may hold one (``metric,label='a,b'``)."""
+    """Split at commas between pairs; keys may contain one (``metric,label='a,b'``)."""
     pairs, key = [], ""
     for item in _items(text):
         if "=" in item:

@@ -1,4 +1,4 @@
-"""``--plugin`` and ``--plugin-dir`` for the commands beside ``run``."""
+"""``--plugin`` and ``--plugin-dir`` for the commands other than ``run``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def plugin_options(command: F) -> F:
 def load_plugins(
     plugin: tuple[str, ...], plugin_dir: tuple[str, ...], endpoints: tuple[str, ...] = ()
 ) -> LoadedPlugins:
-    """Load all plugins there are; what is refused is said on standard error."""
+    """Load all plugins; those that are refused are reported on standard error."""
     from proreus.loading import PluginSources, load
 
     loaded_plugins = load(PluginSources(plugin, plugin_dir), _classes_of_endpoints(endpoints))
@@ -43,7 +43,7 @@ def load_plugins(
 
 
 def _classes_of_endpoints(endpoints: tuple[str, ...]) -> dict[str, type[Plugin]]:
-    """Meet the plugins in processes of their own, without waiting for them to start."""
+    """Return the classes of out-of-process plugins, without waiting for processes to start."""
     if not endpoints:
         return {}
     import asyncio
@@ -51,11 +51,11 @@ def _classes_of_endpoints(endpoints: tuple[str, ...]) -> dict[str, type[Plugin]]
     from proreus.app.remote_plugins import connect_plugins
     from proreus.metrics import SchedulerMetrics
 
-    async def met() -> dict[str, type[Plugin]]:
+    async def connect() -> dict[str, type[Plugin]]:
         async with connect_plugins(endpoints, (), SchedulerMetrics(), 0.0) as remote_plugins:
             return remote_plugins.classes
 
     try:
-        return asyncio.run(met())
+        return asyncio.run(connect())
     except ConfigError as error:
         raise click.ClickException(str(error)) from error

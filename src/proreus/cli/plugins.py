@@ -1,4 +1,4 @@
-"""``proreus plugins``: what there is to enable, where it comes from, and what was refused."""
+"""``proreus plugins``: the plugins that can be enabled, their origin, and those refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from proreus.loading import LoadedPlugin, LoadedPlugins
 
 
-@click.command("plugins", short_help="List all plugins, and what is wrong with one's own.")
+@click.command("plugins", short_help="List all plugins, and check your own.")
 @plugin_options
 @click.option(
     "--plugin-endpoint",
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="For people, or for programs.",
+    help="Output format.",
 )
 def command(
     plugin: tuple[str, ...],
@@ -38,8 +38,8 @@ def command(
 ) -> int:
     """List all plugins with their extension points, arguments and origin.
 
-    A plugin that cannot be used is told on standard error, and the exit code is 1: good for
-    checking plugins before they are shipped.
+    Plugins that cannot be used are reported on standard error, and the exit code is 1: use it to
+    check plugins before they are shipped.
     """
     loaded_plugins = load_plugins(plugin, plugin_dir, plugin_endpoint)
     if output == "json":
@@ -84,7 +84,7 @@ def _as_data(loaded_plugins: LoadedPlugins) -> dict[str, Any]:
 
 
 def _points(found: LoadedPlugin) -> list[str]:
-    """Return the extension points in the order in which a pod meets them."""
+    """Return the extension points in the order in which they are called for a pod."""
     from proreus.framework.plugin import POINTS, points_of
 
     points = points_of(found.plugin)

@@ -1,4 +1,4 @@
-"""``proreus run``: kube-scheduler's flags in, ``app.RunOptions`` out, and then the scheduler."""
+"""``proreus run``: turn kube-scheduler's flags into ``app.RunOptions``, and run the scheduler."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _run(values: ParsedFlags) -> int:
 
 
 def version_text(*, raw: bool = False) -> str:
-    """Return what ``--version`` prints: whose behaviour this is, and which proreus."""
+    """Return the output of ``--version``: the version of Kubernetes and of proreus."""
     if raw:
         major, minor = KUBERNETES_VERSION.split(".")
         return f'{{Major:"{major}", Minor:"{minor}", GitVersion:"{git_version()}"}}'
@@ -51,12 +51,12 @@ def version_text(*, raw: bool = False) -> str:
 
 
 def git_version() -> str:
-    """Return the version as Kubernetes components write it."""
+    """Return the version in the form of Kubernetes components."""
     return f"v{KUBERNETES_VERSION}.0+proreus.{proreus.__version__}"
 
 
 def run_options(values: ParsedFlags) -> RunOptions:
-    """Check the flags against each other and return them as options; raise FlagError."""
+    """Return the flags as options; raises ``FlagError`` if they are invalid or contradictory."""
     from proreus.app import RunOptions
     from proreus.loading import PluginSources
     from proreus.runtime.plugin_health import FailureRules
@@ -70,6 +70,7 @@ def run_options(values: ParsedFlags) -> RunOptions:
     if problems:
         raise FlagError("; ".join(problems))
     explicit = values.explicit
+    # qps and burst also have a place in the configuration file: None lets that decide.
     return RunOptions(
         config=values["config"],
         write_config_to=values["write-config-to"],
@@ -146,7 +147,7 @@ def _authentication(values: ParsedFlags) -> AuthenticationOptions:
 
 
 def _leader_election(values: ParsedFlags) -> dict[str, Any]:
-    """Return what was given, by the field names of ``config.types.LeaderElection``."""
+    """Return the given flags by the field names of ``config.types.LeaderElection``."""
     suffix = {"lease_duration", "renew_deadline", "retry_period"}
     found = {}
     for flag in LEADER_ELECTION:

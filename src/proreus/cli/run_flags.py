@@ -1,7 +1,7 @@
-"""The flags of ``proreus run``: kube-scheduler 1.36's, and few of our own.
+"""The flags of ``proreus run``: kube-scheduler 1.36's, and a few of our own.
 
-A table; ``run`` turns it into ``RunOptions``. Flags that configure what proreus does not have are
-accepted (so that an existing manifest starts) and marked ``effect=False``.
+A table; ``run`` turns it into ``RunOptions``. Flags for features that proreus does not have are
+accepted, so that an existing manifest starts, and marked ``has_effect=False``.
 """
 
 from __future__ import annotations
@@ -217,53 +217,53 @@ FLAGS: tuple[Flag, ...] = (
             "plugin-time-budget",
             "duration",
             "100ms",
-            "How long a plugin that was brought along may take at one extension point for a pod.",
+            "How long an out-of-tree plugin may take at one extension point for a pod.",
         ),
         (
             "plugin-failure-policy",
             "string",
             "fail",
-            "What becomes of such a plugin that fails, or is slow, 5 times in a row: fail (go on "
-            "asking it) or skip (leave it out for a while).",
+            "What to do with an out-of-tree plugin that fails, or exceeds its time budget, 5 times "
+            "in a row: fail (keep calling it) or skip (disable it for a while).",
         ),
         (
             "attempt-time-budget",
             "duration",
             "1s",
-            "How long the scheduler may compute in one attempt to place a pod; 0s: no limit.",
+            "How long the scheduler may compute in one attempt to schedule a pod; 0s: no limit.",
         ),
         (
             "loop-blocked-threshold",
             "duration",
             "250ms",
-            "Name the plugin that keeps the scheduler from all else for so long; 0s: do not look.",
+            "Log the plugin that blocks the event loop for this long; 0s: never.",
         ),
         (
             "cycle-stuck-threshold",
             "duration",
             "1m0s",
-            "Give up the Lease, and fail /livez, when one scheduling cycle takes, or the event "
-            "loop stands still, for so long; 0s: never.",
+            "Release the Lease, and fail /livez, when a scheduling cycle takes this long or the "
+            "event loop is blocked for this long; 0s: never.",
         ),
         (
             "plugin-endpoint",
             "list",
             "[]",
-            "Plugin in a process of its own: unix:///path/to/socket or http://127.0.0.1:port; may "
-            "be repeated. Without --config it is enabled.",
+            "Address of an out-of-process plugin: unix:///path/to/socket or http://127.0.0.1:port; "
+            "may be repeated. Without --config it is enabled.",
         ),
         (
             "plugin-slot",
             "list",
             "[]",
-            "Name of a plugin in a process of its own that may register at run time; may be "
-            "repeated.",
+            "Name of an out-of-process plugin that may register at run time; may be repeated.",
         ),
         (
             "assumed-pod-expiration",
             "duration",
             "0s",
-            "Forget an assumed pod that the apiserver has not confirmed for so long; 0s: never.",
+            "Forget an assumed pod that the apiserver has not confirmed after this time; 0s: "
+            "never.",
         ),
     ),
 )

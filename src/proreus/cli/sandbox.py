@@ -1,4 +1,4 @@
-"""``proreus sandbox``: the embedded cluster as a process of its own, to point kubectl at."""
+"""``proreus sandbox``: the embedded cluster as a process of its own, for kubectl and schedulers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from proreus.errors import ProreusError
 
 @click.command("sandbox")
 @click.option(
-    "--nodes", type=click.IntRange(0), default=10, show_default=True, help="How many there are."
+    "--nodes", type=click.IntRange(0), default=10, show_default=True, help="Number of nodes."
 )
 @click.option(
     "--zones",
     type=click.IntRange(0),
     default=3,
     show_default=True,
-    help="What nodes are divided among; 0: they have no zone.",
+    help="Number of zones that nodes are divided among; 0: no zone labels.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=int, default=0, help="Port for plain HTTP; 0 for any free one.")
@@ -35,26 +35,26 @@ from proreus.errors import ProreusError
     show_default=True,
     help="Where to write the kubeconfig.",
 )
-@click.option("--token", default="", help="Bearer token to ask for; drawn at random if empty.")
+@click.option("--token", default="", help="Bearer token to require; random if empty.")
 @click.option(
     "--usage-share",
     type=click.FloatRange(0.0),
     default=0.5,
     show_default=True,
-    help="What running pods use of their requests, according to metrics.k8s.io (kubectl top); the "
-    "annotations proreus.dev/cpu-usage and -memory-usage of a node or pod say otherwise.",
+    help="Share of their requests that running pods use, according to metrics.k8s.io (kubectl "
+    "top); overridden by the annotations proreus.dev/cpu-usage and -memory-usage of a node or pod.",
 )
 @click.option(
     "--apply",
     "manifests",
     type=click.Path(path_type=Path, dir_okay=False),
     multiple=True,
-    help="YAML file with objects to begin with; what is there is changed. May be repeated.",
+    help="YAML file of objects to create, or to update if they exist; may be repeated.",
 )
 @click.option(
     "--kubelets/--no-kubelets",
     default=True,
-    help="Whether nodes run their pods; as a rule they do.",
+    help="Whether fake kubelets run the pods.",
 )
 def command(
     nodes: int,
@@ -70,7 +70,7 @@ def command(
 ) -> None:
     """Serve an apiserver with fake nodes until interrupted.
 
-    It keeps everything in memory: when it ends, the cluster is gone.
+    All objects are kept in memory: when the process ends, the cluster is gone.
     """
     from proreus.sandbox import KubeletOptions, Sandbox
     from proreus.sandbox.manifests import apply_file
@@ -102,15 +102,15 @@ def command(
 
 
 async def forever() -> None:
-    """Wait until cancelled, which is what a signal does in ``run_until_signalled``."""
+    """Wait until cancelled, as by a signal in ``run_until_signalled``."""
     await asyncio.Event().wait()
 
 
 def run_until_signalled(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run an async function on uvloop; SIGTERM and SIGINT end it in good order."""
+    """Run an async function on uvloop; SIGTERM and SIGINT cancel it."""
     import uvloop
 
-    async def guarded() -> None:
+    async def run() -> None:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -119,4 +119,4 @@ def run_until_signalled(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
             await work()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(guarded())
+        runner.run(run())

@@ -1,4 +1,4 @@
-"""``proreus bench --simulate``: the engine at any size, without an apiserver."""
+"""``proreus bench --simulate``: the engine at various cluster sizes, without an apiserver."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_PODS = 150_000
 
 
 def run(nodes: Sequence[int], pods: int | None, rounds: int, json_path: Path | None) -> None:
-    """Simulate each size, so many times, and print the medians."""
+    """Simulate each cluster size ``rounds`` times, and print the medians."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -43,7 +43,7 @@ def run(nodes: Sequence[int], pods: int | None, rounds: int, json_path: Path | N
 
 
 def _scales(nodes: Sequence[int], pods: int | None) -> Iterable[Scale]:
-    """Return what to simulate: the sizes that were asked for, or those that tell how it grows."""
+    """Return the clusters to simulate: the given sizes, or a series that shows the growth."""
     from proreus.bench.simulation import Scale
 
     for size in nodes or _SIZES:

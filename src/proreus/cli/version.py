@@ -1,4 +1,4 @@
-"""``proreus version``: which proreus, whose behaviour, on what."""
+"""``proreus version``: the versions of proreus, of Kubernetes and of Python."""
 
 from __future__ import annotations
 

@@ -146,4 +146,4 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     result = CliRunner().invoke(command, ["GpuHeadroom", "--dir", str(tmp_path)])
 
     assert result.exit_code == 1
-    assert "is there already and not empty" in result.output
+    assert "exists and is not empty" in result.output

@@ -1,8 +1,8 @@
-"""``proreus demo``: a cluster, a thousand pods, two profiles, and what became of them.
+"""``proreus demo``: schedule a thousand pods with two profiles on an embedded cluster.
 
-The cluster lives in this process, the scheduler is ``proreus run`` in a process of its own: what is
-shown is what a real cluster would get, HTTP and all. ``workload`` says what is to be scheduled,
-``progress`` follows it, ``report`` tells the end.
+The cluster runs in this process, the scheduler is ``proreus run`` in a process of its own, so that
+the demo includes HTTP, as with a real cluster. ``workload`` has the pods and the configuration,
+``progress`` follows the pods, ``report`` prints the result.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _STOP_SECONDS = 10.0
 
 @click.command("demo")
 @click.option(
-    "--nodes", type=click.IntRange(1), default=100, show_default=True, help="How many there are."
+    "--nodes", type=click.IntRange(1), default=100, show_default=True, help="Number of nodes."
 )
 @click.option(
-    "--pods", type=click.IntRange(20), default=1000, show_default=True, help="How many to schedule."
+    "--pods", type=click.IntRange(20), default=1000, show_default=True, help="Number of pods."
 )
 @click.option(
     "--zones",
     type=click.IntRange(1),
     default=3,
     show_default=True,
-    help="What nodes are divided among.",
+    help="Number of zones that nodes are divided among.",
 )
 @plugin_options
-@click.option("--serve", is_flag=True, help="Keep the cluster up afterwards, to look around.")
+@click.option("--serve", is_flag=True, help="Keep the cluster running afterwards, for kubectl.")
 def command(
     nodes: int,
     pods: int,
@@ -56,7 +56,7 @@ def command(
 ) -> None:
     """Watch proreus schedule pods on an embedded cluster.
 
-    Plugins that are given take part in both profiles.
+    Plugins given with --plugin and --plugin-dir are enabled in both profiles.
     """
     from proreus.cli.sandbox import run_until_signalled
 
@@ -69,7 +69,7 @@ def command(
 
 
 def _plugins_to_enable(plugin: tuple[str, ...], plugin_dir: tuple[str, ...]) -> Plugins:
-    """Return plugin sets with all that was given; raise ``ConfigError`` if any of it is refused."""
+    """Return plugin sets with the given plugins; raises ``ConfigError`` if one is refused."""
     from proreus.loading import PluginSources, load
 
     loaded_plugins = load(PluginSources(plugin, plugin_dir, packages=False))
@@ -119,7 +119,7 @@ async def _demo(
 async def _scheduler(
     config: Path, plugin_flags: list[str], log: Path
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run ``proreus run`` beside us; its log is shown only if it fails."""
+    """Run ``proreus run`` as a child process; its log is shown only if it fails."""
     with log.open("wb") as stderr:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "proreus", "run", "--config", str(config)),
@@ -143,7 +143,10 @@ async def _scheduler(
 async def _wait_until_settled(
     progress: Progress, process: asyncio.subprocess.Process, log: Path
 ) -> None:
-    """Wait until every pod of ours has a node or a reason; raise if that cannot come any more."""
+    """Wait until every pod of the demo has a node or a reason why it has none.
+
+    Raises ``ProreusError`` if the scheduler ends or takes too long.
+    """
     deadline = time.monotonic() + _LIMIT_SECONDS
     while not progress.follow():
         if process.returncode is not None:

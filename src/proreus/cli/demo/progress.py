@@ -1,4 +1,4 @@
-"""Follows the demo's pods through the cluster's history, and shows how far they are."""
+"""Follows the changes of the demo's pods, and shows progress bars."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from proreus.sandbox.store import Store
 
 
 class Progress:
-    """What is known of each pod: its node, or why it has none.
+    """The node of each pod, or the reason why it has none.
 
-    ``idle_until``: the last look at which nothing was bound yet; ``last_bound``: the look at which
-    the last pod had become bound. Both in monotonic seconds.
+    ``idle_until``: time of the last poll that found no bound pod; ``last_bound``: time of the poll
+    that found the last bound pod. Both in seconds of the monotonic clock.
     """
 
     def __init__(self, store: Store) -> None:
@@ -36,13 +36,13 @@ class Progress:
 
     @property
     def waiting(self) -> int:
-        """How many pods of ours have neither a node nor a reason."""
+        """How many pods of our two profiles have neither a node nor a reason."""
         ours = sum(scheduler in OURS for scheduler in self.scheduler_of.values())
         settled = self.node_of.keys() | self.reason_of.keys()
         return ours - sum(self.scheduler_of[name] in OURS for name in settled)
 
     def follow(self) -> bool:
-        """Take in what has happened since the last time; tell whether all has come to rest."""
+        """Process the changes since the last call; return whether no pod is waiting any more."""
         if not self.node_of:
             self.idle_until = self._looked_at
         self._looked_at = time.monotonic()
@@ -58,12 +58,12 @@ class Progress:
         return sum(self.scheduler_of[name] == scheduler for name in self.node_of)
 
     def total(self, scheduler: str) -> int:
-        """Return how many pods name a scheduler."""
+        """Return how many pods have this schedulerName."""
         return Counter(self.scheduler_of.values())[scheduler]
 
     @contextlib.contextmanager
     def shown(self, console: Console) -> Iterator[None]:
-        """Show a bar a scheduler while inside."""
+        """Show a progress bar for each scheduler during a ``with`` block."""
         columns = (TextColumn("{task.description:>18}"), BarColumn(), MofNCompleteColumn())
         with Bars(*columns, TimeElapsedColumn(), console=console) as self._bars:
             for scheduler in (*OURS, OTHERS):

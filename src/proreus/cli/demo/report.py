@@ -1,4 +1,4 @@
-"""What became of the demo's pods, as tables."""
+"""The demo's result as tables: placements, throughput, and why pods were not scheduled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ZONE = "topology.kubernetes.io/zone"
 
 
 def print_report(console: Console, progress: Progress, store: Store) -> None:
-    """Print placements by zone and profile, the speed, and the reasons of what has no node."""
+    """Print placements by zone and profile, the throughput, and why pods have no node."""
     zone_of = {
         node["metadata"]["name"]: node["metadata"]["labels"].get(_ZONE, "")
         for node in (version.object() for version in store.list("nodes"))

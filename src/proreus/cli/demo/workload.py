@@ -1,5 +1,5 @@
-"""What the demo schedules: small and large pods under two profiles, some that fit nowhere, and
-some that are another scheduler's."""
+"""The demo's pods: small and large ones under two profiles, some that fit on no node, and some of
+another scheduler."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _APPS = (
 
 
 def configuration(kubeconfig: str, plugins: Plugins | None = None) -> dict[str, Any]:
-    """Return a KubeSchedulerConfiguration with both profiles; ``plugins`` take part in both."""
+    """Return a KubeSchedulerConfiguration with two profiles; ``plugins`` are enabled in both."""
     added = (plugins or Plugins()).model_dump(by_alias=True, exclude_defaults=True)
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -72,7 +72,7 @@ def create_pods(store: Store, count: int) -> None:
 
 
 def pods(count: int) -> Iterator[dict[str, Any]]:
-    """Yield pods: 4 % another scheduler's, 1 % that fit nowhere, the rest half and half."""
+    """Yield pods: 4 % of another scheduler, 1 % that fit on no node, the rest half and half."""
     for number in range(count):
         app, cpu, memory = _APPS[number // 2 % len(_APPS)]
         scheduler, selector = OURS[number % 2], None

@@ -11,7 +11,7 @@ from proreus.cli.new_plugin.points import POINTS
 
 
 def _points(context: click.Context, parameter: click.Parameter, text: str) -> tuple[str, ...]:
-    """Return the named points in the order in which a pod meets them."""
+    """Return the named extension points in the order in which they are called for a pod."""
     wanted = [point.strip() for point in text.split(",") if point.strip()]
     unknown = [point for point in wanted if point not in POINTS]
     if unknown or not wanted:
@@ -20,14 +20,14 @@ def _points(context: click.Context, parameter: click.Parameter, text: str) -> tu
     return tuple(point for point in POINTS if point in wanted)
 
 
-@click.command("new-plugin", short_help="Make a package for a plugin of one's own.")
+@click.command("new-plugin", short_help="Create a package for your own plugin.")
 @click.argument("name")
 @click.option(
     "--dir",
     "parent",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path(),
-    help="Folder to make the package's own folder in; the present one if not given.",
+    help="Folder to create the package's folder in; default: the current one.",
 )
 @click.option(
     "--points",
@@ -42,9 +42,9 @@ def _points(context: click.Context, parameter: click.Parameter, text: str) -> tu
     help="Write Filter and Score over columns as well, and test that both forms agree.",
 )
 def command(name: str, parent: Path, points: tuple[str, ...], columns: bool) -> None:
-    """Make a package for a plugin: code, configuration, tests, README.
+    """Create a package for a plugin: code, configuration, tests, README.
 
-    NAME is what configuration will call it, in CamelCase: GpuHeadroom.
+    NAME is the plugin's name in the configuration, in CamelCase: GpuHeadroom.
     """
     from proreus.cli.new_plugin.files import files_of
 
@@ -56,7 +56,7 @@ def command(name: str, parent: Path, points: tuple[str, ...], columns: bool) -> 
         raise click.BadParameter("only filter and score have a form over columns")
     folder = parent / names.package
     if folder.exists() and any(folder.iterdir()):
-        raise click.ClickException(f"{folder} is there already and not empty")
+        raise click.ClickException(f"{folder} exists and is not empty")
     for path, text in files_of(names, points, columns).items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)

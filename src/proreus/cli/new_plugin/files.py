@@ -1,4 +1,4 @@
-"""The files of a new plugin's package, as text: pure functions, nothing is written here."""
+"""The files of a new plugin's package, as text; ``new_plugin.command`` writes them."""
 
 from __future__ import annotations
 
@@ -56,21 +56,23 @@ def _code(names: Names, points: list[Point], columns: bool) -> str:
         imports = f"import numpy as np\n{imports}"
     bases = _call(f"class {names.plugin}", [point.base for point in points])
     body = indent("\n\n".join(blocks), "    ")
-    says = "It stands beside the default plugins, if scheduler.yaml says so."
-    docstring = f'"""The plugin {names.plugin}: what it does, for whom, and why.\n\n{says}\n"""'
+    enabled = "scheduler.yaml enables it in addition to the default plugins."
+    docstring = (
+        f'"""The plugin {names.plugin}: what it does, for which pods, and why.\n\n{enabled}\n"""'
+    )
     return f"{docstring}\n\nfrom __future__ import annotations\n\n{imports}\n\n\n{bases}:\n{body}\n"
 
 
 def _head(names: Names, points: list[Point], columnar: list[Point]) -> str:
     does = "\n".join(f"- {point.does}" for point in points)
-    about = points[0].does if len(points) == 1 else f"Does this, as a pod passes by.\n\n{does}\n"
+    about = points[0].does if len(points) == 1 else f"At its extension points:\n\n{does}\n"
     shared = "\n\nrow_local = True" if columnar else ""
     return (
         dedent('''\
         """{about}"""{shared}
 
         class Args(PluginArgs):
-            """What pluginConfig may say: ``args: {{label: …}}``."""
+            """The arguments in pluginConfig: ``args: {{label: …}}``."""
 
             label: str = "{package}.example.com"
 
@@ -92,7 +94,7 @@ def _constructor(names: Names, attributes: list[str]) -> str:
 def _events(wakes: list[str]) -> str:
     lines = [
         "def events_to_register(self) -> list[ClusterEvent]:",
-        '    """Return what may help a pod that was rejected; nothing else wakes it."""',
+        '    """Return the events that may make a rejected pod schedulable."""',
     ]
     if len(wakes) == 1:
         return "\n".join([*lines, f"    return [{wakes[0]}]"])
@@ -101,7 +103,7 @@ def _events(wakes: list[str]) -> str:
 
 _SIGN = dedent('''\
     def sign(self, pod: PodInfo) -> tuple[str, ...]:
-        """Return what Filter and Score read of a pod: pods that are alike share answers."""
+        """Return what Filter and Score read of a pod: equal pods share their results."""
         return ()''')
 
 
@@ -158,13 +160,13 @@ def _configuration(names: Names, points: tuple[str, ...]) -> str:
           bind: # before DefaultBinder
             enabled: [{{name: {names.plugin}}}]"""
     text = f"""\
-    # The default profile of kube-scheduler, and {names.plugin} beside it.
+    # The default profile of kube-scheduler, with {names.plugin} in addition.
     apiVersion: kubescheduler.config.k8s.io/v1
     kind: KubeSchedulerConfiguration
     clientConnection:
-      kubeconfig: sandbox.kubeconfig # to be left out in a cluster
+      kubeconfig: sandbox.kubeconfig # remove this in a cluster
     leaderElection:
-      leaderElect: false # to be left out in a cluster
+      leaderElect: false # remove this in a cluster
     profiles:
       - schedulerName: {names.package}
         plugins:
@@ -241,12 +243,12 @@ def _readme(names: Names, points: list[Point]) -> str:
 
     ```
     pytest                                                        # its tests
-    proreus plugins --plugin-dir src                              # is it found, is it in order?
+    proreus plugins --plugin-dir src                              # is it found and valid?
     proreus sandbox --apply pods.yaml                             # a cluster to try it on …
     proreus run --config scheduler.yaml --plugin-dir src -v=2     # … and a scheduler with it
     ```
 
     `src/{module}.py` is the plugin, `scheduler.yaml` enables it. Installed with `pip install .`
-    beside proreus it is found without `--plugin-dir`.
+    into the environment of proreus, it is found without `--plugin-dir`.
     """
     return dedent(text).format(plugin=names.plugin, module=names.module, does=does)

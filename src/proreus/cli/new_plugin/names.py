@@ -1,4 +1,4 @@
-"""What a new plugin, its module and its package are called."""
+"""The names of a new plugin, its module and its package."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST = 50
 
 
 class InvalidPluginName(ValueError):
-    """A name that a plugin cannot have; says why, and what would do."""
+    """A name that a plugin cannot have; the message has the reason and a suggestion."""
 
 
 class Names(NamedTuple):
@@ -45,7 +45,7 @@ class Names(NamedTuple):
 
 
 def _is_there(module: str) -> bool:
-    """Tell whether a module can be imported; a mere folder of that name hides nothing."""
+    """Return whether a module can be imported; a mere folder of that name does not count."""
     if module in sys.stdlib_module_names:
         return True
     spec = importlib.util.find_spec(module)
@@ -56,7 +56,7 @@ def _refuse_known(plugin: str) -> None:
     from proreus.framework import plugin as framework
     from proreus.plugins import IN_TREE_PLUGINS
 
-    if any(known.name == plugin for known in IN_TREE_PLUGINS):
+    if any(in_tree.name == plugin for in_tree in IN_TREE_PLUGINS):
         raise InvalidPluginName(
             f"{plugin} is the name of a plugin that proreus has; choose another"
         )

@@ -1,7 +1,7 @@
-"""What a new plugin does at each extension point, and how that is tested.
+"""The code of a new plugin at each extension point, and its tests.
 
-Small things that can be tried, to be replaced by what the plugin is for. Nodes and pods speak to
-the plugin by one label, its only argument.
+Small working examples, to be replaced by the plugin's real logic. They react to one label of nodes
+and pods, the plugin's only argument.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from textwrap import dedent
 
 @dataclass(frozen=True)
 class Point:
-    """An extension point of the scaffold: code, and a test of it.
+    """An extension point of the scaffold: code and its test.
 
-    ``needs``: names of ``proreus.framework`` in the code. ``attribute``: what ``__init__`` sets
-    up. ``wakes``: the event that may help a pod that was rejected here. ``columns``: the form over
-    columns, with its own ``column_needs``. ``does``: in a sentence.
+    ``does``: a description in a sentence. ``needs``: names of ``proreus.framework`` in the code.
+    ``attribute``: an assignment in ``__init__``. ``wakes``: the event that may make a pod rejected
+    here schedulable. ``columns``: the vectorized form, with its own ``column_needs``.
     """
 
     base: str
@@ -154,50 +154,50 @@ POINTS: Mapping[str, Point] = {
     ),
     "preFilter": _point(
         "PreFilterPlugin",
-        "Turns away pods whose label says nowhere, before nodes are looked at.",
+        "Rejects pods whose label says nowhere, before any node is filtered.",
         "CycleState NodeTable PodInfo Status",
         """
         def pre_filter(
             self, state: CycleState, pod: PodInfo, nodes: NodeTable
         ) -> Status | frozenset[str] | None:
             if pod.labels.get(self.args.label) == "nowhere":
-                return Status.unresolvable("the pod is to go nowhere")
+                return Status.unresolvable("the pod must not be scheduled")
             return None
         """,
         """
-        def test_a_pod_that_is_to_go_nowhere_does_not() -> None:
+        def test_rejects_a_pod_whose_label_says_nowhere() -> None:
             cluster = Harness([PLUGIN], 1)
 
             outcome = cluster.schedule(make_pod("web", labels={LABEL: "nowhere"}))
 
             assert outcome.rejected_by == {"PLUGIN"}
-            assert "the pod is to go nowhere" in outcome.message
+            assert "the pod must not be scheduled" in outcome.message
         """,
         wakes=_RELABELLED_POD,
     ),
     "filter": _FILTER,
     "postFilter": _point(
         "PostFilterPlugin",
-        "Has nothing to offer a pod that no node can take, and says so.",
+        "Finds no way to make an unschedulable pod schedulable, and says so.",
         "CycleState PodInfo PostFilterResult Status Verdicts",
         """
         async def post_filter(
             self, state: CycleState, pod: PodInfo, verdicts: Verdicts
         ) -> PostFilterResult:
-            return PostFilterResult(Status.unschedulable("PLUGIN made no room"))
+            return PostFilterResult(Status.unschedulable("PLUGIN found no victims"))
         """,
         """
-        def test_says_that_it_made_no_room() -> None:
+        def test_says_that_it_found_no_victims() -> None:
             cluster = Harness([PLUGIN], 1)
 
             outcome = cluster.schedule(make_pod("big", cpu="1000"))
 
-            assert "PLUGIN made no room" in outcome.message
+            assert "PLUGIN found no victims" in outcome.message
         """,
     ),
     "preScore": _point(
         "PreScorePlugin",
-        "Leaves out its Score for pods whose label says anywhere.",
+        "Skips its Score for pods whose label says anywhere.",
         "CycleState NodeTable PodInfo Status",
         """
         def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
@@ -215,7 +215,7 @@ POINTS: Mapping[str, Point] = {
     "score": _SCORE,
     "reserve": _point(
         "ReservePlugin",
-        "Keeps a list of where pods go.",
+        "Records the node of each pod.",
         "CycleState PodInfo Status",
         """
         def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
@@ -226,7 +226,7 @@ POINTS: Mapping[str, Point] = {
             self.reserved.pop(pod.uid, None)
         """,
         """
-        def test_notes_where_pods_go() -> None:
+        def test_records_the_node_of_a_pod() -> None:
             cluster = Harness([PLUGIN], ["n1"])
             cluster.schedule(make_pod("web"))
 
@@ -298,14 +298,14 @@ POINTS: Mapping[str, Point] = {
     ),
     "postBind": _point(
         "PostBindPlugin",
-        "Is told of every bound pod.",
+        "Records every bound pod.",
         "CycleState PodInfo",
         """
         def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
             self.bound.append(pod.key)
         """,
         """
-        def test_is_told_of_bound_pods() -> None:
+        def test_records_bound_pods() -> None:
             cluster = Harness([PLUGIN], 1)
             cluster.schedule(make_pod("web"))
 
@@ -314,4 +314,4 @@ POINTS: Mapping[str, Point] = {
         attribute="self.bound: list[str] = []",
     ),
 }
-"""By the names that configuration has for them, in the order in which a pod meets them."""
+"""By their names in the configuration, in the order in which they are called for a pod."""
