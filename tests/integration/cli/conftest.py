@@ -27,7 +27,7 @@ def kubeconfig(sandbox, tmp_path):
 
 @pytest.fixture
 async def start():
-    """Return a function that starts ``proreus run``; whatever still runs at the end is ended."""
+    """Return a function that starts ``proreus run``; processes left at the end are killed."""
     started = []
 
     async def run(*flags):
@@ -52,7 +52,7 @@ async def ended(process):
 
 
 class Pages:
-    """The process's HTTPS pages."""
+    """The HTTPS endpoints of a process."""
 
     def __init__(self, port, token):
         self._base, self._token = f"https://127.0.0.1:{port}", token
@@ -69,7 +69,7 @@ class Pages:
             return answer.status, await answer.text()
 
     async def ready(self):
-        """Wait until the process says that it is."""
+        """Wait until the process is ready (/readyz)."""
         async with asyncio.timeout(60):
             while True:
                 try:
@@ -81,7 +81,7 @@ class Pages:
 
 
 async def until(true):
-    """Look again and again: another process is at work."""
+    """Poll until ``true()``: the change is made by another process."""
     async with asyncio.timeout(60):
         while not true():  # noqa: ASYNC110
             await asyncio.sleep(0.02)
@@ -99,7 +99,7 @@ def pod(name):
 
 @pytest.fixture
 def live():
-    """What tests of a live process need beside it; ``port`` returns one that is kept for it."""
+    """Helpers for tests of a live process; ``port()`` returns a port reserved for it."""
     with ExitStack() as kept:
         yield SimpleNamespace(
             Pages=Pages,

@@ -1,4 +1,4 @@
-"""``proreus run`` and its Lease, when the process cannot attend to it, or must not go on."""
+"""``proreus run`` and its Lease while its event loop is blocked, or a cycle is stuck."""
 
 import asyncio
 import json
@@ -88,9 +88,7 @@ def node_of(sandbox, name):
     return sandbox.store.get("pods", name, "default").object()["spec"].get("nodeName")
 
 
-async def test_a_cycle_that_computes_for_longer_than_the_lease_keeps_it(
-    start, sandbox, flags, live
-):
+async def test_a_long_cycle_keeps_the_lease(start, sandbox, flags, live):
     first = await start(*flags("Computes"))
     await live.until(lambda: lease(sandbox).get("holderIdentity"))
     holder = lease(sandbox)["holderIdentity"]
@@ -107,7 +105,7 @@ async def test_a_cycle_that_computes_for_longer_than_the_lease_keeps_it(
     assert lease(sandbox)["holderIdentity"] == ""
 
 
-async def test_a_loop_that_never_turns_again_gives_the_lease_up_and_is_ended(
+async def test_a_blocked_event_loop_releases_the_lease_and_ends_the_process(
     start, sandbox, flags, live
 ):
     first = await start(*flags("Stuck"), "--cycle-stuck-threshold=3s")
@@ -124,10 +122,8 @@ async def test_a_loop_that_never_turns_again_gives_the_lease_up_and_is_ended(
     assert (await live.ended(second))[0] == 0
 
 
-async def test_a_cycle_that_awaits_what_never_comes_fails_livez(
-    start, sandbox, flags, live, kubeconfig
-):
-    """The loop turns meanwhile, so there is somebody to say so."""
+async def test_a_cycle_that_never_ends_fails_livez(start, sandbox, flags, live, kubeconfig):
+    """The event loop is not blocked meanwhile, so that /livez can be served."""
     port = live.port()
     config, plugins, *_ = flags("Waits")
     process = await start(
@@ -150,10 +146,11 @@ async def test_a_cycle_that_awaits_what_never_comes_fails_livez(
     process.kill()
 
 
-async def test_a_leader_that_was_stopped_for_longer_than_its_lease_binds_nothing(
+async def test_a_leader_stopped_for_longer_than_its_lease_binds_nothing(
     start, sandbox, flags, live
 ):
-    """It stops between PreBind and Bind, and is woken when its Lease is over and still its own."""
+    """It is stopped between PreBind and Bind, and continued after its Lease has expired, with no
+    other holder yet."""
     process = await start(*flags("Stops"))
     await live.until(lambda: lease(sandbox).get("holderIdentity"))
     sandbox.store.create("pods", live.pod("a"))
@@ -166,8 +163,8 @@ async def test_a_leader_that_was_stopped_for_longer_than_its_lease_binds_nothing
     assert not node_of(sandbox, "a")
 
 
-async def test_the_lease_has_an_exec_plugin_of_its_own(start, sandbox, tmp_path, live):
-    """Processes are started from two threads, by two kinds of event loop."""
+async def test_the_election_thread_has_its_own_exec_plugin(start, sandbox, tmp_path, live):
+    """Two threads with different event loops start processes."""
     status = {"token": sandbox.token, "expirationTimestamp": "2020-01-01T00:00:00Z"}
     version = "client.authentication.k8s.io/v1"
     document = {"apiVersion": version, "kind": "ExecCredential", "status": status}
@@ -197,18 +194,18 @@ async def test_a_binding_that_hangs_does_not_outlive_the_lease(start, sandbox, f
     sandbox.store.create("pods", live.pod("a"))
     await live.until(lambda: waits(sandbox))
     loop = asyncio.get_running_loop()
-    told = loop.time()
+    signalled_at = loop.time()
     first.send_signal(signal.SIGTERM)
     await live.until(lambda: lease(sandbox)["holderIdentity"] != holder)
     assert not node_of(sandbox, "a")
     code, err = await live.ended(first)
     assert code == 0
-    assert 19 < loop.time() - told < 30
+    assert 19 < loop.time() - signalled_at < 30
     assert 'pods=["default/a"]' in err
     assert not node_of(sandbox, "a")
 
 
 def waits(sandbox):
-    """Tell whether the pod is in PreBind: where it is going to be is told before."""
+    """Return whether the pod is in PreBind: its nominatedNodeName is written before."""
     pod = sandbox.store.get("pods", "a", "default").object()
     return (pod.get("status") or {}).get("nominatedNodeName")

@@ -1,4 +1,4 @@
-"""Commands as processes of their own, as a person starts them."""
+"""Commands as separate processes."""
 
 import json
 import os
@@ -16,7 +16,7 @@ PROREUS = (sys.executable, "-m", "proreus")
 
 @pytest.fixture
 def start():
-    """Return a function that starts a command; whatever still runs at the end is ended."""
+    """Return a function that starts a command; processes that still run at the end are killed."""
     started = []
 
     def run(*arguments):
@@ -59,7 +59,7 @@ def test_sandbox_on_a_port_in_use_is_one_sentence(start, tmp_path):
     assert len(err.splitlines()) == 1
 
 
-def test_demo_places_what_fits_and_tells_why_the_rest_does_not(start):
+def test_demo_schedules_pods_and_reports_reasons(start):
     process = start("demo", "--nodes", "12", "--pods", "200")
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
@@ -81,7 +81,7 @@ def test_demo_ends_with_its_scheduler(start):
     assert not Path(f"/proc/{children[0]}").exists()
 
 
-def test_evaluate_answers_line_by_line(start, tmp_path):
+def test_evaluate_writes_a_result_a_line(start, tmp_path):
     node = {
         "apiVersion": "v1",
         "kind": "Node",

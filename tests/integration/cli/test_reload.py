@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from proreus.sandbox import Sandbox
 
-WITNESS = '''
+RECORDER = '''
 import json
 import os
 
@@ -30,11 +30,11 @@ class Args(PluginArgs):
     path: str = ""
 
 
-class Witness(
+class Recorder(
     PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, PermitPlugin, PreBindPlugin,
     PostBindPlugin,
 ):
-    """Writes down which version of itself was asked about which pod."""
+    """Records which version of itself was called for which pod."""
 
     Args = Args
 
@@ -83,7 +83,7 @@ class Instance:
         self._kubeconfig = kubeconfig
         self.config.parent.mkdir()
         self.plugins.mkdir()
-        (self.plugins / "witness.py").write_text(WITNESS)
+        (self.plugins / "recorder.py").write_text(RECORDER)
 
     def content(self, version="a", profiles=("default-scheduler",), **more):
         args = {"version": version, "path": str(self.story)}
@@ -95,8 +95,8 @@ class Instance:
             "profiles": [
                 {
                     "schedulerName": name,
-                    "plugins": {"multiPoint": {"enabled": [{"name": "Witness"}]}},
-                    "pluginConfig": [{"name": "Witness", "args": args}],
+                    "plugins": {"multiPoint": {"enabled": [{"name": "Recorder"}]}},
+                    "pluginConfig": [{"name": "Recorder", "args": args}],
                 }
                 for name in profiles
             ],
@@ -104,9 +104,9 @@ class Instance:
         }
 
     def write(self, content, mark=""):
-        """Put another file in the place of the configuration, as editors do.
+        """Replace the configuration file by another one, as editors do.
 
-        ``mark`` tells it from others of the same content.
+        ``mark`` makes it different from others of the same content.
         """
         fresh = self.config.with_suffix(".new")
         fresh.write_text(f"# {mark}\n{yaml.safe_dump(content)}")
@@ -125,7 +125,7 @@ class Instance:
         await self.pages.ready()
 
     async def reloads(self):
-        """Return how many there were, by result."""
+        """Return the number of reloads by result."""
         _, body = await self.pages.get("/metrics")
         return {
             sample.labels["result"]: int(sample.value)
@@ -150,26 +150,28 @@ class Instance:
         return self.sandbox.store.get("pods", name, "default").object()["spec"].get("nodeName")
 
     async def wait_for_node(self, *names):
-        """Wait until pods have nodes, and the plugin has written down that they were bound."""
+        """Wait until pods have nodes, and the plugin has recorded that they were bound."""
         await self.live.until(lambda: all(map(self.node_of, names)))
 
         def written():
-            told = self.told()
-            return all("PostBind" in attempt for n in names for attempt in [*told[n].values()][-1:])
+            calls = self.calls()
+            return all(
+                "PostBind" in attempt for n in names for attempt in [*calls[n].values()][-1:]
+            )
 
         await self.live.until(written)
 
-    def told(self):
-        """Return, by pod and attempt, which version of the plugin was asked at each point."""
-        told = defaultdict(lambda: defaultdict(dict))
+    def calls(self):
+        """Return, by pod and attempt, the version of the plugin called at each extension point."""
+        calls = defaultdict(lambda: defaultdict(dict))
         for line in self.story.read_text().splitlines():
             pod, attempt, version, point = json.loads(line)
-            told[pod][attempt][point] = version
-        return told
+            calls[pod][attempt][point] = version
+        return calls
 
     def versions(self, name):
-        """Return the versions that were asked about a pod, attempt by attempt."""
-        return list(self.told()[name].values())
+        """Return the versions that were called for a pod, by attempt."""
+        return list(self.calls()[name].values())
 
     def events(self):
         listed = self.sandbox.store.list("events", "default") + self.sandbox.store.list(
@@ -201,7 +203,7 @@ async def test_pods_arrive_while_the_configuration_flips(instance, start):
         if number % 20 == 0:
             flip = next(flips)
             content = bad if flip % 3 == 2 else good[flip % 2]
-            # Most follow so fast that some are never seen, but of each kind some certainly are.
+            # They follow so fast that some are never read, but some of each kind certainly are.
             if flip % 18 in (2, 3):
                 result = "failure" if content is bad else "success"
                 seen = (await instance.reloads()).get(result, 0)
@@ -215,17 +217,17 @@ async def test_pods_arrive_while_the_configuration_flips(instance, start):
     reloads = await instance.reloads()
     assert reloads["success"] >= 3
     assert reloads["failure"] >= 3
-    told = instance.told()
-    attempts = [versions for name in names for versions in told[name].values()]
+    calls = instance.calls()
+    attempts = [versions for name in names for versions in calls[name].values()]
     assert not [versions for versions in attempts if len(set(versions.values())) > 1]
     points = {"PreFilter", "Reserve", "Permit", "PreBind", "PostBind"}
-    assert all(list(told[name].values())[-1].keys() == points for name in names)
+    assert all(list(calls[name].values())[-1].keys() == points for name in names)
     versions = {version for attempt in attempts for version in attempt.values()}
     assert versions == {"afirst", "bfirst"}
     assert instance.process.returncode is None
 
 
-async def test_a_refused_configuration_changes_nothing_and_is_told_of(instance, start):
+async def test_a_refused_configuration_changes_nothing_and_is_reported(instance, start):
     instance.write(instance.content("a"))
     await instance.start(start)
     instance.write(instance.content("b", percentageOfNodesToScore=101))
@@ -234,10 +236,10 @@ async def test_a_refused_configuration_changes_nothing_and_is_told_of(instance, 
     await instance.wait_for_node("p")
     assert instance.versions("p")[-1]["PostBind"] == "afirst"
     _, body = await instance.pages.get("/configz")
-    told = json.loads(body)
-    assert told["componentconfig"]["percentageOfNodesToScore"] == 0
-    assert told["lastReload"]["result"] == "failure"
-    assert "percentageOfNodesToScore" in told["lastReload"]["error"]
+    configz = json.loads(body)
+    assert configz["componentconfig"]["percentageOfNodesToScore"] == 0
+    assert configz["lastReload"]["result"] == "failure"
+    assert "percentageOfNodesToScore" in configz["lastReload"]["error"]
     await instance.live.until(
         lambda: any(
             reason == "ConfigReloadFailed" and "percentageOfNodesToScore" in note
@@ -247,7 +249,7 @@ async def test_a_refused_configuration_changes_nothing_and_is_told_of(instance, 
 
     instance.write(instance.content("b", podInitialBackoffSeconds=-1))
     await instance.wait_for_reloads("failure", 2)
-    # Its Event is another one: nobody is to look for a fault that was mended.
+    # Another error is another Event, so that operators do not look for one that was repaired.
     await instance.live.until(
         lambda: any("podInitialBackoffSeconds" in note for _, note in instance.events())
     )
@@ -264,8 +266,8 @@ async def test_a_refused_configuration_changes_nothing_and_is_told_of(instance, 
 async def test_a_changed_plugin_file_takes_over_and_a_broken_one_does_not(instance, start):
     instance.write(instance.content("a"))
     await instance.start(start)
-    file = instance.plugins / "witness.py"
-    file.write_text(WITNESS.replace('"first"', '"second"'))
+    file = instance.plugins / "recorder.py"
+    file.write_text(RECORDER.replace('"first"', '"second"'))
     await instance.wait_for_reloads("success", 1)
     instance.create("p")
     await instance.wait_for_node("p")
@@ -278,14 +280,14 @@ async def test_a_changed_plugin_file_takes_over_and_a_broken_one_does_not(instan
     assert instance.versions("q")[-1]["PostBind"] == "asecond"
     _, body = await instance.pages.get("/configz")
     error = json.loads(body)["lastReload"]["error"]
-    assert error.count("witness.py:1") == 1, "the refusal is told once"
+    assert error.count("recorder.py:1") == 1, "the refusal is logged once"
 
 
 async def test_a_mounted_configmap_that_is_swapped(instance, start):
     mount = instance.config.parent
 
     def publish(version):
-        """As the kubelet does: a new folder, and one link that is renamed."""
+        """Update a mounted ConfigMap as the kubelet does: a new folder, and a renamed link."""
         folder = mount / f"..{version}"
         folder.mkdir()
         (folder / "scheduler.yaml").write_text(yaml.safe_dump(instance.content(version)))
@@ -312,7 +314,7 @@ async def test_profiles_come_and_go_with_their_pods(instance, start):
     instance.write(instance.content("b", ["default-scheduler", "new"]))
     await instance.wait_for_reloads("success", 1)
     await instance.wait_for_node("early")
-    # Who was rejected is tried again, by the new configuration.
+    # A rejected pod is retried with the new configuration.
     await instance.live.until(lambda: len(instance.versions("huge")) > before)
     assert instance.versions("huge")[-1]["PreFilter"] == "bfirst"
     instance.create("late", scheduler="old")
@@ -321,7 +323,7 @@ async def test_profiles_come_and_go_with_their_pods(instance, start):
     assert instance.node_of("late") is None
 
 
-async def test_sighup_reloads_where_files_are_not_followed(instance, start):
+async def test_sighup_reloads_if_files_are_not_followed(instance, start):
     instance.write(instance.content("a"))
     await instance.start(start, "--follow-files=false")
     instance.write(instance.content("b"))

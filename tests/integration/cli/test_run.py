@@ -1,4 +1,4 @@
-"""``proreus run`` as a process, on an embedded cluster: how it starts, serves and ends."""
+"""``proreus run`` as a process on an embedded cluster: start, endpoints and end."""
 
 import json
 import signal
@@ -89,7 +89,7 @@ async def holder_other_than(live, sandbox, before):
 
 
 async def failure(live, process):
-    """Return what a process that could not start said, which must be one line."""
+    """Return the error of a process that failed to start, which must be one line."""
     code, err = await live.ended(process)
     assert code == 1
     lines = [line for line in err.splitlines() if line.startswith("E")]
@@ -129,7 +129,7 @@ async def test_a_token_that_is_refused(start, stranger, live):
     assert "Unauthorized" in text
 
 
-# ---- plugins that are brought along ------------------------------------------------------------
+# ---- out-of-tree plugins -----------------------------------------------------------------------
 
 PLUGINS = """\
 import threading
@@ -184,7 +184,7 @@ async def test_a_plugin_that_is_refused_ends_the_start_if_it_is_named(
     assert f'place="{place}"' in refused
 
 
-async def test_plugins_that_fail_and_block_are_found_out(
+async def test_plugins_that_fail_or_block_are_reported(
     start, sandbox, tmp_path, kubeconfig, folder, live
 ):
     port = live.port()
@@ -219,8 +219,8 @@ async def test_plugins_that_fail_and_block_are_found_out(
         return [version.object() for version in sandbox.store.list("events.events.k8s.io")]
 
     await live.until(lambda: any(event["reason"] == "PluginSkipped" for event in events()))
-    told = next(event for event in events() if event["reason"] == "PluginSkipped")
-    assert (told["regarding"]["kind"], told["regarding"]["name"]) == ("Lease", "mine")
+    skipped = next(event for event in events() if event["reason"] == "PluginSkipped")
+    assert (skipped["regarding"]["kind"], skipped["regarding"]["name"]) == ("Lease", "mine")
     process.send_signal(signal.SIGTERM)
     code, err = await live.ended(process)
     assert code == 0

@@ -1,4 +1,4 @@
-"""A raw HTTP server whose every byte is scripted, for what no proper server does.
+"""A raw HTTP server whose every byte is scripted, for faults that no real server has.
 
 kmock answers where a well-formed answer is wanted; cut lines, lost answers and silence need this.
 """
@@ -18,7 +18,7 @@ from proreus.client.session import ApiClient
 
 @dataclass
 class Call:
-    """One request, and the means to answer it."""
+    """A request, and methods to respond to it."""
 
     method: str
     path: str
@@ -32,7 +32,7 @@ class Call:
         return json.loads(self.body)
 
     async def answer(self, code: int, body: object = b"", **headers: str) -> None:
-        """Answer in one piece; anything but bytes goes as JSON."""
+        """Respond in one piece; a body other than bytes is sent as JSON."""
         content_type = "application/json"
         if not isinstance(body, bytes):
             body = json.dumps(body).encode()
@@ -45,7 +45,7 @@ class Call:
         await self.writer.drain()
 
     async def refuse(self, code: int, reason: str, message: str = "no", **headers: str) -> None:
-        """Answer with a Status."""
+        """Respond with a Status."""
         await self.answer(code, status(code, reason, message), **headers)
 
     async def begin_stream(self) -> None:
@@ -75,7 +75,7 @@ Script = Callable[[Call], Awaitable[None]]
 
 @dataclass
 class ScriptedServer:
-    """Hands each request to ``script``; ``calls`` remembers them."""
+    """Passes each request to ``script``; ``calls`` has all of them."""
 
     url: str = ""
     script: Script | None = None
@@ -146,7 +146,7 @@ def status(code: int, reason: str, message: str = "no") -> dict:
 
 
 def pod(name: str, version: int = 1, uid: str = "", node: str = "", **spec: object) -> dict:
-    """A pod as the apiserver sends it, with parts that no scheduler reads."""
+    """A pod as the apiserver sends it, with fields that the scheduler does not read."""
     return {
         "kind": "Pod",
         "apiVersion": "v1",
@@ -183,7 +183,7 @@ def pod_list(*pods: dict, version: int, token: str = "") -> dict:
 
 @pytest.fixture
 def wire() -> SimpleNamespace:
-    """Makers of what the apiserver sends."""
+    """Functions that build what the apiserver sends."""
     return SimpleNamespace(
         pod=pod, event=event, bookmark=bookmark, pod_list=pod_list, status=status
     )

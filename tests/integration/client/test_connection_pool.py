@@ -1,4 +1,4 @@
-"""Writes over connections of our own: every way in which an answer may come, or fail to."""
+"""Writes over the connection pool: complete, odd, truncated and missing responses."""
 
 import asyncio
 import ssl
@@ -15,7 +15,7 @@ OK = b"HTTP/1.1 200 OK\r\n"
 
 
 def says(*pieces: bytes, then=lambda call: None):
-    """Return a script that sends bytes, a turn of the loop between pieces."""
+    """Return a script that sends pieces of bytes in separate ticks of the event loop."""
 
     async def script(call):
         for piece in pieces:
@@ -31,7 +31,7 @@ async def post(client, path="/x"):
     return await client.request("POST", path, b"{}")
 
 
-async def test_request_is_what_http_wants(server, client):
+async def test_the_request_is_valid_http(server, client):
     server.script = lambda call: call.answer(201, b"made")
     assert await client.request("POST", "/x/y", b'{"a":1}', query="dryRun=All") == b"made"
     (call,) = server.calls
@@ -41,7 +41,7 @@ async def test_request_is_what_http_wants(server, client):
     assert "authorization" not in call.headers
 
 
-async def test_server_behind_a_path_is_asked_there(server):
+async def test_the_path_of_the_server_url_is_kept(server):
     server.script = lambda call: call.answer(200, b"")
     async with ApiClient(Credentials(f"{server.url}/clusters/one/")) as client:
         await post(client)
@@ -64,7 +64,7 @@ async def test_password_in_the_url_becomes_basic_authorization(server):
     assert "secret" not in server.calls[0].headers["host"]
 
 
-async def test_answer_in_pieces_and_in_chunks(server, client):
+async def test_responses_in_pieces_and_in_chunks(server, client):
     chunked = OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n7\r\n, world\r\n0\r\n\r\n"
     for at in (1, 9, 20, 46, 50, 56, 60):
         server.script = says(chunked[:at], chunked[at : at + 9], chunked[at + 9 :])
@@ -72,7 +72,7 @@ async def test_answer_in_pieces_and_in_chunks(server, client):
     assert len({call.writer for call in server.calls}) == 1  # all over one connection
 
 
-async def test_interim_answer_is_passed_over(server, client):
+async def test_an_interim_response_is_ignored(server, client):
     server.script = says(
         b"HTTP/1.1 103 Early Hints\r\nRetry-After: 9\r\n\r\n" + OK,
         b"Content-Type: text/plain; charset=utf-8\r\nContent-Length: 2\r\n\r\nok",
@@ -89,14 +89,14 @@ async def test_retry_after_counts_with_errors_only(server, client):
         assert (answer.code, answer.retry_after_seconds) == (code, seconds)
 
 
-async def test_connection_that_the_server_ends_is_not_used_again(server, client):
+async def test_a_connection_closed_by_the_server_is_not_reused(server, client):
     server.script = says(OK + b"Content-Length: 0\r\nConnection: close\r\n\r\n")
     await post(client)
     await post(client)
     assert server.calls[0].writer is not server.calls[1].writer
 
 
-async def test_connection_closed_while_idle_loses_no_answer(server, client):
+async def test_a_connection_closed_while_idle_loses_no_response(server, client):
     closed = asyncio.Event()
 
     async def script(call):
@@ -121,10 +121,10 @@ async def test_connection_closed_while_idle_loses_no_answer(server, client):
         b"HTTP/1.1 20",
         OK + b"Content-Length: 9\r\n\r\nhalf",
         OK + b"Transfer-Encoding: chunked\r\n\r\n9\r\nhalf",
-        OK + b"\r\nwhole, perhaps",  # only the end of the connection would end it
+        OK + b"\r\nwhole, perhaps",  # it would end with the connection only
     ],
 )
-async def test_cut_answer_is_lost(server, client, beginning):
+async def test_a_truncated_response_is_lost(server, client, beginning):
     server.script = says(beginning, then=lambda call: call.writer.close())
     with pytest.raises(ResponseLost, match="POST /x: no answer"):
         await post(client)
@@ -138,13 +138,13 @@ async def test_cut_answer_is_lost(server, client, beginning):
         b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
     ],
 )
-async def test_what_is_no_answer_is_an_answer_lost(server, client, garbage):
+async def test_garbage_is_a_lost_response(server, client, garbage):
     server.script = says(garbage)
     with pytest.raises(ResponseLost, match=r"no HTTP/1\.1"):
         await post(client)
 
 
-async def test_answer_that_nobody_asked_for_answers_nobody(server, client):
+async def test_a_response_without_a_request_is_discarded(server, client):
     doubled = OK + b"Content-Length: 5\r\n\r\nfirst" + OK + b"Content-Length: 6\r\n\r\nsecond"
     server.script = says(doubled)
     assert await post(client) == b"first"
@@ -152,7 +152,7 @@ async def test_answer_that_nobody_asked_for_answers_nobody(server, client):
     assert await post(client) == b"third"
 
 
-async def test_late_answer_to_a_request_given_up_answers_nobody(server, client):
+async def test_a_late_response_to_a_cancelled_request_is_discarded(server, client):
     arrived, go_on = asyncio.Event(), asyncio.Event()
 
     async def script(call):
@@ -171,7 +171,7 @@ async def test_late_answer_to_a_request_given_up_answers_nobody(server, client):
     assert await post(client, "/next") == b"/next"
 
 
-async def test_closing_the_client_ends_what_is_under_way(server):
+async def test_closing_the_client_ends_requests_in_flight(server):
     arrived = asyncio.Event()
 
     async def script(call):
@@ -208,7 +208,7 @@ async def test_each_request_has_its_own_time_limit(server, client):
 
 
 @pytest.mark.looptime
-async def test_idle_connection_is_kept_less_long_than_the_apiserver_keeps_it(server, client):
+async def test_idle_connections_are_closed_before_the_apiserver_does(server, client):
     server.script = lambda call: call.answer(200, b"")
     for pause in (0, 45, 45, 55):
         await asyncio.sleep(pause)
@@ -217,7 +217,7 @@ async def test_idle_connection_is_kept_less_long_than_the_apiserver_keeps_it(ser
     assert [other is first for other in others] == [True, True, False]
 
 
-async def test_token_that_rotates_is_used_from_the_next_write_on(server):
+async def test_a_rotated_token_is_used_from_the_next_write_on(server):
     tokens = ["Bearer old", "Bearer new"]
 
     async def fetch(force):
@@ -255,8 +255,8 @@ async def test_token_must_fit_a_header(server):
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
-def test_tls_checks_whom_it_speaks_to(tmp_path, run):
-    """Over both event loops: what is handed to a protocol for TLS differs between them."""
+def test_tls_verifies_the_server_name(tmp_path, run):
+    """On both event loops, whose TLS transports differ."""
     pem = self_signed(["apiserver.example"])
     known, other = tmp_path / "known.pem", tmp_path / "other.pem"
     known.write_bytes(pem)

@@ -1,4 +1,4 @@
-"""Writes that must happen once, over a network that loses answers (virtual time, real sockets)."""
+"""Writes take effect once although responses are lost (virtual time, real sockets)."""
 
 import asyncio
 import itertools
@@ -45,7 +45,7 @@ async def test_binding_is_what_kube_scheduler_posts(server, dispatcher):
 
 
 def losing(server, wire, node_after, *, lose):
-    """Lose the first answer to a POST; ``node_after`` is where the pod then is ("" nowhere)."""
+    """Lose the first response to a POST; ``node_after``: the pod's node then ("" for none)."""
     state = {"node": "", "posts": 0}
 
     async def script(call):
@@ -98,18 +98,14 @@ DOUBTS = [*LOSSES, server_error, gateway_page, conflict_with_ourselves]
 
 
 @pytest.mark.parametrize("lose", DOUBTS)
-async def test_bind_whose_answer_was_lost_but_that_happened_is_a_success(
-    server, dispatcher, wire, lose
-):
+async def test_a_lost_bind_that_was_done_is_a_success(server, dispatcher, wire, lose):
     state = losing(server, wire, "n1", lose=lose)
     await dispatcher.bind(POD, "n1")
-    assert state["posts"] == 1  # looked at, not repeated
+    assert state["posts"] == 1  # verified, not repeated
 
 
 @pytest.mark.parametrize("lose", DOUBTS)
-async def test_bind_whose_answer_was_lost_to_another_node_is_a_conflict(
-    server, dispatcher, wire, lose
-):
+async def test_a_lost_bind_of_a_pod_on_another_node_is_a_conflict(server, dispatcher, wire, lose):
     state = losing(server, wire, "n2", lose=lose)
     with pytest.raises(Conflict) as raised:
         await dispatcher.bind(POD, "n1")
@@ -120,23 +116,21 @@ async def test_bind_whose_answer_was_lost_to_another_node_is_a_conflict(
 
 
 @pytest.mark.parametrize("lose", LOSSES)
-async def test_bind_that_was_lost_and_did_not_happen_is_sent_again(server, dispatcher, wire, lose):
+async def test_a_lost_bind_that_was_not_done_is_sent_again(server, dispatcher, wire, lose):
     state = losing(server, wire, "", lose=lose)
     await dispatcher.bind(POD, "n1")
     assert state == {"node": "n1", "posts": 2}
 
 
-async def test_bind_that_failed_at_the_server_and_did_not_happen_is_left_to_the_caller(
-    server, dispatcher, wire
-):
+async def test_a_bind_that_failed_with_a_server_error_is_not_repeated(server, dispatcher, wire):
     state = losing(server, wire, "", lose=server_error)
     with pytest.raises(ApiError, match="etcdserver: request timed out"):
         await dispatcher.bind(POD, "n1")
     assert state["posts"] == 1
 
 
-async def test_second_attempt_that_meets_the_first_one_is_a_success(server, dispatcher, wire):
-    """The first POST is slow, not lost: it lands after we have looked, before we send again."""
+async def test_a_conflict_with_our_own_first_attempt_is_a_success(server, dispatcher, wire):
+    """The first POST is slow, not lost: done after the verifying read, before the second POST."""
     node = ""
 
     async def script(call):
@@ -154,7 +148,7 @@ async def test_second_attempt_that_meets_the_first_one_is_a_success(server, disp
     assert [call.method for call in server.calls] == ["POST", "GET", "POST", "GET"]
 
 
-async def test_check_of_a_lost_bind_survives_faults_of_its_own(server, dispatcher, wire):
+async def test_verification_of_a_lost_bind_retries_failed_reads(server, dispatcher, wire):
     async def script(call):
         gets = len(server.seen("GET", PATH))
         if call.method == "POST" or gets == 1:
@@ -169,7 +163,7 @@ async def test_check_of_a_lost_bind_survives_faults_of_its_own(server, dispatche
     assert len(server.seen("POST", BINDING)) == 1
 
 
-async def test_lost_bind_of_a_pod_that_is_another_by_now_is_a_conflict(server, dispatcher, wire):
+async def test_a_lost_bind_of_a_pod_with_another_uid_is_a_conflict(server, dispatcher, wire):
     async def script(call):
         if call.method == "POST":
             call.cut()
@@ -181,7 +175,7 @@ async def test_lost_bind_of_a_pod_that_is_another_by_now_is_a_conflict(server, d
         await dispatcher.bind(POD, "n1")
 
 
-async def test_lost_bind_of_a_pod_that_is_gone_is_not_found(server, dispatcher):
+async def test_a_lost_bind_of_a_deleted_pod_is_not_found(server, dispatcher):
     async def script(call):
         if call.method == "POST":
             call.cut()
@@ -193,7 +187,7 @@ async def test_lost_bind_of_a_pod_that_is_gone_is_not_found(server, dispatcher):
         await dispatcher.bind(POD, "n1")
 
 
-async def test_apiserver_that_stays_away_ends_the_doubt_in_bounded_time(server, dispatcher):
+async def test_verification_ends_in_bounded_time_if_the_apiserver_stays_down(server, dispatcher):
     server.script = cut
     with pytest.raises(ResponseLost):
         await dispatcher.bind(POD, "n1")
@@ -202,7 +196,7 @@ async def test_apiserver_that_stays_away_ends_the_doubt_in_bounded_time(server, 
     assert dispatcher.in_flight == 0
 
 
-async def test_connection_refused_is_certain_and_needs_no_look(unused_tcp_port):
+async def test_a_refused_connection_needs_no_verification(unused_tcp_port):
     async with ApiClient(Credentials(f"http://127.0.0.1:{unused_tcp_port}")) as client:
         with pytest.raises(Unreachable):
             await Dispatcher(client).bind(POD, "n1")
@@ -236,7 +230,7 @@ async def test_429_without_retry_after_is_an_error_at_once(server, dispatcher):
     assert len(server.calls) == 1
 
 
-async def test_429_for_ever_ends_after_ten_retries(server, dispatcher):
+async def test_429_is_retried_at_most_ten_times(server, dispatcher):
     async def script(call):
         await call.refuse(429, "TooManyRequests", "slow down", Retry_After="1")
 
@@ -278,7 +272,7 @@ async def test_status_patch_is_tried_four_times_10_50_250_milliseconds_apart(
     assert first.json == PATCH
 
 
-async def test_status_patch_that_is_refused_for_good_is_tried_once(server, dispatcher):
+async def test_a_rejected_status_patch_is_not_retried(server, dispatcher):
     async def script(call):
         await call.refuse(422, "Invalid")
 
@@ -289,7 +283,7 @@ async def test_status_patch_that_is_refused_for_good_is_tried_once(server, dispa
 
 
 @pytest.mark.parametrize("happened", [True, False])
-async def test_status_patch_whose_answer_was_lost_is_looked_for(server, dispatcher, wire, happened):
+async def test_a_lost_status_patch_is_verified(server, dispatcher, wire, happened):
     async def script(call):
         if call.method == "GET":
             pod = wire.pod("p")
@@ -309,7 +303,7 @@ async def test_status_patch_whose_answer_was_lost_is_looked_for(server, dispatch
     assert len(server.seen("PATCH", f"{PATH}/status")) == (1 if happened else 2)
 
 
-async def test_status_patches_of_one_pod_go_out_in_order(server, dispatcher):
+async def test_status_patches_of_one_pod_are_sent_in_order(server, dispatcher):
     seen = []
 
     async def script(call):
@@ -327,7 +321,7 @@ async def test_status_patches_of_one_pod_go_out_in_order(server, dispatcher):
     assert not dispatcher._patching
 
 
-async def test_binding_waits_for_the_status_patches_that_were_asked_for_before(server, dispatcher):
+async def test_a_binding_waits_for_earlier_status_patches(server, dispatcher):
     seen = []
 
     async def script(call):
@@ -342,7 +336,7 @@ async def test_binding_waits_for_the_status_patches_that_were_asked_for_before(s
     assert seen == [f"{PATH}/status", f"{PATH}/status", BINDING]
 
 
-async def test_who_lets_another_bind_can_wait_for_the_status_patches(server, dispatcher):
+async def test_binders_of_others_can_wait_for_status_patches(server, dispatcher):
     async def script(call):
         await asyncio.sleep(3)
         await call.answer(200, {})
@@ -359,10 +353,10 @@ async def test_who_lets_another_bind_can_wait_for_the_status_patches(server, dis
 
 
 @pytest.mark.parametrize(("version", "patches"), [("8", 1), ("7", 2)])
-async def test_guarded_patch_whose_answer_was_lost_is_known_by_what_it_wrote(
+async def test_a_lost_patch_with_a_resource_version_is_verified_by_its_content(
     server, dispatcher, wire, version, patches
 ):
-    """The version that guards it is not there any more once it has been written."""
+    """The resourceVersion in the patch is outdated once the patch has been applied."""
     guarded = {"metadata": {"resourceVersion": "7", "labels": {"a": "b"}}}
 
     async def script(call):
@@ -391,7 +385,7 @@ async def test_delete_sends_no_preconditions_and_no_grace(server, dispatcher):
     assert call.json == {"kind": "DeleteOptions", "apiVersion": "v1"}
 
 
-async def test_delete_of_what_is_gone_is_not_found(server, dispatcher):
+async def test_delete_of_a_missing_pod_is_not_found(server, dispatcher):
     async def script(call):
         await call.refuse(404, "NotFound")
 
@@ -401,7 +395,9 @@ async def test_delete_of_what_is_gone_is_not_found(server, dispatcher):
 
 
 @pytest.mark.parametrize("after", ["gone", "going", "another of its name"])
-async def test_lost_delete_that_happened_does_not_hit_the_next_pod(server, dispatcher, wire, after):
+async def test_a_lost_delete_that_was_done_does_not_delete_the_next_pod(
+    server, dispatcher, wire, after
+):
     async def script(call):
         if call.method == "DELETE":
             call.cut()
@@ -422,7 +418,7 @@ NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": {
 
 
 @pytest.mark.parametrize("found", ["ours", "another", "nothing"])
-async def test_lost_create_is_looked_for(server, dispatcher, found):
+async def test_a_lost_create_is_verified(server, dispatcher, found):
     async def script(call):
         if call.method == "GET" and found == "nothing":
             await call.refuse(404, "NotFound")
@@ -444,7 +440,7 @@ async def test_lost_create_is_looked_for(server, dispatcher, found):
 
 
 @pytest.mark.parametrize("found", ["ours", "another", "nothing"])
-async def test_lost_update_is_looked_for(server, dispatcher, found):
+async def test_a_lost_update_is_verified(server, dispatcher, found):
     wanted = {**NODE, "metadata": {"name": "n", "resourceVersion": "5"}, "spec": {"a": 2}}
     stored = {
         "ours": {"metadata": {"resourceVersion": "6"}, "spec": {"a": 2, "b": 1}},
@@ -480,7 +476,7 @@ async def test_patch_and_get_of_any_resource(server, dispatcher):
     assert (await dispatcher.get(NODES, "", "n")).metadata.name == "n"
 
 
-async def test_all_objects_of_a_resource_are_read_at_once(server, dispatcher):
+async def test_all_objects_of_a_resource_are_read_with_one_request(server, dispatcher):
     async def script(call):
         await call.answer(200, {"kind": "NodeList", "items": [NODE, NODE | {"spec": None}]})
 
@@ -490,7 +486,7 @@ async def test_all_objects_of_a_resource_are_read_at_once(server, dispatcher):
     assert [call.path for call in server.calls] == ["/api/v1/nodes", "/api/v1/namespaces/blue/pods"]
 
 
-async def test_writes_pass_the_flow_control(server):
+async def test_writes_pass_the_rate_limiter(server):
     loop, waits = asyncio.get_running_loop(), []
 
     async def script(call):
@@ -527,7 +523,7 @@ async def test_no_more_than_parallelism_writes_are_in_flight(server, client):
     assert dispatcher.in_flight == 0
 
 
-async def test_quiet_is_waited_for_only_so_long(server, client, dispatcher):
+async def test_waiting_until_idle_has_a_time_limit(server, client, dispatcher):
     loop = asyncio.get_running_loop()
 
     async def script(call):

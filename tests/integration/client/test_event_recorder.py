@@ -1,4 +1,4 @@
-"""Events as the apiserver gets them (virtual time, real sockets)."""
+"""Events as the apiserver receives them (virtual time, real sockets)."""
 
 import asyncio
 import re
@@ -24,7 +24,7 @@ POD = Pod(metadata=ObjectMeta(name="p", namespace="default", uid="u", resource_v
 
 
 class LoopClock:
-    """Wall time that follows the virtual loop."""
+    """A wall clock that follows the virtual time."""
 
     def now(self):
         return EPOCH + asyncio.get_running_loop().time()
@@ -101,7 +101,9 @@ async def test_repeats_become_a_series_that_is_patched_once_then_counted(server,
         assert re.fullmatch(
             r"2027-01-15T08:00:01\.\d{6}Z", patch.json["series"]["lastObservedTime"]
         )
-        await asyncio.sleep(15 * 60)  # silent for more than 6 minutes: the last word, then oblivion
+        await asyncio.sleep(
+            15 * 60
+        )  # not repeated for 6 minutes: written once more, then forgotten
         final = writes(server)[2]
         assert final.json["series"]["count"] == 5
         assert len(writes(server)) == 3
@@ -121,7 +123,7 @@ async def test_series_that_goes_on_is_patched_every_half_hour(server, client):
     assert counts == [2, 30, 60]
 
 
-async def test_single_event_is_forgotten_after_six_minutes(server, client):
+async def test_a_single_event_expires_after_six_minutes(server, client):
     server.script = accept
     async with recording(client) as recorder:
         failed(recorder)
@@ -131,7 +133,7 @@ async def test_single_event_is_forgotten_after_six_minutes(server, client):
         assert [call.method for call in writes(server)] == ["POST", "POST"]
 
 
-async def test_event_tells_on_whose_account_it_happened(server, client):
+async def test_an_event_has_its_related_object(server, client):
     server.script = accept
     meta = ObjectMeta(name="g", namespace="default", uid="u-g", resource_version="7")
     async with recording(client) as recorder:
@@ -162,7 +164,7 @@ async def test_another_version_of_the_pod_is_another_event(server, client):
     assert [call.method for call in writes(server)] == ["POST", "POST", "PATCH"]
 
 
-async def test_where_the_note_counts_another_one_is_another_event(server, client):
+async def test_distinct_by_note(server, client):
     server.script = accept
     lease = ObjectReference("Lease", "l", "kube-system", "u", "coordination.k8s.io/v1", "3")
     async with recording(client) as recorder:
@@ -171,12 +173,12 @@ async def test_where_the_note_counts_another_one_is_another_event(server, client
                 lease, "Warning", "NotReloaded", "", note, "s", distinct_by_note=True
             )
         await recorder.flush(5)
-    told = [call for call in writes(server) if call.method == "POST"]
-    assert [post.json["note"] for post in told] == ["a field is wrong", "a file is broken"]
+    posts = [call for call in writes(server) if call.method == "POST"]
+    assert [post.json["note"] for post in posts] == ["a field is wrong", "a file is broken"]
     assert len(writes(server)) == 3
 
 
-async def test_series_of_an_event_that_expired_is_written_anew(server, client, wire):
+async def test_the_series_of_an_expired_event_is_created_again(server, client, wire):
     async def script(call):
         if call.method == "PATCH":
             await call.refuse(404, "NotFound")
@@ -193,7 +195,7 @@ async def test_series_of_an_event_that_expired_is_written_anew(server, client, w
     assert writes(server)[2].json["series"]["count"] == 2
 
 
-async def test_core_events_where_the_group_is_not_served(server, client):
+async def test_core_events_if_the_group_is_not_served(server, client):
     async def script(call):
         if call.path == GROUP:
             await call.answer(404, b"404 page not found")
@@ -227,7 +229,7 @@ async def test_event_of_a_lease_is_a_core_event(server, client):
     assert post.json["involvedObject"]["apiVersion"] == "coordination.k8s.io/v1"
 
 
-async def test_transport_errors_are_waited_out_and_refusals_are_final(server, client, wire):
+async def test_transport_errors_are_retried_and_rejections_are_final(server, client, wire):
     broken = True
 
     async def script(call):
@@ -254,7 +256,7 @@ async def test_transport_errors_are_waited_out_and_refusals_are_final(server, cl
         assert len(writes(server)) == before + 2
 
 
-async def test_lost_answer_of_an_event_that_was_created_is_no_second_event(server, client):
+async def test_a_lost_response_causes_no_second_event(server, client):
     async def script(call):
         if call.method == "GET":
             await accept(call)
@@ -271,7 +273,7 @@ async def test_lost_answer_of_an_event_that_was_created_is_no_second_event(serve
     assert (len(writes(server)), len(names)) == (2, 1)
 
 
-async def test_overflow_is_dropped_and_counted_and_telling_never_waits(server, client):
+async def test_overflow_is_dropped_and_counted_and_recording_never_waits(server, client):
     server.script = accept
     recorder = EventRecorder(client, clock=LoopClock(), hostname="host", capacity=10)
     for number in range(25):
@@ -311,7 +313,7 @@ async def test_bindings_go_before_events(server):
                 failed(recorder, pod=pod)
             await asyncio.gather(*(dispatcher.bind(POD, "n") for _ in range(300)))
             bound = len(order)
-            assert order.count("e") < 40  # a trickle meanwhile
+            assert order.count("e") < 40  # at a low rate meanwhile
             await recorder.flush(5)
     assert order.count("e") == 200
     assert bound < 350

@@ -1,4 +1,4 @@
-"""Who leads, when the network and the clocks are against it (virtual time, real sockets)."""
+"""Leader election with network faults and wrong clocks (virtual time, real sockets)."""
 
 import asyncio
 import random
@@ -77,7 +77,7 @@ def leases(server, wire):
 
 
 class WallClock:
-    """Follows the virtual time, off by some seconds."""
+    """A clock that follows the virtual time, wrong by some seconds."""
 
     def __init__(self, off_seconds=0.0):
         self.off_seconds = off_seconds
@@ -130,7 +130,7 @@ class Candidate:
         await self.client.close()
 
 
-async def test_first_one_creates_the_lease_and_renews_it(server, leases):
+async def test_the_first_instance_creates_the_lease_and_renews_it(server, leases):
     async with Candidate(server, "a", WallClock(0.25)) as a:
         await asyncio.sleep(1)
         assert a.calls == ["new a", "started"]
@@ -152,9 +152,7 @@ async def test_first_one_creates_the_lease_and_renews_it(server, leases):
         assert [call.method for call in server.calls[2:]] == ["PUT"] * (len(server.calls) - 2)
 
 
-async def test_second_one_waits_takes_over_after_the_duration_and_counts_the_transition(
-    server, leases
-):
+async def test_the_second_instance_takes_over_after_the_lease_duration(server, leases):
     loop = asyncio.get_running_loop()
     async with Candidate(server, "a") as a, Candidate(server, "b") as b:
         await asyncio.sleep(60)
@@ -176,7 +174,7 @@ async def _cut_of(call, name):
     return False
 
 
-async def test_release_on_cancel_lets_the_other_take_over_at_once(server, leases):
+async def test_release_on_cancel_allows_an_immediate_takeover(server, leases):
     loop = asyncio.get_running_loop()
     async with Candidate(server, "a") as a, Candidate(server, "b") as b:
         await asyncio.sleep(60)
@@ -193,7 +191,7 @@ async def test_release_on_cancel_lets_the_other_take_over_at_once(server, leases
         assert leases.spec["leaseTransitions"] == 1
 
 
-async def test_foreign_times_do_not_matter_only_what_is_seen(server, leases):
+async def test_timestamps_of_others_do_not_matter(server, leases):
     """A holder whose clock is years behind renews: its Lease is not taken."""
     loop = asyncio.get_running_loop()
     lease = {"metadata": {"name": "kube-scheduler"}, "spec": {}}
@@ -214,7 +212,7 @@ async def test_foreign_times_do_not_matter_only_what_is_seen(server, leases):
         assert 15 <= b.at["started"] - stopped <= 15 + 4.4 + 2.1
 
 
-async def test_future_times_do_not_protect_a_dead_holder(server, leases):
+async def test_future_timestamps_do_not_protect_a_dead_holder(server, leases):
     spec = {
         "holderIdentity": "z",
         "leaseDurationSeconds": 15,
@@ -248,11 +246,11 @@ async def test_leader_that_cannot_renew_stops_before_its_lease_ends(server, leas
         with pytest.raises(LeaseLost, match="could not be renewed within 10 s"):
             await a.task
         assert 9 <= a.at["stopped"] - broke <= 12.1
-        assert loop.time() - broke <= 13.1  # the process ends, whatever the network does
+        assert loop.time() - broke <= 13.1  # in time for the process to end
         assert not a.elector.is_leader
 
 
-async def test_short_faults_are_ridden_out(server, leases):
+async def test_short_faults_do_not_cost_the_lease(server, leases):
     broken_until = 0.0
     loop = asyncio.get_running_loop()
 
@@ -272,7 +270,7 @@ async def test_short_faults_are_ridden_out(server, leases):
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT"])
-async def test_lost_answers_of_writes_that_happened_are_settled_by_a_read(server, leases, method):
+async def test_lost_responses_of_writes_are_resolved_by_a_read(server, leases, method):
     lost = []
 
     async def lose(call):
@@ -287,10 +285,10 @@ async def test_lost_answers_of_writes_that_happened_are_settled_by_a_read(server
         await asyncio.sleep(60)
         assert lost
         assert a.calls == ["new a", "started"]
-        assert leases.spec["leaseTransitions"] == 0  # it never was anybody else's
+        assert leases.spec["leaseTransitions"] == 0  # no other instance ever held it
 
 
-async def test_leader_that_finds_another_in_its_place_stops_at_once(server, leases):
+async def test_a_leader_that_finds_another_holder_stops_at_once(server, leases):
     loop = asyncio.get_running_loop()
     async with Candidate(server, "a") as a:
         await asyncio.sleep(10.5)
@@ -302,8 +300,8 @@ async def test_leader_that_finds_another_in_its_place_stops_at_once(server, leas
         assert leases.spec["holderIdentity"] == "z"  # not released: it is not ours
 
 
-async def test_leader_that_was_suspended_finds_out_before_it_writes(server, leases):
-    """The process was stopped for a minute (SIGSTOP, a sleeping laptop): nobody took over yet."""
+async def test_a_suspended_leader_stops_before_it_writes(server, leases):
+    """The process was stopped for a minute (SIGSTOP, a sleeping laptop) without a takeover yet."""
     shift = 0.0
     loop = asyncio.get_running_loop()
     async with Candidate(server, "a") as a:
@@ -323,14 +321,14 @@ async def test_the_fence_follows_the_renewals_and_closes_by_the_clock_alone(serv
         await asyncio.sleep(100)
         assert 100 + 11.5 <= a.fence.until <= 100 + 14
         assert a.fence.open
-        assert b.fence.open  # who never led may still tell of its own configuration
-        a.fence._now = lambda: loop.time() + 14.1  # stopped, and woken again: nothing ran yet
+        assert b.fence.open  # an instance that never led may write Events
+        a.fence._now = lambda: loop.time() + 14.1  # stopped and continued: no task has run yet
         assert not a.fence.open
         with pytest.raises(NotLeading):
             a.fence.check()
 
 
-async def test_the_fence_is_closed_before_the_lease_is_given_back(server, leases):
+async def test_the_fence_is_closed_before_the_lease_is_released(server, leases):
     async with Candidate(server, "a") as a:
         open_at_release = []
 
@@ -349,7 +347,7 @@ async def test_the_fence_is_closed_before_the_lease_is_given_back(server, leases
         assert not a.fence.open
 
 
-async def test_a_leader_that_no_longer_works_gives_the_lease_up(server, leases):
+async def test_a_health_problem_releases_the_lease(server, leases):
     loop = asyncio.get_running_loop()
     async with Candidate(server, "a") as a, Candidate(server, "b") as b:
         await asyncio.sleep(60)
@@ -364,7 +362,7 @@ async def test_a_leader_that_no_longer_works_gives_the_lease_up(server, leases):
 
 
 def hanging_after(server, seconds, now):
-    """Return credentials whose plugin hangs from an instant on, without any time limit."""
+    """Return credentials whose exec plugin hangs from a point in time on, without a time limit."""
 
     async def fetch(force):
         if now() > seconds:
@@ -374,17 +372,17 @@ def hanging_after(server, seconds, now):
     return Credentials(server.url, fetch=fetch, fetch_seconds=1e9, now=now)
 
 
-async def test_a_plugin_that_hangs_costs_one_attempt_while_the_old_token_is_good(server, leases):
+async def test_a_hanging_exec_plugin_costs_one_attempt_while_the_token_is_valid(server, leases):
     credentials = hanging_after(server, 100, asyncio.get_running_loop().time)
     async with Candidate(server, "a", credentials=credentials) as a:
         await asyncio.sleep(600)
         assert a.calls == ["new a", "started"]
 
 
-async def test_credentials_that_never_come_cost_the_lease_in_time(server, leases):
+async def test_hanging_credentials_end_leadership_in_time(server, leases):
     loop = asyncio.get_running_loop()
     credentials = hanging_after(server, 99, loop.time)
-    credentials.authorization = lambda: None  # no token is good for longer than a request
+    credentials.authorization = lambda: None  # each request needs a new token
     async with Candidate(server, "a", credentials=credentials) as a:
         await asyncio.sleep(99.5)
         renewed_at = a.fence.until - 14
@@ -395,7 +393,7 @@ async def test_credentials_that_never_come_cost_the_lease_in_time(server, leases
         assert loop.time() - renewed_at <= 14.1
 
 
-async def test_what_others_keep_in_the_lease_survives_the_renewals(server, leases):
+async def test_unknown_fields_of_the_lease_are_kept(server, leases):
     async with Candidate(server, "a"):
         await asyncio.sleep(3)
         leases.lease["metadata"]["labels"] = {"team": "x"}
@@ -407,7 +405,7 @@ async def test_what_others_keep_in_the_lease_survives_the_renewals(server, lease
         assert leases.spec["strategy"] == "OldestEmulationVersion"
 
 
-async def test_two_that_create_at_once_are_one_leader_however_wrong_their_clocks(server, leases):
+async def test_two_simultaneous_creates_have_one_leader(server, leases):
     behind, ahead = WallClock(-1e6), WallClock(1e6)
     async with Candidate(server, "a", behind) as a, Candidate(server, "b", ahead) as b:
         await asyncio.sleep(100)

@@ -1,4 +1,4 @@
-"""What an informer holds and tells, whatever the network does (virtual time, real sockets)."""
+"""An informer's store and notifications under network faults (virtual time, real sockets)."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ PAGES = ReflectorOptions(watch_list=False)
 
 
 class RecordingHandler:
-    """A handler that writes down what it is told, in words."""
+    """A handler that records its calls as words."""
 
     def __init__(self):
         self.words = []
@@ -40,7 +40,7 @@ class RecordingHandler:
 
 
 class Faulty(RecordingHandler):
-    """Raises at one word."""
+    """A handler that raises at one word."""
 
     def __init__(self, word, bug):
         super().__init__()
@@ -90,9 +90,7 @@ def recorded():
     return RecordingHandler()
 
 
-async def test_watch_list_brings_the_state_and_the_changes_in_one_stream(
-    server, client, wire, recorded
-):
+async def test_watch_list_delivers_state_and_changes_in_one_stream(server, client, wire, recorded):
     async def script(call):
         assert call.query["sendInitialEvents"] == "true"
         assert call.query["resourceVersionMatch"] == "NotOlderThan"
@@ -102,7 +100,7 @@ async def test_watch_list_brings_the_state_and_the_changes_in_one_stream(
             wire.event("ADDED", wire.pod("a", 1)), wire.event("ADDED", wire.pod("b", 2))
         )
         await asyncio.sleep(1)
-        assert recorded.words == []  # a half state is no state
+        assert recorded.words == []  # an incomplete list is not delivered
         await call.events(wire.bookmark(5, initial_end=True))
         await asyncio.sleep(1)
         await call.events(wire.event("MODIFIED", wire.pod("a", 6, node="n1")))
@@ -120,7 +118,7 @@ async def test_watch_list_brings_the_state_and_the_changes_in_one_stream(
 
 
 @pytest.mark.parametrize(("code", "reason"), [(422, "Invalid"), (400, "BadRequest")])
-async def test_pages_where_the_server_refuses_to_stream(
+async def test_paginated_list_if_the_server_rejects_watch_list(
     server, client, wire, recorded, code, reason
 ):
     async def script(call):
@@ -145,7 +143,7 @@ async def test_pages_where_the_server_refuses_to_stream(
 
 
 @pytest.mark.parametrize("ending", ["silence", "end", "empty"])
-async def test_pages_where_the_server_ignores_the_wish_to_stream(
+async def test_paginated_list_if_the_server_ignores_watch_list(
     server, client, wire, recorded, ending
 ):
     async def script(call):
@@ -166,9 +164,7 @@ async def test_pages_where_the_server_ignores_the_wish_to_stream(
     assert recorded.words == ["+a"]
 
 
-async def test_list_whose_snapshot_expires_between_pages_is_taken_in_one_piece(
-    server, client, wire, recorded
-):
+async def test_expired_continue_token_causes_a_full_list(server, client, wire, recorded):
     async def script(call):
         if "watch" in call.query:
             await call.begin_stream()
@@ -187,7 +183,7 @@ async def test_list_whose_snapshot_expires_between_pages_is_taken_in_one_piece(
 
 
 def listing_then(wire, watch):
-    """Script: list pod a in version 5, then let ``watch(call, number)`` handle the watches."""
+    """Script: a list of pod a in version 5, then watches that ``watch(call, number)`` handles."""
     count = 0
 
     async def script(call):
@@ -201,7 +197,7 @@ def listing_then(wire, watch):
     return script
 
 
-async def test_line_cut_in_the_middle_is_fetched_again_from_where_the_stream_stood(
+async def test_a_watch_cut_in_the_middle_of_a_line_is_resumed_from_the_last_event(
     server, client, wire, recorded
 ):
     async def watch(call, number):
@@ -220,10 +216,10 @@ async def test_line_cut_in_the_middle_is_fetched_again_from_where_the_stream_sto
     async with running(client, recorded, PAGES):
         await until(lambda: len(recorded.words) == 3)
     assert recorded.words == ["+a", "+b", "+c"]
-    assert len(server.calls) == 3  # one list: a broken stream is no reason to list again
+    assert len(server.calls) == 3  # one list: a broken stream is resumed
 
 
-async def test_orderly_end_in_the_middle_of_a_line_loses_nothing(server, client, wire, recorded):
+async def test_an_orderly_end_in_the_middle_of_a_line_loses_nothing(server, client, wire, recorded):
     async def watch(call, number):
         await call.begin_stream()
         if number == 1:
@@ -238,7 +234,7 @@ async def test_orderly_end_in_the_middle_of_a_line_loses_nothing(server, client,
         await until(lambda: len(recorded.words) == 2)
 
 
-async def test_line_of_megabytes_in_small_pieces(server, client, wire, recorded):
+async def test_a_line_of_megabytes_in_small_chunks(server, client, wire, recorded):
     big = wire.event("ADDED", {**wire.pod("big", 6), "padding": "x" * 3_000_000})
     line = json.dumps(big).encode() + b"\n"
 
@@ -253,7 +249,7 @@ async def test_line_of_megabytes_in_small_pieces(server, client, wire, recorded)
     assert recorded.words == ["+a", "+big"]
 
 
-async def test_empty_answers_are_not_asked_for_in_a_hot_loop(server, client, wire, recorded):
+async def test_very_short_watches_are_no_hot_loop(server, client, wire, recorded):
     async def watch(call, number):
         await call.begin_stream()
         await call.end_stream()
@@ -266,7 +262,7 @@ async def test_empty_answers_are_not_asked_for_in_a_hot_loop(server, client, wir
 
 
 @pytest.mark.parametrize("where", ["at the start", "in the stream"])
-async def test_410_leads_to_a_new_list_of_which_handlers_hear_the_difference(
+async def test_410_causes_a_relist_that_is_reported_as_differences(
     server, client, wire, recorded, where
 ):
     lists = [
@@ -296,7 +292,7 @@ async def test_410_leads_to_a_new_list_of_which_handlers_hear_the_difference(
     assert watches == ["5", "11"]
 
 
-async def test_relist_sees_another_pod_of_the_same_name_as_a_delete_and_an_add(
+async def test_relist_reports_a_pod_of_another_uid_as_delete_and_add(
     server, client, wire, recorded
 ):
     lists = [
@@ -346,7 +342,7 @@ async def test_error_event_other_than_410_resumes_the_watch(server, client, wire
         await until(lambda: recorded.words == ["+a", "+b", "+c"])
 
 
-async def test_bookmarks_move_the_place_to_resume_from_and_unknown_events_pass_by(
+async def test_bookmarks_advance_the_version_and_unknown_events_are_ignored(
     server, client, wire, recorded
 ):
     async def watch(call, number):
@@ -367,7 +363,7 @@ async def test_bookmarks_move_the_place_to_resume_from_and_unknown_events_pass_b
     assert recorded.words == ["+a"]
 
 
-async def test_silent_connection_is_given_up_and_the_watch_resumed(server, client, wire, recorded):
+async def test_a_silent_connection_is_closed_and_the_watch_resumed(server, client, wire, recorded):
     loop = asyncio.get_running_loop()
     started = []
 
@@ -388,7 +384,7 @@ async def test_silent_connection_is_given_up_and_the_watch_resumed(server, clien
     assert 150 <= started[1] - started[0] < 160
 
 
-async def test_kind_that_is_not_served_counts_as_empty_and_is_looked_for_rarely(
+async def test_a_resource_that_is_not_served_is_empty_and_rarely_retried(
     server, client, wire, recorded
 ):
     async def script(call):
@@ -402,7 +398,7 @@ async def test_kind_that_is_not_served_counts_as_empty_and_is_looked_for_rarely(
     assert 8 <= len(server.calls) <= 14
 
 
-async def test_404_by_somebody_in_between_does_not_empty_the_store(server, client, wire, recorded):
+async def test_a_404_of_a_proxy_does_not_empty_the_store(server, client, wire, recorded):
     async def watch(call, number):
         if number < 4:
             await call.answer(404, b"<html><body>default backend - 404</body></html>")
@@ -416,7 +412,7 @@ async def test_404_by_somebody_in_between_does_not_empty_the_store(server, clien
     assert recorded.words == ["+a", "+b"]
 
 
-async def test_forbidden_is_told_clearly_and_tried_again(server, client, wire, recorded, caplog):
+async def test_forbidden_is_logged_and_retried(server, client, wire, recorded, caplog):
     errors = []
     text = 'pods is forbidden: User "x" cannot list resource "pods" in API group ""'
 
@@ -437,8 +433,8 @@ async def test_forbidden_is_told_clearly_and_tried_again(server, client, wire, r
             await informer.synced.wait()
     assert [kind for kind, _ in errors] == ["Pod"] * 3
     assert isinstance(errors[0][1], Forbidden)
-    told = [record for record in caplog.records if text in record.message]
-    assert [record.levelname for record in told] == ["ERROR"]  # once, not at each try
+    logged = [record for record in caplog.records if text in record.message]
+    assert [record.levelname for record in logged] == ["ERROR"]  # once, not at each attempt
 
 
 @pytest.mark.parametrize(
@@ -446,7 +442,7 @@ async def test_forbidden_is_told_clearly_and_tried_again(server, client, wire, r
     [b"<html><h1>502 Bad Gateway</h1></html>", b"", b'{"kind": "PodList", "items'],
     ids=["html", "empty", "half"],
 )
-async def test_list_that_is_no_list_is_tried_again(server, client, wire, recorded, fault):
+async def test_an_invalid_list_is_retried(server, client, wire, recorded, fault):
     async def script(call):
         if "watch" in call.query:
             await call.begin_stream()
@@ -461,7 +457,7 @@ async def test_list_that_is_no_list_is_tried_again(server, client, wire, recorde
     assert recorded.words == ["+a"]
 
 
-async def test_server_that_is_down_is_survived(server, client, wire, recorded):
+async def test_reflector_resumes_after_an_outage(server, client, wire, recorded):
     down = True
 
     async def script(call):
@@ -480,7 +476,7 @@ async def test_server_that_is_down_is_survived(server, client, wire, recorded):
         await asyncio.wait_for(informer.synced.wait(), 61)
 
 
-async def test_an_outage_is_told_once_however_many_watches_it_breaks(server, client, wire, caplog):
+async def test_an_outage_is_logged_once_for_all_watches(server, client, wire, caplog):
     down = asyncio.Event()
 
     async def script(call):
@@ -505,18 +501,18 @@ async def test_an_outage_is_told_once_however_many_watches_it_breaks(server, cli
                     await asyncio.sleep(100)
                     down.clear()
                     await asyncio.sleep(100)
-    told = [record.getMessage() for record in caplog.records]
+    logged = [record.getMessage() for record in caplog.records]
     mark_unreachable, mark_reachable = (
         "The apiserver does not answer; watches",
         "The apiserver answers again",
     )
-    assert [text[: len(mark_unreachable)] for text in told] == [
+    assert [text[: len(mark_unreachable)] for text in logged] == [
         mark_unreachable,
         mark_reachable,
     ] * 2
 
 
-async def test_objects_with_nulls_are_read_and_unreadable_ones_left_out(
+async def test_objects_with_nulls_are_decoded_and_unreadable_ones_left_out(
     server, client, wire, recorded, caplog
 ):
     nulls = wire.pod("nulls")
@@ -555,9 +551,7 @@ async def test_objects_with_nulls_are_read_and_unreadable_ones_left_out(
     ],
     ids=["bookmark", "error", "half", "nameless"],
 )
-async def test_line_that_does_not_say_what_changed_leads_to_a_new_list(
-    server, client, wire, recorded, line
-):
+async def test_a_line_without_an_identity_causes_a_relist(server, client, wire, recorded, line):
     async def watch(call, number):
         await call.begin_stream()
         if number == 1:
@@ -583,7 +577,7 @@ async def test_line_that_does_not_say_what_changed_leads_to_a_new_list(
         NotFound(404, "NotFound", "a bug"),
     ],
 )
-async def test_error_of_a_handler_is_about_its_object_alone_and_no_fault_of_the_network(
+async def test_an_exception_of_a_handler_affects_its_object_only(
     server, client, wire, recorded, caplog, word, bug
 ):
     async def watch(call, number):
@@ -611,7 +605,7 @@ async def test_error_of_a_handler_is_about_its_object_alone_and_no_fault_of_the_
     assert metrics.informer_handler_failures_total.labels("pods").value == 1
 
 
-async def test_a_corrupted_cache_is_about_everything(server, client, wire):
+async def test_a_corrupted_cache_ends_the_informer(server, client, wire):
     server.script = listing_then(wire, None)
     informer = Informer(client, PODS, options=PAGES)
     informer.add_handler(Faulty("+a", CacheCorrupted("moved")))
@@ -619,7 +613,7 @@ async def test_a_corrupted_cache_is_about_everything(server, client, wire):
         await asyncio.wait_for(informer.run(), 60)
 
 
-async def test_error_of_a_hook_does_not_pass_for_one_of_the_network(server, client, wire):
+async def test_an_exception_of_a_hook_is_not_retried_as_a_network_error(server, client, wire):
     def hook():
         raise ApiError(503, "ServiceUnavailable", "a bug")
 

@@ -1,4 +1,4 @@
-"""HTTP as it comes: statuses, proxies' pages, tokens that rotate. Served by kmock."""
+"""HTTP: status codes, pages of proxies, rotated tokens. Served by kmock."""
 
 import asyncio
 
@@ -46,16 +46,14 @@ async def test_bytes_out_bytes_in_with_prepared_headers(kmock, api):
         (500, "InternalError", ApiError),
     ],
 )
-async def test_status_becomes_an_error_with_the_servers_words(
-    kmock, api, wire, code, reason, error
-):
+async def test_a_status_becomes_an_error_with_its_message(kmock, api, wire, code, reason, error):
     kmock["get", PODS] << code << wire.status(code, reason, "the server's words")
     with pytest.raises(error, match=r"^the server's words$") as raised:
         await api.request("GET", PODS)
     assert (raised.value.status, raised.value.reason) == (code, reason)
 
 
-async def test_page_of_a_proxy_is_told_as_such(kmock, api):
+async def test_an_html_page_of_a_proxy_is_recognized(kmock, api):
     page = b"<html><head><title>502 Bad Gateway</title></head><body><h1>nginx</h1></body></html>"
     kmock["get", PODS] << 502 << {"Content-Type": "text/html"} << page
     with pytest.raises(ApiError) as raised:
@@ -123,7 +121,7 @@ class Tokens:
 
 
 def guarded(kmock, wire):
-    """Answer only who brings the token "new"."""
+    """Respond with 401 to all tokens but "new"."""
 
     kmock["get", PODS, {"Authorization": "Bearer new"}] << b"welcome"
     kmock.fallback << 401 << wire.status(401, "Unauthorized", "who are you")
@@ -141,7 +139,7 @@ async def test_401_in_the_middle_refreshes_the_token_once_for_all(kmock, wire):
     assert tokens.forced == 1
 
 
-async def test_401_that_no_refresh_helps_is_an_error_after_two_requests(kmock, wire):
+async def test_a_401_after_a_refresh_is_an_error(kmock, wire):
     guarded(kmock, wire)
     tokens = Tokens("old")
     async with ApiClient(Credentials(str(kmock.url).rstrip("/"), fetch=tokens.fetch)) as api:
@@ -161,7 +159,7 @@ async def test_watch_is_opened_again_after_a_401(kmock, wire):
         assert await stream.chunk() == b""
 
 
-async def test_hooks_hear_of_each_attempt(kmock, wire):
+async def test_hooks_are_called_for_each_attempt(kmock, wire):
     heard = []
     kmock["post", PODS] << 201 << b"12345"
     kmock["get", PODS] << b""
@@ -178,7 +176,9 @@ async def test_hooks_hear_of_each_attempt(kmock, wire):
     assert all(0 <= h[4] < 5 for h in heard)
 
 
-async def test_nobody_there_is_told_from_an_answer_lost(server, unused_tcp_port):
+async def test_a_refused_connection_is_unreachable_and_a_broken_one_a_lost_response(
+    server, unused_tcp_port
+):
     heard = []
     hooks = RequestHooks(on_request=lambda code, *rest: heard.append(code))
     async with ApiClient(Credentials(f"http://127.0.0.1:{unused_tcp_port}"), hooks=hooks) as api:
@@ -193,11 +193,11 @@ async def test_nobody_there_is_told_from_an_answer_lost(server, unused_tcp_port)
     async with ApiClient(Credentials(server.url)) as api:
         with pytest.raises(ResponseLost, match="POST /x: no answer"):
             await api.request("POST", "/x", b"{}")
-    assert len(server.calls) == 1  # what may have happened is not repeated
+    assert len(server.calls) == 1  # the request may have been processed: it is not repeated
 
 
 @pytest.mark.looptime
-async def test_silence_ends_with_an_answer_lost(server):
+async def test_a_silent_server_is_a_lost_response(server):
     async def script(call):
         await asyncio.Event().wait()
 

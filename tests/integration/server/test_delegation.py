@@ -1,4 +1,4 @@
-"""The server's delegated questions against an apiserver, by way of the scheduler's own client."""
+"""The server's delegated reviews against an apiserver, with the scheduler's own client."""
 
 import socket
 import ssl

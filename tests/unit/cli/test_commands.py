@@ -32,23 +32,23 @@ def test_an_unknown_command_is_an_error(capsys):
     assert "No such command" in capsys.readouterr().err
 
 
-def test_a_file_that_is_not_there_is_one_sentence(capsys):
+def test_a_missing_file_is_a_one_sentence_error(capsys):
     assert run("evaluate", "/nowhere.jsonl") == 1
     assert capsys.readouterr().err == (
         "Error: cannot read /nowhere.jsonl: No such file or directory\n"
     )
 
 
-def test_without_a_checkout_bench_says_what_it_needs(tmp_path, monkeypatch, capsys):
+def test_without_a_checkout_bench_needs_a_config(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert run("bench", "--list") == 1
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "--config: name a file of workloads" in told.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "--config: name a file of workloads" in printed.err
 
 
 @pytest.mark.parametrize("name", ["bench", "demo", "evaluate", "new-plugin", "plugins", "sandbox"])
-def test_every_option_says_what_it_is_for(name):
+def test_every_option_has_a_help_text(name):
     command = proreus_command.get_command(click.Context(proreus_command), name)
     silent = [p.name for p in command.params if isinstance(p, click.Option) and not p.help]
     assert silent == []

@@ -37,7 +37,7 @@ def test_the_configuration_is_written(tmp_path):
     assert "schedulerName: spread-out" in path.read_text()
 
 
-def test_plugins_that_are_given_take_part_in_both_profiles():
+def test_given_plugins_are_enabled_in_both_profiles():
     def sets(name):
         return PluginSet(enabled=(PluginRef(name=name),))
 
@@ -48,7 +48,7 @@ def test_plugins_that_are_given_take_part_in_both_profiles():
         assert profile.plugins.bind.enabled == (PluginRef(name="Mine"),)
 
 
-def test_progress_ends_when_every_pod_of_ours_has_a_node_or_a_reason(store):
+def test_progress_ends_when_every_pod_has_a_node_or_a_reason(store):
     progress = Progress(store)
     assert not progress.follow()
     workload.create_pods(store, 20)
@@ -77,7 +77,7 @@ def set_status(store, name, node="", reason=""):
     store.write("pods", pod)
 
 
-def test_the_report_counts_by_zone_and_tells_reasons(store):
+def test_the_report_has_counts_by_zone_and_reasons(store):
     progress = Progress(store)
     workload.create_pods(store, 20)
     progress.follow()
@@ -86,7 +86,7 @@ def test_the_report_counts_by_zone_and_tells_reasons(store):
         by_scheduler.setdefault(scheduler, []).append(name)
     set_status(store, by_scheduler["spread-out"][0], node="node-0")
     set_status(store, by_scheduler["spread-out"][1], node="node-1")
-    set_status(store, by_scheduler["bin-packing"][0], reason="no room")
+    set_status(store, by_scheduler["bin-packing"][0], reason="Insufficient cpu")
     progress.follow()
     out = io.StringIO()
     report.print_report(Console(width=100, file=out), progress, store)
@@ -94,5 +94,5 @@ def test_the_report_counts_by_zone_and_tells_reasons(store):
     assert ["spread-out", "1", "1", "0", "2", "2"] in [
         [cell.strip() for cell in line.strip("│").split("│")] for line in text.splitlines()
     ]
-    assert "no room" in text
+    assert "Insufficient cpu" in text
     assert "1 of 1 pods for default-scheduler left untouched" in text

@@ -95,14 +95,14 @@ def test_forms_of_values(arguments, flag, value):
         ),
     ],
 )
-def test_mistakes_are_called_what_kubernetes_calls_them(arguments, message):
+def test_error_messages_are_those_of_kubernetes(arguments, message):
     with pytest.raises(FlagError) as caught:
         parse(*arguments)
     assert caught.value.message == message
     assert caught.value.exit_code == 1
 
 
-def test_what_was_given_and_what_it_changes():
+def test_explicit_flags_and_flags_without_effect():
     values = parse("--old=1", "--v=2")
     assert values.explicit == {"old", "v"}
     assert values.without_effect() == ["--old"]

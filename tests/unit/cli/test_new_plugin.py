@@ -1,4 +1,4 @@
-"""What ``proreus new-plugin`` writes is in order: its tests pass, ruff is silent, it schedules."""
+"""The package written by ``proreus new-plugin``: its tests, ruff and mypy pass, it schedules."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(folder: Path, *arguments: str) -> None:
     [[], ["--columns"], ["--points", ALL_EVENTS, "--columns"]],
     ids=["default", "columns", "everything"],
 )
-def test_its_own_tests_pass_and_ruff_is_silent(options: list[str], tmp_path: Path) -> None:
+def test_generated_tests_and_ruff_pass(options: list[str], tmp_path: Path) -> None:
     generate(tmp_path, "GpuHeadroom", *options)
     package = tmp_path / "gpu-headroom"
 
@@ -53,7 +53,7 @@ def test_its_own_tests_pass_and_ruff_is_silent(options: list[str], tmp_path: Pat
     run(package, "ruff", "format", "--check", ".")
 
 
-def test_each_point_alone_is_in_order(tmp_path: Path) -> None:
+def test_each_extension_point_alone_works(tmp_path: Path) -> None:
     for point in POINTS:
         name = f"Only{point[0].upper()}{point[1:]}"
         generate(tmp_path, name, "--points", point)
@@ -66,14 +66,14 @@ def test_each_point_alone_is_in_order(tmp_path: Path) -> None:
     run(tmp_path, "ruff", "format", "--check", ".")
 
 
-def test_its_types_are_in_order(tmp_path: Path) -> None:
+def test_generated_code_passes_mypy(tmp_path: Path) -> None:
     generate(tmp_path, "GpuHeadroom", "--points", ALL_EVENTS, "--columns")
 
     run(tmp_path / "gpu-headroom", "mypy", "--strict", "--cache-dir", os.devnull, "src")
 
 
 @pytest.mark.parametrize("points", ["filter,score", ALL_EVENTS])
-def test_its_configuration_enables_it_and_a_pod_is_placed(points: str, tmp_path: Path) -> None:
+def test_the_generated_configuration_schedules_a_pod(points: str, tmp_path: Path) -> None:
     generate(tmp_path, "GpuHeadroom", "--points", points)
     package = tmp_path / "gpu-headroom"
     plugin = load(PluginSources(folders=(str(package / "src"),))).registry["GpuHeadroom"]
@@ -85,7 +85,7 @@ def test_its_configuration_enables_it_and_a_pod_is_placed(points: str, tmp_path:
     assert "GpuHeadroom" in outcome.scores["node-0"]
 
 
-def test_its_entry_point_names_the_class(tmp_path: Path) -> None:
+def test_the_entry_point_is_the_class(tmp_path: Path) -> None:
     generate(tmp_path, "GpuHeadroom")
     project = tomllib.loads((tmp_path / "gpu-headroom" / "pyproject.toml").read_text())["project"]
 
@@ -141,7 +141,7 @@ def test_options_are_checked(tmp_path: Path) -> None:
     assert "only filter and score have a form over columns" in result.output
 
 
-def test_nothing_is_written_over(tmp_path: Path) -> None:
+def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
     generate(tmp_path, "GpuHeadroom")
     result = CliRunner().invoke(command, ["GpuHeadroom", "--dir", str(tmp_path)])
 

@@ -66,7 +66,7 @@ def test_the_list_as_data(capsys, tmp_path):
     }
 
 
-def test_a_refused_plugin_is_told_and_makes_the_exit_code_1(capsys, tmp_path):
+def test_a_refused_plugin_is_reported_with_exit_code_1(capsys, tmp_path):
     (tmp_path / "bad.py").write_text("import nothing_like_that\n")
     code, out, err = run(capsys, "--plugin-dir", tmp_path, "-o", "json")
     assert code == 1
@@ -77,7 +77,7 @@ def test_a_refused_plugin_is_told_and_makes_the_exit_code_1(capsys, tmp_path):
     ]
 
 
-def test_evaluate_enables_what_is_given(capsysbinary, tmp_path, monkeypatch):
+def test_evaluate_enables_given_plugins(capsysbinary, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "evaluated_plugin.py").write_text(
         "from proreus.framework.plugin import FilterPlugin\n"

@@ -107,12 +107,12 @@ def test_serving_flags():
     assert serving.authorization.authorized_ttl_seconds == 60
 
 
-def test_limits_of_the_client_are_known_only_if_given():
+def test_client_limits_are_none_unless_given():
     options = parse("--kube-api-qps=5000", "--kube-api-burst=6000")
     assert (options.kube_api_qps, options.kube_api_burst) == (5000.0, 6000)
 
 
-def test_the_limits_that_are_shown_are_those_in_force():
+def test_the_limits_in_flagz_are_those_in_force():
     shown = parse().flags
     assert float(shown["kube-api-qps"]) == DEFAULT_QPS
     assert int(shown["kube-api-burst"]) == DEFAULT_BURST
@@ -157,7 +157,7 @@ def test_metric_flags(tmp_path):
     assert options.disabled_metrics == ("m3", "m4")
 
 
-def test_flags_without_effect_are_told_to_the_process():
+def test_flags_without_effect_are_passed_on():
     options = parse("--contention-profiling=true", "--log-flush-frequency=1s")
     assert options.flags_without_effect == ("--contention-profiling", "--log-flush-frequency")
 
@@ -223,7 +223,7 @@ def ran(monkeypatch):
     return seen
 
 
-def test_the_exit_code_is_the_processs(ran):
+def test_the_exit_code_is_that_of_the_process(ran):
     with pytest.raises(SystemExit) as ended:
         main(["run", "--config", "c.yaml", "-v", "2"])
     assert ended.value.code == 3

@@ -1,4 +1,4 @@
-"""How long to wait before trying again."""
+"""Delays between retries."""
 
 import random
 
@@ -11,13 +11,13 @@ def test_delays_double_up_to_the_limit_with_jitter_on_top():
         assert least <= backoff.next() <= 2 * least
 
 
-def test_reset_starts_small_again():
+def test_reset_starts_with_the_initial_delay():
     backoff = Backoff(0.01, 10, factor=5, jitter=0)
     assert [backoff.next() for _ in range(3)] == [0.01, 0.05, 0.25]
     backoff.reset()
     assert backoff.next() == 0.01
 
 
-def test_two_clients_do_not_knock_together():
+def test_two_clients_do_not_retry_together():
     one, other = (Backoff(1, 30, rng=random.Random(seed)) for seed in (1, 2))
     assert one.next() != other.next()

@@ -1,4 +1,4 @@
-"""By what a write is known again."""
+"""How a write is recognized in the object."""
 
 import pytest
 
@@ -29,5 +29,5 @@ from proreus.client.checked_writes import has_desired_state
         ({"ref": {"resourceVersion": "7"}}, {"ref": {"resourceVersion": "8"}}, False),
     ],
 )
-def test_all_that_was_asked_for_is_there(wanted, found, there):
+def test_has_desired_state(wanted, found, there):
     assert has_desired_state(wanted, found) is there

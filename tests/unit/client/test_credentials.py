@@ -1,4 +1,4 @@
-"""Where the apiserver is and who we are, from files and the environment."""
+"""The apiserver's address and our identity, from files and the environment."""
 
 import asyncio
 import datetime
@@ -95,7 +95,7 @@ async def test_master_overrides_the_server(kubeconfig):
     assert bare.tls_context() is None
 
 
-async def test_nothing_configured_is_kube_schedulers_sentence():
+async def test_no_configuration_is_kube_schedulers_error():
     with pytest.raises(ConfigError) as raised:
         await load(environ={})
     assert str(raised.value) == NOT_CONFIGURED
@@ -122,7 +122,7 @@ async def test_kubernetes_master_fills_in_a_missing_server(kubeconfig):
         ("contexts: []\nclusters: []\nusers: []", "current-context"),
     ],
 )
-async def test_faulty_files_are_one_clear_sentence(tmp_path, text, named):
+async def test_invalid_files_are_one_clear_sentence(tmp_path, text, named):
     path = tmp_path / "faulty"
     if text is not None:
         path.write_text(text)
@@ -132,7 +132,7 @@ async def test_faulty_files_are_one_clear_sentence(tmp_path, text, named):
     assert "\n" not in str(raised.value)
 
 
-async def test_faulty_master_names_what_is_allowed():
+async def test_an_invalid_master_names_the_allowed_form():
     with pytest.raises(ConfigError, match="must be a URL like"):
         await load("", "ftp://x", environ={})
 
@@ -155,10 +155,10 @@ async def test_token_file_is_read_again_every_minute_and_after_a_401(kubeconfig,
     assert await found.refresh()
     assert found.authorization() == "Bearer three"
     now = 80
-    assert not await found.refresh()  # nothing new: trying again is no use
+    assert not await found.refresh()  # nothing new: a retry would be useless
     (tmp_path / "token").unlink()
     now = 200
-    assert await found.fetch_authorization() == "Bearer three"  # better than none
+    assert await found.fetch_authorization() == "Bearer three"  # the old one stays in use
 
 
 async def test_service_account(tmp_path, monkeypatch, pems):
@@ -177,7 +177,7 @@ async def test_service_account(tmp_path, monkeypatch, pems):
     assert found.authorization() == "Bearer rotated"
 
 
-async def test_service_account_that_is_not_mounted_is_named(tmp_path, monkeypatch):
+async def test_an_unmounted_service_account_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "none"))
     environ = {"KUBERNETES_SERVICE_HOST": "1.2.3.4", "KUBERNETES_SERVICE_PORT": "443"}
     with pytest.raises(ConfigError, match="in-cluster configuration: Service token file"):
@@ -199,10 +199,10 @@ async def test_client_certificate_and_its_rotation(kubeconfig, pems):
         shutil.copy(source, target)
         os.utime(target, ns=(1, 1))
     found._fetched_at -= 10
-    assert await found.refresh()  # the connections to come use the new one
+    assert await found.refresh()  # new connections use the new one
 
 
-async def test_faulty_certificates_are_named(kubeconfig, tmp_path):
+async def test_invalid_certificates_are_named(kubeconfig, tmp_path):
     (tmp_path / "junk").write_text("junk")
     path = kubeconfig({"token": "a"}, **{"certificate-authority": str(tmp_path / "junk")})
     found = await load(path, environ={})
@@ -259,7 +259,9 @@ async def test_exec_plugin_that_fails_is_an_error_at_the_start(kubeconfig, tmp_p
         await load(path, environ={})
 
 
-async def test_exec_plugin_that_hangs_is_killed_and_the_old_token_goes_on(kubeconfig, tmp_path):
+async def test_exec_plugin_that_hangs_is_killed_and_the_old_token_stays_in_use(
+    kubeconfig, tmp_path
+):
     expired = {"token": "run-N", "expirationTimestamp": "2020-01-01T00:00:00Z"}
     found = await load(kubeconfig(plugin(tmp_path, expired)), environ={})
     script, pid = tmp_path / "plugin.py", tmp_path / "pid"
@@ -285,7 +287,7 @@ async def test_exec_plugin_that_hangs_is_killed_and_the_old_token_goes_on(kubeco
 
 
 @pytest.mark.looptime
-async def test_credentials_that_do_not_come_are_not_waited_for():
+async def test_fetching_credentials_has_a_time_limit():
     loop = asyncio.get_running_loop()
 
     async def hang(force):
@@ -302,7 +304,7 @@ async def test_proxy_of_the_cluster(kubeconfig):
     assert (await load(path, environ={})).proxy == "http://proxy:3128"
 
 
-async def test_proxy_of_the_environment_spares_loopback(monkeypatch):
+async def test_proxy_of_the_environment_is_not_used_for_loopback(monkeypatch):
     for name in ("no_proxy", "NO_PROXY", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("https_proxy", "http://proxy:3128")

@@ -1,4 +1,4 @@
-"""The wire form of Events."""
+"""The JSON of Events."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_notes_are_cut_to_1024_bytes():
         ("%*d", "%!(BADWIDTH)%!d(MISSING)"),
     ],
 )
-def test_go_mangles_what_looks_like_a_format(text, mangled):
+def test_go_mangles_notes_that_look_like_a_format(text, mangled):
     assert printf_without_arguments(text) == mangled
 
 

@@ -1,4 +1,4 @@
-"""The store and the handlers, without a network: the reflector's calls are made by hand."""
+"""The store and the handlers without a network: the tests call what the reflector calls."""
 
 import asyncio
 from types import SimpleNamespace
@@ -30,7 +30,7 @@ def deleted(*args, **kwargs):
 
 
 class RecordingHandler:
-    """Writes down what it is told, and checks that the store agrees at that moment."""
+    """Records its calls, and checks that the store agrees at that moment."""
 
     def __init__(self, informer):
         self.informer = informer
@@ -62,18 +62,18 @@ def recorded(informer):
     return recorded
 
 
-async def test_changes_are_told_as_what_they_are(informer, recorded):
+async def test_handlers_are_notified_of_adds_updates_and_deletes(informer, recorded):
     informer.apply([added("a"), modified("a", 2), deleted("a", 3), deleted("never", 4)])
     assert recorded.words == ["+a", "1>2", "-a@3"]
 
 
-async def test_same_version_again_is_no_change(informer, recorded):
+async def test_the_same_version_again_is_not_reported(informer, recorded):
     informer.apply([added("a"), added("a"), modified("a")])
     informer.replace([pod("a")])
     assert recorded.words == ["+a"]
 
 
-async def test_whole_state_is_told_as_the_difference(informer, recorded):
+async def test_a_list_is_reported_as_differences(informer, recorded):
     assert not informer.synced.is_set()
     informer.replace([pod("a"), pod("b"), pod("c")])
     assert informer.synced.is_set()
@@ -83,7 +83,7 @@ async def test_whole_state_is_told_as_the_difference(informer, recorded):
 
 
 @pytest.mark.parametrize("by", ["replace", "apply"])
-async def test_another_uid_is_another_object(informer, recorded, by):
+async def test_another_uid_is_reported_as_delete_and_add(informer, recorded, by):
     informer.replace([pod("a", 1, uid="one")])
     if by == "replace":
         informer.replace([pod("a", 9, uid="two")])
@@ -92,7 +92,7 @@ async def test_another_uid_is_another_object(informer, recorded, by):
     assert recorded.words == ["+a", "-a@1?", "+a"]
 
 
-async def test_late_handler_hears_of_what_is_there(informer):
+async def test_a_late_handler_receives_the_existing_objects(informer):
     informer.replace([pod("a")])
     late = RecordingHandler(informer)
     informer.add_handler(late)
@@ -100,7 +100,7 @@ async def test_late_handler_hears_of_what_is_there(informer):
     assert late.words == ["+a", "1>2"]
 
 
-async def test_all_handlers_hear_in_order_and_the_batch_hook_after_them(informer, recorded):
+async def test_handlers_are_called_in_order_and_the_batch_hook_after_them(informer, recorded):
     second = RecordingHandler(informer)
     informer.add_handler(second)
     ends = []
@@ -110,7 +110,7 @@ async def test_all_handlers_hear_in_order_and_the_batch_hook_after_them(informer
     assert ends == [(1, 1), (4, 4)]
 
 
-async def test_while_paused_the_world_stands_still(informer, recorded):
+async def test_nothing_changes_while_paused(informer, recorded):
     informer.replace([pod("a")])
     informer.pause()
     informer.apply([modified("a", 2)])
@@ -136,7 +136,7 @@ async def test_pauses_nest_and_must_match(informer, recorded):
         informer.resume()
 
 
-async def test_pause_during_the_delivery_holds_the_rest(informer):
+async def test_a_pause_during_delivery_queues_the_rest(informer):
     class Pausing(RecordingHandler):
         def on_add(self, obj):
             super().on_add(obj)

@@ -1,4 +1,4 @@
-"""A finalizer is added, and every other byte stays."""
+"""A finalizer is added, and no other byte changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from proreus.client.protobuf_edits import add_finalizer, resource_version
 
 
 def field(number: int, content: bytes) -> bytes:
-    """Spell a length-delimited field (of less than 16 KiB)."""
+    """Encode a length-delimited field (of less than 16 KiB)."""
     size = len(content)
     length = bytes([size]) if size < 128 else bytes([size & 127 | 128, size >> 7])
     return bytes([number << 3 | 2]) + length + content
@@ -35,13 +35,13 @@ def test_metadata_may_outgrow_its_length() -> None:
     assert add_finalizer(enveloped(long), "f" * 40) == enveloped(long + field(14, b"f" * 40))
 
 
-def test_the_version_is_read() -> None:
+def test_the_resource_version_is_read() -> None:
     assert resource_version(enveloped(NAMED)) == "42"
 
 
 @pytest.mark.parametrize(
     "data", [b"{}", b"k8s\x00", enveloped(NAMED)[:-30], b"k8s\x00" + field(2, b"\x0f")]
 )
-def test_anything_else_is_refused(data: bytes) -> None:
+def test_other_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"protobuf|missing|cut off"):
         add_finalizer(data, "f")

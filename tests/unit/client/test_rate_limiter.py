@@ -1,4 +1,4 @@
-"""The client's own rate."""
+"""Client-side flow control."""
 
 import asyncio
 
@@ -15,12 +15,12 @@ class Time:
         return self.seconds
 
 
-def test_burst_passes_then_each_waits_for_its_own_token():
+def test_after_the_burst_each_request_waits_for_its_own_token():
     flow = RateLimiter(10, 3, now=Time())
     assert [flow.reserve() for _ in range(6)] == pytest.approx([0, 0, 0, 0.1, 0.2, 0.3])
 
 
-def test_tokens_come_back_with_time_but_not_beyond_the_burst():
+def test_tokens_accumulate_up_to_the_burst():
     time = Time()
     flow = RateLimiter(10, 3, now=time)
     for _ in range(3):
@@ -32,7 +32,7 @@ def test_tokens_come_back_with_time_but_not_beyond_the_burst():
     assert [flow.reserve() for _ in range(4)] == pytest.approx([0, 0, 0, 0.1])
 
 
-def test_clock_that_goes_back_gives_and_takes_nothing():
+def test_a_clock_that_goes_back_changes_no_tokens():
     time = Time()
     flow = RateLimiter(10, 1, now=time)
     flow.reserve()
@@ -54,7 +54,7 @@ def test_impossible_rates_are_refused(qps, burst, named):
 
 
 @pytest.mark.looptime
-async def test_waiters_are_served_in_order_and_the_cancelled_give_way():
+async def test_waiters_are_served_in_order_and_cancelled_ones_return_their_token():
     loop = asyncio.get_running_loop()
     flow = RateLimiter(1, 1, now=loop.time)
     served = []

@@ -1,4 +1,4 @@
-"""One object that cannot be decoded costs nobody but itself, wherever it comes from."""
+"""An object that cannot be decoded affects no other object, in lists and watches."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def page(*objects: bytes) -> bytes:
     return b'{"metadata":{"resourceVersion":"9"},"items":[%s]}' % b",".join(objects)
 
 
-# ---- readable in the end -------------------------------------------------------------------------
+# ---- repaired ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("type_", [Pod, PodWithJson, Node, NodeWithJson])
 @pytest.mark.parametrize("fields", ODD_FIELDS, ids=["deep", "byte", "surrogate"])
-def test_odd_managed_fields_are_no_obstacle(type_: type, fields: bytes) -> None:
+def test_odd_managed_fields_are_decoded(type_: type, fields: bytes) -> None:
     odd = odd_pod("odd", fields)
     batch = EventDecoder(type_).decode(
         [event(kind, odd) for kind in ("ADDED", "MODIFIED", "DELETED")] + [event("ADDED", pod("b"))]
@@ -82,7 +82,7 @@ def test_odd_managed_fields_are_no_obstacle(type_: type, fields: bytes) -> None:
     [b'{"a":' * 2_500 + b"1" + b"}" * 2_500, b'{"a":"\xff"}', rb'{"a":"\ud800"}', b'{"a":1e999}'],
     ids=["deep", "byte", "surrogate", "number"],
 )
-def test_odd_opaque_parameters_are_no_obstacle(parameters: bytes) -> None:
+def test_odd_opaque_parameters_are_decoded(parameters: bytes) -> None:
     odd = odd_claim("odd", parameters)
     batch = EventDecoder(ResourceClaim).decode(
         [event(kind, odd) for kind in ("ADDED", "MODIFIED", "DELETED")]
@@ -95,14 +95,14 @@ def test_odd_opaque_parameters_are_no_obstacle(parameters: bytes) -> None:
         assert isinstance(claim, ResourceClaim)
         opaque = claim.spec.devices.config[0].opaque
         assert opaque is not None
-        if b"ud800" not in parameters:  # the one thing that has to be mended within
+        if b"ud800" not in parameters:  # the one text that has to be repaired inside
             assert bytes(opaque.parameters) == parameters
 
 
 # ---- left out ------------------------------------------------------------------------------------
 
 
-def test_unreadable_ones_say_which_they_are() -> None:
+def test_unreadable_objects_keep_their_identity() -> None:
     batch = EventDecoder(Pod).decode(
         [event("ADDED", bad_pod("bad", 4)), event("DELETED", bad_pod("bad", 5))]
     )
@@ -129,7 +129,7 @@ class Heard:
 
 
 def informed(*lines: bytes) -> list[str]:
-    """Return what a handler hears of a list with a@1, and then of these lines."""
+    """Return a handler's notifications for a list with a@1, and then for these lines."""
     informer: Informer[Pod] = Informer(None, PODS)  # type: ignore[arg-type]
     heard = Heard()
     informer.add_handler(heard)
@@ -141,7 +141,7 @@ def informed(*lines: bytes) -> list[str]:
     return heard.words
 
 
-async def test_last_readable_version_stays_until_the_object_goes() -> None:
+async def test_last_decoded_version_stays_until_the_object_is_deleted() -> None:
     bad = event("MODIFIED", bad_pod("a", 2))
 
     assert informed(bad) == []
@@ -151,11 +151,11 @@ async def test_last_readable_version_stays_until_the_object_goes() -> None:
     assert informed(event("ADDED", bad_pod("b", 2)), event("DELETED", bad_pod("b", 3))) == []
 
 
-async def test_another_object_of_the_same_name_ends_the_one_that_was_known() -> None:
+async def test_an_undecodable_object_of_another_uid_removes_the_old_one() -> None:
     assert informed(event("ADDED", bad_pod("a", 5, uid="other"))) == ["-a?"]
 
 
-async def test_list_keeps_what_is_there_and_unreadable() -> None:
+async def test_list_keeps_objects_that_became_undecodable() -> None:
     informer: Informer[Pod] = Informer(None, PODS)  # type: ignore[arg-type]
     heard = Heard()
     informer.add_handler(heard)
@@ -170,10 +170,10 @@ async def test_list_keeps_what_is_there_and_unreadable() -> None:
     assert list(informer.store) == ["d/a"]
 
 
-# ---- what is said of it --------------------------------------------------------------------------
+# ---- logs and metrics ----------------------------------------------------------------------------
 
 
-def test_it_is_counted_each_time_and_logged_once_a_version(caplog: Any) -> None:
+def test_undecodable_objects_are_counted_each_time_and_logged_once_a_version(caplog: Any) -> None:
     metrics = SchedulerMetrics()
     decoder = EventDecoder(Pod, ObjectFaults("pods", metrics))
     for version in (1, 1, 1, 2):
@@ -185,7 +185,7 @@ def test_it_is_counted_each_time_and_logged_once_a_version(caplog: Any) -> None:
     ] * 2
 
 
-def test_a_flood_is_not_logged(caplog: Any) -> None:
+def test_the_number_of_logged_lines_is_limited(caplog: Any) -> None:
     now = [0.0]
     faults = ObjectFaults("pods", now=lambda: now[0])
     for version in range(50):
@@ -197,7 +197,7 @@ def test_a_flood_is_not_logged(caplog: Any) -> None:
     assert f"{50 - LINES} more such faults" in caplog.text
 
 
-# ---- anything ------------------------------------------------------------------------------------
+# ---- random lines --------------------------------------------------------------------------------
 
 
 def some_value(rng: random.Random) -> bytes:
@@ -213,7 +213,7 @@ def some_value(rng: random.Random) -> bytes:
 
 
 def malformed(rng: random.Random) -> bytes:
-    """Return a line of a watch with something wrong about it."""
+    """Return a line of a watch with an error in it."""
     value = some_value(rng)
     key = rng.choice(
         (
@@ -243,8 +243,8 @@ def malformed(rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("type_", [Pod, ResourceClaim, PodWithJson])
-def test_whatever_line_comes_the_good_ones_around_it_arrive(type_: type) -> None:
-    """3,000 lines a type: each gives events, or ``DecodeError``, upon which all is listed anew."""
+def test_valid_lines_around_an_invalid_one_are_decoded(type_: type) -> None:
+    """3,000 lines a type: each gives events, or ``DecodeError``, which causes a relist."""
     rng = random.Random(7)
     decoder, lists = EventDecoder(type_), ListDecoder(type_)
     outcomes = {"event": 0, "unreadable": 0, "worthless": 0}
@@ -268,8 +268,8 @@ def test_whatever_line_comes_the_good_ones_around_it_arrive(type_: type) -> None
     assert min(outcomes.values()) > 40, outcomes
 
 
-def test_an_object_with_a_name_is_never_a_reason_to_list_anew() -> None:
-    """Of proper JSON, however odd what it says."""
+def test_an_undecodable_object_with_a_name_causes_no_relist() -> None:
+    """For valid JSON with any contents."""
     rng = random.Random(8)
     decoder, tried = EventDecoder(Pod), 0
     while tried < 500:

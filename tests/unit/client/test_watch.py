@@ -1,4 +1,4 @@
-"""Bytes to typed events."""
+"""Decoding of watches and lists."""
 
 import json
 import time
@@ -25,7 +25,7 @@ def meta(name, version="1", **more):
 
 
 @given(st.lists(st.binary(max_size=20)), st.data())
-def test_lines_come_out_whole_however_the_bytes_are_cut(parts, data):
+def test_lines_are_complete_however_the_bytes_are_split(parts, data):
     stream = b"".join(part.replace(b"\n", b"|") + b"\n" for part in parts) + b"rest"
     splitter, lines, at = LineSplitter(), [], 0
     while at < len(stream):
@@ -36,7 +36,7 @@ def test_lines_come_out_whole_however_the_bytes_are_cut(parts, data):
     assert splitter.pending_bytes == len(b"rest")
 
 
-def test_line_of_many_megabytes_costs_linear_time():
+def test_a_line_of_many_megabytes_takes_linear_time():
     splitter = LineSplitter()
     chunk = b"x" * 4096
     started = time.process_time()
@@ -67,7 +67,7 @@ def test_changes_are_typed_in_order():
 
 
 @pytest.mark.parametrize("type_", [Pod, Node, Namespace])
-def test_bookmarks_move_on_without_a_change(type_):
+def test_bookmarks_advance_the_resource_version(type_):
     decoder = EventDecoder(type_)
     batch = decoder.decode([line("ADDED", **meta("a", "1")), line("BOOKMARK", **meta("", "9"))])
     assert (len(batch.events), batch.resource_version) == (1, "9")
@@ -79,7 +79,7 @@ def test_bookmarks_move_on_without_a_change(type_):
 
 
 @pytest.mark.parametrize("type_", [Pod, Node, Namespace])
-def test_error_ends_the_batch_whatever_the_type_looks_like(type_):
+def test_an_error_event_ends_the_batch_for_every_type(type_):
     gone = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired"}
     batch = EventDecoder(type_).decode(
         [
@@ -93,7 +93,7 @@ def test_error_ends_the_batch_whatever_the_type_looks_like(type_):
     assert (len(batch.events), batch.resource_version) == (1, "1")
 
 
-def test_expired_is_gone_whatever_its_code():
+def test_expired_is_gone_with_any_code():
     expired = {"kind": "Status", "code": 500, "reason": "Expired", "message": "x"}
     assert isinstance(EventDecoder(Pod).decode([line("ERROR", **expired)]).error, Gone)
 
@@ -118,7 +118,7 @@ def test_nulls_are_absent_and_unreadable_objects_left_out(caplog):
     assert "bad cannot be read and is left out" in caplog.text
 
 
-def test_line_that_is_no_json_is_the_end_of_the_stream():
+def test_a_line_that_is_not_json_is_an_error():
     with pytest.raises(msgspec.DecodeError):
         EventDecoder(Pod).decode([b'{"type":"ADDED","obj'])
 

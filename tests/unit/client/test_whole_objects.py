@@ -34,7 +34,7 @@ def test_events_keep_their_objects_json():
     assert [e.object.metadata for e in plain.events] == [e.object.metadata for e in batch.events]
 
 
-def test_an_error_event_is_still_one():
+def test_an_error_event_is_an_error():
     status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
     batch = EventDecoder(PodWithJson).decode([line("ADDED", pod("a")), line("ERROR", status)])
     assert len(batch.events) == 1
@@ -50,7 +50,7 @@ def test_lists_keep_their_items_json():
     assert json.loads(page.items[0].json) == {**text(a), "status": None}
 
 
-def test_stores_make_objects_of_the_types_asked_for():
+def test_stores_decode_into_the_given_types():
     stores = InformerFactory(None, print, {"Node": NodeWithJson})
     stores.store(NODES)
     stores.store(PODS)

@@ -1,4 +1,4 @@
-"""A server over real TLS on loopback, an apiserver that answers by script, and certificates."""
+"""A server with real TLS on loopback, a scripted apiserver, and certificates."""
 
 import contextlib
 import datetime
@@ -22,7 +22,7 @@ KEY = ec.generate_private_key(ec.SECP256R1())
 
 
 class FakeApi:
-    """Answers reviews by table; ``failures`` are raised first."""
+    """Returns review results from a table; ``failures`` are raised first."""
 
     def __init__(self, tokens=None, allowed=(), config_map=None):
         self.tokens = tokens or {}
@@ -80,7 +80,7 @@ class Certificate:
 
 
 def issue(name, groups=(), issuer=None, dns=()):
-    """Make a certificate; without issuer a CA of its own. One key serves all."""
+    """Create a certificate; without issuer it is a CA. All have the same key."""
     now = datetime.datetime.now(datetime.UTC)
     attributes = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
     attributes += [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
@@ -105,7 +105,7 @@ def issue(name, groups=(), issuer=None, dns=()):
 
 
 class Client:
-    """HTTPS requests to one server, with whatever credentials a test gives."""
+    """Sends HTTPS requests to a server, with the credentials that a test gives."""
 
     def __init__(self, server):
         self._base = f"https://127.0.0.1:{server.port}"
@@ -136,7 +136,7 @@ def listener():
 
 @pytest.fixture
 async def serve():
-    """Return a function that starts a server and gives (client, server)."""
+    """Return a function that starts a server and returns (client, server)."""
     async with contextlib.AsyncExitStack() as stack:
 
         async def start(api=None, *, metrics=None, sources=None, serving=None, **options):

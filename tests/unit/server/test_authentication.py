@@ -41,7 +41,7 @@ async def test_a_caller_without_credentials_is_anonymous(trusted, FakeApi):
     assert user == User("system:anonymous", groups=("system:unauthenticated",))
 
 
-async def test_a_token_is_reviewed_once_while_the_answer_is_good(trusted, FakeApi):
+async def test_a_token_is_reviewed_once_within_the_ttl(trusted, FakeApi):
     api = FakeApi(tokens={"t": PROMETHEUS})
     authenticator = Authenticator(trusted, api)
     for _ in range(3):
@@ -57,7 +57,7 @@ async def test_a_token_is_reviewed_once_while_the_answer_is_good(trusted, FakeAp
     assert body["spec"] == {"token": "t"}
 
 
-async def test_a_wrong_token_is_refused_and_remembered_too(trusted, FakeApi, metrics):
+async def test_an_invalid_token_is_refused_and_cached(trusted, FakeApi, metrics):
     api = FakeApi()
     authenticator = Authenticator(trusted, api, metrics=metrics)
     for _ in range(2):
@@ -67,9 +67,7 @@ async def test_a_wrong_token_is_refused_and_remembered_too(trusted, FakeApi, met
     assert dict(metrics.authentication_attempts.values()) == {("failure",): 2}
 
 
-async def test_an_answer_that_cannot_be_had_is_not_remembered(
-    trusted, FakeApi, metrics, monkeypatch
-):
+async def test_a_failed_token_review_is_not_cached(trusted, FakeApi, metrics, monkeypatch):
     monkeypatch.setattr(delegation, "_FIRST_PAUSE_SECONDS", 0)
     api = FakeApi(tokens={"t": PROMETHEUS})
     api.failures = [ApiError(403, "Forbidden", "tokenreviews is forbidden")]
@@ -80,7 +78,7 @@ async def test_an_answer_that_cannot_be_had_is_not_remembered(
     assert dict(metrics.authentication_attempts.values()) == {("error",): 1, ("success",): 1}
 
 
-async def test_without_an_apiserver_tokens_count_for_nothing(trusted):
+async def test_without_an_apiserver_tokens_are_ignored(trusted):
     user = await Authenticator(trusted, None).authenticate(bearer("t"), None)
     assert user.name == "system:anonymous"
 
@@ -95,7 +93,7 @@ async def test_a_client_certificate_names_user_and_groups(trusted, issue, author
     assert dict(metrics.authenticated_user_requests.values()) == {("admin",): 1}
 
 
-async def test_a_certificate_of_another_ca_counts_for_nothing(trusted, issue, authority):
+async def test_a_certificate_of_an_unknown_ca_is_ignored(trusted, issue, authority):
     trusted.clients = CABundle.parse(authority.pem, "test")
     stranger = issue("admin", ["system:masters"], issue("other-ca"))
     # one key serves all test certificates: the issuer's name alone decides here
@@ -110,7 +108,7 @@ def behind_proxy(trusted, authority):
     return trusted
 
 
-TOLD = headers(
+PROXY_HEADERS = headers(
     ("X-Remote-User", "jane"),
     ("X-Remote-Group", "a"),
     ("X-Remote-Group", "b"),
@@ -118,20 +116,20 @@ TOLD = headers(
 )
 
 
-async def test_a_front_proxy_tells_who_calls(behind_proxy, issue, authority):
+async def test_a_front_proxy_authenticates_users(behind_proxy, issue, authority):
     proxy = issue("front-proxy", issuer=authority)
-    user = await Authenticator(behind_proxy, None).authenticate(TOLD, proxy.der)
+    user = await Authenticator(behind_proxy, None).authenticate(PROXY_HEADERS, proxy.der)
     assert user == User("jane", "", ("a", "b", "system:authenticated"), {"scopes/x": ("s",)})
 
 
-async def test_headers_without_the_proxys_certificate_count_for_nothing(behind_proxy):
-    user = await Authenticator(behind_proxy, None).authenticate(TOLD, None)
+async def test_proxy_headers_without_its_certificate_are_ignored(behind_proxy):
+    user = await Authenticator(behind_proxy, None).authenticate(PROXY_HEADERS, None)
     assert user.name == "system:anonymous"
 
 
-async def test_only_named_proxies_may_tell(behind_proxy, issue, authority):
+async def test_only_allowed_names_of_proxies_count(behind_proxy, issue, authority):
     behind_proxy.request_header = replace(behind_proxy.request_header, allowed_names=("good",))
     authenticator = Authenticator(behind_proxy, None)
-    bad = await authenticator.authenticate(TOLD, issue("bad", issuer=authority).der)
-    good = await authenticator.authenticate(TOLD, issue("good", issuer=authority).der)
+    bad = await authenticator.authenticate(PROXY_HEADERS, issue("bad", issuer=authority).der)
+    good = await authenticator.authenticate(PROXY_HEADERS, issue("good", issuer=authority).der)
     assert (bad.name, good.name) == ("system:anonymous", "jane")

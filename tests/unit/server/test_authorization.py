@@ -27,19 +27,19 @@ def test_open_paths_match_exactly_or_by_prefix(allowed, path, open_):
     assert authorizer.is_open(path) is open_
 
 
-async def test_masters_need_no_question(FakeApi):
+async def test_system_masters_need_no_review(FakeApi):
     api = FakeApi()
     user = User("root", groups=("system:masters",))
     assert (await Authorizer(AuthorizationOptions(), api).authorize(user, "get", "/x")).allowed
     assert api.posted == []
 
 
-async def test_without_an_apiserver_all_else_is_closed():
+async def test_without_an_apiserver_other_paths_are_forbidden():
     decision = await Authorizer(AuthorizationOptions(), None).authorize(JANE, "get", "/metrics")
     assert decision == AuthorizerDecision(False)
 
 
-async def test_the_cluster_is_asked_once_a_question(FakeApi):
+async def test_a_review_is_cached(FakeApi):
     api = FakeApi(allowed=[("jane", "get", "/metrics")])
     metrics = SchedulerMetrics()
     authorizer = Authorizer(AuthorizationOptions(), api, metrics=metrics)
@@ -61,7 +61,7 @@ async def test_the_cluster_is_asked_once_a_question(FakeApi):
     }
 
 
-async def test_refusals_are_kept_for_their_own_time(FakeApi):
+async def test_refusals_have_a_ttl_of_their_own(FakeApi):
     api = FakeApi(allowed=[("jane", "get", "/metrics")])
     authorizer = Authorizer(AuthorizationOptions(unauthorized_ttl_seconds=0), api)
     for _ in range(2):
@@ -70,7 +70,7 @@ async def test_refusals_are_kept_for_their_own_time(FakeApi):
     assert len(api.posted) == 3
 
 
-async def test_no_answer_is_an_error_not_a_refusal(FakeApi, monkeypatch):
+async def test_a_failed_review_is_an_error_and_not_a_refusal(FakeApi, monkeypatch):
     monkeypatch.setattr(delegation, "_FIRST_PAUSE_SECONDS", 0)
     api = FakeApi()
     api.failures = [ApiError(0, "", "connection refused")] * 5

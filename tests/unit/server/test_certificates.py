@@ -46,7 +46,7 @@ def test_ciphers_and_version_are_as_asked():
     assert context.minimum_version == ssl.TLSVersion.TLSv1_2
 
 
-def test_clients_are_asked_for_a_certificate_only_when_one_could_count(authority):
+def test_client_certificates_are_requested_only_with_a_ca(authority):
     serving = ServingCertificate(ServingOptions())
     serving.trust_clients("")
     assert serving.context.verify_mode == ssl.CERT_NONE
@@ -54,7 +54,7 @@ def test_clients_are_asked_for_a_certificate_only_when_one_could_count(authority
     assert serving.context.verify_mode == ssl.CERT_OPTIONAL
 
 
-async def test_the_certificate_goes_by_the_name_asked_for(serve, issue, authority, tmp_path):
+async def test_the_certificate_is_chosen_by_server_name(serve, issue, authority, tmp_path):
     def pair(name, *dns):
         certificate, key = issue(name, issuer=authority, dns=dns).write(tmp_path, name)
         return SniCertificate(certificate, key)

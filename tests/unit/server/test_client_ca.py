@@ -46,7 +46,7 @@ async def test_the_cluster_publishes_its_cas(FakeApi, issue, authority):
     assert not await trusted.refresh()
 
 
-async def test_a_file_goes_before_the_cluster(FakeApi, issue, authority, tmp_path):
+async def test_a_file_takes_precedence_over_the_cluster(FakeApi, issue, authority, tmp_path):
     file = tmp_path / "ca.crt"
     file.write_text(issue("file-ca").pem)
     options = AuthenticationOptions(client_ca_file=str(file))
@@ -58,7 +58,7 @@ async def test_a_file_goes_before_the_cluster(FakeApi, issue, authority, tmp_pat
     assert trusted.clients.has_signed(issue("a", issuer=authority).certificate)
 
 
-async def test_a_lookup_that_fails_is_said_once_and_tolerated(FakeApi, caplog):
+async def test_a_failed_lookup_is_logged_once_and_tolerated(FakeApi, caplog):
     trusted = ClientCAs(AuthenticationOptions(), FakeApi())
     with caplog.at_level(logging.WARNING):
         await trusted.refresh()
@@ -68,7 +68,7 @@ async def test_a_lookup_that_fails_is_said_once_and_tolerated(FakeApi, caplog):
     assert trusted.pem == ""
 
 
-async def test_a_lookup_that_fails_is_not_tolerated_on_request(FakeApi):
+async def test_a_failed_lookup_is_an_error_if_not_tolerated(FakeApi):
     options = AuthenticationOptions(tolerate_lookup_failure=False)
     with pytest.raises(ConfigError, match="configmaps is forbidden"):
         await ClientCAs(options, FakeApi()).refresh()
@@ -89,6 +89,6 @@ async def test_a_missing_file_is_named():
         await ClientCAs(options, None).refresh()
 
 
-def test_a_ca_without_a_positive_serial_number_is_taken_in_silence():
+def test_a_ca_without_a_positive_serial_number_causes_no_warning():
     (certificate,) = CABundle.parse(SERIAL_NUMBER_0, "a file").certificates
     assert certificate.subject.rfc4514_string() == "CN=ca"

@@ -31,7 +31,7 @@ def sleep(pauses):
     return note
 
 
-async def test_what_may_pass_is_tried_again_with_growing_pauses(pauses, sleep):
+async def test_transient_errors_are_retried_with_growing_delays(pauses, sleep):
     api = Scripted(
         ApiError(0, "", "reset"),
         ApiError(500, "InternalError", "oops"),
@@ -43,7 +43,7 @@ async def test_what_may_pass_is_tried_again_with_growing_pauses(pauses, sleep):
         assert least <= pause <= least * 1.2
 
 
-async def test_five_tries_are_enough(pauses, sleep):
+async def test_reviews_end_after_five_attempts(pauses, sleep):
     api = Scripted(*(ApiError(503, "", f"try {n}") for n in range(1, 7)))
     with pytest.raises(ApiError, match="try 5"):
         await review(api, "/x", {}, sleep)
@@ -61,7 +61,7 @@ async def test_a_missing_status_is_empty(sleep):
     assert await review(Scripted({}), "/x", {}, sleep) == {}
 
 
-def test_the_cache_forgets_after_its_time():
+def test_cached_results_expire():
     now = 100.0
     cache = TtlCache(lambda: now)
     cache.put("a", 1, 10)

@@ -73,7 +73,7 @@ def test_single_checks(readyz, state):
     assert readyz.single("unknown") is None
 
 
-def test_slis_tell_the_last_outcome_and_count_all(readyz, state, metrics):
+def test_slis_have_the_last_result_and_count_all(readyz, state, metrics):
     HealthEndpoint("livez", [PING], metrics).root([])
     readyz.root([])
     state["synced"] = True

@@ -47,8 +47,8 @@ async def test_labels_and_units():
         "resource": "cpu",
         "unit": "cores",
     }
-    told = {key[1]: (sample.value, sample.labels["unit"]) for key, sample in samples.items()}
-    assert told == {
+    amounts = {key[1]: (sample.value, sample.labels["unit"]) for key, sample in samples.items()}
+    assert amounts == {
         "cpu": (0.25, "cores"),
         "memory": (2**30, "bytes"),
         "example.com/gpu": (2, ""),
@@ -75,7 +75,7 @@ async def test_init_containers_and_sidecars():
     assert found == {("request", "cpu"): 4.5, ("request", "memory"): 1}
 
 
-async def test_overhead_widens_requests_and_only_limits_that_are_there():
+async def test_overhead_is_added_to_requests_and_to_existing_limits():
     found = await values(
         pod(
             containers=[container({"cpu": "1"}, {"cpu": "2"})],
@@ -103,7 +103,7 @@ async def test_pod_level_resources_replace_the_sum():
     }
 
 
-async def test_zero_and_terminal_are_left_out():
+async def test_zero_amounts_and_terminated_pods_are_omitted():
     done = pod("done", "Succeeded", nodeName="n", containers=[container({"cpu": "1"})])
     none = pod("none", containers=[container({"cpu": "0"})])
     assert await values(done, none) == {}

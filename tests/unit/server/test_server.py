@@ -206,7 +206,7 @@ async def test_pod_resources_are_the_leaders(serve):
     assert len(list(parse_openmetrics(body))) == 1
 
 
-async def test_a_page_that_breaks_is_a_500_and_the_server_lives(serve, caplog):
+async def test_an_exception_in_a_page_is_a_500(serve, caplog):
     def broken():
         raise RuntimeError("secret")
 
@@ -266,7 +266,7 @@ async def test_a_port_in_use_is_one_clear_sentence():
             await Server(options, EndpointSources(metrics=SchedulerMetrics())).start()
 
 
-async def test_bad_options_are_all_told():
+async def test_all_invalid_options_are_reported():
     options = ServingOptions(
         secure_port=70000,
         tls_cert_file="a",

@@ -1,4 +1,4 @@
-"""Answers to single requests: what cannot be read is an ``ApiError`` like any other."""
+"""Responses to single requests: one that cannot be decoded is an ``ApiError`` too."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from proreus.objects.pod import Pod
 DEEP = b'{"metadata":{"name":"a","managedFields":' + b"[" * 5_000 + b"]" * 5_000 + b"}}"
 
 
-def test_deep_answers_are_read_and_written_as_they_are() -> None:
+def test_deeply_nested_objects_are_read_and_written_unchanged() -> None:
     assert read_object(DEEP, Pod).metadata.name == "a"
     assert msgspec.json.encode(read_json(DEEP)) == DEEP
 
@@ -25,7 +25,7 @@ def test_deep_answers_are_read_and_written_as_they_are() -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"<html>", b"[]", b"3", b"[" * 5_000, b'"\xff"', b'{"metadata":3}'[:-1]]
 )
-def test_what_is_no_object_counts_as_a_lost_answer(body: bytes) -> None:
+def test_a_body_that_is_no_object_is_a_lost_response(body: bytes) -> None:
     with pytest.raises(ResponseLost):
         read_json(body)
     with pytest.raises(ResponseLost):
@@ -33,5 +33,5 @@ def test_what_is_no_object_counts_as_a_lost_answer(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("body", [DEEP, b"[" * 5_000, b'{"message":"\xff', b'{"code":"x"}'])
-def test_refusals_that_are_no_status_are_refusals_all_the_same(body: bytes) -> None:
+def test_error_responses_without_a_status_are_errors(body: bytes) -> None:
     assert error_from_response(HttpResponse(503, body), "GET /x").status == 503
