@@ -125,6 +125,7 @@ def command(
     run unchanged. Unless --kubeconfig is given, etcd and kube-apiserver are started on loopback,
     anew for each scheduler and round.
     """
+    # In this module imports are local: matplotlib and the bench would cost each --help a second.
     if simulate:
         from proreus.cli.simulation import run
 
@@ -260,6 +261,7 @@ def _run(
         documents.append(report.as_json(plan, passes, settings))
         if plot_path:
             plot.draw(_numbered(plot_path, len(documents), len(plans)), plan.name, passes)
+        # After each workload: an error in a later one must not cost the figures of hours.
         if json_path:
             json_path.write_text(json.dumps(documents, indent=2) + "\n")
         if interrupted:

@@ -115,6 +115,8 @@ class GoCommand(click.Command):
             if token == "--":
                 _refuse_positional(ctx, rest)
                 break
+            # click would take "--x false" for a boolean with a value; in Go "false" is then an
+            # argument, which kube-scheduler refuses.
             if token.startswith("--"):
                 flag, value = self._long(token, rest)
             elif token.startswith("-") and len(token) > 1:

@@ -202,7 +202,7 @@ class LeaderElector:
                 return True
             except (Conflict, ResponseLost) as error:
                 # Another wrote it, or our own write happened and its response was lost, so that our
-                # version is outdated: only a read can tell the two apart.
+                # version is outdated: only a read can show which.
                 logger.info("%s: renewing after a read: %s", self._path, error)
         try:
             self._observe(read_json(await self._request("GET", self._path)))
@@ -253,7 +253,7 @@ class LeaderElector:
     async def _request(self, method: str, path: str, body: bytes | None = None) -> bytes:
         seconds = min(self._options.request_seconds, self._deadline - self._now())
         if seconds <= 0:
-            raise ResponseLost("there was no time left to ask the apiserver")
+            raise ResponseLost("there was no time left for a request to the apiserver")
         query = f"timeout={int(self._options.request_seconds)}s"
         try:
             # The client's time limit covers the HTTP exchange only. Fetching a token comes before

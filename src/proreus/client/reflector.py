@@ -164,8 +164,8 @@ class Reflector(Generic[T]):
                 # this 404 comes from a proxy or load balancer, and must not empty the store.
                 self._report_error(error, "will be tried again")
             except ApiError as error:
-                # etcd was restored from a backup, so that our version lies in its future: a watch
-                # from there would wait for ever, as in client-go's isTooLargeResourceVersionError.
+                # etcd was restored from a backup, and our version lies in its future: each watch
+                # from it would fail (client-go: isTooLargeResourceVersionError). List again.
                 if "Too large resource version" in error.message:
                     self._resource_version = ""
                 # An outage breaks every watch at once and is logged once for all of them; an error

@@ -55,7 +55,7 @@ class ServingCertificate:
 
     def trust_clients(self, pem: str) -> None:
         """Request client certificates in handshakes, and accept those signed by these CAs."""
-        # Without a CA no certificate is requested: browsers would otherwise ask their user for one.
+        # Without a CA no certificate is requested: browsers would prompt their user for one.
         if pem:
             for context in (self.context, *self._sni.values()):
                 context.load_verify_locations(cadata=pem)

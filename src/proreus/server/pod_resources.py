@@ -19,12 +19,10 @@ _NANO = 10**9
 
 _HELP = {
     "kube_pod_resource_request": (
-        "[STABLE] What a pod asks for, by resource, as the scheduler counts it: a pod that starts "
-        "up needs its largest init container or all its containers together."
+        "[STABLE] Resources requested by a pod, as the scheduler counts them: the largest init "
+        "container or all containers together."
     ),
-    "kube_pod_resource_limit": (
-        "[STABLE] What a pod may use at most, by resource, reckoned like its request."
-    ),
+    "kube_pod_resource_limit": ("[STABLE] Resource limits of a pod, calculated like its requests."),
 }
 
 Amounts = dict[str, int]
@@ -35,11 +33,11 @@ async def write_pod_resources(
 ) -> AsyncIterator[bytes]:
     """Yield the page in slices; the caller has to yield to the event loop between them."""
     alive = [pod for pod in pods if not _is_terminal(pod)]
-    asks: tuple[tuple[str, Callable[[Pod], Amounts]], ...] = (
+    metrics: tuple[tuple[str, Callable[[Pod], Amounts]], ...] = (
         ("kube_pod_resource_limit", pod_limits),
         ("kube_pod_resource_request", pod_requests),
     )
-    for name, amounts_of in asks:
+    for name, amounts_of in metrics:
         head = f"# HELP {name} {_HELP[name]}\n# TYPE {name} gauge\n"
         for start in range(0, len(alive), _SLICE):
             lines = [

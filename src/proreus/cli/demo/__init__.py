@@ -104,6 +104,8 @@ async def _demo(
             )
             progress = Progress(sandbox.store)
             async with _scheduler(config, plugin_flags, Path(folder) / "scheduler.log") as process:
+                # Without waiting for the scheduler: the throughput is measured from just before the
+                # first binding, so that its start does not count.
                 workload.create_pods(sandbox.store, pods)
                 with progress.shown(console):
                     await _wait_until_settled(progress, process, Path(folder) / "scheduler.log")
