@@ -6,7 +6,7 @@ rejected the pod, and a call of the hints of those plugins.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import IntEnum
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from proreus import logs
 from proreus.framework.event_registrations import QueueProfile
 from proreus.framework.events import ALL, ANY, ClusterEvent, QueueingHintFn, UngatedPodsFn
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
+from proreus.queue.in_flight import InFlightEvent
 from proreus.queue.queue_recorder import QueueRecorder
 from proreus.queue.unschedulable import RejectorKey, UnschedulablePods
 
@@ -138,7 +139,7 @@ class QueueingHints:
         for plugin, hint in matches.hints:
             if plugin not in unschedulable and plugin not in pending:
                 continue
-            if not self._ask(plugin, hint, event, queued.info, old, new):
+            if not self._run_hint(plugin, hint, event, queued.info, old, new):
                 continue
             if plugin in pending:
                 return QueueingStrategy.IMMEDIATELY
@@ -147,7 +148,29 @@ class QueueingHints:
                 break
         return strategy
 
-    def _ask(
+    def strategy_after_failure(
+        self, queued: QueuedPodInfo, events: Iterable[InFlightEvent]
+    ) -> QueueingStrategy:
+        """Return where a pod goes whose attempt failed, by the events that came in meanwhile.
+
+        A pod that no plugin rejected failed by an error, and is retried after its back-off.
+        """
+        if not (queued.unschedulable_plugins or queued.pending_plugins):
+            return QueueingStrategy.AFTER_BACKOFF
+        best = QueueingStrategy.SKIP
+        # Only a pod that a plugin holds pending can skip its back-off: for others, stop earlier.
+        enough = (
+            QueueingStrategy.IMMEDIATELY
+            if queued.pending_plugins
+            else QueueingStrategy.AFTER_BACKOFF
+        )
+        for event, old, new in events:
+            best = max(best, self.queueing_strategy(queued, event, old, new))
+            if best >= enough:
+                break
+        return best
+
+    def _run_hint(
         self,
         plugin: str,
         hint: QueueingHintFn | None,

@@ -6,9 +6,10 @@
                   unschedulable ────┘ │        ▲         ▼
                         └──────────── move ────┴── unschedulable
 
-A state machine without I/O: every method is sync, the clock is an argument, and ``on_ready`` is
-the only thing it calls outside, beside plugins. Semantics are those of kube-scheduler 1.36's
-PriorityQueue; ``placement`` has the moves themselves.
+A state machine without I/O: every method is sync, the clock is an argument, and the only outside
+code that it calls is ``on_ready`` and plugins. Its behaviour is that of kube-scheduler 1.36's
+PriorityQueue; ``sub_queues`` has the moves themselves, ``queueing_hints`` decides which pods an
+event concerns, ``in_flight`` keeps the events that a popped pod has yet to see.
 """
 
 from __future__ import annotations
@@ -37,18 +38,17 @@ from proreus.objects.pod import Pod
 from proreus.queue.active import ActiveQueue
 from proreus.queue.backoff import BackoffQueue
 from proreus.queue.in_flight import InFlightPods
-from proreus.queue.pre_enqueue import PreEnqueuePlugins
 from proreus.queue.queue_recorder import QueueRecorder
 from proreus.queue.queueing_hints import NO_MATCHES, QueueingHints, QueueingStrategy
-from proreus.queue.sub_queues import SubQueues
+from proreus.queue.sub_queues import PreEnqueuePlugins, QueueOptions, SubQueues
 
 log = logs.logger(__name__)
 
 LEFT_OVER_FLUSH_SECONDS = 30
 PROFILES_CHANGED = ClusterEvent(ANY, ALL, label="ProfilesChanged")
 
-
 NO_PROFILES: Mapping[str, QueueProfile] = MappingProxyType({})
+DEFAULT_OPTIONS = QueueOptions()
 
 
 def _by_arrival(queued: QueuedPodInfo) -> float:
@@ -56,12 +56,11 @@ def _by_arrival(queued: QueuedPodInfo) -> float:
 
 
 class SchedulingQueue:
-    """All pods that are ours and have no node yet, but for those that are assumed.
+    """All pods of our profiles that are neither bound nor assumed.
 
-    ``sort_key``: of the queueSort plugin. ``profiles``: by schedulerName; both can also be named
-    by ``use_profiles``. ``pod_lister``: what the watch says of a pod, by ``namespace/name``.
-    ``on_ready`` is called after changes that leave
-    something to pop; set it to what wakes the caller of ``pop``.
+    ``sort_key``: of the queueSort plugin. ``profiles``: by schedulerName. ``use_profiles`` replaces
+    both. ``pod_lister``: returns the pod of a ``namespace/name`` as the informer knows it.
+    ``on_ready`` is called after a change that leaves a pod to pop; the caller of ``pop`` sets it.
     """
 
     def __init__(
@@ -71,30 +70,23 @@ class SchedulingQueue:
         pod_lister: Callable[[str], Pod | None],
         sort_key: Callable[[QueuedPodInfo], Any] = _by_arrival,
         profiles: Mapping[str, QueueProfile] = NO_PROFILES,
-        initial_backoff_seconds: float = 1,
-        max_backoff_seconds: float = 10,
-        unschedulable_timeout_seconds: float = 300,
-        pop_from_backoff: bool = True,
-        generic_workload: bool = False,
+        options: QueueOptions = DEFAULT_OPTIONS,
         metrics: SchedulerMetrics | None = None,
     ) -> None:
         self._clock = clock
-        self._unschedulable_timeout = unschedulable_timeout_seconds
-        self._generic_workload = generic_workload
+        self._unschedulable_timeout = options.unschedulable_timeout_seconds
+        self._generic_workload = options.generic_workload
         self._recorder = QueueRecorder(clock, metrics)
         self._hints = QueueingHints(profiles, self._recorder)
         self._in_flight = InFlightPods()
         self._sub_queues = SubQueues(
             clock,
             sort_key,
-            BackoffQueue(
-                clock, sort_key, initial_backoff_seconds, max_backoff_seconds, pop_from_backoff
-            ),
             self._in_flight,
             PreEnqueuePlugins(profiles, self._recorder),
             pod_lister,
             self._recorder,
-            pop_from_backoff,
+            options,
         )
         self._active = self._sub_queues.active
         self._backoff = self._sub_queues.backoff
@@ -254,22 +246,12 @@ class SchedulingQueue:
         queued.was_flushed_from_unschedulable = False
 
     def _after_failure(self, queued: QueuedPodInfo) -> QueueingStrategy:
-        """Tell whether something that happened during the attempt makes up for its failure."""
-        if not (queued.unschedulable_plugins or queued.pending_plugins):
-            return QueueingStrategy.AFTER_BACKOFF
+        # The pods of a group are retried together: an event that helps one of them says little.
         if self._generic_workload and queued.pod.spec.scheduling_group is not None:
             return QueueingStrategy.AFTER_BACKOFF
-        best = QueueingStrategy.SKIP
-        enough = (
-            QueueingStrategy.IMMEDIATELY
-            if queued.pending_plugins
-            else QueueingStrategy.AFTER_BACKOFF
+        return self._hints.strategy_after_failure(
+            queued, self._in_flight.events_since_pop(queued.uid)
         )
-        for event, old, new in self._in_flight.events_since_pop(queued.uid):
-            best = max(best, self._hints.queueing_strategy(queued, event, old, new))
-            if best >= enough:
-                break
-        return best
 
     def activate(self, keys: Iterable[str]) -> None:
         """Make pods (``namespace/name``) active now, without back-off.

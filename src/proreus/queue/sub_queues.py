@@ -1,36 +1,99 @@
-"""The places where a pod waits, and its moves between them.
+"""The queues that a pod waits in, and its moves between them.
 
-A pod is active, backs off, or is unschedulable, and never two of these. Before it may be popped it
-passes the gates: on its way to the active pods, and on its way to back-off, from where it may be
-popped at any moment.
+                    ┌── AFTER_BACKOFF, still backing off ─► PreEnqueue ─► backoff
+    requeue(pod) ───┼── AFTER_BACKOFF, IMMEDIATELY ───────► PreEnqueue ─► active
+                    └── SKIP ────────────────────────────────────────────► unschedulable
+                                             gated by PreEnqueue ────────► unschedulable (gated)
+
+A pod is in exactly one of the three. PreEnqueue runs on the way into ``active`` and, since a pod
+may be popped from back-off at any moment (KEP-5142), on the way into ``backoff``; not again from
+there to ``active``. kube-scheduler's ``moveToActiveQ`` and ``moveToBackoffQ``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
+from proreus import logs
 from proreus.clock import Clock
+from proreus.framework.event_registrations import PreEnqueue, QueueProfile
 from proreus.framework.events import UNSCHEDULABLE_POD_ADD, UNSCHEDULABLE_POD_UPDATE
 from proreus.framework.pod_info import QueuedPodInfo
+from proreus.framework.status import Code
 from proreus.objects.pod import Pod
 from proreus.queue.active import ActiveQueue
 from proreus.queue.backoff import BackoffQueue
 from proreus.queue.in_flight import InFlightPods
 from proreus.queue.nominator import Nominator
-from proreus.queue.pre_enqueue import PreEnqueuePlugins
 from proreus.queue.queue_recorder import QueueRecorder
 from proreus.queue.queueing_hints import QueueingStrategy
 from proreus.queue.unschedulable import UnschedulablePods
 
+log = logs.logger(__name__)
+
 _NOMINATING_LABELS = frozenset({UNSCHEDULABLE_POD_ADD.label, UNSCHEDULABLE_POD_UPDATE.label})
+
+
+@dataclass(frozen=True)
+class QueueOptions:
+    """Time limits and feature gates of a scheduling queue.
+
+    ``pop_from_backoff``: gate SchedulerPopFromBackoffQ. ``generic_workload``: gate GenericWorkload.
+    """
+
+    initial_backoff_seconds: float = 1
+    max_backoff_seconds: float = 10
+    unschedulable_timeout_seconds: float = 300
+    pop_from_backoff: bool = True
+    generic_workload: bool = False
+
+
+class PreEnqueuePlugins:
+    """The PreEnqueue plugins of all profiles: they keep a pod out until something else is ready.
+
+    They run when a pod is about to become active or to back off, and not again when it leaves
+    back-off. A gated pod gets no Event and no condition: the apiserver has set SchedulingGated.
+    """
+
+    def __init__(self, profiles: Mapping[str, QueueProfile], recorder: QueueRecorder) -> None:
+        self._plugins = {name: dict(profile.pre_enqueue) for name, profile in profiles.items()}
+        self._recorder = recorder
+
+    def has(self, profile: str, plugin: str) -> bool:
+        """Return whether a profile has this PreEnqueue plugin."""
+        return plugin in self._plugins.get(profile, ())
+
+    def run(self, queued: QueuedPodInfo) -> None:
+        """Set ``gating_plugin`` to the first plugin that rejects the pod, or to "" if none does."""
+        profile = queued.pod.spec.scheduler_name
+        plugins = self._plugins.get(profile)
+        gating_plugin, queued.gating_plugin = queued.gating_plugin, ""
+        if not plugins:
+            return
+        started = perf_counter()
+        # The plugin that gated the pod before runs first: it is the likeliest to do so again.
+        names = (
+            (gating_plugin, *(n for n in plugins if n != gating_plugin))
+            if gating_plugin in plugins
+            else plugins
+        )
+        for name in names:
+            if not _admits(name, plugins[name], queued):
+                queued.gating_plugin = name
+                if name not in queued.unschedulable_plugins:
+                    queued.unschedulable_plugins.add(name)
+                    self._recorder.add_unschedulable_reasons(profile, (name,))
+                break
+        self._recorder.record_pre_enqueue(profile, perf_counter() - started)
 
 
 class SubQueues:
     """All pods that wait. ``pre_enqueue_plugins`` may be replaced when the configuration changes.
 
-    ``pop_from_backoff`` False (feature gate SchedulerPopFromBackoffQ off): gates are passed on the
-    way out of back-off, not on the way in.
+    With gate SchedulerPopFromBackoffQ off, PreEnqueue runs on the way out of back-off, not in.
     """
 
     # Invariant: a key is in at most one of active, backoff and unschedulable.
@@ -39,22 +102,27 @@ class SubQueues:
         self,
         clock: Clock,
         sort_key: Callable[[QueuedPodInfo], Any],
-        backoff: BackoffQueue,
         in_flight: InFlightPods,
         pre_enqueue_plugins: PreEnqueuePlugins,
         pod_lister: Callable[[str], Pod | None],
         recorder: QueueRecorder,
-        pop_from_backoff: bool,
+        options: QueueOptions,
     ) -> None:
-        early = backoff if pop_from_backoff else None
+        self._pop_from_backoff = options.pop_from_backoff
+        self.backoff = BackoffQueue(
+            clock,
+            sort_key,
+            options.initial_backoff_seconds,
+            options.max_backoff_seconds,
+            options.pop_from_backoff,
+        )
+        early = self.backoff if options.pop_from_backoff else None
         self.active = ActiveQueue(sort_key, in_flight, early, recorder)
-        self.backoff = backoff
         self.unschedulable = UnschedulablePods()
         self.nominator = Nominator(pod_lister, self.get)
         self.pre_enqueue_plugins = pre_enqueue_plugins
         self._clock = clock
         self._recorder = recorder
-        self._pop_from_backoff = pop_from_backoff
 
     def get(self, key: str) -> QueuedPodInfo | None:
         """Return a pod that waits, by ``namespace/name``."""
@@ -79,10 +147,12 @@ class SubQueues:
         }
 
     def requeue(self, queued: QueuedPodInfo, strategy: QueueingStrategy, label: str) -> bool:
-        """Put a pod where its strategy says; tell whether it is active or backs off now."""
+        """Put a pod where its strategy says; return whether it is active or backs off now."""
         if strategy is QueueingStrategy.SKIP:
             self._add_unschedulable(queued, label)
             return False
+        # A pod whose attempts hold up all others must not skip its back-off, however often the
+        # event that it is pending on occurs.
         if strategy is QueueingStrategy.IMMEDIATELY and queued.costly:
             strategy = QueueingStrategy.AFTER_BACKOFF
         if strategy is QueueingStrategy.AFTER_BACKOFF and self.backoff.is_backing_off(queued):
@@ -92,22 +162,27 @@ class SubQueues:
     def move_to_active(
         self, queued: QueuedPodInfo, label: str, *, from_backoff: bool = False
     ) -> bool:
-        """Make a pod active unless it is gated; tell whether it is active now.
+        """Make a pod active unless it is gated; return whether it is active now.
 
-        ``from_backoff``: it comes from back-off, and has been taken out there.
+        ``from_backoff``: the caller has just removed it from back-off.
         """
+        # It passed PreEnqueue on the way into back-off already.
         if not (from_backoff and self._pop_from_backoff) and not self._run_pre_enqueue(
             queued, label
         ):
             return False
         key = queued.key
+        # pod_scheduling_sli_duration_seconds counts from here: time spent gated is not included.
         if queued.initial_attempt_timestamp is None:
             queued.initial_attempt_timestamp = self._clock.now()
         self.unschedulable.discard(key)
         self.backoff.discard(key)
         self.active.put(queued)
+        # A nominated pod that is queued counts with its requests, one that is not as an empty stub
+        # (Nominator.nominated_pods): every move changes what Filter sees of its node.
         self.nominator.record_change(queued.uid)
         self._recorder.record_incoming("active", label, key)
+        # The status of a new pod may name a node that an earlier process nominated.
         if label in _NOMINATING_LABELS:
             self.nominator.add_nominated_pod(queued.info, None)
         return True
@@ -122,14 +197,14 @@ class SubQueues:
         return True
 
     def _run_pre_enqueue(self, queued: QueuedPodInfo, label: str) -> bool:
-        """Ask the gates; a pod that does not pass is kept among the unschedulable ones."""
+        """Run PreEnqueue; a pod that it gates goes to the unschedulable pods."""
         self.pre_enqueue_plugins.run(queued)
         if queued.gated:
             self._add_unschedulable(queued, label)
         return not queued.gated
 
     def _add_unschedulable(self, queued: QueuedPodInfo, label: str) -> None:
-        """Keep a pod among the unschedulable ones, or bring it there, if it is nowhere else."""
+        """Put a pod among the unschedulable ones unless it is active or backs off."""
         key = queued.key
         if key in self.active or key in self.backoff:
             return
@@ -141,9 +216,23 @@ class SubQueues:
         self.nominator.record_change(queued.uid)
 
     def validate(self) -> None:
-        """Assert that each part is in order, and that no pod is in two places."""
+        """Assert that each queue is consistent and that no pod is in two of them."""
         for part in (self.active, self.backoff, self.unschedulable, self.nominator):
             part.validate()
         pods = self.active.pods() + self.backoff.pods() + self.unschedulable.pods()
         keys = [queued.key for queued in pods]
         assert len(keys) == len(set(keys)), f"a pod is in two queues: {sorted(keys)}"
+
+
+def _admits(name: str, pre_enqueue: PreEnqueue, queued: QueuedPodInfo) -> bool:
+    # A plugin that fails gates the pod: a pod that is let in too early cannot be called back.
+    try:
+        status = pre_enqueue(queued.info)
+    except Exception as error:
+        log.error("PreEnqueue raised; gated", err=error, trace=True, pod=queued.key, plugin=name)
+        return False
+    if status is None or status.code == Code.SUCCESS:
+        return True
+    if status.code == Code.ERROR:
+        log.error("PreEnqueue failed; gated", err=status.message, pod=queued.key, plugin=name)
+    return False

@@ -10,6 +10,7 @@ from proreus.config.types import SchedulerConfiguration
 from proreus.framework.pod_info import PodResourcesOptions
 from proreus.objects.kinds import NODES, PODS
 from proreus.queue.scheduling_queue import SchedulingQueue
+from proreus.queue.sub_queues import QueueOptions
 from proreus.runtime.find_nodes import NodeSearch
 from proreus.runtime.registry import Registry
 from proreus.runtime.select_host import SelectHost, at_random
@@ -45,9 +46,11 @@ class Assembly:
         queue = SchedulingQueue(
             clock=environment.clock,
             pod_lister=environment.stores.store(PODS).get,
-            unschedulable_timeout_seconds=unschedulable_timeout_seconds,
-            pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
-            generic_workload=pod_groups,
+            options=QueueOptions(
+                unschedulable_timeout_seconds=unschedulable_timeout_seconds,
+                pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
+                generic_workload=pod_groups,
+            ),
             metrics=environment.metrics,
         )
         waiting_pods = WaitingPods(environment.clock)

@@ -1,6 +1,6 @@
-"""One HTTP extender: who may be asked what, and what its answers mean for our nodes and pods.
+"""One HTTP extender: its verbs, what its responses mean, and when to stop sending it requests.
 
-The order in which several are asked, and what becomes of their errors, is ``extender_chain``'s.
+``extender_chain`` has the order in which several are called and the handling of their errors.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from proreus.objects.node import Node
 from proreus.objects.pod import Container, Pod
 from proreus.objects.with_json import NodeWithJson, PendingPodWithJson, PodWithJson
 from proreus.scheduler import extender_wire as wire
-from proreus.scheduler.extender_circuit import CircuitBreakers
 from proreus.scheduler.extender_transport import ExtenderUnreachable, Transport
 
 log = logger(__name__)
@@ -27,11 +26,86 @@ log = logger(__name__)
 MAX_EXTENDER_PRIORITY = 10
 _SCALE = 100 // MAX_EXTENDER_PRIORITY
 
+_REFUSED_SECONDS = (1.0, 30.0)
+"""First and longest pause after a refused connection: trying again costs next to nothing."""
+_TIMEOUTS = 4
+_HUNG_SECONDS = 300.0
+"""After a time-out the first pause is four time-outs, the longest five minutes."""
+
+
+class _VerbState:
+    """The state of one verb. ``pause``: seconds of the last pause, 0 while the extender answers.
+
+    ``until``: when the pause ends. ``opened``: when the first failure of a series was seen.
+    ``answered``: when a response last came.
+    """
+
+    __slots__ = ("answered", "opened", "pause", "until")
+
+    def __init__(self) -> None:
+        self.pause = 0.0
+        self.until = 0.0
+        self.opened = 0.0
+        self.answered = -1.0
+
+
+class CircuitBreakers:
+    """Which verbs of one extender are worth a request; pauses double until it responds again.
+
+    kube-scheduler sends a dead extender a request for every pod and waits for its time-out every
+    time, even where the failure is ignored: errors of an ignorable extender, and all errors in
+    Prioritize. Here such requests pause after a failure. Where a failure fails the pod, every pod
+    sends its request, as in kube-scheduler.
+
+    The circuit breaker of a plugin process (``remote/circuit``) has other rules: such a process
+    can be probed in the background, while an extender has no endpoint to probe.
+    """
+
+    def __init__(self, verbs: Iterable[str], clock: Clock, timeout_seconds: float) -> None:
+        self._verbs = {verb: _VerbState() for verb in verbs}
+        self._clock = clock
+        self._timeout = timeout_seconds
+
+    def allows(self, verb: str) -> bool:
+        """Return whether to send a request; at the end of a pause one caller may probe."""
+        state, now = self._verbs[verb], self._clock.now()
+        if not state.pause:
+            return True
+        if now < state.until:
+            return False
+        # One probe at a time: until it has ended, or timed out, all other pods go on without.
+        state.until = now + self._timeout
+        return True
+
+    def answered(self, verb: str) -> bool:
+        """Record a response; return whether it ended a pause."""
+        state = self._verbs[verb]
+        paused, state.pause, state.answered = bool(state.pause), 0.0, self._clock.now()
+        return paused
+
+    def failed(self, verb: str, timed_out: bool) -> float:
+        """Record that no response came; return for how many seconds to pause."""
+        first, longest = _REFUSED_SECONDS
+        if timed_out:
+            first, longest = _TIMEOUTS * self._timeout, max(_HUNG_SECONDS, self._timeout)
+        state, now = self._verbs[verb], self._clock.now()
+        if not state.pause:
+            state.opened = now
+        pause = min(max(first, 2 * state.pause), longest)
+        # A dead extender should cost one time-out, not one a verb: so all verbs pause. But if
+        # another verb has responded since this one first failed, only this one hangs.
+        alive = any(other.answered > state.opened for other in self._verbs.values())
+        for other in (state,) if alive else self._verbs.values():
+            if not other.pause:
+                other.opened = now
+            other.pause, other.until = pause, now + pause
+        return pause
+
 
 class HTTPExtender:
     """An extender as configured. Raises ``ConfigError`` when its TLS options do not work.
 
-    Every method that asks raises ``ExtenderError``.
+    Every method that sends a request raises ``ExtenderError``.
     """
 
     def __init__(self, config: ExtenderConfiguration, clock: Clock) -> None:
@@ -50,7 +124,7 @@ class HTTPExtender:
         self._circuit_breakers = CircuitBreakers((verb for verb in verbs if verb), clock, seconds)
 
     def is_interested(self, pod: Pod) -> bool:
-        """Tell whether to ask about a pod: always, or where it names a managed resource."""
+        """Return whether to call it for a pod: always, or if it requests a managed resource."""
         managed, spec = self._managed, pod.spec
         return not managed or any(
             _names_any(container, managed)
@@ -58,10 +132,10 @@ class HTTPExtender:
         )
 
     async def filter(self, pod: Pod, nodes: Sequence[Node]) -> wire.ExtenderFilterResult:
-        """Ask which of the nodes can take the pod."""
+        """Return which of the nodes the extender accepts for the pod."""
         body = wire.extender_args(pod, nodes, self._by_name)
-        answer = await self._ask(self.filter_verb, body, failure_ignored=self.ignorable)
-        filtered = wire.read_filter_result(answer, self._by_name)
+        response = await self._send(self.filter_verb, body, failure_ignored=self.ignorable)
+        filtered = wire.read_filter_result(response, self._by_name)
         known = {node.metadata.name for node in nodes}
         for name in filtered.names:
             if name not in known:
@@ -72,39 +146,39 @@ class HTTPExtender:
         return filtered
 
     async def prioritize(self, pod: Pod, nodes: Sequence[Node]) -> dict[str, int]:
-        """Ask how good the nodes are; return what that adds to their scores, by name."""
+        """Return what the extender adds to the scores of the nodes, by name, its weight applied."""
         body = wire.extender_args(pod, nodes, self._by_name)
-        answer = await self._ask(self.prioritize_verb, body, failure_ignored=True)
+        response = await self._send(self.prioritize_verb, body, failure_ignored=True)
         added: dict[str, int] = {}
-        for name, score in wire.read_host_priority_list(answer):
+        for name, score in wire.read_host_priority_list(response):
             added[name] = added.get(name, 0) + score * self._weight * _SCALE
         return added
 
     async def preempt(
         self, pod: Pod, victims: Mapping[str, Victims], nodes: NodeTable
     ) -> dict[str, Victims]:
-        """Ask on which nodes room may be made, and at whose expense."""
+        """Return the nodes, with their victims, on which the extender allows preemption."""
         body = wire.extender_preemption_args(pod, victims, self._by_name)
-        answer = await self._ask(self.preempt_verb, body, failure_ignored=self.ignorable)
+        response = await self._send(self.preempt_verb, body, failure_ignored=self.ignorable)
         return {
             name: self._known_victims(name, meta, nodes)
-            for name, meta in wire.read_preemption_result(answer).items()
+            for name, meta in wire.read_preemption_result(response).items()
         }
 
     async def bind(self, pod: Pod, node_name: str) -> None:
-        """Have the extender bind the pod."""
+        """Let the extender bind the pod. Sent once: it may have taken effect without a response."""
         body = wire.extender_binding_args(pod, node_name)
-        answer = await self._ask(
+        response = await self._send(
             self.bind_verb, body, failure_ignored=self.ignorable, repeatable=False
         )
-        wire.read_binding_result(answer)
+        wire.read_binding_result(response)
 
     async def close(self) -> None:
         """Close all connections."""
         await self._transport.close()
 
     def _known_victims(self, name: str, meta: wire.MetaVictims, nodes: NodeTable) -> Victims:
-        """Find the pods that the extender names."""
+        """Return the pods that the extender names by UID."""
         row = nodes.rows.get(name)
         if row is None:
             raise ExtenderError(f'nodeinfo not found for node name "{name}"')
@@ -119,15 +193,15 @@ class HTTPExtender:
             found.append(here[uid])
         return Victims(tuple(found), meta.pdb_violations)
 
-    async def _ask(
+    async def _send(
         self, verb: str, body: bytes, *, failure_ignored: bool, repeatable: bool = True
     ) -> bytes:
-        """Send a question. ``failure_ignored``: nothing comes of a failure, so it may be spared."""
+        """Send a request, unless it is paused. ``failure_ignored``: failures have no effect."""
         circuits = self._circuit_breakers
         if failure_ignored and not circuits.allows(verb):
-            raise ExtenderError(f"extender {self.url} has not answered and is left out for a while")
+            raise ExtenderError(f"extender {self.url} has not answered and is skipped for a while")
         try:
-            answer = await self._transport.post(verb, body, repeatable=repeatable)
+            response = await self._transport.post(verb, body, repeatable=repeatable)
         except ExtenderUnreachable as error:
             seconds = circuits.failed(verb, error.timed_out)
             if failure_ignored:
@@ -139,11 +213,11 @@ class HTTPExtender:
             raise
         if circuits.answered(verb):
             log.info("Extender answers again", extender=self.url, verb=verb)
-        return answer
+        return response
 
 
 def build_extenders(configs: Iterable[ExtenderConfiguration], clock: Clock) -> list[HTTPExtender]:
-    """Make extenders in the order in which they are asked: those that may be ignored come last.
+    """Return extenders in the order of their calls: ignorable ones last, as in kube-scheduler.
 
     Raises ``ConfigError``.
     """
@@ -155,7 +229,7 @@ def build_extenders(configs: Iterable[ExtenderConfiguration], clock: Clock) -> l
 
 
 def whole_types(configs: Iterable[ExtenderConfiguration]) -> dict[str, type]:
-    """Return, by kind, the types of which watched objects must be for extenders to see all of them.
+    """Return, by kind, the types to decode watched objects as, so that extenders see every field.
 
     An extender that caches nodes is sent no nodes, and UIDs in place of victims.
     """

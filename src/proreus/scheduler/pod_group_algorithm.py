@@ -70,6 +70,23 @@ class GroupResult:
         """The pods that have a place, and it."""
         return tuple(PlacedPod(m.attempt.pod, m.node_name) for m in self.members if m.node_name)
 
+    def failure_of(self, member: Member) -> Failure | None:
+        """Return why a pod goes back to the queue; None if it may be bound."""
+        own = member.failure
+        if self.failed:
+            assert self.status is not None
+            # An error of its own says more about this pod than the group's.
+            return own if own is not None and not own.status.rejected else Failure(self.status)
+        if own is not None:
+            waits = self.waiting_on_preemption
+            return member.not_permitted if member.needs_preemption and not waits else own
+        if self.status is None:
+            return None
+        if self.waiting_on_preemption:
+            # The node is kept for it while the victims of the other members go.
+            return Failure(self.status, nominating=NominatingInfo(member.node_name))
+        return member.not_permitted
+
 
 class PodGroupAlgorithm:
     """Tries the pods of a group in their order.

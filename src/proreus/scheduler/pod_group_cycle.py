@@ -7,7 +7,7 @@ bound, or all go back to the queue. kube-scheduler's ``scheduleOnePodGroup``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Protocol
@@ -15,6 +15,7 @@ from typing import Protocol
 from proreus.cache.cache import Cache
 from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
+from proreus.framework.plugin import PodGroupPostFilterPlugin
 from proreus.framework.pod_group import (
     POD_GROUP_SCHEDULING_CYCLE,
     Placement,
@@ -22,18 +23,17 @@ from proreus.framework.pod_group import (
     PodGroupInfo,
 )
 from proreus.framework.pod_info import QueuedPodInfo
-from proreus.framework.post_filter_result import NominatingInfo
 from proreus.framework.status import Code, Status
 from proreus.logs import logger
-from proreus.objects.scheduling import POD_GROUPS, pod_group_key
+from proreus.objects.scheduling import POD_GROUPS, PodGroup, pod_group_key
 from proreus.queue.scheduling_queue import SchedulingQueue
+from proreus.runtime.calls import as_status, await_plugin
 from proreus.runtime.placement_points import run_placement_generate, run_placement_score
 from proreus.runtime.profile import Profile
 from proreus.scheduler.attempt import Attempt, Failure, NodeSubset, ScheduleResult, error_failure
 from proreus.scheduler.environment import Environment
 from proreus.scheduler.failure import FailureHandler
 from proreus.scheduler.pod_group_algorithm import GroupResult, Member, PodGroupAlgorithm
-from proreus.scheduler.pod_group_preemption import run_pod_group_post_filter
 from proreus.scheduler.pod_group_status import PodGroupStatusWriter
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
 
@@ -243,7 +243,7 @@ class PodGroupCycle:
         async def fits() -> Status | None:
             return (await self._find(profile, group, pods, preempt=False)).status
 
-        status = await run_pod_group_post_filter(profile, group, self._groups, fits)
+        status = await _run_pod_group_post_filter(profile, group, self._groups, fits)
         if status is None:
             result.waiting_on_preemption = True
         elif status.rejected:
@@ -264,7 +264,7 @@ class PodGroupCycle:
             if index < len(result.members):
                 member = result.members[index]
                 member.attempt.started = perf_counter() - member.seconds
-                failure = _failure_of(member, result)
+                failure = result.failure_of(member)
             else:
                 assert result.status is not None
                 member = Member(self._pods.begin(queued, profile))
@@ -305,17 +305,34 @@ class PodGroupCycle:
         self._status_writer.write(group.key, status)
 
 
-def _failure_of(member: Member, result: GroupResult) -> Failure | None:
-    """Return why a pod goes back to the queue; None if it may be bound."""
-    status, own = result.status, member.failure
-    if result.failed:
-        assert status is not None
-        return own if own is not None and not own.status.rejected else Failure(status)
-    if own is not None:
-        waits = result.waiting_on_preemption
-        return member.not_permitted if member.needs_preemption and not waits else own
-    if status is None:
-        return None
-    if result.waiting_on_preemption:
-        return Failure(status, nominating=NominatingInfo(member.node_name))
-    return member.not_permitted
+async def _run_pod_group_post_filter(
+    profile: Profile,
+    group: PodGroupInfo,
+    groups: Mapping[str, PodGroup],
+    fits: Callable[[], Awaitable[Status | None]],
+) -> Status | None:
+    """Let the profile's plugin preempt for a whole group; None if it will, else why not.
+
+    ``fits``: tries the group on the nodes as they are at that moment. Gate
+    WorkloadAwarePreemption; kube-scheduler's ``podGroupPostFilter``.
+    """
+    plugins = [p for p in profile.post_filter if isinstance(p, PodGroupPostFilterPlugin)]
+    if not plugins:
+        return Status.unschedulable(
+            "default preemption plugin is not registered, workload aware preemption is disabled"
+        )
+    found = groups.get(group.key)
+    if found is None:
+        text = f'podgroup.scheduling.k8s.io "{group.name}" not found'
+        return Status.error(f"failed to get pod group object: {text}")
+    if found.topology_keys:
+        return Status.unschedulable(
+            "workload aware preemption is not supported for pod groups with scheduling constraints"
+        )
+    plugin, point, state = plugins[0], "PodGroupPostFilter", CycleState()
+    method = plugin.pod_group_post_filter
+    try:
+        result = await await_plugin(plugin, point, state, method, found, group.pods, fits)
+        return as_status(plugin, point, result)
+    except PluginError as error:
+        return Status.error(str(error))

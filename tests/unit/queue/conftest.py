@@ -17,6 +17,7 @@ from proreus.metrics import SchedulerMetrics
 from proreus.objects.meta import ObjectMeta
 from proreus.objects.pod import Pod, PodSpec, PodStatus, SchedulingGate
 from proreus.queue import SchedulingQueue
+from proreus.queue.sub_queues import QueueOptions
 
 PROFILE = "default-scheduler"
 START = 1000.0
@@ -83,7 +84,7 @@ class QueueHarness:
         self.listed: dict[str, Pod] = {}
         self.wakes = 0
         self.metrics = SchedulerMetrics()
-        self._options = options
+        self._options = QueueOptions(**options)
         self._queue: SchedulingQueue | None = None
 
     @property
@@ -91,14 +92,12 @@ class QueueHarness:
         """The queue; made on first use, so that a test may register before."""
         if self._queue is None:
             self._queue = SchedulingQueue(
-                **{
-                    "clock": self.clock,
-                    "sort_key": by_priority,
-                    "profiles": {PROFILE: self.profile},
-                    "pod_lister": self.listed.get,
-                    "metrics": self.metrics,
-                    **self._options,
-                }
+                clock=self.clock,
+                sort_key=by_priority,
+                profiles={PROFILE: self.profile},
+                pod_lister=self.listed.get,
+                options=self._options,
+                metrics=self.metrics,
             )
             self._queue.on_ready = self._count_wake
         return self._queue

@@ -3,7 +3,7 @@
 import pytest
 
 from proreus.clock import FakeClock
-from proreus.scheduler.extender_circuit import CircuitBreakers
+from proreus.scheduler.extender import CircuitBreakers
 
 
 @pytest.fixture
