@@ -16,7 +16,7 @@ from typing import Any
 
 from proreus.clock import RealClock
 from proreus.framework import events as ev
-from proreus.framework.event_registrations import PreEnqueue, EventRegistration, registrations_of
+from proreus.framework.event_registrations import EventRegistration, PreEnqueue, registrations_of
 from proreus.framework.events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, NODE_ADD, ClusterEvent
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.status import Status

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from envtest.scenario_cluster import ScenarioCluster, differences
 from envtest.control_plane import ControlPlane
 from envtest.fake_extender import FakeExtender
+from envtest.scenario_cluster import ScenarioCluster, differences
 from envtest.schedulers import Kind, RunScheduler, configuration
 from scenarios import (
     Scenario,

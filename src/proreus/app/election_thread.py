@@ -1,13 +1,13 @@
-"""The Lease is renewed in a thread of its own, with an event loop and connections of its own.
+"""Renews the Lease in a thread of its own, with its own event loop and connections.
 
-The scheduler's loop stands still for as long as a cycle computes, which may be longer than the
-Lease lasts; Python lets the two threads take turns every few milliseconds. (C code that keeps the
-interpreter to itself stops both. Then the Lease runs out, and the fence closes by the clock.)
+The scheduler's loop does not turn while a cycle computes, which may take longer than the Lease
+lasts; Python switches between the two threads every few milliseconds. (C code that holds the
+interpreter lock stops both. Then the Lease runs out, and the fence closes by the clock.)
 docs/adr/0002-leader-election.md has the reasons.
 
-What the thread knows of the scheduler's loop is what ``LeaderCallbacks.health_problem`` returns,
-and what it does to it goes through ``call_soon_threadsafe``. The fence is the exception: it is to
-close at once, whatever that loop does.
+The thread reads the scheduler's state only through ``LeaderCallbacks.health_problem`` and acts on
+its loop only through ``call_soon_threadsafe``. The fence is the exception: it must close at once,
+whatever that loop does.
 """
 
 from __future__ import annotations
@@ -17,13 +17,21 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
+from typing import Any
 
 from proreus import logs
+from proreus.app.clients import Clients, call_on
 from proreus.client.event_bodies import ObjectReference
-from proreus.client.leader_election import LeaderElector
+from proreus.client.event_recorder import EventRecorder
+from proreus.client.leader_election import LeaderElector, new_identity
+from proreus.client.leader_election_config import LeaderCallbacks, LeaseOptions, ResourceLockConfig
 from proreus.client.session import ApiClient
 from proreus.client.write_fence import WriteFence
+from proreus.clock import Clock
+from proreus.config.types import LeaderElection
 from proreus.errors import LeaseLost
+from proreus.metrics import SchedulerMetrics
 
 log = logs.logger(__name__)
 
@@ -38,11 +46,11 @@ def _end_process() -> None:
 
 
 class ElectionThread:
-    """Runs a ``LeaderElector``; ``run`` behaves as its ``run`` does, seen from another loop.
+    """Runs a ``LeaderElector`` in a thread; ``run`` is its ``run``, awaited on another loop.
 
-    ``connect`` opens the elector's client, in the thread. After ``run`` has ended, so must the
-    process: unless ``process_ended`` is called within 15 s, ``end_process`` is. A scheduler whose
-    loop stands still, or one of whose tasks will not be cancelled, can do neither by itself.
+    ``connect`` opens the elector's client, in the thread. Once ``run`` has ended, the process must
+    end too: unless ``process_ended`` is called within 15 s, ``end_process`` is. A scheduler whose
+    loop is blocked, or that has a task which ignores its cancellation, cannot end by itself.
     """
 
     def __init__(
@@ -66,7 +74,7 @@ class ElectionThread:
         self._process_ended = threading.Event()
 
     def reference(self) -> ObjectReference | None:
-        """Return the Lease as Events refer to it; None before it was looked at."""
+        """Return the Lease as Events refer to it; None before the elector has read it."""
         return None if self._elector is None else self._elector.reference()
 
     async def run(self) -> None:
@@ -85,19 +93,19 @@ class ElectionThread:
             self._cancel()
             await asyncio.wait((ended,), timeout=_RELEASE_SECONDS)
             if ended.done():
-                ended.exception()  # nobody is left to be told
+                ended.exception()  # marks it as retrieved: nobody is left to handle it
             raise
 
     def process_ended(self) -> None:
-        """Say that there is nothing left to be ended by force."""
+        """Report that the process ends by itself: it need not be killed."""
         self._process_ended.set()
 
     # ---- on the scheduler's loop ---------------------------------------------------------------
 
     async def _outcome(self, ended: asyncio.Future[None]) -> None:
-        """Wait for the end of the thread's work; or for that of a Lease it no longer looks after.
+        """Wait until the thread has ended, or until the Lease has run out without a word from it.
 
-        The thread may hang where nothing can be cancelled: in a name server, in a file system.
+        The thread may hang where nothing can be cancelled: in name resolution or a file system.
         """
         while not ended.done():
             await asyncio.wait((ended,), timeout=_LOOK_SECONDS)
@@ -105,7 +113,7 @@ class ElectionThread:
                 await asyncio.wait((ended,), timeout=_LAST_WORD_SECONDS)
                 if not ended.done():
                     self._fence.close()
-                    self._be_ended()
+                    self._watch_the_end()
                     raise LeaseLost(
                         "the Lease's time is over, and the thread that renews it does not answer"
                     )
@@ -133,17 +141,19 @@ class ElectionThread:
                     await self._elector.run()
         except BaseException as raised:
             error = raised
-        self._be_ended()
-        # before this loop is wound up, which may have to wait for a name server's answer
+        self._watch_the_end()
+        # Before this loop closes its resolver threads, which may wait for a name server.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(_settle, ended, error)
 
     # ---- the end --------------------------------------------------------------------------------
 
-    def _be_ended(self) -> None:
-        threading.Thread(target=self._see_the_end, name="end of the process", daemon=True).start()
+    def _watch_the_end(self) -> None:
+        threading.Thread(
+            target=self._kill_if_it_goes_on, name="end of the process", daemon=True
+        ).start()
 
-    def _see_the_end(self) -> None:
+    def _kill_if_it_goes_on(self) -> None:
         if not self._process_ended.wait(self._end_seconds):
             log.error(
                 "The process does not end and is killed",
@@ -159,3 +169,65 @@ def _settle(ended: asyncio.Future[None], error: BaseException | None) -> None:
         ended.set_result(None)
     else:
         ended.set_exception(error)
+
+
+# ---- what a process runs -------------------------------------------------------------------------
+
+
+def make_election(
+    clients: Clients,
+    election: LeaderElection,
+    metrics: SchedulerMetrics,
+    lead: Callable[[], None],
+    *,
+    health_problem: Callable[[], str | None],
+    recorder: EventRecorder,
+    component: str,
+    clock: Clock,
+) -> ElectionThread:
+    """Return an election that calls ``lead`` on the running loop once the Lease is ours.
+
+    ``health_problem`` is called in the election's thread, see ``LeaderCallbacks``; metrics, Events and
+    ``lead`` belong to the running loop, so the elector's other callbacks are handed over to it.
+    """
+    loop = asyncio.get_running_loop()
+    status = metrics.leader_election_master_status.labels(election.resource_name)
+    slow_path = metrics.leader_election_slowpath_total.labels(election.resource_name)
+
+    def started() -> None:
+        status.set(1)
+        lead()
+
+    def make(client: ApiClient) -> LeaderElector:
+        return LeaderElector(
+            client,
+            ResourceLockConfig(new_identity(), _CrossThreadRecorder(loop, recorder), component),
+            LeaseOptions(
+                namespace=election.resource_namespace,
+                name=election.resource_name,
+                lease_duration_seconds=election.lease_duration_seconds,
+                renew_deadline_seconds=election.renew_deadline_seconds,
+                retry_period_seconds=election.retry_period_seconds,
+            ),
+            LeaderCallbacks(
+                on_started_leading=lambda: call_on(loop, started),
+                on_stopped_leading=lambda: call_on(loop, status.set, 0),
+                on_renew=lambda slow: call_on(loop, slow_path.inc, 1.0 if slow else 0.0),
+                health_problem=health_problem,
+            ),
+            fence=clients.fence,
+            clock=clock,
+        )
+
+    return ElectionThread(clients.connect_for_lease, make, clients.fence)
+
+
+class _CrossThreadRecorder:
+    """Hands Events over to a recorder that belongs to another thread's loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, recorder: EventRecorder) -> None:
+        self._loop = loop
+        self._recorder = recorder
+
+    def event_about(self, *args: Any, **kwargs: Any) -> None:
+        call_on(self._loop, partial(self._recorder.event_about, *args, **kwargs))

@@ -24,6 +24,7 @@ from proreus.runtime import calls
 from proreus.runtime.instrumentation import POINT_OF_METHOD, is_out_of_tree
 from proreus.runtime.prioritize_nodes import run_pre_score
 from proreus.runtime.scheduling_points import run_pre_filter
+from proreus.scheduler.scheduler import Scheduler
 
 log = logs.logger(__name__)
 
@@ -183,3 +184,26 @@ class LoopWatchdog:
             )
         else:
             log.warning("The event loop is blocked", place=blocking_call.place, blocked=blocked)
+
+
+@dataclass(frozen=True)
+class StuckCycle:
+    """Whether scheduling is stuck, for /livez and the Lease; ``limit_seconds`` 0: never.
+
+    There are two ways to be stuck. A cycle that awaits something for ever leaves the loop turning;
+    one that computes for ever blocks it, as anything else on the loop might.
+    """
+
+    scheduler: Scheduler
+    watchdog: LoopWatchdog
+    limit_seconds: float
+
+    def problem(self) -> str | None:
+        """Return what takes too long, None if nothing does; from any thread."""
+        if not self.limit_seconds:
+            return None
+        if (seconds := self.scheduler.cycle_seconds) > self.limit_seconds:
+            return f"a scheduling cycle has been going on for {seconds:.0f} s"
+        if (seconds := self.watchdog.silent_seconds) > self.limit_seconds:
+            return f"the event loop has not turned for {seconds:.0f} s"
+        return None

@@ -1,4 +1,13 @@
-"""The parts of a running scheduler, and the order in which they come and go."""
+"""The parts of a running scheduler, and the order in which they start and end.
+
+    start   watchdog, Events, reloading ─► server ─► informers synced ─► Lease ─► ticks, scheduling
+            (with delayCacheUntilActive: Lease ─► informers)
+    end     /readyz fails ─► no more pops ─► bindings end ─► Events written ─► fence closed ─►
+            Lease released ─► server, and everything else at once
+
+The server starts before the informers, so that /healthz responds while they fill. The Lease is
+released after the last write: until then no other process may lead (``winding_down``).
+"""
 
 from __future__ import annotations
 
@@ -11,12 +20,11 @@ from typing import Any
 
 from proreus import gc_tuning, logs
 from proreus.app.clients import Clients
-from proreus.app.election_thread import ElectionThread
-from proreus.app.leader_election import make_election
-from proreus.app.loop_watchdog import LoopWatchdog
+from proreus.app.election_thread import ElectionThread, make_election
+from proreus.app.endpoints import ProcessState, make_server
+from proreus.app.loop_watchdog import LoopWatchdog, StuckCycle
 from proreus.app.options import RunOptions
 from proreus.app.remote_plugins import RemotePlugins
-from proreus.app.stuck_cycle import StuckCycle
 from proreus.app.winding_down import end_scheduling
 from proreus.client.dispatcher import Dispatcher
 from proreus.client.event_bodies import ObjectReference
@@ -24,24 +32,17 @@ from proreus.client.event_recorder import EventRecorder
 from proreus.client.informer_factory import InformerFactory
 from proreus.client.rate_limiter import RateLimiter
 from proreus.clock import RealClock
-from proreus.config.durations import format_duration
 from proreus.config.types import ClientConnection, SchedulerConfiguration
-from proreus.config.write import to_data
 from proreus.errors import ApiError, ConfigError, Forbidden, Unauthorized
 from proreus.metrics import SchedulerMetrics
-from proreus.objects.kinds import LEASES, PODS
+from proreus.objects.kinds import LEASES
 from proreus.objects.meta import Resource
-from proreus.objects.pod import Pod
 from proreus.runtime.plugin_health import HealthContext
 from proreus.runtime.registry import Registry
 from proreus.scheduler.assembly import Assembly
 from proreus.scheduler.environment import Environment
 from proreus.scheduler.extender import whole_types
 from proreus.scheduler.profile_set import ProfileSet
-from proreus.server.health import HealthCheck
-from proreus.server.plugin_registration import PATH, registration_page
-from proreus.server.responses import json_body
-from proreus.server.server import EndpointSources, Server
 
 log = logs.logger(__name__)
 
@@ -73,7 +74,7 @@ class Process:
     ) -> None:
         self._options = options
         self._remote_plugins = remote_plugins
-        self._config = config
+        self.state = ProcessState(config)
         self._metrics = metrics
         self._clients = clients
         self._clock = RealClock()
@@ -91,11 +92,8 @@ class Process:
         )
         self._refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._background: set[asyncio.Task[None]] = set()
-        self._synced = self._leads = self._stopping = False
         self._election: ElectionThread | None = None
         self._watchdog = LoopWatchdog(options.loop_blocked_threshold_seconds, metrics)
-        self.last_reload: dict[str, Any] | None = None
-        """What became of the latest change of the configuration, for /configz."""
         self._assembly = Assembly(
             config,
             registry,
@@ -110,7 +108,7 @@ class Process:
                 spawn=self._spawn,
                 informers=self._stores.group,
                 health_context=HealthContext(
-                    self._clock, metrics, options.plugin_rules, self.tell_operators
+                    self._clock, metrics, options.plugin_rules, self.record_process_event
                 ),
             ),
             unschedulable_timeout_seconds=options.max_unschedulable_seconds,
@@ -122,15 +120,15 @@ class Process:
         )
         metrics.scheduling_cycle_age.set_function(lambda: {(): self._scheduler.cycle_seconds})
 
-    # ---- coming and going ----------------------------------------------------------------------
+    # ---- start and end -------------------------------------------------------------------------
 
     async def run(
         self, stopping: asyncio.Event, reloading: Callable[[], Coroutine[Any, Any, None]]
     ) -> None:
         """Start everything, wait for ``stopping``, and end everything in reverse.
 
-        ``reloading`` goes on beside it, and calls ``use``. Whatever fails meanwhile ends all of it:
-        there is no half-alive state.
+        ``reloading`` runs alongside and calls ``use``. Any part that fails ends all others: a
+        process never runs without one of its parts.
         """
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
@@ -138,7 +136,15 @@ class Process:
             self._start("loop watchdog", self._watchdog.run())
             self._start("events", self._events.run())
             self._start("reloading", reloading())
-            async with self._server():
+            async with make_server(
+                self._options,
+                self.state,
+                self._scheduler,
+                self._stores,
+                self._clients,
+                self._remote_plugins,
+                self._stuck_cycle,
+            ):
                 self._start("scheduling", self._lead_and_schedule())
                 await stopping.wait()
                 await self._shut_down()
@@ -146,7 +152,7 @@ class Process:
                 task.cancel()
 
     async def close(self) -> None:
-        """Let go of connections that outlive ``run``."""
+        """Close connections that outlive ``run``; to be called also where ``run`` failed."""
         await self._scheduler.close()
         if self._election is not None:
             self._election.process_ended()
@@ -156,23 +162,25 @@ class Process:
     async def use(self, config: SchedulerConfiguration, registry: Registry) -> None:
         """Schedule by another configuration; raises ``ConfigError``, and then nothing has changed.
 
-        What concerns the process rather than scheduling stays as it is until the next start.
+        Fields that concern the process rather than scheduling wait for the next start.
         """
         config = self._with_fixed_fields(config)
         if whole_types(config.extenders) != self._whole_types:
-            raise ConfigError("extenders: what these are to be sent needs a restart of proreus")
+            raise ConfigError("extenders: the objects sent to these need a restart of proreus")
         profile_set = self._assembly.prepare(config, registry)
         try:
             await self._wait_for_sync(profile_set.kinds.values())
         except BaseException:
             profile_set.close()
             raise
+        # A cycle in progress keeps its plugins: half an attempt by each configuration would mix
+        # the CycleState of one set of plugins with the methods of another.
         taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._scheduler.between_cycles(partial(self._take, config, profile_set, taken))
         await taken
 
     def _with_fixed_fields(self, config: SchedulerConfiguration) -> SchedulerConfiguration:
-        fixed = {name: getattr(self._config, name) for name in _FIXED_AT_START}
+        fixed = {name: getattr(self.state.config, name) for name in _FIXED_AT_START}
         changed = [n for n, value in fixed.items() if getattr(config, n) != value]
         if changed:
             names = [SchedulerConfiguration.model_fields[name].alias for name in changed]
@@ -180,20 +188,20 @@ class Process:
         return config.model_copy(update=fixed)
 
     async def _wait_for_sync(self, kinds: Iterable[Resource[Any]]) -> None:
-        """Wait until all is known that new plugins want to know of.
+        """Wait until the informers of all kinds that new plugins registered are synced.
 
-        What cannot be watched now is tried on and on: it may be needed by the next configuration.
+        An informer that cannot list now keeps trying: the next configuration may need it too.
         """
         for resource in kinds:
             self._stores.store(resource)
         group = self._stores.group
-        if not (self._synced and group.unsynced):
+        if not (self.state.synced and group.unsynced):
             return
         try:
             await asyncio.wait_for(group.wait_for_sync(), _SYNC_TIMEOUT_SECONDS)
         except TimeoutError:
-            kinds_told = ", ".join(group.unsynced)
-            raise ConfigError(f"plugins need {kinds_told}, which cannot be watched") from None
+            missing = ", ".join(group.unsynced)
+            raise ConfigError(f"plugins need {missing}, which cannot be watched") from None
 
     def _take(
         self, config: SchedulerConfiguration, profile_set: ProfileSet, taken: asyncio.Future[None]
@@ -203,7 +211,7 @@ class Process:
             return
         try:
             self._assembly.use(profile_set)
-            self._config = config
+            self.state.config = config
         except Exception as error:
             taken.set_exception(error)
         else:
@@ -212,21 +220,23 @@ class Process:
     # ---- scheduling ----------------------------------------------------------------------------
 
     async def _lead_and_schedule(self) -> None:
-        """Learn what there is, take the lead, and schedule."""
-        elect = self._config.leader_election.leader_elect
-        warm = not (elect and self._config.delay_cache_until_active)
+        """Fill the informers, acquire the Lease, and schedule."""
+        elect = self.state.config.leader_election.leader_elect
+        # A standby with warm informers takes over within a second; with delayCacheUntilActive it
+        # costs the apiserver no watches as long as it does not lead.
+        warm = not (elect and self.state.config.delay_cache_until_active)
         if warm:
             await self._fill_stores()
         if elect:
             await self._take_the_lead()
         if not warm:
             await self._fill_stores()
-        self._leads = True
+        self.state.leads = True
         self._start("ticks", self._tick())
         await self._scheduler.run()
 
     async def _fill_stores(self) -> None:
-        """Start the informers and wait until each has its whole state."""
+        """Start the informers and wait until each has synced."""
         self._start("informers", self._stores.group.run())
         synced = asyncio.ensure_future(self._stores.group.wait_for_sync())
         try:
@@ -235,9 +245,9 @@ class Process:
                 await self._refused
         finally:
             synced.cancel()
-        self._synced = True
+        self.state.synced = True
         gc_tuning.freeze_startup_heap()
-        # Not before: until now there was much to read at once, and nobody who waited for the loop.
+        # Not before: the first lists block the loop for long, and nothing waits for it yet.
         if self._options.loop_blocked_threshold_seconds:
             self._watchdog.watch()
         log.info("Caches are synced", nodes=self._scheduler.cache.node_count)
@@ -246,10 +256,10 @@ class Process:
         leading = asyncio.Event()
         self._election = make_election(
             self._clients,
-            self._config.leader_election,
+            self.state.config.leader_election,
             self._metrics,
             leading.set,
-            ailment=self._stuck_cycle.problem,
+            health_problem=self._stuck_cycle.problem,
             recorder=self._events,
             component=next(iter(self._scheduler.profiles)),
             clock=self._clock,
@@ -258,10 +268,11 @@ class Process:
         await leading.wait()
 
     async def _shut_down(self) -> None:
-        """End scheduling, let Events be written, and give the Lease back, in this order."""
-        self._stopping = True
+        """End scheduling, let Events be written, and release the Lease, in this order."""
+        self.state.stopping = True
         await end_scheduling(self._scheduler, self._scheduling_tasks)
         await self._events.flush(_EVENTS_SECONDS)
+        # A binding that ignored its cancellation may still write, after the next leader has begun.
         self._clients.fence.close()
         if election := self._running.get("leader election"):
             election.cancel()
@@ -269,12 +280,13 @@ class Process:
 
     def _scheduling_tasks(self) -> set[asyncio.Task[None]]:
         tasks = set(self._background)
-        if self._leads:
+        # Before it leads, the scheduling task waits for the Lease and has nothing to finish.
+        if self.state.leads:
             tasks.add(self._running["scheduling"])
         return {task for task in tasks if not task.done()}
 
     async def _tick(self) -> None:
-        """Call the scheduler's clockwork at every whole second."""
+        """Call the scheduler's ``tick`` at every whole second."""
         while True:
             await asyncio.sleep(1.0 - time() % 1.0)
             self._scheduler.tick()
@@ -289,19 +301,19 @@ class Process:
         return task
 
     def _on_informer_error(self, resource: Resource[Any], error: ApiError) -> None:
-        """At the start, being refused is the end; later everything is tried again, and logged."""
-        refused = isinstance(error, (Forbidden, Unauthorized)) and not self._synced
+        # At the start a refusal is a fault in RBAC that no retry repairs, and decisions without a
+        # part of the cluster would be wrong. Later, the reflector logs it and tries again.
+        refused = isinstance(error, (Forbidden, Unauthorized)) and not self.state.synced
         if refused and not self._refused.done():
             message = f"the apiserver does not let us watch {resource.plural}: {error.message}"
             self._refused.set_exception(type(error)(error.status, error.reason, message))
 
-    def tell_operators(self, event_type: str, reason: str, note: str) -> None:
-        """Record an Event about this scheduler.
+    def record_process_event(self, event_type: str, reason: str, note: str) -> None:
+        """Record an Event about this process, on its Lease: the one object whose name is known.
 
-        On its Lease: of all that is ours in the cluster it alone has a name that we know for sure.
-        What is said counts: of two faults the second must not pass for the first one again.
+        Events with different notes are kept apart: two faults are not one that occurred twice.
         """
-        lease = self._config.leader_election
+        lease = self.state.config.leader_election
         about = (self._election and self._election.reference()) or ObjectReference(
             "Lease", lease.resource_name, lease.resource_namespace, "", LEASES.api_version, ""
         )
@@ -309,55 +321,6 @@ class Process:
         self._events.event_about(
             about, event_type, reason, "Scheduling", note, component, distinct_by_note=True
         )
-
-    # ---- the parts -----------------------------------------------------------------------------
-
-    def _server(self) -> Server:
-        elects = self._config.leader_election.leader_elect
-        election = (HealthCheck("leaderElection", lambda: None),) if elects else ()
-        server = Server(
-            self._options.serving,
-            EndpointSources(
-                metrics=self._metrics,
-                healthz=election,
-                livez=(HealthCheck("scheduling-cycle", self._stuck_cycle.problem),),
-                readyz=(
-                    *election,
-                    HealthCheck("shutdown", lambda: "shutting down" if self._stopping else None),
-                    HealthCheck("sched-handler-sync", self._why_not_synced),
-                ),
-                configz=lambda: to_data(self._config),
-                last_reload=lambda: self.last_reload,
-                flags=self._options.flags,
-                leader_pods=self._leader_pods,
-                profiling=self._config.enable_profiling,
-            ),
-            authentication_api=self._clients.authentication,
-            authorization_api=self._clients.authorization,
-        )
-        if self._options.plugin_slots:
-            server.add_page(PATH, lambda request: registration_page(self._remote_plugins, request))
-        server.add_page("/pluginz", lambda _: json_body(self._plugin_health()))
-        return server
-
-    def _plugin_health(self) -> dict[str, Any]:
-        """Return what is known of the plugins that were brought along and are in use."""
-        rules = self._options.plugin_rules
-        health_monitors = [
-            c for profile in self._scheduler.profiles.values() for c in profile.health_monitors
-        ]
-        return {
-            "failurePolicy": rules.policy,
-            "timeBudget": format_duration(rules.budget_seconds),
-            "failuresInARowAllowed": rules.failures - 1,
-            "plugins": [health.describe() for health in health_monitors],
-        }
-
-    def _why_not_synced(self) -> str | None:
-        return None if self._synced else "handlers are not fully synchronized"
-
-    def _leader_pods(self) -> Iterable[Pod] | None:
-        return self._stores.store(PODS).values() if self._leads else None
 
 
 def _rate(connection: ClientConnection) -> RateLimiter:

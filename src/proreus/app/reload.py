@@ -99,7 +99,7 @@ class Reloader:
             loaded_plugins.release()
         self._tell("success", "")
         log.info("Configuration reloaded", file=self._options.config)
-        self._process.tell_operators(
+        self._process.record_process_event(
             "Normal", "ConfigReloaded", f"reload {self._count}: the configuration is in force"
         )
         return True
@@ -108,7 +108,7 @@ class Reloader:
         self._tell("failure", why)
         log.error("Configuration refused; the one before stays", err=why, file=self._options.config)
         note = f"reload {self._count}: the configuration before stays in force: {why}"
-        self._process.tell_operators("Warning", "ConfigReloadFailed", note)
+        self._process.record_process_event("Warning", "ConfigReloadFailed", note)
 
     def _tell(self, result: str, why: str) -> None:
         good = result == "success"
@@ -117,4 +117,4 @@ class Reloader:
         if good:
             self._metrics.config_last_reload_success_seconds.set(time())
         message: dict[str, Any] = {"result": result, "time": datetime.now(UTC).isoformat()}
-        self._process.last_reload = message if good else {**message, "error": why}
+        self._process.state.last_reload = message if good else {**message, "error": why}

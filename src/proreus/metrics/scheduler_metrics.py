@@ -3,13 +3,13 @@
 Names, types, labels, buckets and stability are kube-scheduler 1.36's; an attribute is named like
 its metric without ``scheduler_``. A metric without labels is its one child (``.inc()``), one with
 labels a ``Family`` (``.labels(...).inc()``), and the type checker knows which. Families that exist
-for dashboards only (Go's runtime, its work queues) are left out: docs/parity.md.
+for dashboards only (Go's runtime, its work queues) are missing: docs/parity.md.
 """
 
 from __future__ import annotations
 
 from proreus.metrics.families import exponential
-from proreus.metrics.process_metrics import ProcessMetrics
+from proreus.metrics.proreus_metrics import ProreusMetrics
 
 _ATTEMPT = exponential(0.001, 2, 15)
 _SLI = exponential(0.01, 2, 20)
@@ -18,7 +18,7 @@ _PLUGIN = exponential(0.00001, 1.5, 20)
 _HINT_LOOKUP = exponential(0.00001, 2, 12)
 
 
-class SchedulerMetrics(ProcessMetrics):
+class SchedulerMetrics(ProreusMetrics):
     """All metrics of one scheduler process; a test makes its own."""
 
     def _describe(self) -> None:
@@ -30,7 +30,6 @@ class SchedulerMetrics(ProcessMetrics):
         self._describe_batching()
         self._describe_api_calls()
         self._describe_resources()
-        self._describe_plugins()
 
     def _describe_attempts(self) -> None:
         self.schedule_attempts_total = self.counter(
@@ -306,61 +305,4 @@ class SchedulerMetrics(ProcessMetrics):
             "ALPHA",
             "Errors of volume scheduling, by stage.",
             "operation",
-        )
-
-    def _describe_plugins(self) -> None:
-        """Ours, not kube-scheduler's: how plugins behave."""
-        self.plugin_failures_total = self.counter(
-            "proreus_plugin_failures_total",
-            "ALPHA",
-            "Failures of plugins: raised (an exception), error (an Error status), "
-            "invalid_answer (one that the point does not allow), slow (over the time budget).",
-            "plugin",
-            "extension_point",
-            "reason",
-        )
-        self.plugin_skipped = self.gauge(
-            "proreus_plugin_skipped",
-            "ALPHA",
-            "Whether a plugin that was brought along is left out of its profile for the time being "
-            "(1), by --plugin-failure-policy=skip.",
-            "plugin",
-            "profile",
-        )
-        self.config_reload_total = self.counter(
-            "proreus_config_reload_total",
-            "ALPHA",
-            "Number of times that the configuration and plugins were loaded anew, by result "
-            "(success, failure).",
-            "result",
-        )
-        self.config_last_reload_successful = self.gauge(
-            "proreus_config_last_reload_successful",
-            "ALPHA",
-            "Whether the latest reload succeeded (1) or was refused (0); 1 if there was none.",
-        ).labels()
-        self.config_last_reload_successful.set(1)
-        self.config_last_reload_success_seconds = self.gauge(
-            "proreus_config_last_reload_success_timestamp_seconds",
-            "ALPHA",
-            "When the configuration that is in force was loaded, if that was by a reload.",
-        ).labels()
-        self.loop_lag_seconds = self.histogram(
-            "proreus_loop_lag_seconds",
-            "ALPHA",
-            "Seconds by which the event loop came late to what was due, looked at 10 times a "
-            "second.",
-            exponential(0.001, 2, 15),
-        ).labels()
-        self.scheduling_cycle_age = self.gauge(
-            "proreus_scheduling_cycle_age_seconds",
-            "ALPHA",
-            "Seconds since the start of the scheduling cycle that is going on, 0 between cycles.",
-        )
-        self.loop_blocked_total = self.counter(
-            "proreus_loop_blocked_total",
-            "ALPHA",
-            "Times that the event loop did not turn for longer than --loop-blocked-threshold, by "
-            "the plugin that kept it (empty: none).",
-            "plugin",
         )

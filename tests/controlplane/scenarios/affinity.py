@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from envtest.scenario_cluster import HOST, NAMESPACES, ZONE, ScenarioCluster
 from envtest.kube_client import ApiFailure
+from envtest.scenario_cluster import HOST, NAMESPACES, ZONE, ScenarioCluster
 
 Json = dict[str, Any]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from envtest.scenario_cluster import ScenarioCluster
 from envtest.fake_extender import RESOURCE
+from envtest.scenario_cluster import ScenarioCluster
 
 ASKS = {"limits": {RESOURCE: "1"}}
 

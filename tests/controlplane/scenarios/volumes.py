@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from envtest.scenario_cluster import CLAIMS, HOST, ZONE, ScenarioCluster
 from envtest.fake_storage import DRIVER, VOLUMES, FakeStorage, bind, volume
+from envtest.scenario_cluster import CLAIMS, HOST, ZONE, ScenarioCluster
 
 Json = dict[str, Any]
 

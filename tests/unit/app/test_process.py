@@ -1,4 +1,4 @@
-"""How a process winds down."""
+"""How a process ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.looptime
 
 
 class Run:
-    """A process that is told to end, with bindings and an election, and what happens to it."""
+    """A process that is ending, with bindings and an election, and a record of what happens."""
 
     def __init__(self, *bindings: Any, in_flight: tuple[str, ...] = ()) -> None:
         self.happened: list[str] = []
@@ -33,7 +33,7 @@ class Run:
         self.process: Any = SimpleNamespace(
             _scheduler=scheduler,
             _background=self.bindings,
-            _leads=True,
+            state=SimpleNamespace(leads=True, stopping=False),
             _running={"scheduling": self.cycle, "leader election": self.election},
             _events=SimpleNamespace(flush=self._flush),
             _clients=SimpleNamespace(fence=self.fence),
@@ -124,7 +124,7 @@ async def test_what_the_last_cycle_begins_is_waited_for_too() -> None:
 
 async def test_a_standby_that_waits_for_the_lease_does_not_wait_for_its_own_scheduling() -> None:
     run = Run()
-    run.process._leads = False
+    run.process.state.leads = False
     run.process._running["scheduling"] = waiting = asyncio.ensure_future(asyncio.Event().wait())
     assert await run.wind_down() == 0
     waiting.cancel()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proreus.app.stuck_cycle import StuckCycle
+from proreus.app.loop_watchdog import StuckCycle
 
 
 def stuck(cycle: float = 0.0, silent: float = 0.0, limit: float = 60.0) -> StuckCycle:

@@ -1,0 +1,99 @@
+"""What a process serves over HTTPS: health, metrics, its configuration and its plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from proreus.app.clients import Clients
+from proreus.app.loop_watchdog import StuckCycle
+from proreus.app.options import RunOptions
+from proreus.app.remote_plugins import RemotePlugins
+from proreus.client.informer_factory import InformerFactory
+from proreus.config.durations import format_duration
+from proreus.config.types import SchedulerConfiguration
+from proreus.config.write import to_data
+from proreus.objects.kinds import PODS
+from proreus.objects.pod import Pod
+from proreus.scheduler.scheduler import Scheduler
+from proreus.server.health import HealthCheck
+from proreus.server.plugin_registration import PATH, registration_page
+from proreus.server.responses import json_body
+from proreus.server.server import EndpointSources, Server
+
+
+@dataclass
+class ProcessState:
+    """How far a process is. ``config``: the configuration in force.
+
+    ``synced``: all informers have their first list. ``leads``: scheduling has begun. ``stopping``:
+    the process is about to end. ``last_reload``: result of the latest reload, for /configz.
+    """
+
+    config: SchedulerConfiguration
+    synced: bool = False
+    leads: bool = False
+    stopping: bool = False
+    last_reload: dict[str, Any] | None = None
+
+
+def make_server(
+    options: RunOptions,
+    state: ProcessState,
+    scheduler: Scheduler,
+    stores: InformerFactory,
+    clients: Clients,
+    remote_plugins: RemotePlugins,
+    stuck_cycle: StuckCycle,
+) -> Server:
+    """Return the server of a process; it reads ``state`` anew for each request."""
+
+    def why_not_synced() -> str | None:
+        return None if state.synced else "handlers are not fully synchronized"
+
+    def leader_pods() -> Iterable[Pod] | None:
+        return stores.store(PODS).values() if state.leads else None
+
+    # Always healthy: a lost Lease ends the process at once. kube-scheduler lists this check, and
+    # probes of its manifests may name it.
+    elects = state.config.leader_election.leader_elect
+    election = (HealthCheck("leaderElection", lambda: None),) if elects else ()
+    server = Server(
+        options.serving,
+        EndpointSources(
+            metrics=scheduler.metrics,
+            healthz=election,
+            livez=(HealthCheck("scheduling-cycle", stuck_cycle.problem),),
+            readyz=(
+                *election,
+                HealthCheck("shutdown", lambda: "shutting down" if state.stopping else None),
+                HealthCheck("sched-handler-sync", why_not_synced),
+            ),
+            configz=lambda: to_data(state.config),
+            last_reload=lambda: state.last_reload,
+            flags=options.flags,
+            leader_pods=leader_pods,
+            profiling=state.config.enable_profiling,
+        ),
+        authentication_api=clients.authentication,
+        authorization_api=clients.authorization,
+    )
+    if options.plugin_slots:
+        server.add_page(PATH, lambda request: registration_page(remote_plugins, request))
+    server.add_page("/pluginz", lambda _: json_body(_plugin_health(options, scheduler)))
+    return server
+
+
+def _plugin_health(options: RunOptions, scheduler: Scheduler) -> dict[str, Any]:
+    """Return the body of /pluginz: the health of the out-of-tree plugins in use."""
+    rules = options.plugin_rules
+    health_monitors = [
+        health for profile in scheduler.profiles.values() for health in profile.health_monitors
+    ]
+    return {
+        "failurePolicy": rules.policy,
+        "timeBudget": format_duration(rules.budget_seconds),
+        "failuresInARowAllowed": rules.failures - 1,
+        "plugins": [health.describe() for health in health_monitors],
+    }

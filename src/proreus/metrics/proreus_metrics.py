@@ -1,0 +1,79 @@
+"""The metrics that kube-scheduler does not have: plugins' health, reloads, the event loop.
+
+All are named ``proreus_*``, so that none can be taken for one of kube-scheduler's.
+"""
+
+from __future__ import annotations
+
+from proreus.metrics.families import exponential
+from proreus.metrics.process_metrics import ProcessMetrics
+
+
+class ProreusMetrics(ProcessMetrics):
+    """Those of any Kubernetes component, and our own."""
+
+    def _describe(self) -> None:
+        super()._describe()
+        self._describe_plugins()
+        self._describe_reloads()
+        self._describe_loop()
+
+    def _describe_plugins(self) -> None:
+        self.plugin_failures_total = self.counter(
+            "proreus_plugin_failures_total",
+            "ALPHA",
+            "Failures of plugins: raised (an exception), error (an Error status), "
+            "invalid_answer (one that the point does not allow), slow (over the time budget).",
+            "plugin",
+            "extension_point",
+            "reason",
+        )
+        self.plugin_skipped = self.gauge(
+            "proreus_plugin_skipped",
+            "ALPHA",
+            "Whether an out-of-tree plugin is disabled in its profile for the time being (1), by "
+            "--plugin-failure-policy=skip.",
+            "plugin",
+            "profile",
+        )
+
+    def _describe_reloads(self) -> None:
+        self.config_reload_total = self.counter(
+            "proreus_config_reload_total",
+            "ALPHA",
+            "Number of times that the configuration and plugins were loaded anew, by result "
+            "(success, failure).",
+            "result",
+        )
+        self.config_last_reload_successful = self.gauge(
+            "proreus_config_last_reload_successful",
+            "ALPHA",
+            "Whether the latest reload succeeded (1) or was refused (0); 1 if there was none.",
+        ).labels()
+        self.config_last_reload_successful.set(1)
+        self.config_last_reload_success_seconds = self.gauge(
+            "proreus_config_last_reload_success_timestamp_seconds",
+            "ALPHA",
+            "When the configuration that is in force was loaded, if that was by a reload.",
+        ).labels()
+
+    def _describe_loop(self) -> None:
+        self.loop_lag_seconds = self.histogram(
+            "proreus_loop_lag_seconds",
+            "ALPHA",
+            "Seconds by which the event loop came late to what was due, looked at 10 times a "
+            "second.",
+            exponential(0.001, 2, 15),
+        ).labels()
+        self.scheduling_cycle_age = self.gauge(
+            "proreus_scheduling_cycle_age_seconds",
+            "ALPHA",
+            "Seconds since the start of the scheduling cycle that is going on, 0 between cycles.",
+        )
+        self.loop_blocked_total = self.counter(
+            "proreus_loop_blocked_total",
+            "ALPHA",
+            "Times that the event loop did not turn for longer than --loop-blocked-threshold, by "
+            "the plugin that kept it (empty: none).",
+            "plugin",
+        )
