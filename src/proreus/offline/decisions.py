@@ -20,6 +20,7 @@ from proreus.runtime.find_nodes import FeasibleNodes
 from proreus.runtime.prioritize_nodes import prioritize_nodes, run_pre_score
 from proreus.runtime.profile import Profile
 from proreus.runtime.scheduling_points import run_post_filter, run_pre_filter
+from proreus.scheduler.no_feasible_node import diagnose
 
 
 async def decide(cluster: OfflineCluster, pod: JsonObject) -> JsonObject:
@@ -60,7 +61,7 @@ async def _decide(cluster: OfflineCluster, profile: Profile, pod: PodInfo) -> Js
         answer["feasible"] = sorted(table[row].name for row in found.rows.tolist())
         if found.count:
             return answer | _scores(cluster, profile, state, pod, found)
-    diagnosis = cluster.scheduler.scheduling_cycle.diagnose(outcome, found)
+    diagnosis = diagnose(profile.table, outcome, found)
     return answer | await _rejection(cluster, profile, state, pod, diagnosis)
 
 

@@ -14,7 +14,7 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.post_filter_result import CLEAR_NOMINATION, NominatingInfo
 from proreus.framework.status import Code, Status
-from proreus.framework.verdicts import IntArray, Rows
+from proreus.framework.verdicts import IntArray, Rows, Verdicts
 from proreus.logs import logger
 from proreus.runtime.profile import Profile
 from proreus.runtime.waiting_pods import WaitingPod
@@ -23,12 +23,12 @@ from proreus.scheduler.extender import HTTPExtender
 log = logger(__name__)
 
 LONG_SECONDS = 0.1
-"""From here on an attempt is logged, as in kube-scheduler's utiltrace."""
+"""Attempts that take at least so long are logged, as by kube-scheduler's utiltrace."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSubset:
-    """The nodes that a pod must keep to: by name, and as a part of the table."""
+    """The nodes that a pod must keep to: by name, and as a table of these rows alone."""
 
     names: frozenset[str]
     nodes: NodeTable
@@ -36,10 +36,10 @@ class NodeSubset:
 
 @dataclass(slots=True)
 class Attempt:
-    """A popped pod on its way. ``started``: ``perf_counter`` seconds at the pop.
+    """One attempt to schedule a popped pod. ``started``: ``perf_counter`` seconds at the pop.
 
-    ``extenders``: those that want to be asked about it. ``node_subset``: None = all nodes may do.
-    ``may_preempt``: whether PostFilter runs when no node does.
+    ``extenders``: those that are interested in it. ``node_subset``: None = all nodes.
+    ``may_preempt``: whether PostFilter runs when no node is feasible.
     """
 
     queued: QueuedPodInfo
@@ -65,9 +65,8 @@ class ScheduleResult:
 class Failure:
     """Why an attempt ended without a node.
 
-    ``fit_error`` tells which plugins rejected the pod; without it, nobody did: something went wrong
-    and the pod comes back after a back-off. ``nominating`` None leaves the nomination alone.
-    ``cause``: what was raised, where something was.
+    ``fit_error``: which plugins rejected the pod; None: an error, and the pod is retried after a
+    back-off. ``nominating``: None leaves the nomination as it is. ``cause``: the exception, if any.
     """
 
     status: Status
@@ -77,34 +76,44 @@ class Failure:
 
     @property
     def message(self) -> str:
-        """The text of the event and the condition."""
+        """The text of the Event and of the condition."""
         return self.fit_error.message if self.fit_error is not None else self.status.message
 
 
 def error_failure(text: str, cause: ProreusError | None = None) -> Failure:
-    """Return the failure for something that went wrong."""
+    """Return the failure of an attempt that ended in an error."""
     return Failure(Status(Code.ERROR, (text,)), cause=cause)
 
 
+def rejected_on_node(status: Status) -> Failure:
+    """Return the failure of a pod that Reserve, Permit or PreBind rejected on its chosen node."""
+    verdicts = Verdicts(1)
+    verdicts.reject_row(0, status)
+    diagnosis = Diagnosis(verdicts)
+    diagnosis.add_plugin_status(status)
+    return Failure(status, FitError(1, diagnosis))
+
+
 class AttemptObserver(Protocol):
-    """Is told of every attempt what was found out on the way. Without one nothing is kept."""
+    """Receives the intermediate results of every attempt, which are otherwise not kept."""
 
     def after_filter(self, attempt: Attempt, diagnosis: Diagnosis, feasible: Rows) -> None:
-        """Filter is done: who rejected which node, and the rows that are left."""
+        """Filter is done: which plugin rejected which node, and the feasible rows."""
         ...
 
     def after_score(self, attempt: Attempt, feasible: Rows, scores: Mapping[str, IntArray]) -> None:
-        """Score is done: each plugin's weighted scores, as ``feasible`` goes."""
+        """Score is done: each plugin's weighted scores, in the order of ``feasible``."""
         ...
 
     def on_failure(self, attempt: Attempt, failure: Failure) -> None:
-        """The attempt has ended without a bound pod; to be called before the pod is requeued."""
+        """The attempt has ended without a bound pod, which is not requeued yet."""
         ...
 
 
 class Trace:
-    """The times of one operation's steps. Made for each pod: it must cost next to nothing."""
+    """The times of one operation's steps, as kube-scheduler's utiltrace keeps them."""
 
+    # Made for each pod: it keeps tuples and writes no text unless the operation was long.
     __slots__ = ("_began", "_steps")
 
     def __init__(self) -> None:
@@ -112,16 +121,17 @@ class Trace:
         self._steps: list[tuple[str, float]] = []
 
     def step(self, name: str) -> None:
-        """Note that a step is done."""
+        """Record the end of a step."""
         self._steps.append((name, perf_counter()))
 
     def log_if_long(self, name: str, pod: str) -> None:
-        """Tell of the operation if it took long, with -v 2 or more."""
+        """Log the operation if it took 0.1 s or longer, with -v 2 or more."""
         seconds = perf_counter() - self._began
         if seconds < LONG_SECONDS or not log.v(2):
             return
         share = LONG_SECONDS / (len(self._steps) + 1)
         slow, last = [], self._began
+        # utiltrace's rule: only steps that took their share of the threshold are worth a line.
         for step, at in self._steps:
             if at - last >= share or log.v(4):
                 slow.append(f"{step}: {_milliseconds(at - last)}")

@@ -25,12 +25,11 @@ from proreus.runtime.binding_points import (
 )
 from proreus.runtime.scheduling_points import run_unreserve
 from proreus.runtime.waiting_pods import WaitingPods
-from proreus.scheduler.attempt import Failure, ScheduleResult, error_failure
+from proreus.scheduler.attempt import Failure, ScheduleResult, error_failure, rejected_on_node
 from proreus.scheduler.cluster_events import as_assigned
 from proreus.scheduler.environment import Environment
 from proreus.scheduler.extender_chain import ExtenderChain
 from proreus.scheduler.failure import FailureHandler
-from proreus.scheduler.scheduling_cycle import rejected_on_node
 
 log = logger(__name__)
 

@@ -1,9 +1,22 @@
-"""The scheduling cycle: from a popped pod to an assumed node.
+"""The scheduling cycle: from a popped pod to an assumed node, in kube-scheduler's order of steps.
 
-One flow, read downwards. Everything here sees one consistent state: nothing waits between pop and
-assume but for HTTP extenders and plugins that fetch their answers, while the world is paused. The
-order of steps and every status's consequence are kube-scheduler's ``schedulingCycle`` and
-``schedulePod``.
+    scheduler.schedule_one ─► run                                  kube-scheduler: schedulingCycle
+      schedule_pod ─► _choose                                                      schedulePod
+        _pre_filter       runtime/scheduling_points                PreFilter
+        _find             the nominated node first, then:
+                          runtime/find_nodes                       Filter, with nominated pods
+                          ├► runtime/equivalence_cache             results shared by equal pods
+                          └► runtime/nominated_pods_filter         a second pass on their nodes
+                          scheduler/extender_chain                 extenders' filter
+        _rank             runtime/prioritize_nodes                 PreScore, Score
+        _select           runtime/select_host                      one of the best nodes
+        no node           scheduler/no_feasible_node               FitError, PostFilter
+      commit ─► assume    cache/cache, runtime/scheduling_points   assume, Reserve, Permit
+    then scheduler/binding_cycle, as a task; any ``Failure`` goes to scheduler/failure
+
+Nothing can change between pop and assume, so there is no snapshot and no lock: the cycle awaits
+only extenders and plugins that fetch their results, and the informers are paused meanwhile.
+``Cache.assume`` records the changed row; that record invalidates the shared results of this row.
 """
 
 from __future__ import annotations
@@ -15,11 +28,10 @@ import numpy as np
 from proreus.cache.cache import Cache, CacheError
 from proreus.errors import BudgetExceeded, ExtenderError, PluginError
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.diagnosis import Diagnosis, FitError
 from proreus.framework.nominated_pods import Nominator
 from proreus.framework.pod_info import ASSUMED_AS, PodInfo
-from proreus.framework.status import ERROR, SUCCESS, Code, Status, code_of
-from proreus.framework.verdicts import IntArray, Verdicts
+from proreus.framework.status import ERROR, SUCCESS, Status, code_of
+from proreus.framework.verdicts import IntArray
 from proreus.logs import logger
 from proreus.runtime.fetching import (
     fetch_filter,
@@ -34,10 +46,8 @@ from proreus.runtime.prioritize_nodes import prioritize_nodes, run_pre_score
 from proreus.runtime.profile import Profile
 from proreus.runtime.scheduling_points import (
     PermitOutcome,
-    PostFilterOutcome,
     PreFilterOutcome,
     run_permit,
-    run_post_filter,
     run_pre_filter,
     run_reserve,
     run_unreserve,
@@ -51,24 +61,24 @@ from proreus.scheduler.attempt import (
     ScheduleResult,
     Trace,
     error_failure,
+    rejected_on_node,
 )
 from proreus.scheduler.environment import Environment
-from proreus.scheduler.extender_chain import EXTENDER, ExtenderChain
+from proreus.scheduler.extender_chain import ExtenderChain
+from proreus.scheduler.no_feasible_node import diagnose, fail_with_post_filter
 
 log = logger(__name__)
-
-_SHARE_OF_POST_FILTER = 2
-"""PostFilter may compute for so many times the budget of all that comes before it."""
 
 NO_NODES = "no nodes available to schedule pods"
 
 
 class _timed:
-    """Observes how long an extension point took, and that it ended well or raised.
+    """Observes the duration and the status of an extension point, an exception as Error.
 
-    ``code`` may say more about a good end. A class, since it is entered six times a pod.
+    ``code``: the status, where it is not Success.
     """
 
+    # A class, since it is entered six times a pod and a generator would cost twice as much.
     __slots__ = ("_observed", "_point", "_profile", "_started", "code")
 
     def __init__(self, profile: Profile, point: str, observed: bool = True) -> None:
@@ -111,13 +121,15 @@ class SchedulingCycle:
         self.observer: AttemptObserver | None = None
 
     def note_extenders(self, attempt: Attempt) -> None:
-        """Find out which extenders are to be asked."""
+        """Set the extenders that are interested in the pod."""
         if self.extenders is not None:
             attempt.extenders = self.extenders.interested_in(attempt.pod.pod)
 
     async def run(self, attempt: Attempt) -> ScheduleResult | Failure:
-        """Decide where the pod goes, or why it cannot."""
+        """Choose a node and assume the pod there, or return why there is none."""
         self.note_extenders(attempt)
+        # Only these cycles await anything. An event that was handled meanwhile would change rows
+        # between the verdicts of two plugins, and the pod might be assumed on a full node.
         if attempt.extenders or attempt.profile.fetching:
             with self._paused():
                 return await self._run(attempt)
@@ -135,7 +147,7 @@ class SchedulingCycle:
     # ---- choose --------------------------------------------------------------------------------
 
     async def schedule_pod(self, attempt: Attempt) -> str | Failure:
-        """Return the name of the best node; nothing is assumed yet."""
+        """Return the name of the best node; the pod is not assumed there yet."""
         budget = attempt.state.budget
         if budget is None:
             return await self._choose(attempt)
@@ -150,25 +162,31 @@ class SchedulingCycle:
         trace = Trace()
         try:
             outcome = await self._pre_filter(attempt)
+            # PreFilter rejected the pod as a whole: Filter could only find worse reasons.
             found = await self._find(attempt, outcome) if outcome.status is None else None
             trace.step("Computing predicates done")
             if self.observer is not None:
                 rows = np.empty(0, dtype=np.intp) if found is None else found.rows
-                self.observer.after_filter(attempt, self.diagnose(outcome, found), rows)
+                self.observer.after_filter(
+                    attempt, diagnose(self._cache.table, outcome, found), rows
+                )
+            # A single node needs no scores, and kube-scheduler computes none.
             if found is not None and found.count == 1:
                 return self._cache.table[int(found.rows[0])].name
             if found is not None and found.count:
                 ranking = await self._rank(attempt, found)
                 if attempt.extenders:
                     ranking = await self._prioritize(attempt, found, ranking)
-                chosen = self._select_host(ranking)
+                chosen = self._cache.table[self._select(ranking, self._search.order)].name
                 trace.step("Prioritizing done")
                 return chosen
         except (PluginError, ExtenderError) as error:
+            # Not a rejection: no PostFilter, for victims would not repair a broken plugin.
             return error_failure(str(error), error)
         finally:
             trace.log_if_long("Scheduling", attempt.pod.key)
-        return await self._run_post_filter(attempt, self.diagnose(outcome, found))
+        diagnosis = diagnose(self._cache.table, outcome, found)
+        return await fail_with_post_filter(self._cache.table, attempt, diagnosis)
 
     async def _pre_filter(self, attempt: Attempt) -> PreFilterOutcome:
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
@@ -181,10 +199,13 @@ class SchedulingCycle:
         return outcome
 
     async def _find(self, attempt: Attempt, outcome: PreFilterOutcome) -> FeasibleNodes:
-        """Look for nodes: on the nominated one first, then on all that PreFilter left."""
+        """Return the feasible nodes: the nominated one alone, or all that pass Filter."""
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
+        # The nominated node first: it has been cleared for this pod, and any other choice would
+        # have evicted the victims for nothing. kube-scheduler's ``evaluateNominatedNode``.
         row = self._cache.table.rows.get(pod.pod.status.nominated_node_name)
         names, node_subset = outcome.names, attempt.node_subset
+        # A pod of a group that is tried in one placement keeps to the nodes of that placement.
         if node_subset is not None:
             names = node_subset.names if names is None else names & node_subset.names
             row = row if pod.pod.status.nominated_node_name in node_subset.names else None
@@ -198,16 +219,19 @@ class SchedulingCycle:
                 rows = None if names is None else self._cache.table.rows_of(names)
                 await fetch_filter(profile, state, pod, rows)
             found = self.search(profile, state, pod, names)
+            # A plugin's Error on any row fails the whole attempt. Shared results hold none.
             if not found.all_from_cache:
                 raise_filter_error(found.evaluated_verdicts)
+        # A walk that stops early may not have reached the nominated node: its rejection counts too.
         if row is not None and nominated is not None and not found.count:
             found.add_rejection(row, nominated)
+        # Extenders come last: each costs a request, which grows with the number of nodes.
         return await self._filter_by_extenders(attempt, found)
 
     async def _evaluate_nominated_node(
         self, attempt: Attempt, row: int
     ) -> FeasibleNodes | Status | None:
-        """Judge the nominated node alone; an error there is only logged: the search goes on."""
+        """Filter the nominated node alone; return it, its rejection, or None after an error."""
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
         try:
             with _timed(profile, "Filter", bool(profile.filter)):
@@ -215,6 +239,7 @@ class SchedulingCycle:
                     await fetch_filter(profile, state, pod, np.array([row], dtype=np.intp))
                 status = self._search.check_node(profile, state, pod, row)
         except PluginError as error:
+            # Logged only, as in kube-scheduler: if the plugin is broken, the full search fails too.
             log.error("Evaluation failed on nominated node", err=error, pod=pod.key)
             return None
         if status is not None:
@@ -224,7 +249,7 @@ class SchedulingCycle:
     async def _filter_nominated_by_extenders(
         self, attempt: Attempt, found: FeasibleNodes
     ) -> FeasibleNodes | None:
-        """Ask extenders about the nominated node; None when the search has to go on."""
+        """Run extenders on the nominated node; None when all nodes have to be searched."""
         try:
             found = await self._filter_by_extenders(attempt, found)
         except ExtenderError as error:
@@ -241,14 +266,13 @@ class SchedulingCycle:
         self, attempt: Attempt, found: FeasibleNodes, ranking: NodeScores
     ) -> NodeScores:
         assert self.extenders is not None
-        pod = attempt.pod.pod
-        asked, scores = attempt.extenders, ranking.scores
-        return await self.extenders.prioritize(asked, pod, found.rows, scores)
+        interested, pod = attempt.extenders, attempt.pod.pod
+        return await self.extenders.prioritize(interested, pod, found.rows, ranking.scores)
 
     def search(
         self, profile: Profile, state: CycleState, pod: PodInfo, names: frozenset[str] | None
     ) -> FeasibleNodes:
-        """Judge all nodes, or the named ones."""
+        """Filter all nodes, or the named ones."""
         return self._search.find(profile, state, pod, names)
 
     async def _rank(self, attempt: Attempt, found: FeasibleNodes) -> NodeScores:
@@ -256,6 +280,7 @@ class SchedulingCycle:
         with _timed(profile, "PreScore"):
             run_pre_score(profile, state, pod, found)
         scores: dict[str, IntArray] | None = None if self.observer is None else {}
+        # An observer (``proreus evaluate``) sees each plugin's scores; otherwise only totals.
         with _timed(profile, "Score"):
             if profile.fetching:
                 await fetch_score(profile, state, pod, found.rows)
@@ -264,81 +289,32 @@ class SchedulingCycle:
             self.observer.after_score(attempt, found.rows, scores)
         return ranking
 
-    def _select_host(self, ranking: NodeScores) -> str:
-        """Return the best node."""
-        return self._cache.table[self._select(ranking, self._search.order)].name
-
-    # ---- no node -------------------------------------------------------------------------------
-
-    def diagnose(self, outcome: PreFilterOutcome, found: FeasibleNodes | None) -> Diagnosis:
-        """Collect who rejected the pod, and where."""
-        size = self._cache.table.size
-        if found is None:
-            assert outcome.status is not None
-            nowhere = np.empty(0, dtype=np.intp)
-            diagnosis = Diagnosis(Verdicts(size), nowhere, outcome.status)
-            diagnosis.pre_filter_message = outcome.status.message
-            diagnosis.add_plugin_status(outcome.status)
-        else:
-            diagnosis = Diagnosis(found.verdicts, found.evaluated)
-            if outcome.names is not None:
-                narrowing = " ".join(sorted(outcome.narrowing))
-                text = f"node(s) didn't satisfy plugin(s) [{narrowing}]"
-                diagnosis.absent_nodes_status = Status.unresolvable(text)
-            diagnosis.note_rejectors()
-            if found.rejected_by_extender:
-                diagnosis.unschedulable_plugins.add(EXTENDER)
-        diagnosis.unschedulable_plugins.update(outcome.narrowing)
-        return diagnosis
-
-    async def _run_post_filter(self, attempt: Attempt, diagnosis: Diagnosis) -> Failure:
-        """Ask PostFilter, and tell why no node can take the pod."""
-        fit_error = FitError(self._cache.table.size, diagnosis)
-        if attempt.node_subset is not None:
-            rows = self._cache.table.rows_of(attempt.node_subset.names)
-            fit_error = FitError(len(rows), diagnosis.of_rows(rows))
-        failure = Failure(Status(Code.UNSCHEDULABLE), fit_error)
-        profile = attempt.profile
-        if not profile.post_filter or not attempt.may_preempt:
-            return failure
-        started = perf_counter()
-        if (budget := attempt.state.budget) is not None:
-            # Trials on thousands of nodes with hundreds of thousands of pods are normal work.
-            budget.allow(_SHARE_OF_POST_FILTER * budget.seconds)
-        try:
-            verdicts = diagnosis.complete()
-            outcome = await run_post_filter(profile, attempt.state, attempt.pod, verdicts)
-        except BudgetExceeded as error:
-            # Why the pod fits nowhere is known, and what may help it.
-            outcome = PostFilterOutcome(message=str(error))
-        profile.observe_point("PostFilter", outcome.code, perf_counter() - started)
-        fit_error.diagnosis.post_filter_message = outcome.message
-        failure.nominating = outcome.nominating
-        return failure
-
     # ---- assume, reserve, permit ---------------------------------------------------------------
 
     async def commit(self, attempt: Attempt, node_name: str) -> ScheduleResult | Failure:
-        """Decide for a node; where Permit holds the pod, it waits from now on."""
+        """Assume the pod on its node; register it as waiting where Permit holds it."""
         permit = await self.assume(attempt, node_name)
         if isinstance(permit, Failure):
             return permit
+        # The time-outs run from here, not from the start of the binding cycle.
         waiting = None
         if permit.timeouts:
             waiting = self._waiting_pods.add(attempt.pod, permit.timeouts)
         return ScheduleResult(attempt, node_name, waiting)
 
     async def assume(self, attempt: Attempt, node_name: str) -> PermitOutcome | Failure:
-        """Assume the pod on its node, reserve, and ask for permission; undo it if refused."""
+        """Assume the pod on its node, then run Reserve and Permit; undo all of it if rejected."""
         pod = attempt.pod
         try:
             self._cache.assume(pod, node_name)
         except CacheError as error:
             return error_failure(str(error))
+        # From here on the cache counts the pod; as a nominated pod too, it would count twice.
         self._nominator.delete_nominated_pod(pod.uid)
         try:
             rejected = await self._reserve(attempt, node_name)
             if rejected is None:
+                # Reserve may have found that the pod takes more of the node than its requests.
                 as_assumed = attempt.state.get(ASSUMED_AS)
                 if as_assumed is not None:
                     self._cache.update_assumed(as_assumed)
@@ -371,15 +347,8 @@ class SchedulingCycle:
         return outcome
 
     def unreserve_and_forget(self, attempt: Attempt, node_name: str) -> None:
-        """Undo reservations and the assumption."""
+        """Undo Reserve and the assumption."""
+        # In this order, as in kube-scheduler: Unreserve may look the pod up in the cache. It runs
+        # for all Reserve plugins, in reverse, also for those behind the one that rejected.
         run_unreserve(attempt.profile, attempt.state, attempt.pod, node_name)
         self._cache.forget(attempt.pod, node_name)
-
-
-def rejected_on_node(status: Status) -> Failure:
-    """Return the failure for a pod that was turned down after its node was chosen."""
-    verdicts = Verdicts(1)
-    verdicts.reject_row(0, status)
-    diagnosis = Diagnosis(verdicts)
-    diagnosis.add_plugin_status(status)
-    return Failure(status, FitError(1, diagnosis))
