@@ -1,12 +1,12 @@
 """Which pod is next, and when a pod that failed is tried again.
 
-``scheduling_queue`` is the door. A pod that waits is in exactly one of ``active`` (to be tried
-next), ``backoff`` (to be tried again soon) and ``unschedulable`` (waits for a change, or gated by a
-PreEnqueue plugin: ``pre_enqueue_plugins``). A pod that was popped is ``in_flight`` until it is
-done; what happens meanwhile is kept, for it may help that pod. ``hints`` decides whom an event
-helps, ``nominator`` knows which pods room is kept for.
+``scheduling_queue`` is the interface. A pod that waits is in exactly one of ``active`` (tried
+next), ``backoff`` (tried again soon) and ``unschedulable`` (waits for an event, or is gated by a
+PreEnqueue plugin); ``sub_queues`` moves it between them. A popped pod is ``in_flight`` until its
+attempt is done; the events that occur meanwhile are kept, since they may help it.
+``queueing_hints`` decides which pods an event helps, ``nominator`` holds the nominated pods.
 
-All of it is sync, without I/O, and takes its time from a clock that it is given.
+All of it is sync and without I/O; the clock is an argument.
 """
 
 from proreus.queue.nominator import Nominator

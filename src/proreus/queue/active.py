@@ -1,7 +1,7 @@
-"""Pods to be tried next, and their way out: the pop.
+"""The pods to be tried next, and the pop: kube-scheduler's ``activeQueue``.
 
-When nothing is active, the next pod comes from back-off, its time not yet over: an idle scheduler
-lets nobody wait (KEP-5142).
+When no pod is active, the next one comes from back-off before its time is over: an idle scheduler
+has no reason to let a pod wait (KEP-5142).
 """
 
 from __future__ import annotations
@@ -63,26 +63,27 @@ class ActiveQueue:
         return self._heap.discard(key)
 
     def pop(self) -> QueuedPodInfo | None:
-        """Take out the next pod and put it in flight; None when there is none.
-
-        Its rejecters stay with it: they are replaced when this attempt fails.
-        """
+        """Remove the next pod and put it in flight; None when there is none."""
+        # A pod that is in flight already is dropped, and the next one is tried.
         while (queued := self._take()) is not None:
             if self._begin(queued):
                 return queued
         return None
 
     def pop_specific(self, key: str) -> QueuedPodInfo | None:
-        """Take out a pod by ``namespace/name``, whether it is its turn or not."""
+        """Remove a pod by ``namespace/name`` out of turn, and put it in flight."""
         queued = self._heap.discard(key)
         return queued if queued is not None and self._begin(queued) else None
 
     def _begin(self, queued: QueuedPodInfo) -> bool:
         queued.attempts += 1
+        # Two attempts for one pod at a time would assume it twice.
         if not self._in_flight.begin(queued.info):
             log.error("Pod is being scheduled already, so it is discarded", pod=queued.key)
             return False
         self.scheduling_cycle += 1
+        # The rejectors themselves stay until this attempt fails and replaces them; only the gauge
+        # of unschedulable pods no longer counts the pod.
         if queued.unschedulable_plugins or queued.pending_plugins:
             self._recorder.remove_unschedulable_reasons(
                 queued.pod.spec.scheduler_name, queued.rejectors

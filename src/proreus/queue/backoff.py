@@ -1,11 +1,11 @@
-"""Pods that failed and are to be tried again when a little time has passed.
+"""Pods that are retried after a back-off: kube-scheduler's ``backoffQueue``.
 
-Two heaps: pods that a plugin rejected, which may be taken out early when there is nothing else to
-do, and pods which may not: those whose attempt ended in an error, since an ailing apiserver is to
-be spared, and those whose attempts take so long that others notice.
+Two heaps. Pods that a plugin rejected may be popped early when nothing else is to do. The others
+may not: pods whose attempt ended in an error, since retries would load a failing apiserver, and
+pods whose attempts take so long that they delay all others.
 
-Time is cut to whole wall-clock seconds, in which order pods by the active queue's order: pods that
-become ready in the same second leave by priority, not by the fraction of the second (KEP-5142).
+Expirations are cut to whole wall-clock seconds, and ordered within a second like the active queue:
+pods that become ready in the same second leave by priority (KEP-5142).
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ _NANOSECONDS = 1_000_000_000
 _CLOCK_TOLERANCE_SECONDS = 1e-6
 
 _SECONDS_A_SECOND_OF_COST = 10.0
-"""A pod whose attempts others notice waits so many times as long as its last attempt took."""
+"""The back-off of a costly pod, as a multiple of the computing time of its last attempt."""
 _MAX_OVERRUN_SECONDS = 300.0
-"""The longest wait after an attempt that was ended because it took too long; until then each
-doubles it."""
+"""The longest back-off after attempts that exceeded their time budget; each one doubles it."""
 
 
 def whole_second(instant: float) -> int:
@@ -67,10 +66,9 @@ class BackoffQueue:
         return len(self._rejected)
 
     def expiration(self, queued: QueuedPodInfo) -> float:
-        """Return when the back-off of a pod ends; cached in it until its next failed attempt.
-
-        The instant is the last one that still counts as backing off. ``NO_BACKOFF``: no back-off.
-        """
+        """Return the last instant of a pod's back-off, in seconds; ``NO_BACKOFF``: none."""
+        # Cached until the next failed attempt: heaps compare it often, and a reload that changes
+        # the limits must not move pods within a heap.
         if queued.backoff_expiration is None:
             seconds = self._duration_seconds(queued)
             if seconds is None:
@@ -83,6 +81,9 @@ class BackoffQueue:
         count = queued.consecutive_errors_count or queued.unschedulable_count
         if not (self._max and count):
             return None
+        # Errors count for themselves: a pod that was rejected ten times and then meets one error
+        # starts again at the initial back-off.
+        # Integer nanoseconds, as in Go: doubling floats would miss kube-scheduler's limit.
         shift = count - 1
         seconds = self._max / _NANOSECONDS
         if self._initial <= self._max >> shift:
@@ -90,7 +91,7 @@ class BackoffQueue:
         return max(seconds, self._seconds_for_cost(queued)) if queued.costly else seconds
 
     def _seconds_for_cost(self, queued: QueuedPodInfo) -> float:
-        """Return the wait that leaves the scheduler to other pods most of the time."""
+        """Return the seconds that leave most of the scheduler's time to other pods."""
         seconds = _SECONDS_A_SECOND_OF_COST * queued.cost_seconds
         if not queued.consecutive_overruns:
             return min(seconds, self._max / _NANOSECONDS)
@@ -98,7 +99,7 @@ class BackoffQueue:
         return min(seconds * (1 << doublings), _MAX_OVERRUN_SECONDS)
 
     def is_backing_off(self, queued: QueuedPodInfo) -> bool:
-        """Tell whether a pod has to wait yet; in the second in which its back-off ends it has."""
+        """Return whether a pod still backs off; true in the very second of its expiration."""
         now = self._clock.now()
         return self.expiration(queued) >= (whole_second(now) if self._whole_seconds else now)
 
@@ -109,6 +110,7 @@ class BackoffQueue:
     def put(self, queued: QueuedPodInfo) -> None:
         """Add a pod, or re-sort it after a change."""
         key = queued.key
+        # An update leaves a pod in its heap: it changes the spec, not why the attempt failed.
         rejected = queued.unschedulable_plugins or queued.pending_plugins
         if key in self._errors or queued.costly or not rejected:
             self._errors.put(key, queued)
@@ -120,11 +122,11 @@ class BackoffQueue:
         return self._rejected.discard(key) or self._errors.discard(key)
 
     def pop(self) -> QueuedPodInfo | None:
-        """Take out the rejected pod that is nearest to the end of its back-off, over or not."""
+        """Remove and return the rejected pod whose back-off ends first, even if it is not over."""
         return self._rejected.pop()
 
     def pop_completed(self) -> list[QueuedPodInfo]:
-        """Take out all pods whose back-off is over: those that were rejected, then the errors."""
+        """Remove and return all pods whose back-off is over: rejected ones, then the others."""
         completed = []
         for heap in (self._rejected, self._errors):
             while (head := heap.peek()) is not None and not self.is_backing_off(head):
@@ -133,11 +135,11 @@ class BackoffQueue:
         return completed
 
     def pods(self) -> list[QueuedPodInfo]:
-        """Return all pods, those that were rejected first, each heap in its order."""
+        """Return all pods, rejected ones first, each heap in its order."""
         return self._rejected.items() + self._errors.items()
 
     def set_limits(self, initial_seconds: float, max_seconds: float) -> None:
-        """Back off by other limits; a back-off that has begun keeps its end."""
+        """Use other limits for future back-offs, in seconds."""
         self._initial = round(initial_seconds * _NANOSECONDS)
         self._max = round(max_seconds * _NANOSECONDS)
 
@@ -151,7 +153,7 @@ class BackoffQueue:
         return lambda queued: (self.expiration(queued), sort_key(queued))
 
     def validate(self) -> None:
-        """Assert that each pod is in the heap that its rejecters call for."""
+        """Assert that each pod is in the heap that its rejectors call for."""
         self._rejected.validate()
         self._errors.validate()
         for queued in self._rejected.items():

@@ -1,8 +1,10 @@
-"""Pods that are being scheduled, and what happened meanwhile.
+"""Pods that are being scheduled, and the events since their pops.
 
-An event that comes between a pod's pop and its failure may already have removed the reason of that
-failure. So every event is kept as long as a pod is in flight that was popped before it, and is
-shown to that pod when it comes back.
+    pop a   event 1   pop b   event 2   a fails: sees 1, 2   b fails: sees 2
+
+An event between a pod's pop and its failure may have removed the reason of that failure, and will
+not come again. So an event is kept as long as a pod is in flight that was popped before it. This is
+kube-scheduler's ``inFlightEvents``.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from proreus.framework.events import ClusterEvent
 from proreus.framework.pod_info import PodInfo
 
 POD_POPPED = "PodPopped"
-"""What a pod in flight is called among the events, in the metric of both."""
+"""The label of pods in flight in the metric scheduler_inflight_events."""
 
 
 class InFlightEvent(NamedTuple):
@@ -51,7 +53,7 @@ class InFlightPods:
         return uid in self._markers
 
     def begin(self, info: PodInfo) -> bool:
-        """Note that a pod was popped; False if it is in flight already."""
+        """Record that a pod was popped; return False if it is in flight already."""
         if info.uid in self._markers:
             return False
         self._markers[info.uid] = _Marker(info, self._dropped + len(self._events))
@@ -64,7 +66,7 @@ class InFlightPods:
             self._labels[event.label] += 1
 
     def events_since_pop(self, uid: str) -> Iterable[InFlightEvent]:
-        """Return what happened since a pod was popped, in order."""
+        """Return the events since a pod was popped, in order."""
         marker = self._markers.get(uid)
         if marker is None:
             return ()
@@ -72,9 +74,11 @@ class InFlightPods:
         return self._events[start:] if start < len(self._events) else ()
 
     def done(self, uid: str) -> None:
-        """Forget a pod, and the events that only it could have wanted to see."""
+        """Forget a pod, and the events that no other pod in flight may need."""
         if self._markers.pop(uid, None) is None:
             return
+        # Only events before the oldest remaining pop can go: one pod that is bound slowly keeps
+        # all later ones, which is why the binding cycle calls done before PreBind.
         if not self._markers:
             unwanted = len(self._events)
         else:

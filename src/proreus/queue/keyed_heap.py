@@ -1,7 +1,7 @@
 """A heap whose items can be found, re-sorted and removed by key.
 
-``heapq`` with lazy deletion: a removed or re-sorted entry stays in the list until it comes up, or
-until the dead outnumber the living. Equal sort keys come out in the order in which they came in.
+``heapq`` with lazy deletion: a removed or re-sorted entry stays in the list until it is popped and
+skipped, or until removed entries are the majority. Equal sort keys come out first in, first out.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 _SMALL = 64
-"""So few dead entries are not worth a clean-up."""
+"""So few removed entries are not worth a clean-up."""
 
 
 class KeyedHeap(Generic[T]):
     """Items by key, smallest ``sort_key`` first.
 
-    A sort key is computed when an item is put; who changes an item puts it again.
+    A sort key is computed when an item is put; after a change the caller puts the item again.
     """
 
     # Invariant: an entry of _heap is alive if and only if it is the very one in _alive. The number
@@ -45,6 +45,7 @@ class KeyedHeap(Generic[T]):
     def put(self, key: str, item: T) -> None:
         """Add an item, or replace and re-sort the one of the same key: O(log n)."""
         sort_key = self._sort_key(item)
+        # A pod is put at every update, most of which change nothing that it is sorted by.
         present = self._entries.get(key)
         if present is not None and present[3] is item and present[0] == sort_key:
             return
@@ -104,7 +105,7 @@ class KeyedHeap(Generic[T]):
         heapq.heapify(self._heap)
 
     def validate(self) -> None:
-        """Assert that the list holds every living entry once, in heap order, and little else."""
+        """Assert that the list holds every present entry once, in heap order, and little else."""
         heap = self._heap
         alive = [entry for entry in heap if self._entries.get(entry[2]) is entry]
         assert len(alive) == len(self._entries), "an item is missing from the heap, or there twice"

@@ -1,7 +1,7 @@
-"""Which pods are to be kept room for, and on which node.
+"""Nominated pods by node: kube-scheduler's ``nominator``.
 
-A pod is nominated to a node after preemption made room there, or is about to; until it is assumed,
-Filter counts it in on that node for pods of no higher priority.
+Preemption nominates a pod to the node of its victims. Until the pod is assumed, Filter counts it on
+that node for pods of equal or lower priority.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from proreus.objects.meta import ObjectMeta
 from proreus.objects.pod import Pod
 
 _MAX_CACHED_EVENTS = 20_000
-"""So many changes are remembered at most."""
+"""How many changes are kept for ``changes_since`` at most."""
 
 
 class Nominator:
     """Nominated pods by node, in the order of their nominations (``framework.handle.Nominator``).
 
-    ``pod_lister``: what the watch says of a pod, by ``namespace/name``. ``queued_pod``: the pod in
-    the queue, by ``namespace/name``.
+    ``pod_lister``: returns the informer's pod of a ``namespace/name``. ``queued_pod``: returns the
+    queue's.
     """
 
     # Invariant: _node_of[uid] is the one node whose dict in _by_node has uid; no dict is empty.
-    # A pod is kept by name only and looked up when asked for, so that it is never out of date.
-    # _changes names the nodes whose answers changed.
+    # A pod is kept by name only and looked up on each call, so that it is never out of date.
+    # _changes has the nodes whose nominated pods changed.
 
     def __init__(
         self,
@@ -43,8 +43,8 @@ class Nominator:
     def nominated_pods(self, node_name: str) -> list[PodInfo]:
         """Return the pods nominated to a node, as they are now.
 
-        A pod that is not queued (it is being tried) comes as a stub that asks for nothing and has
-        priority 0: kube-scheduler does so.
+        A pod that is in flight comes as a stub without requests and with priority 0, as in
+        kube-scheduler.
         """
         return [
             stub if (queued := self._queued_pod(stub.key)) is None else queued.info
@@ -61,29 +61,32 @@ class Nominator:
 
     @property
     def position(self) -> int:
-        """Where the record of changes ends now; to be handed to ``changes_since`` later."""
+        """The end of the record of changes, for a later ``changes_since``."""
         return self._changes.position
 
     def changes_since(self, position: int) -> Iterable[str] | None:
-        """Return the nodes with perhaps other nominated pods since then; None: not known."""
+        """Return the nodes whose nominated pods may have changed since then; None: not known."""
         return self._changes.changed_since(position)
 
     def record_change(self, uid: str) -> None:
-        """Note that a pod is another one now for those who ask, if it is nominated."""
+        """Record that a pod, if it is nominated, now counts with other requests."""
         node = self._node_of.get(uid)
         if node:
             self._changes.record(node)
 
     def add_nominated_pod(self, pod: PodInfo, nominating: NominatingInfo | None) -> None:
-        """Register a nomination in place of an earlier one (None: the one that its status has).
+        """Register a nomination, and drop an earlier one (None: the node in the pod's status).
 
-        The empty name registers the pod under no node, so that the name in its status, which may
-        still be on its way out, does not count. A pod that is gone, or bound, is not registered.
+        An empty node name registers the pod without a node. A pod that is gone or bound is not
+        registered.
         """
+        # The empty name has a purpose: the patch that clears the status may not have arrived yet,
+        # and the node that it still names must not count.
         self.delete_nominated_pod(pod.uid)
         node = nominating.node_name if nominating else pod.pod.status.nominated_node_name
         if not node and nominating is None:
             return
+        # A patch may come back after the pod was deleted or bound: nobody would ever remove it.
         latest = self._pod_lister(pod.key)
         if latest is None or latest.spec.node_name:
             return
@@ -102,12 +105,10 @@ class Nominator:
                 del self._by_node[node]
 
     def update(self, old: PodInfo | None, new: PodInfo) -> None:
-        """Follow a change of a pod.
-
-        Where neither version names a node, a nomination made here has not reached the apiserver
-        yet, or not come back: it stays. Otherwise the new version counts.
-        """
+        """Apply an update of a pod."""
         former = old if old is not None else new
+        # Where neither version names a node, our own nomination has not come back from the
+        # apiserver yet, and stays. Otherwise the new version counts: someone else may have set it.
         keep: NominatingInfo | None = None
         if not (former.pod.status.nominated_node_name or new.pod.status.nominated_node_name):
             node = self._node_of.get(former.uid)
@@ -116,7 +117,7 @@ class Nominator:
         self.add_nominated_pod(new, keep)
 
     def validate(self) -> None:
-        """Assert that both directions tell the same."""
+        """Assert that both directions agree."""
         nodes = {uid: node for node, pods in self._by_node.items() for uid in pods}
         assert nodes == self._node_of, "nominations are out of step"
         assert all(self._by_node.values()), "a node is kept without nominations"

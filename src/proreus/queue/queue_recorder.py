@@ -1,7 +1,7 @@
-"""What the queue tells about itself: metrics, and the recent story of each pod.
+"""The queue's metrics, and the recent history of each pod.
 
-Both must cost next to nothing for each move of a pod. So children of metrics are kept, gauges that
-can be counted at a scrape are, and the story is a ring of tuples that becomes text when asked for.
+Both must cost next to nothing a move. So children of metrics are kept, gauges are computed at a
+scrape where possible, and the history is a ring of tuples that becomes text on request.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from proreus.clock import Clock
 from proreus.metrics import Counter, Histogram, SchedulerMetrics
 
 HISTORY_LENGTH = 10_000
-"""How many moves are remembered, of all pods together."""
+"""How many moves are kept, of all pods together."""
 
 
 class QueueRecorder:
-    """Counts moves and hints, and remembers the last ``HISTORY_LENGTH`` moves."""
+    """Counts moves and hints, and keeps the last ``HISTORY_LENGTH`` moves."""
 
     def __init__(self, clock: Clock, metrics: SchedulerMetrics | None) -> None:
         self.metrics = metrics or SchedulerMetrics()
@@ -28,7 +28,7 @@ class QueueRecorder:
         self._pre_enqueue_seconds: dict[str, Histogram] = {}
 
     def record_incoming(self, queue: str, label: str, key: str) -> None:
-        """Note that a pod came into a queue, and why."""
+        """Record that a pod entered a queue, and by which event."""
         counter = self._incoming.get((queue, label))
         if counter is None:
             counter = self.metrics.queue_incoming_pods_total.labels(queue, label)
@@ -37,21 +37,21 @@ class QueueRecorder:
         self._moves.append((self._clock.now(), key, queue, label))
 
     def note(self, key: str, what: str, detail: str = "") -> None:
-        """Remember something else that happened to a pod."""
+        """Record another step of a pod, e.g. its pop."""
         self._moves.append((self._clock.now(), key, what, detail))
 
-    def record_hint(self, plugin: str, label: str, answer: str, seconds: float) -> None:
-        """Record what a plugin said about an event: Queue, QueueSkip or Error."""
-        histogram = self._hint_seconds.get((plugin, label, answer))
+    def record_hint(self, plugin: str, label: str, result: str, seconds: float) -> None:
+        """Record the result of a hint: Queue, QueueSkip or Error."""
+        histogram = self._hint_seconds.get((plugin, label, result))
         if histogram is None:
             family = self.metrics.queueing_hint_execution_duration_seconds
-            histogram = self._hint_seconds[plugin, label, answer] = family.labels(
-                plugin, label, answer
+            histogram = self._hint_seconds[plugin, label, result] = family.labels(
+                plugin, label, result
             )
         histogram.observe(seconds)
 
     def record_pre_enqueue(self, profile: str, seconds: float) -> None:
-        """Record a run of the PreEnqueue plugins; kube-scheduler calls every one a success."""
+        """Record a run of the PreEnqueue plugins, always as Success, as in kube-scheduler."""
         histogram = self._pre_enqueue_seconds.get(profile)
         if histogram is None:
             family = self.metrics.framework_extension_point_duration_seconds
@@ -70,7 +70,7 @@ class QueueRecorder:
             self.metrics.unschedulable_pods.labels(plugin, profile).value -= 1
 
     def history(self, key: str) -> list[str]:
-        """Return the remembered moves of a pod in order: O(``HISTORY_LENGTH``)."""
+        """Return the recorded moves of a pod in order: O(``HISTORY_LENGTH``)."""
         return [
             f"{instant:.3f} {what}" + (f" ({detail})" if detail else "")
             for instant, of, what, detail in self._moves

@@ -1,7 +1,11 @@
-"""Whom an event helps: registrations are matched, and plugins' hints are asked.
+"""Which pods an event helps: event registrations are matched and queueing hints called.
 
-Matching is done once for each kind of event; what remains for each event and pod is a look at who
-rejected the pod, and a call of the hints of those plugins.
+    candidates_for(event)          the pods whose rejectors registered such an event
+    queueing_strategy(pod, event)  the hints of those rejectors: SKIP, AFTER_BACKOFF, IMMEDIATELY
+    strategy_after_failure(pod)    the same for the events that a pod missed in flight
+
+Registrations are matched once for each kind of event. kube-scheduler's ``isPodWorthRequeuing``
+(KEP-4247).
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ class QueueingStrategy(IntEnum):
     AFTER_BACKOFF = 1
     """Try the pod again once its back-off is over."""
     IMMEDIATELY = 2
-    """Try the pod again at once: what it was pending on has happened."""
+    """Try the pod again at once: the event that its plugin held it pending for has occurred."""
 
 
 class ProfileMatches(NamedTuple):
@@ -41,9 +45,10 @@ class ProfileMatches(NamedTuple):
 
 
 class EventMatches(NamedTuple):
-    """Who waits for a kind of event, by schedulerName; and the shelves of the pods concerned.
+    """The registrations that match a kind of event, by schedulerName, and the rejectors concerned.
 
-    ``gated_lookups``: further shelves of gated pods, of which somebody knows whom an event lets in.
+    ``gated_lookups``: gating plugins that name the pods which an event ungates, with their
+    functions (``ClusterEvent.ungated_pods``).
     """
 
     by_profile: Mapping[str, ProfileMatches]
@@ -63,7 +68,7 @@ class QueueingHints:
         self._matches: dict[tuple[str, int], EventMatches] = {}
 
     def matches_of(self, event: ClusterEvent) -> EventMatches:
-        """Return who registered events that cover this one; ``NO_MATCHES`` if no plugin did."""
+        """Return the registrations that cover an event; ``NO_MATCHES`` if there are none."""
         kind = (event.resource, event.action)
         matches = self._matches.get(kind)
         if matches is None:
@@ -83,6 +88,8 @@ class QueueingHints:
             by_profile[profile] = ProfileMatches(plugins, hints)
             rejector_keys.update(RejectorKey(profile, plugin) for plugin in plugins)
             for plugin in plugins:
+                # Ten thousand gated pods, and an event ungates ten: a plugin that can name them
+                # saves the hints of all others. One registration that cannot spoils it.
                 gate = RejectorKey(profile, plugin, gated=True)
                 functions = [reg.ungated_pods for name, reg in matching if name == plugin]
                 if all(functions):
@@ -93,14 +100,14 @@ class QueueingHints:
                     rejector_keys.add(gate)
         if not by_profile:
             return NO_MATCHES
-        # Pods that nobody rejected have nobody to ask: any event that counts at all wakes them.
+        # Pods without a rejector have no hint to call: any event that a plugin registered helps.
         rejector_keys.update(RejectorKey(profile, "") for profile in self._registrations)
         return EventMatches(by_profile, frozenset(rejector_keys), tuple(gated_lookups.items()))
 
     def candidates_for(
         self, pods: UnschedulablePods, event: ClusterEvent, old: Any, new: Any
     ) -> list[QueuedPodInfo]:
-        """Return the pods that an event could help, as far as that is known without hints."""
+        """Return the pods that an event could help, before hints are called."""
         if event.wildcard:
             return pods.pods()
         matches = self.matches_of(event)
@@ -111,14 +118,14 @@ class QueueingHints:
         return found
 
     def gating_plugin_registered(self, queued: QueuedPodInfo, event: ClusterEvent) -> bool:
-        """Tell whether the plugin that gates a pod registered an event that covers this one."""
+        """Return whether the plugin that gates a pod registered an event that covers this one."""
         matches = self.matches_of(event).by_profile.get(queued.pod.spec.scheduler_name)
         return matches is not None and queued.gating_plugin in matches.plugins
 
     def queueing_strategy(
         self, queued: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any
     ) -> QueueingStrategy:
-        """Tell what an event means for a pod; hints are asked with the pod, ``old`` and ``new``.
+        """Return what an event means for a pod; hints are called with the pod, ``old`` and ``new``.
 
         A wildcard event helps every pod, or only the one that it carries as ``new``.
         """
@@ -130,7 +137,7 @@ class QueueingHints:
                 return QueueingStrategy.SKIP
             return QueueingStrategy.AFTER_BACKOFF
         matches = self.matches_of(event).by_profile.get(queued.pod.spec.scheduler_name)
-        # Most events concern none of a pod's rejecters; this is what replaying them costs.
+        # Most events concern none of a pod's rejectors: this test is the usual cost of a replay.
         if matches is None or (
             matches.plugins.isdisjoint(unschedulable) and matches.plugins.isdisjoint(pending)
         ):
@@ -141,9 +148,11 @@ class QueueingHints:
                 continue
             if not self._run_hint(plugin, hint, event, queued.info, old, new):
                 continue
+            # A pending plugin waits for exactly this event: no back-off (kube: queueImmediately).
             if plugin in pending:
                 return QueueingStrategy.IMMEDIATELY
             strategy = QueueingStrategy.AFTER_BACKOFF
+            # With pending plugins, a later hint may still yield IMMEDIATELY.
             if not pending:
                 break
         return strategy
@@ -179,14 +188,14 @@ class QueueingHints:
         old: Any,
         new: Any,
     ) -> bool:
-        """Ask a hint, if there is one. One that raises counts as yes: better once too often."""
+        """Return whether an event helps by a plugin's hint; without a hint, any event does."""
         if hint is None:
             self._recorder.record_hint(plugin, event.label, "Queue", 0.0)
             return True
         started = perf_counter()
         try:
             helps = hint(pod, old, new)
-            answer = "Queue" if helps else "QueueSkip"
+            result = "Queue" if helps else "QueueSkip"
         except Exception as error:
             log.error(
                 "A queueing hint raised; the pod is tried again",
@@ -196,22 +205,23 @@ class QueueingHints:
                 event=event.label,
                 pod=pod.key,
             )
-            helps, answer = True, "Error"
-        self._recorder.record_hint(plugin, event.label, answer, perf_counter() - started)
+            # One attempt too many costs little; one too few leaves the pod waiting for minutes.
+            helps, result = True, "Error"
+        self._recorder.record_hint(plugin, event.label, result, perf_counter() - started)
         return helps
 
 
 def _ungated_pods(
     plugin: str, gated_lookups: tuple[UngatedPodsFn, ...], event: ClusterEvent, old: Any, new: Any
 ) -> Collection[str] | None:
-    """Ask a plugin whom an event lets in; None, where it fails, stands for everybody."""
+    """Return the keys of the pods that an event ungates; None: the plugin failed, try all."""
     try:
         return dict.fromkeys(
             key for ungated_pods in gated_lookups for key in ungated_pods(old, new)
         )
     except Exception as error:
         log.error(
-            "A plugin cannot tell whom it lets in; all that it gates are tried",
+            "A plugin failed to name the pods that it ungates; all of its gated pods are tried",
             err=error,
             trace=True,
             plugin=plugin,

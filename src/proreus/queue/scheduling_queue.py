@@ -108,23 +108,24 @@ class SchedulingQueue:
     # ---- from the watch ------------------------------------------------------------------------
 
     def add(self, pod: PodInfo) -> None:
-        """Take up a new pod that has no node."""
+        """Add a new pod that has no node."""
         queued = QueuedPodInfo(pod, self._clock.now())
         self._sub_queues.move_to_active(queued, UNSCHEDULABLE_POD_ADD.label)
         self._notify_ready()
 
     def update(self, old: PodInfo | None, new: PodInfo, events: Sequence[ClusterEvent]) -> None:
-        """Follow a change of a pod that has no node; ``events`` say what changed.
+        """Apply an update of a pod that has no node; ``events``: what changed.
 
-        Whether the change makes a waiting pod worth another try is for the hints to decide, which
-        see the two API objects.
+        Hints decide whether the update is a reason to retry an unschedulable pod.
         """
         before, after = None if old is None else old.pod, new.pod
         if new.uid in self._in_flight:
-            # A pod that fails is put back as the watch knows it by then: only what happened counts.
+            # The failure handler requeues the informer's version of the pod, so only the events
+            # are kept: the update may have removed the reason of the failure.
             for event in events:
                 self._in_flight.record(event, before, after)
             return
+        # A pod that is tried soon anyway is only sorted anew: its labels or priority may differ.
         queue: ActiveQueue | BackoffQueue
         for queue in (self._active, self._backoff):
             queued = queue.get(new.key)
@@ -165,10 +166,11 @@ class SchedulingQueue:
         new: Any,
         precheck: Callable[[QueuedPodInfo], bool] | None = None,
     ) -> None:
-        """Give the pods that an event may help another chance; ``precheck`` may leave some out.
+        """Move the pods that an event may help; ``precheck`` may exclude some.
 
-        Touches only pods whose rejecters registered such an event. Hints see ``old`` and ``new``.
+        Visits only pods whose rejectors registered such an event. Hints see ``old`` and ``new``.
         """
+        # Not even pods in flight can need it: whatever rejects them did not register it.
         if not event.wildcard and self._hints.matches_of(event) is NO_MATCHES:
             return
         candidates = self._hints.candidates_for(self._unschedulable, event, old, new)
@@ -182,6 +184,7 @@ class SchedulingQueue:
         self, candidates: Iterable[QueuedPodInfo], event: ClusterEvent, old: Any, new: Any
     ) -> None:
         for queued in candidates:
+            # A gated pod has not passed PreEnqueue: other plugins' events do not concern it yet.
             if queued.gated and not self._hints.gating_plugin_registered(queued, event):
                 continue
             strategy = self._hints.queueing_strategy(queued, event, old, new)
@@ -213,13 +216,13 @@ class SchedulingQueue:
         return self._popped(self._active.pop_specific(key))
 
     def done(self, uid: str) -> None:
-        """Say that an attempt is over: the pod is bound, gone, or back in the queue."""
+        """End an attempt: the pod is bound, gone, or back in the queue."""
         self._in_flight.done(uid)
 
     def add_unschedulable(self, queued: QueuedPodInfo) -> None:
-        """Take back a pod whose attempt failed (AddUnschedulableIfNotPresent), and end the attempt.
+        """Requeue a pod whose attempt failed, and end the attempt (AddUnschedulableIfNotPresent).
 
-        Its ``unschedulable_plugins`` and ``pending_plugins`` say who rejected it; with neither, the
+        Its ``unschedulable_plugins`` and ``pending_plugins`` are its rejectors; with neither, the
         attempt ended in an error and is repeated after a back-off.
         """
         try:
@@ -230,11 +233,13 @@ class SchedulingQueue:
             self._note_failure(queued)
             self._sub_queues.requeue(queued, self._after_failure(queued), SCHEDULE_ATTEMPT_FAILURE)
         finally:
+            # Last, for the events since the pop decide where the pod goes.
             self._in_flight.done(queued.uid)
         self._notify_ready()
 
     def _note_failure(self, queued: QueuedPodInfo) -> None:
         rejectors = queued.rejectors
+        # Errors back off by their own count, and a rejection shows that the apiserver works again.
         if rejectors:
             queued.unschedulable_count += 1
             queued.consecutive_errors_count = 0
@@ -256,7 +261,7 @@ class SchedulingQueue:
     def activate(self, keys: Iterable[str]) -> None:
         """Make pods (``namespace/name``) active now, without back-off.
 
-        A pod in flight is tried again at once if its attempt fails; any other is left alone.
+        A pod in flight is retried if its attempt fails; unknown pods are ignored.
         """
         in_flight: Mapping[str, PodInfo] | None = None
         for key in keys:
@@ -266,6 +271,7 @@ class SchedulingQueue:
             elif (queued := self._backoff.discard(key)) is not None:
                 self._sub_queues.move_to_active(queued, FORCE_ACTIVATE.label, from_backoff=True)
             elif key not in self._active:
+                # Rare, so that the index by key is made only when it is needed.
                 if in_flight is None:
                     in_flight = self._in_flight.by_key()
                 if key in in_flight:
@@ -275,7 +281,7 @@ class SchedulingQueue:
     # ---- from the timer ------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Do what is due by now. To be called at every whole second of the clock."""
+        """Flush what is due. To be called at every whole second of the clock."""
         self.flush_backoff_completed()
         now = self._clock.now()
         if now >= self._next_left_over_flush:
@@ -291,10 +297,9 @@ class SchedulingQueue:
             self._notify_ready()
 
     def flush_unschedulable_left_over(self) -> None:
-        """Try pods again that have waited too long for an event. To be called every 30 seconds.
-
-        Gated pods stay, unless their gate opens at a wildcard event.
-        """
+        """Move pods that have waited too long for an event. To be called every 30 seconds."""
+        # A safety net for hints that miss an event. kube-scheduler counts the pods that needed it
+        # (pod_scheduled_after_flush_total).
         latest = self._clock.now() - self._unschedulable_timeout
         left_over = [queued for queued in self._unschedulable.pods() if queued.timestamp < latest]
         for queued in left_over:
@@ -309,9 +314,9 @@ class SchedulingQueue:
     def use_profiles(
         self, profiles: Mapping[str, QueueProfile], sort_key: Callable[[QueuedPodInfo], Any]
     ) -> None:
-        """Follow a changed configuration: from now on these plugins are asked.
+        """Use the plugins of a changed configuration from now on.
 
-        Everybody gets another chance, as after a restart: what kept a pod out may be gone.
+        All pods are tried again, as after a restart: their rejectors may be disabled now.
         """
         self._sub_queues.pre_enqueue_plugins = PreEnqueuePlugins(profiles, self._recorder)
         self._hints = QueueingHints(profiles, self._recorder)
@@ -326,25 +331,25 @@ class SchedulingQueue:
         self._notify_ready()
 
     def use_backoff(self, initial_seconds: float, max_seconds: float) -> None:
-        """Back off by other limits from now on."""
+        """Use other limits for future back-offs, in seconds."""
         self._backoff.set_limits(initial_seconds, max_seconds)
 
     def _notify_ready(self) -> None:
         if self._active.poppable:
             self.on_ready()
 
-    # ---- looking in ----------------------------------------------------------------------------
+    # ---- inspection ----------------------------------------------------------------------------
 
     def get(self, key: str) -> QueuedPodInfo | None:
-        """Return a pod that waits, by ``namespace/name``."""
+        """Return a waiting pod by ``namespace/name``."""
         return self._sub_queues.get(key)
 
     def active_pods(self) -> list[QueuedPodInfo]:
-        """Return the pods to be tried next, in order."""
+        """Return the active pods in the order of their pops."""
         return self._active.pods()
 
     def backoff_pods(self) -> list[QueuedPodInfo]:
-        """Return the pods that back off: the rejected by end of back-off, then the errors."""
+        """Return the pods that back off: rejected ones by expiration, then the others."""
         return self._backoff.pods()
 
     def unschedulable_pods(self) -> list[QueuedPodInfo]:
@@ -352,11 +357,11 @@ class SchedulingQueue:
         return [queued for queued in self._unschedulable.pods() if not queued.gated]
 
     def gated_pods(self) -> list[QueuedPodInfo]:
-        """Return the pods that a PreEnqueue plugin keeps out."""
+        """Return the pods that a PreEnqueue plugin gates."""
         return [queued for queued in self._unschedulable.pods() if queued.gated]
 
     def pending_counts(self) -> dict[str, int]:
-        """Return how many pods wait in each queue, by kube-scheduler's names of them."""
+        """Return how many pods wait in each queue, by kube-scheduler's queue names."""
         return self._sub_queues.counts()
 
     @property
@@ -369,10 +374,10 @@ class SchedulingQueue:
         return self._in_flight.by_key().keys()
 
     def history(self, key: str) -> list[str]:
-        """Return what recently happened to a pod here, oldest first."""
+        """Return the recent history of a pod in the queue, oldest first."""
         return self._recorder.history(key)
 
     def validate(self) -> None:
-        """Assert all that ought to hold; for tests."""
+        """Assert all invariants; for tests."""
         self._sub_queues.validate()
         self._in_flight.validate()

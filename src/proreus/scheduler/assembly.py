@@ -27,7 +27,7 @@ from proreus.scheduler.scheduling_cycle import SchedulingCycle
 
 
 class Assembly:
-    """A scheduler, connected to the watched objects, and how it is given another configuration."""
+    """A scheduler that is connected to the informers, and the switch to another configuration."""
 
     def __init__(
         self,
@@ -111,10 +111,10 @@ class Assembly:
         self._apply(profile_set)
 
     def prepare(self, configuration: SchedulerConfiguration, registry: Registry) -> ProfileSet:
-        """Build aside what a configuration asks for; raises ``ConfigError``.
+        """Build the profiles of another configuration; raises ``ConfigError``.
 
-        What its plugins want to know of is watched from now on; ``use`` it once that is known, or
-        ``close`` it.
+        The kinds that its plugins registered are watched from now on. The caller passes the set to
+        ``use`` once these are synced, or closes it.
         """
         return build_profiles(
             configuration, registry, self._environment, self._core, self._shared_handle
@@ -123,7 +123,7 @@ class Assembly:
     def use(self, profile_set: ProfileSet) -> None:
         """Schedule by another configuration from now on; to be called between cycles.
 
-        Waiting and nominated pods stay; those that were rejected get another chance.
+        Waiting and nominated pods stay; rejected pods are tried again.
         """
         self._apply(profile_set)
         self.scheduler.use(profile_set)
@@ -132,13 +132,14 @@ class Assembly:
         self._pod_handlers.use_scheduler_names(frozenset(profile_set.profiles), pods)
 
     def _apply(self, profile_set: ProfileSet) -> None:
-        """Take from a configuration what is not a profile's, and hear of the kinds it names."""
+        """Apply the fields outside of profiles; register handlers for the kinds of plugins."""
         queue, search = self._core.queue, self._core.search
         configuration, extenders = profile_set.configuration, profile_set.extenders
         queue.use_backoff(
             configuration.pod_initial_backoff_seconds, configuration.pod_max_backoff_seconds
         )
         search.percentage_of_nodes_to_score = configuration.percentage_of_nodes_to_score
+        # Without extenders, one feasible node is enough where no plugin scores.
         search.stop_at_first_feasible = extenders is None or not extenders.filter_or_prioritize
         for name, resource in profile_set.kinds.items():
             if name not in self._handled_kinds:

@@ -1,8 +1,13 @@
-"""The binding cycle: from an assumed node to a bound pod, or back.
+"""The binding cycle: from an assumed pod to a bound one, or back to the queue.
 
-Runs beside the scheduling loop, one for each decided pod. Until it has bound the pod it can be
-turned down by Permit, fail in PreBind, or be told by the apiserver that it came too late; then
-everything is undone in reverse and the pod goes back to the queue.
+    run ─► _bind    PreBindPreFlight ─► nominatedNodeName ─► WaitOnPermit ─► queue.done ─► PreBind
+                    ─► the extender that binds, or Bind
+        ─► _succeed   finish the assumption, Event, PostBind, activate pods
+        ─► _fail      Unreserve ─► forget the assumption ─► wake other pods, requeue this one
+
+One task for each assumed pod, concurrent with the scheduling loop. kube-scheduler's
+``bindingCycle`` and ``handleBindingCycleError``. A binding whose response was lost is verified by
+``client/dispatcher`` before it counts as failed.
 """
 
 from __future__ import annotations
@@ -35,7 +40,7 @@ log = logger(__name__)
 
 
 class BindingCycle:
-    """Binds decided pods."""
+    """Binds assumed pods."""
 
     def __init__(
         self,
@@ -58,11 +63,11 @@ class BindingCycle:
         self._gates = environment.feature_gates
         self._in_pre_bind: dict[str, Cancellation] = {}
         self._pods: dict[str, str] = {}
-        """By UID the keys of pods that are being bound."""
+        """The keys of pods that are being bound, by UID."""
         self._running = environment.metrics.goroutines.labels("binding")
 
     async def run(self, schedule_result: ScheduleResult) -> None:
-        """Bind the pod; whatever fails ends in the queue, never in an exception."""
+        """Bind the pod; after any failure it is back in the queue. Raises nothing."""
         pod = schedule_result.attempt.pod
         self._running.inc()
         self._pods[pod.uid] = pod.key
@@ -81,7 +86,7 @@ class BindingCycle:
         return self._pods.values()
 
     def cancel(self, uid: str, message: str) -> bool:
-        """Cancel a binding that is in PreBind; tell whether that was still possible."""
+        """Cancel a binding that is in PreBind; return whether that was still possible."""
         cancellation = self._in_pre_bind.get(uid)
         return cancellation is not None and cancellation.cancel(message)
 
@@ -92,6 +97,8 @@ class BindingCycle:
         profile, state, node_name = attempt.profile, attempt.state, schedule_result.node_name
         try:
             plugins_with_work = self._pre_flight(schedule_result)
+            # Only for a pod that stays unbound for a while: for all others the binding itself
+            # follows at once, and this would be a second write a pod.
             if (plugins_with_work or schedule_result.waiting) and self._gates.enabled(
                 "NominatedNodeNameForExpectation"
             ):
@@ -99,11 +106,13 @@ class BindingCycle:
             rejected = await self._wait_on_permit(schedule_result)
             if rejected is not None:
                 return rejected
-            # From here on no event can influence this pod's place in the queue.
+            # Before PreBind, as in kube-scheduler: volumes may take minutes, and all events since
+            # the pop would be kept for this pod, whose failure from here on is not for hints.
             self._queue.done(pod.uid)
             failure = await self._pre_bind(schedule_result, plugins_with_work)
             if failure is not None:
                 return failure
+            # An extender that binds replaces the Bind plugins for the pods of its interest.
             if self.extenders is not None and await self._bind_by_extender(schedule_result):
                 return None
             started = perf_counter()
@@ -127,7 +136,7 @@ class BindingCycle:
             attempt.profile.observe_point("PreBindPreFlight", code, perf_counter() - started)
 
     async def _nominate(self, schedule_result: ScheduleResult) -> None:
-        """Let others know where the pod is going to be, while that takes a while."""
+        """Write the pod's node to its status: autoscalers see it before the binding (KEP-5278)."""
         pod = schedule_result.attempt.pod.pod
         if pod.status.nominated_node_name == schedule_result.node_name:
             return
@@ -135,6 +144,7 @@ class BindingCycle:
             patch = {"status": {"nominatedNodeName": schedule_result.node_name}}
             await self._api.patch_pod_status(pod, patch)
         except ApiError as error:
+            # Only a hint for other components: the binding goes on without it.
             log.error(
                 "Failed to set nominatedNodeName", err=error, pod=schedule_result.attempt.pod.key
             )
@@ -143,6 +153,7 @@ class BindingCycle:
         waiting = schedule_result.waiting
         if waiting is None:
             return None
+        # The pod counts on its node all the while: that is what a gang holds its resources with.
         try:
             status = await self._waiting_pods.outcome(waiting)
         finally:
@@ -163,6 +174,7 @@ class BindingCycle:
         if not plugins_with_work:
             attempt.profile.observe_point("PreBind", SUCCESS, 0.0)
             return None
+        # If preemption chooses this pod as a victim now, it is cancelled without an eviction.
         cancellation = self._in_pre_bind[pod.uid] = Cancellation()
         started = perf_counter()
         status: Status | None = Status(Code.ERROR)
@@ -181,9 +193,11 @@ class BindingCycle:
         return None if status is None else Failure(status)
 
     async def _bind_by_extender(self, schedule_result: ScheduleResult) -> bool:
-        """Let an extender bind the pod, after what we have to say of it; tell whether one does."""
+        """Let an extender bind the pod; return whether there is one that does."""
         assert self.extenders is not None
         pod = schedule_result.attempt.pod
+        # Our status patches must not arrive after the extender's binding: it is not our client, so
+        # the dispatcher cannot order the two.
         try:
             await self._api.wait_for_patches(pod.pod)
         except ApiError as error:
@@ -224,12 +238,14 @@ class BindingCycle:
             )
 
     def _fail(self, schedule_result: ScheduleResult, failure: Failure) -> None:
-        """Undo everything; wake the pods that the freed room may help."""
+        """Undo Reserve and the assumption; requeue the pod and wake those that may fit now."""
         attempt, pod = schedule_result.attempt, schedule_result.attempt.pod
         run_unreserve(attempt.profile, attempt.state, pod, schedule_result.node_name)
         try:
             self._cache.forget(pod, schedule_result.node_name)
         except CacheError as error:
+            # The watch event of the binding was faster than its response: the pod is bound, and no
+            # resources are freed.
             log.error("Scheduler cache forget pod failed", err=error, pod=pod.key)
             self._failures.handle(attempt, failure)
             return
@@ -237,8 +253,10 @@ class BindingCycle:
         move = self._queue.move_all_to_active_or_backoff
         if failure.status.rejected:
             self._failures.handle(attempt, failure)
-            # A pod that was turned down must not be woken by its own leaving.
+            # Requeued first, and then excluded: its own removal must not wake a rejected pod, or
+            # it would be tried and rejected for ever.
             move(ASSIGNED_POD_DELETE, assigned_pod, None, lambda other: other.uid != pod.uid)
         else:
+            # After an error the pod backs off in any case; the others need not wait for that.
             move(ASSIGNED_POD_DELETE, assigned_pod, None)
             self._failures.handle(attempt, failure)

@@ -56,12 +56,12 @@ _NODE_EVENTS = {
 
 
 def as_assigned(pod: Pod, node_name: str) -> Pod:
-    """Return a pod as it would be on a node: what hints are shown of one that was only assumed."""
+    """Return an assumed pod as hints expect a pod that is on a node."""
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node_name))
 
 
 def pod_events(old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
-    """Return what changed about a pod; never empty: at least a generic Update."""
+    """Return what changed about a pod, at least a generic Update."""
     before, after = old.pod, new.pod
     events = _POD_EVENTS[ASSIGNED_POD if after.spec.node_name else UNSCHEDULABLE_POD]
     found = []
@@ -90,10 +90,12 @@ def _scaled_down(old: PodInfo, new: PodInfo) -> bool:
 
 
 def node_events(old: Node, new: Node) -> list[ClusterEvent]:
-    """Return what changed about a node; empty when nothing that concerns scheduling did."""
+    """Return what changed about a node; empty if nothing did that concerns scheduling."""
     found = []
+    # ``unschedulable`` counts as a taint, as in kube-scheduler: TaintToleration reads both.
     if old.spec.unschedulable and not new.spec.unschedulable:
         found.append(_NODE_EVENTS[UPDATE_NODE_TAINT])
+    # The texts may differ ("1" and "1000m") where the amounts do not.
     if old.status.allocatable != new.status.allocatable and amounts_of(
         old.status.allocatable
     ) != amounts_of(new.status.allocatable):

@@ -1,4 +1,4 @@
-"""What a scheduler is given from outside: an apiserver, a clock, metrics, chance.
+"""What a scheduler is given from outside: an apiserver, a clock, metrics, a source of chance.
 
 A process, ``proreus evaluate`` and tests differ only in the ``Environment`` that they assemble a
 scheduler with.
@@ -39,18 +39,18 @@ class Stores(Protocol):
         ...
 
     def add_handler(self, resource: Resource[Any], handler: Any) -> None:
-        """Tell an informer handler (``on_add``, ``on_update``, ``on_delete``) of each change."""
+        """Call an informer handler (``on_add``, ``on_update``, ``on_delete``) on each change."""
         ...
 
 
 @dataclass(frozen=True)
 class Environment:
-    """The world around a scheduler: a real cluster, or one in memory.
+    """Everything a scheduler depends on: a real cluster, or one in memory.
 
-    ``informers``: what is to stand still while a scheduling cycle waits for somebody; None where
-    nothing moves by itself. ``use_extenders``: whether those that are configured are asked at all.
-    ``health_context``: who keeps watch over plugins; None: the usual rules, and nobody is told.
-    ``stopwatch``: measures what an attempt computes.
+    ``informers``: to pause while a scheduling cycle awaits something; None where no events arrive
+    by themselves. ``use_extenders``: False disables the configured ones. ``health_context``: rules
+    and reports about out-of-tree plugins; None: the default rules, without Events. ``stopwatch``:
+    the clock of an attempt's computing time, in seconds.
     """
 
     api: ApiWriter
@@ -67,5 +67,5 @@ class Environment:
     stopwatch: Stopwatch = perf_counter
 
     def paused(self) -> AbstractContextManager[None]:
-        """Let nothing change for the length of a ``with`` block."""
+        """Hold watch events back for the length of a ``with`` block."""
         return nullcontext() if self.informers is None else self.informers.paused()

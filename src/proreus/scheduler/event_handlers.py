@@ -1,7 +1,12 @@
 """From watch events to the cache and the queue: kube-scheduler's table of event handlers.
 
-One method a row of the table: kind by (assigned? ours? assumed?). All of it is sync; it runs in
-the same tick in which the informer's store changed.
+One method a row of the table: kind by (assigned, ours, assumed). All of it is sync and runs in the
+same turn of the event loop in which the informer's store changed.
+
+    pod with a node             ─► cache (confirms an assumption), then queue.move_all
+    pod of ours without a node  ─► queue.add / update / delete
+    node                        ─► cache, then queue.move_all (on delete: the other way round)
+    any other registered kind   ─► queue.move_all
 """
 
 from __future__ import annotations
@@ -43,7 +48,7 @@ log = logger(__name__)
 
 
 class _Timed:
-    """Observes how long handlers take, by event."""
+    """Observes the duration of handlers, by event."""
 
     def __init__(self, metrics: SchedulerMetrics) -> None:
         self._family = metrics.event_handling_duration_seconds
@@ -57,7 +62,7 @@ class _Timed:
 
 
 class PodHandlers:
-    """What a pod's coming, changing and going means. A handler of the pod informer."""
+    """Applies added, updated and deleted pods. A handler of the pod informer."""
 
     def __init__(
         self,
@@ -92,12 +97,14 @@ class PodHandlers:
             if self._groups is not None:
                 self._groups.add(info)
             self._queue.add(info)
+            # A new member may complete a gang whose other members were rejected for its lack.
             if self._gangs:
                 self._move(UNSCHEDULABLE_POD_ADD, None, pod)
             self._timed.observe(UNSCHEDULABLE_POD_ADD, started)
 
     def on_update(self, old: Pod, new: Pod) -> None:
         """A pod changed."""
+        # The watch missed the deletion: another pod has taken the name.
         if old.metadata.uid != new.metadata.uid:
             self.on_delete(old, False)
             self.on_add(new)
@@ -107,6 +114,8 @@ class PodHandlers:
         if old.spec.node_name:
             self._update_assigned(old, info, started)
         elif new.spec.node_name:
+            # Bound since: by us, which confirms the assumption, or by another scheduler, and then
+            # the pod may still wait in the queue.
             self._add_assigned(info)
             if self._responsible_for_pod(new):
                 self._queue.delete(info)
@@ -118,6 +127,8 @@ class PodHandlers:
     def on_delete(self, pod: Pod, final_state_unknown: bool = False) -> None:
         """A pod is gone, or has finished."""
         started = perf_counter()
+        # Of a pod whose deletion the watch missed only an old version is known: it may have been
+        # bound since, so both sides are cleaned up.
         assigned = bool(pod.spec.node_name)
         if assigned or final_state_unknown:
             self._remove_assigned(pod, final_state_unknown)
@@ -127,7 +138,7 @@ class PodHandlers:
             self._timed.observe(UNSCHEDULABLE_POD_DELETE, started)
 
     def use_scheduler_names(self, names: Collection[str], pods: Iterable[Pod]) -> None:
-        """Look after other pods from now on. ``pods``: all that there are."""
+        """Schedule the pods of other schedulerNames from now on. ``pods``: all pods."""
         before, self._scheduler_names = self._scheduler_names, names
         for pod in pods:
             name = pod.spec.scheduler_name
@@ -157,6 +168,7 @@ class PodHandlers:
         except CacheError as error:
             log.error("Scheduler cache UpdatePod failed", err=error, pod=new.key)
         self._timed.observe(ASSIGNED_POD_UPDATE, started)
+        # Compared with the cached version, not ``old``: an assumed pod may differ from both.
         for event in pod_events(before, new):
             moving = perf_counter()
             self._move(event, old, new.pod)
@@ -174,6 +186,7 @@ class PodHandlers:
 
     def _update_pending(self, old: Pod, info: PodInfo) -> None:
         new = info.pod
+        # A resync repeats what is known. Offline objects have no version and always count.
         if old.metadata.resource_version == new.metadata.resource_version != "":
             return
         if self._groups is not None:
@@ -198,10 +211,11 @@ class PodHandlers:
             self._move_less_important(info.pod)
 
     def _delete_assumed(self, info: PodInfo) -> None:
-        """Take back the decision for a pod that is being deleted before it was bound."""
+        """Forget the assumption of a pod that is deleted before it is bound."""
         cached = self._cache.get_pod(info.uid) or info
         node_name = self._cache.node_of(info.uid)
         waiting = self._waiting_pods.get(info.uid)
+        # A pod on Permit has a binding cycle that undoes Reserve and the assumption in order.
         if waiting is not None:
             waiting.reject("", "removed")
         else:
@@ -212,7 +226,7 @@ class PodHandlers:
         self._move(ASSIGNED_POD_DELETE, as_assigned(cached.pod, node_name), None)
 
     def _move_less_important(self, pod: Pod) -> None:
-        """A nomination is gone: pods that had to respect it may fit now."""
+        """Wake the pods that had to respect a nomination which is gone."""
         priority = priority_of(pod)
         self._move(ASSIGNED_POD_DELETE, pod, None, lambda other: other.info.priority <= priority)
 
@@ -230,7 +244,7 @@ class PodHandlers:
 
 
 class NodeHandlers:
-    """What a node's coming, changing and going means. A handler of the node informer."""
+    """Applies added, updated and deleted nodes. A handler of the node informer."""
 
     def __init__(self, *, cache: Cache, queue: SchedulingQueue, metrics: SchedulerMetrics) -> None:
         self._cache = cache
@@ -245,9 +259,11 @@ class NodeHandlers:
         self._timed.observe(NODE_ADD, started)
 
     def on_update(self, old: Node, new: Node) -> None:
-        """A node changed; most often it only sent its heartbeat, which touches no column."""
+        """A node changed."""
         started = perf_counter()
         events = node_events(old, new)
+        # Most updates are heartbeats. They must not count as a changed row: that would invalidate
+        # the shared results of every class of pods for this node, every few seconds.
         if events or old.spec != new.spec or old.status != new.status:
             self._cache.update_node(new)
         else:
@@ -257,8 +273,9 @@ class NodeHandlers:
             self._timed.observe(event, started)
 
     def on_delete(self, node: Node, final_state_unknown: bool = False) -> None:
-        """A node left. The queue hears of it first, as in kube-scheduler."""
+        """A node left."""
         started = perf_counter()
+        # Before the cache, as in kube-scheduler.
         self._queue.move_all_to_active_or_backoff(NODE_DELETE, node, None)
         try:
             self._cache.remove_node(node.metadata.name)
@@ -268,7 +285,7 @@ class NodeHandlers:
 
 
 class OtherHandlers:
-    """Changes of a kind that only plugins care about, handed on to the queue."""
+    """Hands changes of a kind that only plugins registered to the queue."""
 
     def __init__(self, event_resource: str, queue: SchedulingQueue, metrics: SchedulerMetrics):
         self._queue = queue

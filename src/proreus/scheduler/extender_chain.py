@@ -1,8 +1,12 @@
 """All extenders of a scheduler, and their part in each step: kube-scheduler's order and rules.
 
-Filter and preempt go through them one after the other, each seeing what the last one left;
-Prioritize asks all at once. While one is asked for a pod, nothing may change under the scheduling
-cycle: whoever runs a cycle sees to that.
+    filter       one after the other, each sees the nodes that the one before accepted
+    prioritize   all at once; errors count as no score
+    preempt      one after the other, each may remove nodes and replace victims
+    bind         the first interested one that has a bind verb
+
+While a request is under way, nothing may change under the scheduling cycle: the caller has paused
+the informers (``SchedulingCycle.run``).
 """
 
 from __future__ import annotations
@@ -35,19 +39,19 @@ log = logger(__name__)
 FloatArray = npt.NDArray[np.float64]
 
 EXTENDER = "Extender"
-"""What stands for all extenders where a pod's rejectors are named."""
+"""The name under which all extenders are recorded as a pod's rejector."""
 
 
 class Pausable(Protocol):
-    """The world as the scheduler sees it, which can be made to stand still."""
+    """A source of watch events that can be paused."""
 
     def paused(self) -> AbstractContextManager[None]:
-        """Let nothing change for the length of a ``with`` block; what happens is told after it."""
+        """Hold events back for the length of a ``with`` block, and deliver them after it."""
         ...
 
 
 class ExtenderChain:
-    """The extenders in the order in which they are asked."""
+    """The extenders in the order in which they are called."""
 
     def __init__(
         self,
@@ -64,7 +68,7 @@ class ExtenderChain:
         """Whether one feasible node is not enough to decide, even if no plugin scores."""
 
     def interested_in(self, pod: Pod) -> tuple[HTTPExtender, ...]:
-        """Return the extenders that want to be asked about a pod."""
+        """Return the extenders that are interested in a pod."""
         return tuple(extender for extender in self._extenders if extender.is_interested(pod))
 
     async def close(self) -> None:
@@ -77,9 +81,9 @@ class ExtenderChain:
     async def filter(
         self, interested: Sequence[HTTPExtender], pod: Pod, found: FeasibleNodes
     ) -> FeasibleNodes:
-        """Let extenders narrow down what a search found; raises ``ExtenderError``.
+        """Let extenders narrow down feasible nodes; raises ``ExtenderError``.
 
-        What comes back shares nothing with other pods: the world went on while it was made.
+        The result is a copy: the verdicts of ``found`` may be shared with other pods.
         """
         filters = [extender for extender in interested if extender.filter_verb]
         if not filters or not found.count:
@@ -91,18 +95,18 @@ class ExtenderChain:
             if not left:
                 break
             try:
-                answer = await extender.filter(pod, self._nodes(left.values()))
+                filtered = await extender.filter(pod, self._nodes(left.values()))
             except ExtenderError as error:
                 if not extender.ignorable:
                     raise
                 log.v(2).info("Passing over an extender's error", err=error, extender=extender.url)
                 continue
-            for name, message in answer.failed.items():
+            for name, message in filtered.failed.items():
                 statuses[name] = Status.unschedulable(message)
-            for name, message in answer.unresolvable.items():
+            for name, message in filtered.unresolvable.items():
                 statuses[name] = Status.unresolvable(message)
-            left = {name: rows[name] for name in answer.names}
-            without_pods = without_pods or answer.as_objects
+            left = {name: rows[name] for name in filtered.names}
+            without_pods = without_pods or filtered.as_objects
         by_row = {
             row: status
             for name, status in statuses.items()
@@ -115,22 +119,24 @@ class ExtenderChain:
     async def prioritize(
         self, interested: Sequence[HTTPExtender], pod: Pod, rows: Rows, ranking: IntArray
     ) -> AttemptTotals:
-        """Add what extenders think of feasible nodes to a ranking; errors are passed over.
+        """Return the order of feasible nodes with the extenders' scores added; errors are ignored.
 
-        Equals that an extender has scored are told apart at random. The numbers of the ranking that
-        comes back say only which node is better.
+        Nodes with equal totals are ordered at random, those that no extender scored last. Only the
+        order of the returned totals has a meaning.
         """
-        # Copied before anybody is waited for: a shared ranking goes on to change.
+        # Copied before the first await: a shared ranking changes with the next row.
         totals = ranking[rows]
         prioritizers = [extender for extender in interested if extender.prioritize_verb]
-        # Who cannot tell is taken to have given everybody 0 points.
+        # An interested extender without this verb counts as if it had scored all nodes with 0.
         scored = np.full(len(rows), len(prioritizers) < len(interested))
         if prioritizers:
             nodes = self._nodes(rows.tolist())
-            answers = await asyncio.gather(*(self._prioritize(e, pod, nodes) for e in prioritizers))
+            responses = await asyncio.gather(
+                *(self._prioritize(e, pod, nodes) for e in prioritizers)
+            )
             places = {node.metadata.name: index for index, node in enumerate(nodes)}
-            for answer in answers:
-                for name, score in answer.items():
+            for response in responses:
+                for name, score in response.items():
                     index = places.get(name)
                     if index is not None:
                         totals[index] = _as_int64(int(totals[index]) + score)
@@ -154,9 +160,9 @@ class ExtenderChain:
     # ---- preempt -------------------------------------------------------------------------------
 
     async def preempt(self, pod: Pod, victims: Mapping[str, Victims]) -> Mapping[str, Victims]:
-        """Let extenders take nodes and victims from what preemption would do.
+        """Return the preemption candidates that extenders accept, by node name.
 
-        Raises ``ExtenderError``. Without an extender that minds, the same mapping comes back.
+        Raises ``ExtenderError``. Without an interested extender, ``victims`` itself is returned.
         """
         for extender in self._extenders:
             if not victims:
@@ -170,6 +176,7 @@ class ExtenderChain:
                     raise
                 log.v(2).info("Passing over an extender's error", err=error, extender=extender.url)
                 continue
+            # Preemption without victims would nominate a node that was full a moment ago.
             for name in [name for name, those in left.items() if not those.pods]:
                 if not extender.ignorable:
                     raise ExtenderError(f'expected at least one victim pod on node "{name}"')
@@ -180,7 +187,7 @@ class ExtenderChain:
     # ---- bind ----------------------------------------------------------------------------------
 
     async def bind(self, pod: PodInfo, node_name: str) -> bool:
-        """Have the extender that binds do it; tell whether there is one.
+        """Let the extender that binds do so; return whether there is one.
 
         Raises ``ExtenderError``.
         """
@@ -203,10 +210,8 @@ class ExtenderChain:
 
 
 def _in_order(totals: IntArray, chance: FloatArray) -> IntArray:
-    """Return numbers in the order of the totals, and among equal ones in that of chance.
-
-    They begin with 0: totals may be negative, which in a ranking means that a node is not feasible.
-    """
+    """Return ranks from 0 on, by total, and by chance among equal totals."""
+    # Totals may be negative, which would mark a node as infeasible; ranks are not.
     order = np.lexsort((chance, totals))
     same = (np.diff(totals[order]) == 0) & (np.diff(chance[order]) == 0)
     numbers = np.empty(len(totals), dtype=np.int64)
@@ -215,5 +220,5 @@ def _in_order(totals: IntArray, chance: FloatArray) -> IntArray:
 
 
 def _as_int64(number: int) -> int:
-    """Wrap around as Go's int64 does."""
+    """Return a number wrapped around as Go's int64 does."""
     return (number + 2**63) % 2**64 - 2**63

@@ -1,7 +1,7 @@
-"""HTTP to one extender: a body out, a body in, and errors in the words of Go's client.
+"""HTTP to one extender: request and response bodies as bytes, errors with the texts of Go's client.
 
-Those words reach people: the error of an extender that is not ignorable becomes the pod's
-condition. Nothing here knows what the bodies mean.
+Users see those texts: the error of an extender that is not ignorable becomes the message of the
+pod's condition.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REDIRECTS = 10
 
 
 class ExtenderUnreachable(ExtenderError):
-    """The extender was not reached, or did not answer. ``timed_out``: only a time-out told so."""
+    """The extender was not reached or did not respond. ``timed_out``: by a time-out."""
 
     def __init__(self, text: str, timed_out: bool) -> None:
         super().__init__(text)

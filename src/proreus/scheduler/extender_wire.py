@@ -1,8 +1,8 @@
-"""What is said to HTTP extenders and what they answer: bytes, and nothing of the network.
+"""The request and response bodies of HTTP extenders.
 
 The format is ``k8s.io/kube-scheduler/extender/v1`` as Go writes it: fields without JSON names of
-their own, hence capital letters and explicit nulls. As in Go, the keys of an answer are matched
-without regard to case, and keys that are not known pass by.
+their own, hence capital letters and explicit nulls. As in Go, the keys of a response are matched
+without regard to case, and unknown keys are ignored.
 """
 
 from __future__ import annotations
@@ -86,11 +86,11 @@ def _victim(pod: PodInfo, node_name: str, by_name: bool) -> object:
     return {"UID": pod.uid} if by_name else msgspec.Raw(json_of_pod_on(pod.pod, node_name))
 
 
-# ---- answers -------------------------------------------------------------------------------------
+# ---- responses -----------------------------------------------------------------------------------
 
 
 class ExtenderFilterResult(NamedTuple):
-    """An answer to Filter.
+    """A response to Filter.
 
     ``names``: the nodes that are left. ``as_objects``: they came as objects, not as names.
     ``failed`` and ``unresolvable``: messages by node.

@@ -1,7 +1,10 @@
-"""What happens to a pod that could not be scheduled.
+"""What happens to a pod that could not be scheduled: kube-scheduler's ``handleSchedulingFailure``.
 
-kube-scheduler's ``handleSchedulingFailure``: the pod goes back to the queue with the plugins that
-rejected it, its nomination is brought up to date, people are told by an Event and a condition.
+    handle ─► count, log ─► queue.add_unschedulable, with the plugins that rejected it
+           ─► nominator ─► Event FailedScheduling ─► patch of the condition PodScheduled
+
+The pod is requeued before anything is written: an event that arrives during the write finds it in
+the queue.
 """
 
 from __future__ import annotations
@@ -27,11 +30,11 @@ UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
 POD_SCHEDULED = "PodScheduled"
 NOTICED_SECONDS = 0.1
-"""An attempt that computes for so long is one that other pods, and the Lease, notice."""
+"""Attempts that compute for longer delay other pods noticeably: they back off for longer."""
 
 
 class FailureHandler:
-    """Puts failed pods back and tells why."""
+    """Requeues failed pods and reports the reason."""
 
     def __init__(self, queue: SchedulingQueue, environment: Environment) -> None:
         self._queue = queue
@@ -48,7 +51,8 @@ class FailureHandler:
         if self.observer is not None:
             self.observer.on_failure(attempt, failure)
         rejected = failure.status.rejected
-        message = failure.message  # a text of a hundred thousand letters for some
+        # Composed once: it names every reason on thousands of nodes, and is long for some pods.
+        message = failure.message
         self._count(attempt, rejected)
         self._log(attempt, message, rejected)
         queued = attempt.queued
@@ -57,13 +61,15 @@ class FailureHandler:
         pod = self._requeue(queued)
         if pod is None:
             return
+        # After the requeue: the nominator looks nominated pods up in the queue.
         self._queue.nominator.add_nominated_pod(queued.info, failure.nominating)
         profile = attempt.profile.name
-        # kube-scheduler hands its message on as a format, and people compare.
+        # kube-scheduler passes its message as a format string, so "%" comes out as Go prints it.
         note = printf_without_arguments(truncate_note(message))
         self._events.event(pod, "Warning", "FailedScheduling", "Scheduling", note, profile)
         reason = UNSCHEDULABLE if rejected else SCHEDULER_ERROR
         patch = self._status_patch(pod, reason, message, failure.nominating)
+        # Not awaited: the next pod need not wait for the apiserver.
         if patch:
             self._spawn(self._patch(pod, patch))
 
@@ -74,20 +80,22 @@ class FailureHandler:
         queued.pending_plugins = set(fit.diagnosis.pending_plugins) if fit else set()
 
     def _requeue(self, queued: QueuedPodInfo) -> Pod | None:
-        """Put the pod back as it is now; None when another pod has taken its name."""
+        """Requeue the pod as the informer knows it; None if its name belongs to another pod now."""
         live = self._pods.get(queued.key)
+        # Deleted or bound by now, perhaps by the very attempt whose response was lost.
         if live is None or live.spec.node_name:
             self._queue.done(queued.uid)
             return queued.pod
         if live.metadata.uid != queued.uid:
             self._queue.done(queued.uid)
             return None
+        # Updates of a pod in flight do not reach its queue entry (SchedulingQueue.update).
         if live is not queued.pod:
             queued.info = PodInfo(live, queued.info.resources_options)
         self._queue.add_unschedulable(queued)
         return live
 
-    # ---- telling -------------------------------------------------------------------------------
+    # ---- reports -------------------------------------------------------------------------------
 
     def _count(self, attempt: Attempt, rejected: bool) -> None:
         labels = ("unschedulable" if rejected else "error", attempt.profile.name)
@@ -108,9 +116,11 @@ class FailureHandler:
     def _status_patch(
         self, pod: Pod, reason: str, message: str, nominating: NominatingInfo | None
     ) -> dict[str, Any]:
-        """Return the patch of the pod's status; empty when it would change nothing."""
+        """Return the patch of the pod's status; empty if nothing would change."""
         status: dict[str, Any] = {}
         old = condition_of(pod, POD_SCHEDULED)
+        # A pod that fails for the same reason again costs no write: thousands of pending pods are
+        # retried at every event.
         if old is None or (old.status, old.reason, old.message) != ("False", reason, message):
             status["conditions"] = [self._condition(pod, old, reason, message)]
         if nominating is not None and nominating.node_name != pod.status.nominated_node_name:
@@ -120,6 +130,7 @@ class FailureHandler:
     def _condition(
         self, pod: Pod, old: PodCondition | None, reason: str, message: str
     ) -> dict[str, Any]:
+        # The time of the transition to False, not of the latest attempt.
         since = old.last_transition_time if old is not None and old.status == "False" else None
         if since is None:
             since = rfc3339(self._clock.now())
@@ -145,7 +156,7 @@ class FailureHandler:
 
 
 def _note_cost(attempt: Attempt) -> None:
-    """Note what the attempt took of the scheduler's time: the queue lets the pod wait for it."""
+    """Record the computing time of the attempt, by which the queue lengthens its back-off."""
     queued, budget = attempt.queued, attempt.state.budget
     if budget is None:
         return
@@ -154,5 +165,5 @@ def _note_cost(attempt: Attempt) -> None:
 
 
 def rfc3339(instant: float) -> str:
-    """Write an instant as the API does: UTC, whole seconds."""
+    """Return an instant in the API's format: UTC, whole seconds."""
     return datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

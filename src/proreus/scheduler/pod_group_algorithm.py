@@ -1,8 +1,10 @@
-"""A trial: would a whole PodGroup fit, and where each of its pods?
+"""Whether a whole PodGroup fits, and where each of its pods: the algorithm of a group's cycle.
 
-The pods are tried one after the other; each that fits is assumed and reserved like any pod, so
-that the next one sees it, and all of it is undone at the end. That happens on the live table, which
-costs no copy: nobody looks at it in between.
+    run ─► each pod in order: schedule_pod ─► assume, Reserve, Permit ─► the next pod sees it
+        ─► all of it undone in reverse ─► GroupResult
+
+It works on the live table, without a copy: the group's cycle has paused the informers, so nothing
+else reads the table meanwhile. kube-scheduler's ``podGroupSchedulingDefaultAlgorithm``.
 """
 
 from __future__ import annotations
@@ -27,10 +29,10 @@ HELD = "one or more plugins asked to wait and no plugin rejected pod"
 
 @dataclass(slots=True)
 class Member:
-    """What became of one pod of the group.
+    """The result of one pod of the group.
 
-    ``node_name``: where it fits, or will fit once preemption has made room; "" where it does not.
-    ``failure``: why it does not fit now. ``seconds``: how long it took to find that out.
+    ``node_name``: where it fits, or will once its victims are gone; "" where it does not.
+    ``failure``: why it does not fit now. ``seconds``: how long its attempt took.
     """
 
     attempt: Attempt
@@ -42,7 +44,7 @@ class Member:
 
     @property
     def needs_preemption(self) -> bool:
-        """Whether it will fit only once others are gone."""
+        """Whether it fits only once its victims are gone."""
         return self.failure is not None and bool(self.node_name)
 
     @property
@@ -54,7 +56,7 @@ class Member:
 
 @dataclass(slots=True)
 class GroupResult:
-    """``status`` None: the group can be scheduled. ``members`` may lack those not looked at."""
+    """``status`` None: the group can be scheduled. ``members``: of the pods that were tried."""
 
     status: Status | None
     members: list[Member] = field(default_factory=list)
@@ -62,12 +64,12 @@ class GroupResult:
 
     @property
     def failed(self) -> bool:
-        """Whether something went wrong, as opposed to: the group does not fit."""
+        """Whether an error ended the attempt, rather than a rejection."""
         return self.status is not None and not self.status.rejected
 
     @property
     def placed(self) -> tuple[PlacedPod, ...]:
-        """The pods that have a place, and it."""
+        """The pods that have a node, with its name."""
         return tuple(PlacedPod(m.attempt.pod, m.node_name) for m in self.members if m.node_name)
 
     def failure_of(self, member: Member) -> Failure | None:
@@ -109,11 +111,12 @@ class PodGroupAlgorithm:
     async def run(
         self, pods: Sequence[QueuedPodInfo], node_subset: NodeSubset | None = None
     ) -> GroupResult:
-        """Try the pods, on some nodes or on all; nothing is left of it but the answer."""
+        """Try the pods, on some nodes or on all; undo everything and return the result."""
         result = GroupResult(Status.unschedulable(UNSCHEDULABLE))
         try:
             await self._run(pods, node_subset, result)
         finally:
+            # In reverse: what a later pod reserved may build on an earlier pod's reservation.
             for member in reversed(result.members):
                 if member.node_name:
                     self._undo(member)
@@ -129,7 +132,8 @@ class PodGroupAlgorithm:
             if member.node_name:
                 preempting = preempting or member.needs_preemption
                 if not member.permit.timeouts:
-                    # One pod that may go makes the group go; the others are let go with it.
+                    # Permit holds the members until there are enough of them; the one that it
+                    # lets through therefore decides for the whole group.
                     waits = Status.unschedulable(UNSCHEDULABLE, WAITING)
                     result.status = waits if preempting else None
                     result.waiting_on_preemption = preempting
@@ -140,12 +144,13 @@ class PodGroupAlgorithm:
                 return
 
     async def _try(self, queued: QueuedPodInfo, node_subset: NodeSubset | None) -> Member:
-        """Find a node for a pod and assume it there, also where room has yet to be made."""
+        """Find a node for a pod and assume it there, even if its victims are still running."""
         attempt = self._begin(queued)
         attempt.node_subset, attempt.may_preempt = node_subset, self._may_preempt
         member = Member(attempt, nominated_before=self._nominator.nominated_node_of(queued.uid))
         chosen = await self._cycle.schedule_pod(attempt)
         if isinstance(chosen, Failure):
+            # The verdicts may be shared, and the members assumed next change them.
             if chosen.fit_error is not None:
                 chosen.fit_error = replace(
                     chosen.fit_error, diagnosis=chosen.fit_error.diagnosis.with_copied_verdicts()

@@ -1,8 +1,12 @@
 """The scheduling cycle of a whole PodGroup (KEP-4671, gate GenericWorkload).
 
-A popped pod that belongs to a group pulls in all other pods of it that wait. They are tried
-together (``pod_group_trial``), on all nodes or in each of several placements; then all that fit are
-bound, or all go back to the queue. kube-scheduler's ``scheduleOnePodGroup``.
+    run ─► pop the other pods of the group ─► _schedule
+      _find     pod_group_algorithm: on all nodes, or in each placement (the best one is taken)
+      _run_post_filter   preemption for the group as a whole (gate WorkloadAwarePreemption)
+      _submit   commit and start_binding for each pod that fits, failure.handle for the others
+
+Either enough pods fit and are bound, or all go back to the queue. kube-scheduler's
+``scheduleOnePodGroup``.
 """
 
 from __future__ import annotations
@@ -41,7 +45,7 @@ log = logger(__name__)
 
 
 class PodScheduling(Protocol):
-    """What the scheduler does with single pods."""
+    """The part of ``Scheduler`` that a group's cycle uses for each pod."""
 
     @property
     def profiles(self) -> Mapping[str, Profile]:
@@ -49,7 +53,7 @@ class PodScheduling(Protocol):
         ...
 
     def skip_pod_schedule(self, queued: QueuedPodInfo, profile: Profile) -> bool:
-        """Tell whether a pod needs no node any more, or has one."""
+        """Return whether a pod is being deleted, or is assumed already."""
         ...
 
     def begin(self, queued: QueuedPodInfo, profile: Profile) -> Attempt:
@@ -57,7 +61,7 @@ class PodScheduling(Protocol):
         ...
 
     def start_binding(self, schedule_result: ScheduleResult) -> None:
-        """Begin to bind a decided pod."""
+        """Start the binding cycle of an assumed pod."""
         ...
 
 
@@ -87,7 +91,7 @@ class PodGroupCycle:
         self._paused = environment.paused
         self._topology_aware = gates.enabled("TopologyAwareWorkloadScheduling")
         self._groups = groups if gates.enabled("WorkloadAwarePreemption") else None
-        """The PodGroups for which to preempt as a whole; None: it is done pod by pod."""
+        """The PodGroups, for preemption as a whole; None: pods preempt one by one."""
         self._metrics = environment.metrics
         self._metrics.describe_pod_groups()
 
@@ -104,6 +108,7 @@ class PodGroupCycle:
                 queued = self._queue.pop_specific(other.key)
                 if queued is not None:
                     members.append(queued)
+        # The most important pods choose their nodes first; among equals those that waited longest.
         members.sort(key=lambda m: (-m.info.priority, m.initial_attempt_timestamp or 0.0))
         names = list(dict.fromkeys(member.pod.spec.scheduler_name for member in members))
         if len(names) > 1:
@@ -123,6 +128,7 @@ class PodGroupCycle:
             return ""
         namespace, _, name = key.partition("/")
         group = PodGroupInfo(namespace, name, tuple(member.info for member in left))
+        # For the whole group: the table holds pods that are only tried.
         with self._paused():
             placed = await self._schedule(profile, group, left)
         return placed.get(popped.uid, "")
@@ -160,7 +166,7 @@ class PodGroupCycle:
         pods: Sequence[QueuedPodInfo],
         preempt: bool = True,
     ) -> GroupResult:
-        """Look for nodes for all pods; nothing is assumed afterwards."""
+        """Find nodes for all pods; nothing stays assumed."""
         group_state = self._cache.pod_group_states.get(group.key)
         scheduled_before = 0 if group_state is None else group_state.scheduled_count
         algorithm = PodGroupAlgorithm(
@@ -189,7 +195,7 @@ class PodGroupCycle:
         pods: Sequence[QueuedPodInfo],
         algorithm: PodGroupAlgorithm,
     ) -> GroupResult:
-        """Try the group in each placement, and take the best of those that will do."""
+        """Try the group in each placement; return the result of the best feasible one."""
         first: GroupResult | None = None
         found: list[tuple[PodGroupAssignments, GroupResult]] = []
         for placement in placements:
@@ -236,7 +242,7 @@ class PodGroupCycle:
         pods: Sequence[QueuedPodInfo],
         result: GroupResult,
     ) -> None:
-        """Preempt for the group as a whole, and note in the result what came of it."""
+        """Preempt for the group as a whole; record the outcome in ``result``."""
         assert result.status is not None
         assert self._groups is not None
 
@@ -258,7 +264,7 @@ class PodGroupCycle:
     async def _submit(
         self, profile: Profile, pods: Sequence[QueuedPodInfo], result: GroupResult
     ) -> dict[str, str]:
-        """Bind the pods that may go, put the others back; return the nodes of the former."""
+        """Bind the pods that fit and requeue the others; return node names by UID of the former."""
         placed = {}
         for index, queued in enumerate(pods):
             if index < len(result.members):
@@ -278,7 +284,7 @@ class PodGroupCycle:
         return placed
 
     async def _commit(self, member: Member) -> Failure | None:
-        """Assume a pod for good, and begin to bind it."""
+        """Assume a pod for good and start its binding cycle."""
         member.attempt.state.write(POD_GROUP_SCHEDULING_CYCLE, None)
         schedule_result = await self._cycle.commit(member.attempt, member.node_name)
         if isinstance(schedule_result, Failure):

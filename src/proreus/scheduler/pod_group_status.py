@@ -1,7 +1,7 @@
-"""What a PodGroup is told of its scheduling: the condition ``PodGroupScheduled``.
+"""Writes the condition ``PodGroupScheduled`` of PodGroups.
 
-One write a group at a time: two at once might arrive in the wrong order, and a group that is
-scheduled would be told for ever that it is not.
+One write a group at a time: two at once might arrive in the wrong order, and a scheduled group
+would keep the condition False for ever.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _WrittenCondition:
-    """What was written to a group, and the version that it has since."""
+    """The condition written last to a group, and the resource version after that write."""
 
     uid: str
     version: int
     condition: Condition
 
     def is_newer_than(self, group: PodGroup | None) -> bool:
-        """Tell whether a version that is watched is of before the write."""
+        """Return whether the informer's version of the group is older than this write."""
         return (
             group is not None
             and group.metadata.uid == self.uid
@@ -40,7 +40,7 @@ class _WrittenCondition:
 
 
 class PodGroupStatusWriter:
-    """Writes conditions in the background. ``groups``: what the watch knows of them."""
+    """Writes conditions in the background. ``groups``: the informer's store."""
 
     def __init__(
         self,
@@ -54,14 +54,13 @@ class PodGroupStatusWriter:
         self._clock = clock
         self._spawn = spawn
         self._waiting: dict[str, Status | None] = {}
-        """What is to be written once the write under way is done: the latest, but that a good end
-        is not forgotten for a bad one after it."""
+        """The result to write after the current write: the latest one, but success stays."""
         self._writing: set[str] = set()
         self._written: dict[str, _WrittenCondition] = {}
-        """What the watch does not know yet: until it is as far, this is how the group is."""
+        """Writes that the informer has not seen yet: until then they are the current condition."""
 
     def write(self, key: str, status: Status | None) -> None:
-        """Note how an attempt for a group ended (None: well). What is True stays so."""
+        """Record the result of an attempt for a group (None: scheduled). True stays True."""
         if key not in self._groups:
             log.error("Failed to get PodGroup for status update", err="not found", podGroup=key)
             return
@@ -103,7 +102,7 @@ class PodGroupStatusWriter:
         return Condition(POD_GROUP_SCHEDULED, value, reason, message, generation, since)
 
     def _current_condition(self, key: str, group: PodGroup) -> Condition | None:
-        """Return the condition that a group has, as far as we know."""
+        """Return the current condition of a group: our last write, or the informer's."""
         self._written = {
             k: t for k, t in self._written.items() if t.is_newer_than(self._groups.get(k))
         }
@@ -124,9 +123,9 @@ class PodGroupStatusWriter:
         patch = {"status": {"conditions": [body]}}
         key = f"{meta.namespace}/{meta.name}"
         try:
-            answer = await self._api.patch_status(POD_GROUPS, meta.namespace, meta.name, patch)
+            patched = await self._api.patch_status(POD_GROUPS, meta.namespace, meta.name, patch)
         except ApiError as error:
             log.error("Failed to update PodGroup status", err=error, podGroup=key)
         else:
-            version = parse_resource_version(answer["metadata"].get("resourceVersion", ""))
+            version = parse_resource_version(patched["metadata"].get("resourceVersion", ""))
             self._written[key] = _WrittenCondition(meta.uid, version, condition)

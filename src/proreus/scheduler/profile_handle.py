@@ -1,7 +1,7 @@
-"""The handle that plugins of one profile are given: their way to the scheduler around them.
+"""The ``Handle`` of one profile, through which its plugins reach the scheduler.
 
-It leads to the parts of a scheduler that outlive a profile (``Core``) and to what the scheduler was
-given from outside (``Environment``).
+It gives access to the parts of a scheduler that outlive a profile (``Core``) and to its
+``Environment``. kube-scheduler's ``framework.Handle``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ T = TypeVar("T", bound=ApiObject)
 
 @dataclass(frozen=True)
 class Core:
-    """The parts of a scheduler that outlive its profiles; handles lead to them."""
+    """The parts of a scheduler that outlive its profiles."""
 
     cache: Cache
     queue: SchedulingQueue
@@ -55,8 +55,8 @@ class Core:
 class ProfileHandle:
     """Implements ``framework.handle.Handle`` for one profile.
 
-    ``extenders``: those of the profile's configuration. ``shared``: the handle of what profiles
-    have in common; None: this is it.
+    ``extenders``: those of the profile's configuration. ``shared``: the handle for state that all
+    profiles share; None: this one.
     """
 
     def __init__(
@@ -79,19 +79,19 @@ class ProfileHandle:
         self._subscriptions: list[Callable[[], None]] = []
 
     def close(self) -> None:
-        """Hear of no more changes: the profile is not in use any more."""
+        """End all subscriptions: the profile is no longer in use."""
         for end in self._subscriptions:
             end()
         self._subscriptions.clear()
 
     @property
     def clock(self) -> Clock:
-        """The time."""
+        """The scheduler's clock."""
         return self._environment.clock
 
     @property
     def rng(self) -> random.Random:
-        """The source of chance."""
+        """The source of random numbers."""
         return self._environment.rng
 
     @property
@@ -106,12 +106,12 @@ class ProfileHandle:
 
     @property
     def metrics(self) -> SchedulerMetrics:
-        """Where to count."""
+        """The process's metrics."""
         return self._environment.metrics
 
     @property
     def nominator(self) -> Nominator:
-        """Nominated pods."""
+        """The nominated pods."""
         return self._core.queue.nominator
 
     @property
@@ -121,14 +121,14 @@ class ProfileHandle:
 
     @property
     def health_context(self) -> HealthContext:
-        """Who keeps watch over the plugins."""
+        """The rules for plugin failures, and where they are reported."""
         return self._environment.health_context or HealthContext(
             self._environment.clock, self._environment.metrics
         )
 
     @property
     def event_recorder(self) -> EventRecorder:
-        """Events."""
+        """Records Events."""
         return self._environment.event_recorder
 
     def store(self, resource: Resource[T]) -> Mapping[str, T]:
@@ -156,19 +156,19 @@ class ProfileHandle:
         return self._core.search.run_filters_with_nominated_pods(self._profile, state, pod, nodes)
 
     def filters_are_row_local(self, state: CycleState) -> bool:
-        """Tell whether no Filter plugin that takes part in this cycle looks across nodes."""
+        """Return whether every Filter plugin of this cycle filters a node by that node alone."""
         return all(p.row_local or p.name in state.skip_filter for p in self._profile.filter)
 
     def run_add_pod(
         self, state: CycleState, pod: PodInfo, added: PodInfo, nodes: NodeTable, row: int
     ) -> None:
-        """Try a pod on a row of a fork."""
+        """Run AddPod of PreFilter extensions for a pod added to a row of a fork."""
         self._profile.add_pod(state, pod, added, nodes, row)
 
     def run_remove_pod(
         self, state: CycleState, pod: PodInfo, removed: PodInfo, nodes: NodeTable, row: int
     ) -> None:
-        """Try a row of a fork without a pod."""
+        """Run RemovePod of PreFilter extensions for a pod removed from a row of a fork."""
         self._profile.remove_pod(state, pod, removed, nodes, row)
 
     def dry_run_preemption(
@@ -178,7 +178,7 @@ class ProfileHandle:
         rows: Rows,
         potential_victims: Sequence[Sequence[PodInfo]],
     ) -> PreemptionDryRun:
-        """Try rows of ``nodes``, each without pods that may go."""
+        """Return a dry run of preemption on rows of ``nodes``."""
         profile, nominated = self._profile, self._core.search.nominated
         return PreemptionDryRun(
             profile.filter,
@@ -192,14 +192,14 @@ class ProfileHandle:
         )
 
     def dry_run_key(self, state: CycleState, pod: PodInfo) -> DryRunKey | None:
-        """Return what else trials rest on; None where filters read more than they sign."""
+        """Return the key for the reuse of dry runs; None: filters read more than they sign."""
         nominated = self._core.search.nominated
         return dry_run_key(self._profile.filter, nominated, self.nodes, state, pod)
 
     async def preempt_through_extenders(
         self, pod: Pod, victims: Mapping[str, Victims]
     ) -> Mapping[str, Victims]:
-        """Let extenders take nodes and victims from what preemption would do."""
+        """Return the preemption candidates that extenders accept, by node name."""
         extenders = self._extenders
         return victims if extenders is None else await extenders.preempt(pod, victims)
 
@@ -208,7 +208,7 @@ class ProfileHandle:
         self._core.queue.activate(pod_keys)
 
     def announce(self, event: ClusterEvent, old: Any = None, new: Any = None) -> None:
-        """Tell the queue of an event that no watch tells of."""
+        """Report an event to the queue that no informer reports."""
         self._core.queue.move_all_to_active_or_backoff(event, old, new)
 
     def get_waiting_pod(self, uid: str) -> WaitingPod | None:
@@ -220,7 +220,7 @@ class ProfileHandle:
         return self._core.waiting_pods
 
     def reject_waiting_pod(self, uid: str, plugin: str = "", message: str = "removed") -> bool:
-        """Turn down a pod that Permit holds."""
+        """Reject a pod that Permit holds."""
         waiting = self._core.waiting_pods.get(uid)
         return waiting is not None and waiting.reject(plugin, message)
 

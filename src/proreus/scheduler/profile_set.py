@@ -1,7 +1,7 @@
-"""Everything that is made of one configuration: profiles, extenders, and what the queue reads.
+"""The parts that one configuration makes: profiles, extenders, and the queue's view of them.
 
-A scheduler works with one set at a time. A changed configuration makes another set aside; once the
-scheduler uses that, the old one lives on until the last pod that was decided with it is bound.
+A scheduler uses one set at a time. A changed configuration is built into another set first; after
+the switch the old set lives on until the last binding of a pod that it assumed has ended.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class QueueProfileView:
         extended: bool = False,
         all_events: Iterable[events.ClusterEvent] = events.ALL_EVENTS,
     ) -> None:
-        """``extended``: extenders may reject its pods; anything that happens may help then.
+        """``extended``: extenders may reject its pods, so that any event may help them.
 
-        ``all_events``: what somebody waits for who does not say what.
+        ``all_events``: the events of a plugin that registers ``ALL_EVENTS``.
         """
         self.pre_enqueue: Mapping[str, PreEnqueue] = {
             plugin.name: plugin.pre_enqueue for plugin in profile.pre_enqueue
@@ -80,19 +80,19 @@ def _registered(
     plugin: Plugin, all_events: Iterable[events.ClusterEvent]
 ) -> Iterable[events.ClusterEvent]:
     with config_errors_from(type(plugin)):
-        asked = plugin.events_to_register()
-        if asked is events.ALL_EVENTS:
+        registered = plugin.events_to_register()
+        if registered is events.ALL_EVENTS:
             return all_events
-        asked = tuple(asked)
-        for event in asked:
+        registered = tuple(registered)
+        for event in registered:
             if not isinstance(event, events.ClusterEvent):
                 raise TypeError(f"events_to_register of {plugin.name} has {event!r} in it")
-        return tuple(instrument_hint(event, plugin) for event in asked)
+        return tuple(instrument_hint(event, plugin) for event in registered)
 
 
 @dataclass(eq=False)
 class ProfileSet:
-    """What one configuration made. ``bindings``: pods decided with it that are not bound yet."""
+    """What one configuration made. ``bindings``: how many bindings by it have not ended."""
 
     configuration: SchedulerConfiguration
     profiles: Mapping[str, Profile]
@@ -115,16 +115,16 @@ class ProfileSet:
 
     @property
     def kinds(self) -> dict[str, Resource[Any]]:
-        """The kinds beside pods and nodes that plugins registered, by event resource name."""
+        """The kinds other than pods and nodes that plugins registered, by event resource name."""
         return _registered_kinds(self.queue_profiles)
 
     def retire(self, on_end: Callable[[], None]) -> None:
-        """Be used for no further pod."""
+        """Use the set for no further pods."""
         self.on_end = on_end
         self._end_if_done()
 
     def binding_ended(self) -> None:
-        """Count a pod out."""
+        """Record the end of a binding."""
         self.bindings -= 1
         self._end_if_done()
 
@@ -135,10 +135,9 @@ class ProfileSet:
             on_end()
 
     def close(self) -> None:
-        """Hear of no more changes, and let go of what is large.
-
-        Plugins and what they hold on to are cycles, which the collector finds hours later.
-        """
+        """End subscriptions and free cached results."""
+        # Plugins and handles refer to each other, and the collector, tuned for rare full runs
+        # (``gc_tuning``), may find such cycles hours later.
         for handle in self.handles:
             handle.close()
         for profile in self.profiles.values():
@@ -152,9 +151,9 @@ def build_profiles(
     core: Core,
     shared_handle: ProfileHandle,
 ) -> ProfileSet:
-    """Make every plugin that a configuration asks for; raises ``ConfigError`` and leaves nothing.
+    """Make every plugin of a configuration; raises ``ConfigError``, and then nothing is left over.
 
-    Kinds that only these plugins want to know of are watched from now on.
+    Kinds that only these plugins registered are watched from now on.
     """
     gates = environment.feature_gates
     expanded = expand_all(configuration, registry, gates)
@@ -189,7 +188,7 @@ def _extenders(
 
 
 def _build_profile(expanded: ExpandedProfile, registry: Registry, handle: ProfileHandle) -> Profile:
-    """Make each plugin of a profile once, and the profile of them."""
+    """Return a profile; a plugin of several extension points is made once."""
     made: dict[str, Plugin] = {}
 
     def plugin(name: str) -> Plugin:
@@ -226,7 +225,7 @@ def _make(
 
 
 def _registered_kinds(queue_profiles: Mapping[str, QueueProfileView]) -> dict[str, Resource[Any]]:
-    """Return the kinds beside pods and nodes that plugins registered, by event resource name."""
+    """Return the kinds other than pods and nodes that plugins registered, by resource name."""
     names = {event.resource for view in queue_profiles.values() for _, event in view.registrations}
     found = {}
     for name in sorted(names - _ALWAYS_WATCHED):

@@ -1,8 +1,13 @@
 """The scheduling loop: pop a pod, decide, start its binding, pop the next.
 
-All of it is one thread; ``queue.pop`` is the only place where the loop waits. It hands the event
-loop a turn every few milliseconds rather than after every pod, so that watch events and bindings
-go on while many pods are decided in a row.
+    run ─► queue.pop ─► schedule_one ─┬► scheduling_cycle.run ─► start_binding ─► binding_cycle
+                                      │     (sync, unless extenders)   (a task a pod)
+                                      └► Failure ─► failure.handle ─► queue
+    tick  every second: back-offs, time limits of Permit and of assumed pods
+
+All of it is one thread, and the loop waits for a pod only between cycles. It yields to the event
+loop every few milliseconds rather than after every pod: watch events and bindings proceed while
+many pods are decided in a row, at a small part of the cost.
 """
 
 from __future__ import annotations
@@ -40,8 +45,8 @@ _LONG_SECONDS = 0.05
 _MAX_REST_SECONDS = 0.05
 _METRICS_SAMPLE_RATE = 0.1
 MAX_BINDINGS_IN_FLIGHT = 1000
-"""So many bindings may wait for the apiserver; then the loop waits with them. What is not decided
-yet can still be overtaken by a more important pod."""
+"""The loop pauses while so many bindings wait for the apiserver: pods that stay in the queue can
+still be overtaken by one of higher priority."""
 
 
 class Scheduler:
@@ -76,7 +81,7 @@ class Scheduler:
         health_context = environment.health_context
         rules = DEFAULT_RULES if health_context is None else health_context.rules
         self._attempt_seconds = rules.attempt_seconds
-        """How long one attempt may compute; 0: as long as it likes."""
+        """How long one attempt may compute; 0: no limit."""
         self._stopwatch = environment.stopwatch
         self._costs = 0.0
         """Seconds that attempts have computed since the event loop last had a turn."""
@@ -86,12 +91,12 @@ class Scheduler:
         self._stopping = False
         self.bindings_in_flight = 0
         self._retired: list[ProfileSet] = []
-        """Sets by which no pod is decided any more, and some are still being bound."""
+        """Sets that schedule no further pods, but have pods whose bindings have not ended."""
         self.cycle_started_at: float | None = None
-        """``perf_counter`` at the start of the scheduling cycle that is going on, its awaits
-        included; None between cycles. Other threads look at it."""
+        """``perf_counter`` at the start of the current scheduling cycle; None between cycles. Read
+        by other threads."""
         self._changes: list[Callable[[], None]] = []
-        """What is to be done between this cycle and the next."""
+        """Calls to make between this cycle and the next."""
         queue.on_ready = self._ready.set
         self._take(profile_set)
 
@@ -102,6 +107,7 @@ class Scheduler:
         while not self._stopping:
             queued = self.queue.pop()
             if queued is None:
+                # Nothing is awaited between pop and clear, so no wake-up can be lost.
                 self._ready.clear()
                 await self._ready.wait()
                 now = turn = perf_counter()
@@ -118,6 +124,7 @@ class Scheduler:
                 await self._binding_finished.wait()
                 now = turn = perf_counter()
                 continue
+            # One clock reading a pod serves as this cycle's end and the next one's start.
             now = perf_counter()
             if now - turn > _YIELD_SECONDS:
                 await asyncio.sleep(self._rest_seconds())
@@ -125,37 +132,35 @@ class Scheduler:
 
     @property
     def cycle_seconds(self) -> float:
-        """How long the scheduling cycle that is going on has taken so far; 0 between cycles."""
+        """How long the current scheduling cycle has taken so far; 0 between cycles."""
         started_at = self.cycle_started_at
         return 0.0 if started_at is None else perf_counter() - started_at
 
     def _rest_seconds(self) -> float:
-        """Return how long others are to have the event loop, and count anew.
-
-        A binding or a relist takes several turns of the loop, with answers to wait for in between:
-        after an attempt that was long, one turn would be too few.
-        """
+        """Return for how many seconds to leave the event loop to other tasks."""
+        # A binding or a relist takes several turns of the loop with responses to wait for in
+        # between: after a long attempt, the single turn of sleep(0) would starve them.
         costs, self._costs = self._costs, 0.0
         return min(costs / 10, _MAX_REST_SECONDS) if costs >= _LONG_SECONDS else 0.0
 
     def start_background_work(self) -> None:
-        """Let plugins begin what they have to do beside scheduling; ``run`` does."""
+        """Start the background work of plugins (``BackgroundPlugin``); ``run`` calls this."""
         self._background_started = True
         self._background.sync(p for one in (*self._retired, self.profile_set) for p in one.plugins)
 
     # ---- another configuration -----------------------------------------------------------------
 
     def between_cycles(self, change: Callable[[], None]) -> None:
-        """Do something now, or as soon as the cycle that is going on has ended."""
+        """Call ``change`` now, or as soon as the current cycle has ended."""
         if self.cycle_started_at is not None:
             self._changes.append(change)
         else:
             change()
 
     def use(self, profile_set: ProfileSet) -> None:
-        """Decide by another set from now on; to be called between cycles.
+        """Schedule by another set from now on; to be called between cycles.
 
-        Pods that were decided by the one before are bound by it.
+        Pods that were assumed by the previous set are bound by it.
         """
         before = self.profile_set
         self._take(profile_set)
@@ -171,7 +176,7 @@ class Scheduler:
         self._binding_cycle.extenders = profile_set.extenders
 
     def _forget(self, retired: ProfileSet) -> None:
-        """The last pod has been bound that was decided by a set."""
+        """Drop a set whose last binding has ended."""
         self._retired.remove(retired)
         if retired.extenders is not None:
             self._spawn(retired.extenders.close())
@@ -179,23 +184,24 @@ class Scheduler:
             self.start_background_work()
 
     def observe(self, observer: AttemptObserver) -> None:
-        """Let somebody know of every attempt what was found out on the way."""
+        """Report the intermediate results of every attempt to an observer."""
         self.scheduling_cycle.observer = self._failures.observer = observer
 
     def pods_in_flight(self) -> list[str]:
-        """Return the keys of pods that were popped and are not done with, bindings included."""
+        """Return the keys of pods that were popped and whose attempt or binding has not ended."""
         return sorted({*self.queue.in_flight_keys(), *self._binding_cycle.pods()})
 
     def stop(self) -> None:
-        """Pop no more pods; those that Permit holds are turned down."""
+        """Pop no more pods; reject those that Permit holds."""
         self._stopping = True
+        # Wake the loop wherever it waits, so that it sees the flag.
         self._ready.set()
         self._binding_finished.set()
         for waiting in self.waiting_pods:
             waiting.reject("", "the scheduler is shutting down")
 
     async def close(self) -> None:
-        """Let go of what outlives ``run``: work of plugins, connections to extenders."""
+        """End what outlives ``run``: background work of plugins, connections to extenders."""
         self._background_started = False
         await self._background.close()
         for one in (*self._retired, self.profile_set):
@@ -203,10 +209,11 @@ class Scheduler:
                 await one.extenders.close()
 
     async def schedule_one(self, queued: QueuedPodInfo) -> str:
-        """Make one attempt for a popped pod; return the chosen node's name, "" if there is none."""
+        """Make one attempt for a popped pod; return the name of its node, "" if there is none."""
         if self.pod_group_cycle is not None and queued.pod.spec.scheduling_group is not None:
             return await self.pod_group_cycle.run(queued)
         profile = self.profiles.get(queued.pod.spec.scheduler_name)
+        # A pod that was in flight while a reload removed its profile comes back to the queue.
         if profile is None or self.skip_pod_schedule(queued, profile):
             self.queue.done(queued.uid)
             return ""
@@ -225,6 +232,8 @@ class Scheduler:
         for health in profile.health_monitors:
             health.begin_attempt()
         state = CycleState()
+        # kube-scheduler samples plugin_execution_duration_seconds too: two clock readings a plugin
+        # would cost more than most plugins.
         if self._rng.random() < _METRICS_SAMPLE_RATE:
             state.timer = self._timer
         if self._attempt_seconds:
@@ -232,17 +241,18 @@ class Scheduler:
         return Attempt(queued, queued.info, profile, state, perf_counter())
 
     def start_binding(self, schedule_result: ScheduleResult) -> None:
-        """Begin to bind a decided pod, beside the loop."""
+        """Start the binding cycle of an assumed pod, as a task."""
         state = schedule_result.attempt.state
         if state.pods_to_activate:
             self.queue.activate(state.pods_to_activate)
-            # What is added from here on is meant for the end of the binding.
+            # Plugins of the binding cycle may add pods again; those are activated at its end.
             state.pods_to_activate.clear()
         self.profile_set.bindings += 1
         self._spawn(self._bind(schedule_result, self.profile_set))
 
     async def _bind(self, schedule_result: ScheduleResult, profile_set: ProfileSet) -> None:
-        # A pod that Permit holds must not keep the loop from deciding the pods it waits for.
+        # Pods that Permit holds do not count: a gang larger than the limit would wait for members
+        # that the paused loop never schedules.
         counted = schedule_result.waiting is None
         self.bindings_in_flight += counted
         try:
@@ -253,18 +263,19 @@ class Scheduler:
             profile_set.binding_ended()
 
     def skip_pod_schedule(self, queued: QueuedPodInfo, profile: Profile) -> bool:
-        """Tell whether the pod needs no node any more, or has one."""
+        """Return whether the pod is being deleted, or is assumed already."""
         pod = queued.pod
         if pod.metadata.deletion_timestamp is not None:
             note = f"skip schedule deleting pod: {queued.key}"
             self._events.event(pod, "Warning", "FailedScheduling", "Scheduling", note, profile.name)
             return True
+        # An update that arrived before the pod was assumed may have queued it a second time.
         return self.cache.is_assumed(queued.uid)
 
     # ---- time ----------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Do what is due by now: back-offs, left-over pods, Permit's and assumptions' time limits.
+        """Handle ended back-offs, pods left in the queue too long, and expired time limits.
 
         To be called at every whole second of the clock.
         """
@@ -272,13 +283,15 @@ class Scheduler:
         self.waiting_pods.expire()
         for pod, node_name in self.cache.expire_assumed():
             log.warning("Assumed pod was never confirmed; forgetting it", pod=pod.key)
+            # Its resources are free again: for the queue, that is the deletion of an assigned pod.
             assigned_pod = as_assigned(pod.pod, node_name)
             self.queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, assigned_pod, None)
         self._watch_gates()
         self._measure_cache()
 
     def _watch_gates(self) -> None:
-        """Let pods pass that a plugin gated which is left out from now on."""
+        """Activate the pods of a gating plugin once that is disabled for its failures."""
+        # No event would come: what opens the gate is our own policy.
         for profile in self.profiles.values():
             for health in profile.health_monitors:
                 if health.tick():
