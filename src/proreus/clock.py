@@ -1,7 +1,7 @@
 """Time as an argument.
 
-State machines (queue, cache, waiting pods) never ask the operating system for the time: they are
-given a ``Clock``. Tests, ``evaluate`` and ``simulate`` hand in a ``FakeClock`` and move it.
+State machines (queue, cache, waiting pods) never read the system time: they are
+given a ``Clock``. Tests, ``evaluate`` and ``simulate`` pass a ``FakeClock`` and move it.
 """
 
 import time
@@ -25,7 +25,7 @@ class RealClock:
 
 
 class FakeClock:
-    """A clock that moves only when told to."""
+    """A clock that moves only by ``advance`` and ``advance_to``."""
 
     def __init__(self, start: float = 0.0) -> None:
         self._now = start

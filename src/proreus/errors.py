@@ -1,12 +1,12 @@
 """The errors that proreus raises.
 
-A verdict about a pod is a value (``framework.status.Status``); what is here is for things that
-went wrong. Each error's text is one sentence that a person can act on.
+A rejection of a pod is a value (``framework.status.Status``), not one of these. Each error's text
+is one sentence that its reader can act on.
 """
 
 
 class ProreusError(Exception):
-    """Everything that proreus itself raises."""
+    """The base class of all errors that proreus raises."""
 
 
 class ConfigError(ProreusError):
@@ -19,11 +19,11 @@ class ConfigError(ProreusError):
 
 
 class UnknownPluginSlot(ProreusError):
-    """A plugin wants to register under a name that nobody keeps a place for."""
+    """A plugin registers under a name for which there is no slot."""
 
 
 class PluginError(ProreusError):
-    """A plugin raised, or answered in a way that its extension point does not allow."""
+    """A plugin raised, or returned a result that its extension point does not allow."""
 
     def __init__(self, plugin: str, point: str, message: str) -> None:
         self.plugin = plugin
@@ -44,11 +44,11 @@ class BudgetExceeded(ProreusError):
 
 
 class ExtenderError(ProreusError):
-    """An HTTP extender could not be asked, or answered with an error or with nonsense."""
+    """An HTTP extender did not respond, or responded with an error or an unreadable body."""
 
 
 class ApiError(ProreusError):
-    """The apiserver answered with an error Status, or not at all (``status`` 0)."""
+    """The apiserver responded with an error Status, or not at all (``status`` 0)."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         self.status = status
@@ -58,7 +58,7 @@ class ApiError(ProreusError):
 
 
 class NotFound(ApiError):
-    """404: the object is not there."""
+    """404: the object does not exist."""
 
 
 class Conflict(ApiError):
@@ -78,7 +78,7 @@ class Forbidden(ApiError):
 
 
 class TooManyRequests(ApiError):
-    """429: the apiserver asks for patience; ``retry_after`` is in seconds."""
+    """429: the apiserver limits requests; ``retry_after`` is in seconds."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float = 1.0) -> None:
         super().__init__(status, reason, message)

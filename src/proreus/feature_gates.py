@@ -1,7 +1,7 @@
 """The feature gates of kube-scheduler 1.36 that this process knows, and a set of their values.
 
-A ``FeatureGates`` is an immutable value that is passed to whoever asks; there is no global. The
-table is the only place to add a gate; its stage is for people, ``lock_to_default`` for the parser.
+A ``FeatureGates`` is an immutable value that is passed down; there is no global. A gate is added to
+the table only; its stage is for help texts, ``lock_to_default`` for the parser.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Stage = Literal["ALPHA", "BETA", "GA"]
 
 @dataclass(frozen=True, slots=True)
 class FeatureSpec:
-    """One gate: what it is by default, whether it may be changed, what it cannot do without."""
+    """One gate: its default, its stage, whether it may be changed, and the gates it depends on."""
 
     default: bool
     stage: Stage
@@ -202,7 +202,7 @@ class FeatureGates:
         return gates
 
     def enabled(self, name: str) -> bool:
-        """Tell whether a gate is on; raises ``KeyError`` for one that is not in the table."""
+        """Return whether a gate is on; raises ``KeyError`` for one that is not in the table."""
         value = self.changed.get(name)
         return GATES[name].default if value is None else value
 

@@ -1,4 +1,4 @@
-"""How the garbage collector is to treat a scheduler's heap."""
+"""Settings of the garbage collector for a scheduler's heap."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import gc
 
 
 def freeze_startup_heap() -> None:
-    """Call once the first whole state of the cluster is in memory.
-
-    What is known by then mostly stays, and hardly anything in here forms cycles: the collector need
-    not walk over the whole cluster again and again.
-    """
+    """Exempt all present objects from collection; call once all informers are synced."""
+    # Most of these objects live as long as the process, and hardly any form reference cycles: full
+    # collections would walk the whole cluster again and again, and block the event loop.
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)

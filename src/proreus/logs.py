@@ -39,7 +39,7 @@ _SEVERITY = {
 
 
 class Verbose:
-    """What ``Logger.v`` answers: true and writing, or false and silent."""
+    """The result of ``Logger.v``: true and writing, or false and silent."""
 
     __slots__ = ("_level", "_log")
 
@@ -60,7 +60,7 @@ _SILENT = Verbose(None, 0)
 
 
 class Logger:
-    """A module's voice. ``threshold`` is the highest v-level that is on for this module."""
+    """The logger of one module. ``threshold``: the highest v-level that is on for it."""
 
     __slots__ = ("_log", "name", "threshold")
 
@@ -74,11 +74,11 @@ class Logger:
         return Verbose(self._log, level) if level <= self.threshold else _SILENT
 
     def info(self, message: str, /, **pairs: object) -> None:
-        """Say what operators want to know in any case."""
+        """Log what operators want to know in any case."""
         self._log.info(message, extra={"v": 0, "pairs": pairs}, stacklevel=2)
 
     def warning(self, message: str, /, **pairs: object) -> None:
-        """Say what works, but perhaps not as its owner thinks."""
+        """Log what works, but perhaps not as intended."""
         self._log.warning(message, extra={"v": 0, "pairs": pairs}, stacklevel=2)
 
     def error(
@@ -90,7 +90,7 @@ class Logger:
         trace: bool = False,
         **pairs: object,
     ) -> None:
-        """Say what failed; ``trace`` adds the traceback of ``err``, for bugs, not for weather."""
+        """Log a failure; ``trace`` adds the traceback of ``err``, for bugs only."""
         exc_info = err if trace and isinstance(err, BaseException) else None
         self._log.error(
             message,
@@ -101,7 +101,7 @@ class Logger:
 
 
 class _Settings:
-    """What ``configure`` said last; logging is a thing of the process."""
+    """The settings of the last ``configure``: logging belongs to the process."""
 
     verbosity = 0
     vmodule: tuple[tuple[str, int], ...] = ()
@@ -250,12 +250,10 @@ def _quoted(text: str) -> str:
 
 
 def error_text(err: BaseException | str) -> str:
-    """Return what went wrong, with the exception's name where its text alone tells nothing.
-
-    A ``TimeoutError`` has no text; that of a ``KeyError`` is the key, of a ``SystemExit`` a number.
-    """
-    name, told = type(err).__name__, str(err)
-    return f"{name}: {told}" if told and isinstance(err, (KeyError, SystemExit)) else told or name
+    """Return the text of an error, with the exception's name where the text alone means nothing."""
+    # A ``TimeoutError`` has no text; a ``KeyError``'s is the key, a ``SystemExit``'s a number.
+    name, text = type(err).__name__, str(err)
+    return f"{name}: {text}" if text and isinstance(err, (KeyError, SystemExit)) else text or name
 
 
 def _json_value(value: object) -> object:

@@ -1,4 +1,4 @@
-"""File and line of what is in the source of a plugin, for people who are to mend it."""
+"""Files and lines in the source of a plugin, for messages to its author."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def function_location(function: Any) -> str:
 
 
 def attribute_location(cls: type, name: str) -> str:
-    """Return where a class sets an attribute, or where it begins if that cannot be told."""
+    """Return where a class sets an attribute, or where the class begins if that is not known."""
     owner = next((base for base in cls.__mro__ if name in base.__dict__), cls)
     file, line = class_location(owner)
     if not line:

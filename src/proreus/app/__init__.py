@@ -1,4 +1,4 @@
-"""The process: ``run`` wires all rooms together."""
+"""The process: ``run`` wires all packages together."""
 
 from proreus.app.options import RunOptions
 from proreus.app.run import run

@@ -28,8 +28,8 @@ from proreus.metrics import SchedulerMetrics
 class Clients:
     """One connection pool for each purpose, so that none can starve another.
 
-    ``connect_for_lease`` is to be called on the loop that renews the Lease: credentials and
-    connections belong to the loop that they were made on. ``fence`` stops the writes of the others.
+    ``connect_for_lease`` must be called on the loop that renews the Lease: credentials and
+    connections belong to the loop that they were made on. ``fence`` stops all other writes.
     """
 
     main: ApiClient
@@ -91,9 +91,9 @@ class Delegation:
         self._client = client
 
     async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Create an object and return what the apiserver made of it."""
-        answer = await self._client.request("POST", path, msgspec.json.encode(body))
-        return read_json(answer)
+        """Create an object and return it as the apiserver stored it."""
+        response = await self._client.request("POST", path, msgspec.json.encode(body))
+        return read_json(response)
 
     async def get(self, path: str) -> dict[str, Any]:
         """Return an object."""
@@ -101,13 +101,13 @@ class Delegation:
 
 
 def call_on(loop: asyncio.AbstractEventLoop, act: Callable[..., object], *args: Any) -> None:
-    """Call a function on a loop of another thread; on none if that is closed by now."""
+    """Call a function on the loop of another thread, unless that loop is closed."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(act, *args)
 
 
 def _hooks_on(loop: asyncio.AbstractEventLoop, hooks: RequestHooks) -> RequestHooks:
-    """Return hooks for another thread: metrics are counted by one thread alone."""
+    """Return hooks for another thread: metrics have no lock and belong to one thread."""
     return RequestHooks(
         on_request=partial(call_on, loop, hooks.on_request),
         on_retry=partial(call_on, loop, hooks.on_retry),
@@ -127,7 +127,8 @@ def request_hooks(metrics: SchedulerMetrics) -> RequestHooks:
         code: str, method: str, verb: str, host: str, seconds: float, sent: int, received: int
     ) -> None:
         requests(code, method, host).inc()
-        if verb != "WATCH":  # how long a watch lasts says nothing about the apiserver
+        # The duration of a watch says nothing about the apiserver.
+        if verb != "WATCH":
             durations(verb, host).observe(seconds)
             received_sizes(verb, host).observe(received)
         if sent:

@@ -1,6 +1,6 @@
-"""From flags, files and plugins to the configuration that a process runs with.
+"""The configuration of a process, from flags, files and plugins.
 
-Used at the start, where a fault ends the process, and whenever files change, where it does not.
+Built at the start, where a fault ends the process, and at each reload, where it does not.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ log = logs.logger(__name__)
 
 DEFAULT_QPS = 5000.0
 DEFAULT_BURST = 10000
-"""Where no rate is stated. kube-scheduler's 50 would be its bottleneck, and what protects the
-apiserver since is its own priority and fairness."""
+"""The defaults. kube-scheduler's 50 would be the bottleneck, and nowadays API Priority and Fairness
+protects the apiserver."""
 
 
 def configuration(options: RunOptions, loaded_plugins: LoadedPlugins) -> SchedulerConfiguration:
@@ -53,7 +53,7 @@ def configuration(options: RunOptions, loaded_plugins: LoadedPlugins) -> Schedul
 
 
 def report(loaded_plugins: LoadedPlugins) -> None:
-    """Log which plugins were brought along, and which were refused."""
+    """Log which out-of-tree plugins were loaded, and which were refused."""
     for refusal in loaded_plugins.refusals:
         log.error("Plugin refused", err=refusal.why, source=refusal.source, place=refusal.place)
     for name, found in loaded_plugins.out_of_tree.items():
@@ -61,7 +61,7 @@ def report(loaded_plugins: LoadedPlugins) -> None:
 
 
 def _with_rate(config: SchedulerConfiguration) -> SchedulerConfiguration:
-    """Be generous where neither file nor flag states a rate, and say so wherever it is shown."""
+    """Set our default rate where neither file nor flag does; /configz then shows it."""
     connection = config.client_connection
     generous = {"qps": DEFAULT_QPS, "burst": DEFAULT_BURST}
     update = {
@@ -71,7 +71,7 @@ def _with_rate(config: SchedulerConfiguration) -> SchedulerConfiguration:
 
 
 def _connection(options: RunOptions, config: SchedulerConfiguration) -> ClientConnection:
-    """Apply the flags that count only where there is no configuration file."""
+    """Apply the flags that are ignored if there is a configuration file."""
     update: dict[str, Any] = {"kubeconfig": options.kubeconfig}
     if options.kube_api_qps is not None:
         update["qps"] = options.kube_api_qps

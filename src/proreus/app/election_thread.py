@@ -146,7 +146,7 @@ class ElectionThread:
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(_settle, ended, error)
 
-    # ---- the end --------------------------------------------------------------------------------
+    # ---- the end of the process -----------------------------------------------------------------
 
     def _watch_the_end(self) -> None:
         threading.Thread(

@@ -1,10 +1,9 @@
-"""Watches whether the event loop turns, and names the plugin that keeps it.
+"""Detects a blocked event loop and names the plugin that blocks it.
 
-Scheduling happens on one thread: a plugin that sleeps, computes for long or asks the network
-without ``await`` stops all scheduling. The loop leaves a time stamp ten times a second; a thread
-beside it looks at the stamp, and where that is too old, at the stack of the loop's thread. It only
-looks: what was seen is logged from there, since a loop that never comes back could not, and counted
-by the loop.
+Scheduling happens on one thread: a plugin that sleeps, computes for long or does network I/O
+without ``await`` stops all scheduling. The loop sets a time stamp ten times a second; a watchdog
+thread reads it and, if it is too old, inspects the stack of the loop's thread. The thread logs what
+it finds, since a loop that is blocked for ever could not; the loop counts it.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ _CALL_SITES = frozenset(
         run_pre_score,
     )
 )
-"""Through these every call of an extension point goes; their variables say whose it is."""
+"""Every call of an extension point goes through one of these; their local variables name it."""
 
 
 @dataclass(frozen=True)
 class BlockingCall:
-    """Who keeps the loop: ``plugin`` and ``point`` are "" where no plugin is at work."""
+    """What blocks the loop: ``plugin`` and ``point`` are "" if no plugin is running."""
 
     plugin: str
     point: str
@@ -54,7 +53,7 @@ class BlockingCall:
 
 
 def find_blocking_call(innermost: FrameType) -> BlockingCall:
-    """Return who is at work on a stack, and its innermost line of code."""
+    """Return the plugin that is running on a stack, and the innermost line of its code."""
     frames = list(_outwards(innermost))
     for index, frame in enumerate(frames):
         if frame.f_code in _CALL_SITES:
@@ -76,7 +75,7 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _called_further_out(frames: list[FrameType]) -> bool:
-    """Tell whether a plugin is asked by way of ``calls``: for another one perhaps."""
+    """Return whether an outer frame is a call site, perhaps of another plugin."""
     return any(frame.f_code in _CALL_SITES for frame in frames)
 
 
@@ -93,9 +92,9 @@ def _place(frames: list[FrameType], plugin: type[Plugin]) -> str:
 
 
 class LoopWatchdog:
-    """Looks after the loop that ``run`` runs in. ``now``: seconds of a clock that only goes on.
+    """Watches the loop that ``run`` runs in. ``now``: seconds of a monotonic clock.
 
-    ``silent_seconds`` is known while it runs; culprits are named and counted from ``watch`` on.
+    ``silent_seconds`` is valid while it runs; blocking calls are reported from ``watch`` on.
     """
 
     def __init__(
@@ -110,13 +109,13 @@ class LoopWatchdog:
         self._now = now
         self._beat_at = now()
         self._seen: BlockingCall | None = None
-        """Who keeps the loop at this time, from the first look on until it turns again."""
+        """The current blocking call, from its detection until the loop turns again."""
         self._logged: dict[BlockingCall, float] = {}
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
     async def run(self) -> None:
-        """Leave time stamps until cancelled."""
+        """Set time stamps until cancelled."""
         self.beat()
         try:
             while True:
@@ -129,7 +128,7 @@ class LoopWatchdog:
                 self._thread.join()
 
     def watch(self) -> None:
-        """Look for culprits from now on; to be called on the loop."""
+        """Report blocking calls from now on; to be called on the loop."""
         self.beat()
         self._thread = threading.Thread(
             target=self._watch, args=(threading.get_ident(),), name="loop watchdog", daemon=True
@@ -142,7 +141,7 @@ class LoopWatchdog:
         return self._now() - self._beat_at
 
     def beat(self, due: float | None = None) -> None:
-        """Leave a time stamp; count the lag since ``due``, and who was the cause of it."""
+        """Set the time stamp; count the lag since ``due``, and the blocking call that caused it."""
         now = self._now()
         blocking_call, self._seen = self._seen, None
         self._beat_at = now
@@ -164,7 +163,7 @@ class LoopWatchdog:
         return self._now() - self._beat_at > _BEAT_SECONDS + self._threshold
 
     def check(self, frame: FrameType) -> None:
-        """See who is at work where the loop stands still; once each time that it does."""
+        """Report the call that blocks the loop, once each time that it is blocked."""
         if self._seen is not None:
             return
         blocking_call = self._seen = find_blocking_call(frame)

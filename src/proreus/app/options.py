@@ -1,4 +1,4 @@
-"""What ``proreus run`` was asked for."""
+"""The options of ``proreus run``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from proreus.server.options import ServingOptions
 class RunOptions:
     """The flags of ``proreus run``, checked; see ``cli/run_flags.py`` for what each means.
 
-    ``loop_blocked_threshold_seconds``: 0 = do not name who keeps the loop.
+    ``loop_blocked_threshold_seconds``: 0 = do not report blocking calls.
     ``cycle_stuck_threshold_seconds``: 0 = wait for a scheduling cycle for ever.
     ``follow_files``: reload when the configuration or a plugin file changes; SIGHUP always does.
 
@@ -25,7 +25,7 @@ class RunOptions:
     were given on the command line, by field of ``config.types.LeaderElection``; they override the
     file. ``flags``: every flag as text, for /flagz. ``assumed_pod_expiration_seconds``: None for
     never. ``version`` is the reported git version without its v. ``plugin_endpoints``: addresses of
-    plugins in processes of their own; ``plugin_slots``: names of those that may register later.
+    plugins in processes of their own; ``plugin_slots``: names of plugins that may register later.
     """
 
     config: str = ""

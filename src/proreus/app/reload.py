@@ -1,8 +1,9 @@
-"""Changed files come into force without a restart.
+"""Applies changed files without a restart.
 
-A change of the configuration file or of a plugin's file, or SIGHUP, is loaded, validated and built
-aside, and takes over between two scheduling cycles. Whatever is wrong with it leaves what runs in
-place, and is told in the log, by a metric, by an Event and at /configz.
+    file event, SIGHUP ─► reload: load plugins ─► configuration ─► Process.use, between two cycles
+
+Any fault leaves the running configuration in force, and is reported in the log, by a metric, by an
+Event and at /configz. docs/adr/0008-reload.md has the reasons.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ log = logs.logger(__name__)
 
 
 class Reloader:
-    """Follows the files that a process was started with; ``files``: seen before they were read."""
+    """Reloads when files change. ``files``: made before the files were first read."""
 
     def __init__(
         self,
@@ -48,11 +49,11 @@ class Reloader:
         self._count = 0
 
     async def run(self) -> None:
-        """Load anew whenever files have changed, or SIGHUP asks for it."""
+        """Reload whenever files have changed, and at SIGHUP."""
         async with asyncio.TaskGroup() as tasks:
             if self._options.follow_files:
                 tasks.create_task(self._follow(), name="files")
-            with self._asked_by_signal():
+            with self._due_at_signal():
                 while True:
                     await self._due.wait()
                     self._due.clear()
@@ -64,7 +65,7 @@ class Reloader:
                 self._due.set()
 
     @contextlib.contextmanager
-    def _asked_by_signal(self) -> Iterator[None]:
+    def _due_at_signal(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, self._due.set)
         try:
@@ -73,7 +74,7 @@ class Reloader:
             loop.remove_signal_handler(signal.SIGHUP)
 
     async def reload(self) -> bool:
-        """Load everything anew; return whether it is in force now."""
+        """Load everything anew; return whether it is in force now. Raises nothing."""
         self._count += 1
         # In a thread: plugins may import much, and scheduling goes on meanwhile.
         loaded_plugins = await asyncio.to_thread(
@@ -97,7 +98,7 @@ class Reloader:
             return False
         finally:
             loaded_plugins.release()
-        self._tell("success", "")
+        self._record("success", "")
         log.info("Configuration reloaded", file=self._options.config)
         self._process.record_process_event(
             "Normal", "ConfigReloaded", f"reload {self._count}: the configuration is in force"
@@ -105,12 +106,12 @@ class Reloader:
         return True
 
     def _refused(self, why: str) -> None:
-        self._tell("failure", why)
+        self._record("failure", why)
         log.error("Configuration refused; the one before stays", err=why, file=self._options.config)
         note = f"reload {self._count}: the configuration before stays in force: {why}"
         self._process.record_process_event("Warning", "ConfigReloadFailed", note)
 
-    def _tell(self, result: str, why: str) -> None:
+    def _record(self, result: str, why: str) -> None:
         good = result == "success"
         self._metrics.config_reload_total.labels(result).inc()
         self._metrics.config_last_reload_successful.set(float(good))

@@ -1,6 +1,6 @@
-"""Plugins in processes of their own: met before the configuration is read, since it names them.
+"""Plugins in processes of their own, connected before the configuration is read, which names them.
 
-Slots are places for processes that register later: the configuration knows their names already.
+A slot is a plugin name whose process may register later, while the configuration names it already.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SLOT = "--plugin-slot"
 
 
 class RemotePlugins:
-    """The processes that were met, and slots by name.
+    """The connected plugin processes, and the slots by name.
 
     ``classes``: their plugins, by address, and by the flag that keeps a slot.
 
@@ -44,13 +44,11 @@ class RemotePlugins:
         }
 
     async def register(self, address: str, posted: bytes = b"") -> Mapping[str, Any]:
-        """Let the process at an address take the slot of its plugin's name.
+        """Let the process at an address take the slot of its plugin's name; raises ``ConfigError``.
 
-        ``posted``: the descriptor in JSON, where it was sent along. It has to be the one that the
-        process serves: whoever comes back after a restart is known by that.
-
-        One that has it already may register again and again, as it should: nothing changes, but
-        after a restart of proreus it has its slot again.
+        ``posted``: its descriptor in JSON, if it sent one; it must equal the one that it serves.
+        Processes should register periodically: it changes nothing while they have their slot, and
+        gives it back to them after a restart of proreus.
         """
         expected = read_descriptor(posted, "what was posted") if posted else None
         connection = Connection(address)
@@ -72,7 +70,7 @@ class RemotePlugins:
         return _state_of(slot)
 
     async def withdraw(self, name: str) -> Mapping[str, Any]:
-        """Empty a slot."""
+        """Detach the process from a slot."""
         slot = self._slot(name)
         await slot.detach()
         log.info("Plugin withdrawn", plugin=name)
@@ -92,18 +90,16 @@ class RemotePlugins:
         return slot
 
     async def check_args(self, config: SchedulerConfiguration) -> None:
-        """Let each process look at the arguments it is going to get; raises ``ConfigError``.
-
-        One that pods go on without while it is away is in nobody's way here either.
-        """
+        """Let each process validate its arguments; raises ``ConfigError``."""
         for endpoint in self._endpoints:
             args = _args_of(endpoint, config)
+            # Pods do without an ignorable plugin while it is away; so can a configuration.
             passed_by = endpoint.is_open and endpoint.descriptor.ignorable
             if args and not (endpoint.is_slot or passed_by):
                 await endpoint.check_args(args)
 
     def keep_for_slots(self, config: SchedulerConfiguration) -> None:
-        """Keep the arguments for whoever comes to a slot, once a configuration is in force."""
+        """Keep the arguments for the processes that register later; the configuration is in force."""
         for slot in self._slots.values():
             for profile_name, plain in _args_of(slot, config).items():
                 slot.set_args(profile_name, plain)
@@ -137,16 +133,16 @@ async def connect_plugins(
     metrics: SchedulerMetrics,
     connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS,
 ) -> AsyncIterator[RemotePlugins]:
-    """Meet the processes at some addresses, together; raises ``ConfigError`` with every problem."""
+    """Connect to all addresses concurrently; raises ``ConfigError`` with every problem."""
     async with contextlib.AsyncExitStack() as stack:
         unique = dict.fromkeys(addresses)
-        met = await asyncio.gather(
+        connected = await asyncio.gather(
             *(connect(address, metrics, connect_timeout_seconds) for address in unique),
             return_exceptions=True,
         )
         problems = [f"{_SLOT}: {problem}" for name in slots if (problem := name_problem(name))]
         endpoints: list[Endpoint] = []
-        for outcome in met:
+        for outcome in connected:
             if isinstance(outcome, Endpoint):
                 stack.push_async_callback(outcome.close)
                 endpoints.append(outcome)

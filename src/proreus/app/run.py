@@ -1,8 +1,10 @@
-"""One scheduler process from start to end: ``run`` is the order in which things come and go.
+"""One scheduler process from its flags to its exit code.
 
-Everything is made here and handed down; the rooms below do not look for each other. The order is
-kube-scheduler's (configuration, clients, engine, server, informers, Lease, loop), and so are the
-exit codes, but that a signal ends with 0 also without leader election.
+    _run_until    plugins' processes ─► plugins ─► configuration ─► clients ─► Process.run
+    Process.run   server ─► informers ─► Lease ─► scheduling loop, and the same in reverse
+
+Everything is made here and passed down; packages below find nothing by themselves. The order and
+the exit codes are kube-scheduler's, except that a signal ends with 0 also without leader election.
 """
 
 from __future__ import annotations
@@ -63,12 +65,13 @@ async def run(options: RunOptions) -> int:
 
 
 async def _run_until(stopping: asyncio.Event, options: RunOptions) -> None:
-    """Start, schedule until ``stopping`` is set, and stop in good order."""
+    """Start, schedule until ``stopping`` is set, and stop in order."""
     metrics = _metrics(options)
     async with contextlib.AsyncExitStack() as stack:
         remote_plugins = await stack.enter_async_context(
             connect_plugins(options.plugin_endpoints, options.plugin_slots, metrics)
         )
+        # Before any file is read: a file that changes while it is loaded counts as changed.
         files = WatchedFiles(options.config, options.plugins)
         loaded_plugins = load(options.plugins, remote_plugins.classes)
         files.add_modules_of(loaded_plugins)
@@ -80,6 +83,7 @@ async def _run_until(stopping: asyncio.Event, options: RunOptions) -> None:
         process = Process(
             options, config, loaded_plugins.registry, metrics, clients, remote_plugins
         )
+        # After the clients on the stack, and so closed before them.
         stack.push_async_callback(process.close)
         if options.write_config_to:
             await _write_configuration(options.write_config_to, config)
@@ -98,7 +102,8 @@ def _metrics(options: RunOptions) -> SchedulerMetrics:
 
 
 async def _check_apiserver(client: ApiClient) -> None:
-    """Make sure that the apiserver is there and knows us, before anything else is begun."""
+    """Check the connection and the credentials before anything else starts."""
+    # Forbidden is a response from an apiserver that has authenticated us.
     with contextlib.suppress(Forbidden):
         await client.request("GET", "/version")
 
@@ -113,7 +118,7 @@ async def _write_configuration(path: str, config: SchedulerConfiguration) -> Non
 
 @contextlib.contextmanager
 def _signals(stopping: asyncio.Event) -> Iterator[None]:
-    """Turn the first SIGTERM or SIGINT into an orderly stop, and the second into an end."""
+    """Set ``stopping`` at the first SIGTERM or SIGINT, and exit at the second."""
 
     def received() -> None:
         if stopping.is_set():
@@ -131,7 +136,7 @@ def _signals(stopping: asyncio.Event) -> Iterator[None]:
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first error of a group: with it things began to end."""
+    """Return the first error of a group: the others follow from it."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

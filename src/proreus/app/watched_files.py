@@ -1,9 +1,8 @@
-"""The files that say how to schedule: the configuration, and those of plugins.
+"""The configuration file and the plugin files, watched for changes of their content.
 
-A ConfigMap that is mounted changes by one renamed link (``..data``); editors write a new file and
-rename it. So folders are watched rather than files, and what counts is whether the content is
-another than before. All files are looked at every few seconds besides: nothing is heard of a change
-before the watch was set up, nor on some file systems.
+A mounted ConfigMap changes by one renamed link (``..data``); editors write a new file and rename
+it. So folders are watched rather than files, and digests are compared. All files are also read
+every few seconds: some file systems report no events, and none are reported before a watch begins.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from proreus.loading import LoadedPlugins, PluginSources
 log = logs.logger(__name__)
 
 _QUIET_MILLISECONDS, _BUSY_MILLISECONDS = 50, 200
-"""A change is looked at once nothing else has happened for so long, or it has gone on for so long:
+"""A change counts once nothing else has changed for the first time, or after the second at most:
 several files belong together."""
 
 _LOOK_AGAIN_MILLISECONDS = 5000
@@ -30,15 +29,11 @@ _LOOK_AGAIN_MILLISECONDS = 5000
 _MISSING_FOLDER_SECONDS = 5.0
 
 _GRAIN_NANOSECONDS = 10_000_000
-"""By how much the times of files may lag behind the clock."""
+"""By how much the time stamps of files may lag behind the clock."""
 
 
 class WatchedFiles:
-    """The files of one configuration. ``has_changed`` says whether they have changed since it last
-    did.
-
-    To be made before they are read: what changes after that is a change.
-    """
+    """The files of one configuration. Make it before they are read, so that no change is missed."""
 
     def __init__(self, config: str, sources: PluginSources) -> None:
         self._config = [Path(config)] if config else []
@@ -49,9 +44,9 @@ class WatchedFiles:
         self.has_changed()
 
     def add_modules_of(self, loaded_plugins: LoadedPlugins) -> None:
-        """Follow also the files of plugins that were given as modules, as far as they were found.
+        """Watch the files of plugins that were given as modules, too.
 
-        Those that were found earlier are followed on: what is broken now may be mended.
+        Files that were found earlier stay watched: a module that is broken now may be repaired.
         """
         given = {
             Path(one.origin.file)
@@ -63,7 +58,7 @@ class WatchedFiles:
         self._modules = sorted(given.union(self._modules))
 
     def _touched(self, file: Path) -> bool:
-        """Tell whether a file may have changed since the latest look: perhaps after it was read."""
+        """Return whether a file may have changed since the last ``has_changed``."""
         try:
             return file.stat().st_ctime_ns >= self._looked_at_nanoseconds - _GRAIN_NANOSECONDS
         except OSError:
@@ -71,12 +66,12 @@ class WatchedFiles:
 
     @property
     def folders(self) -> list[Path]:
-        """The folders to watch; those that are not there are left out."""
+        """The folders to watch, as far as they exist."""
         parents = [file.absolute().parent for file in (*self._config, *self._modules)]
         return [folder for folder in dict.fromkeys((*parents, *self._folders)) if folder.is_dir()]
 
     def has_changed(self) -> bool:
-        """Read all files; return whether anything is different from last time."""
+        """Read all files; return whether any content differs from the last call."""
         self._looked_at_nanoseconds = time.time_ns()
         before, self._seen = self._seen, {file: _digest(file) for file in self._files()}
         return self._seen != before
@@ -85,11 +80,11 @@ class WatchedFiles:
         yield from self._config
         yield from self._modules
         for folder in self._folders:
-            # What begins with a dot is an editor's, and is not loaded either.
+            # Files that begin with a dot belong to editors, and are not loaded either.
             yield from sorted(folder.glob("[!.]*.py"))
 
     async def changes(self) -> AsyncIterator[None]:
-        """Yield when something happened to a file, or to one beside it, and every few seconds."""
+        """Yield after each event in a watched folder, and every few seconds."""
         yield
         while True:
             folders = self.folders

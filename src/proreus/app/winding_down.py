@@ -1,6 +1,6 @@
-"""The end of scheduling: what was begun may be finished within reason, the rest is cancelled.
+"""The end of scheduling: bindings under way get 20 s to finish, the rest is cancelled.
 
-Only after that may the Lease be given back. Whoever leads next must meet nothing of ours.
+Only then may the Lease be released: the next leader must not compete with writes of this process.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Tasks = Callable[[], set[asyncio.Task[None]]]
 
 
 async def end_scheduling(scheduler: Scheduler, tasks: Tasks) -> None:
-    """Pop no more pods; let what is under way end within 20 s, and cancel what does not.
+    """Pop no more pods; wait up to 20 s for ``tasks``, then cancel the rest.
 
-    ``tasks``: the scheduling loop and all that is done beside it, as far as it has not ended.
+    ``tasks``: the scheduling loop and all tasks that it has spawned and that have not ended.
     """
     scheduler.stop()
     await _wait_for(tasks)
@@ -39,7 +39,8 @@ async def end_scheduling(scheduler: Scheduler, tasks: Tasks) -> None:
 async def _wait_for(tasks: Tasks) -> None:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _BINDINGS_SECONDS
-    while working := tasks():  # the cycle that is going on may begin a binding yet
+    # Called again each time: the current cycle may still start a binding.
+    while working := tasks():
         left_seconds = deadline - loop.time()
         if left_seconds <= 0:
             return
@@ -47,7 +48,7 @@ async def _wait_for(tasks: Tasks) -> None:
 
 
 async def _cancel(scheduler: Scheduler, tasks: set[asyncio.Task[None]]) -> None:
-    """Cancel all that may still write, work of plugins included; wait a little for its end."""
+    """Cancel everything that may still write, background work of plugins included."""
     for task in tasks:
         task.cancel()
     closing = asyncio.ensure_future(scheduler.close())

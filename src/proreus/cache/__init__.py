@@ -1,1 +1,1 @@
-"""What we believe about nodes and the pods on them, kept in step with columns."""
+"""The scheduler cache: nodes and the pods on them, assumed ones included, and their columns."""

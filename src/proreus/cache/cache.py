@@ -1,11 +1,17 @@
-"""What we believe about nodes and pods: what the apiserver told us, and what we assume.
+"""Nodes and pods as the apiserver reports them, and the pods that are assumed on nodes.
 
-A decided pod is *assumed* on its node at once, so that the next decision counts with it; the watch
-event of its binding confirms it. A state machine without I/O: its clock is an argument, its
-columns (``table``) are kept in step with every call.
+    (unknown) ── assume ──► assumed ── add_pod ──► added ── remove_pod ──► (unknown)
+        ▲                   │  │ ▲                 ▲ │ ▲
+        └─ forget, expire ──┘  └─┘ update_assumed  │ └─┘ update_pod
+    (unknown) ── add_pod ──────────────────────────┘
 
-Invariants: every pod is in exactly one ``NodeInfo``; a node entry without a Node object (a
-*ghost*) is in no row and exists only while pods are on it; ``assumed`` pods are in ``_pods``.
+An assumed pod counts on its node at once, so that the next scheduling cycle sees it; the watch
+event of its binding confirms it. kube-scheduler's ``cacheImpl``, without a snapshot: the columns
+(``table``) change with every call, and each change records its row, which is what invalidates
+shared results. A state machine without I/O; its clock is an argument.
+
+Invariants: every pod is in exactly one ``NodeInfo``; a ``NodeInfo`` without a Node object has no
+row and exists only while pods are on it; ``_assumed`` has the UIDs of assumed pods in ``_pods``.
 """
 
 from __future__ import annotations
@@ -28,7 +34,7 @@ from proreus.objects.pod import Pod
 
 
 class CacheError(Exception):
-    """An operation that does not go with what the cache holds."""
+    """An operation that contradicts the state of the cache."""
 
 
 @dataclass(slots=True)
@@ -42,10 +48,10 @@ class _Entry:
 class Cache:
     """Nodes, the pods on them, and which of those are only assumed.
 
-    ``assumed_ttl_seconds``: how long an assumed pod whose binding was acknowledged may wait for
-    its confirmation. None, the default, is for ever, as in kube-scheduler 1.36. ``pod_groups``:
-    whether to keep book of PodGroups (gate GenericWorkload); pods without a node are to be told to
-    ``pod_group_states`` by whoever hears of them.
+    ``assumed_ttl_seconds``: how long an assumed pod whose binding succeeded may wait for its watch
+    event. None, the default, means for ever, as in kube-scheduler 1.36. ``pod_groups``: whether to
+    track PodGroups (gate GenericWorkload); event handlers add pods without a node to
+    ``pod_group_states`` themselves.
     """
 
     def __init__(
@@ -64,7 +70,7 @@ class Cache:
     # ---- pods ----------------------------------------------------------------------------------
 
     def assume(self, pod: PodInfo, node_name: str) -> None:
-        """Count a pod in on its chosen node; raises ``CacheError`` when it is here already."""
+        """Count a pod on its chosen node; raises ``CacheError`` if it is in the cache already."""
         if pod.uid in self._pods:
             raise CacheError(f"pod {_name(pod)} is in the cache, so can't be assumed")
         self._put(pod, node_name, assumed=True)
@@ -72,15 +78,16 @@ class Cache:
             self._groups.assume(pod, node_name)
 
     def update_assumed(self, pod: PodInfo) -> None:
-        """Exchange an assumed pod for a version that asks for something else; do not, if gone."""
+        """Replace an assumed pod by a version with other requests; does nothing if it is gone."""
         entry = self._pods.get(pod.uid)
         if entry is not None and entry.assumed:
             self._drop(pod.uid)
             self._put(pod, entry.node_name, assumed=True)
 
     def forget(self, pod: PodInfo, node_name: str) -> None:
-        """Take an assumption back; raises ``CacheError`` when the pod is not assumed there."""
+        """Undo an assumption; raises ``CacheError`` if the pod is not assumed on this node."""
         entry = self._pods.get(pod.uid)
+        # Its deletion was faster than the end of its binding cycle: nothing to undo.
         if entry is None:
             return
         if entry.node_name != node_name:
@@ -94,13 +101,14 @@ class Cache:
             self._groups.forget(pod)
 
     def finish_binding(self, uid: str) -> None:
-        """Start the time limit of an assumed pod, where there is one: its binding was accepted."""
+        """Start the time limit of an assumed pod, if there is one: the apiserver has bound it."""
+        # Not from assume on: Permit and PreBind may take longer than any time limit.
         entry = self._pods.get(uid)
         if entry is not None and entry.assumed and self._assumed_ttl is not None:
             entry.expires = self._clock.now() + self._assumed_ttl
 
     def expire_assumed(self) -> list[tuple[PodInfo, str]]:
-        """Drop assumed pods whose confirmation is overdue; return them and their nodes' names."""
+        """Drop assumed pods whose time limit is over; return them with their nodes' names."""
         now = self._clock.now()
         overdue = [
             uid
@@ -115,12 +123,14 @@ class Cache:
         return [(entry.info, entry.node_name) for entry in entries]
 
     def add_pod(self, pod: PodInfo) -> None:
-        """Take over an assigned pod from the apiserver; confirms it where it was assumed."""
+        """Add an assigned pod from the apiserver; confirms it if it was assumed."""
         node_name = pod.pod.spec.node_name
         entry = self._pods.get(pod.uid)
         if entry is None:
             self._put(pod, node_name, assumed=False)
         elif entry.assumed:
+            # The usual case: the pod that we bound, unchanged. Its row stays as it is. A pod that
+            # was bound elsewhere, or changed meanwhile, is counted anew.
             if entry.node_name == node_name and _differs_only_by_binding(entry.info, pod):
                 self._confirm(entry, pod)
             else:
@@ -132,12 +142,14 @@ class Cache:
             self._groups.assign(pod)
 
     def update_pod(self, new: PodInfo) -> None:
-        """Take over a change of an assigned pod; raises ``CacheError`` when it is not known."""
+        """Apply an update of an assigned pod; raises ``CacheError`` if it is not known."""
         entry = self._pods.get(new.uid)
         if entry is None or entry.assumed:
             raise CacheError(
                 f"pod {_name(new)} is not added to scheduler cache, so can't be updated"
             )
+        # nodeName is immutable: an event was lost, and every count may be wrong. kube-scheduler
+        # exits here too.
         if entry.node_name != new.pod.spec.node_name:
             raise CacheCorrupted(
                 f"pod {_name(new)} moved from node {entry.node_name} to {new.pod.spec.node_name}: "
@@ -149,7 +161,7 @@ class Cache:
             self._groups.assign(new)
 
     def remove_pod(self, pod: Pod) -> None:
-        """Forget a pod that is gone; raises ``CacheError`` when it is not known."""
+        """Remove a deleted pod; raises ``CacheError`` if it is not known."""
         uid, node_name = pod.metadata.uid, pod.spec.node_name
         entry = self._pods.get(uid)
         if entry is None:
@@ -164,7 +176,7 @@ class Cache:
             self._groups.remove(pod)
 
     def is_assumed(self, uid: str) -> bool:
-        """Tell whether a pod is assumed and not confirmed yet."""
+        """Return whether a pod is assumed and not confirmed yet."""
         return uid in self._assumed
 
     def get_pod(self, uid: str) -> PodInfo | None:
@@ -173,7 +185,7 @@ class Cache:
         return None if entry is None else entry.info
 
     def node_of(self, uid: str) -> str:
-        """Return the name of the node that a pod is on; "" when it is not here."""
+        """Return the name of the node that a pod is on; "" if the pod is not known."""
         entry = self._pods.get(uid)
         return "" if entry is None else entry.node_name
 
@@ -189,24 +201,25 @@ class Cache:
 
     @property
     def node_count(self) -> int:
-        """Number of nodes, ghosts included."""
+        """Number of nodes, deleted ones that still have pods included."""
         return self.table.size + len(self._nodes_without_object)
 
     # ---- nodes ---------------------------------------------------------------------------------
 
     def add_node(self, node: Node) -> None:
-        """Take over a node; pods that were on it before it was known come along."""
+        """Add a node, with the pods on it whose events came first."""
         name = node.metadata.name
         if name in self.table:
             self.update_node(node)
             return
+        # Pod events may arrive before those of their node: the informers are independent.
         info = self._nodes_without_object.pop(name, None) or NodeInfo(name)
         info.set_node(node)
         self.table.add_node(info)
         self._tree.add(node)
 
     def update_node(self, node: Node) -> None:
-        """Take over a change of a node."""
+        """Apply an update of a node."""
         info = self._info(node.metadata.name)
         if info is None or info.node is None:
             self.add_node(node)
@@ -216,7 +229,7 @@ class Cache:
         self.table.update_node(info)
 
     def refresh_node(self, node: Node) -> None:
-        """Take over a version of a node that differs in nothing that columns hold."""
+        """Replace the object of a node whose columns have not changed; no row is recorded."""
         info = self._info(node.metadata.name)
         if info is None or info.node is None:
             self.add_node(node)
@@ -224,7 +237,7 @@ class Cache:
             info.node = node
 
     def remove_node(self, name: str) -> None:
-        """Take a node away; while pods are on it, they are remembered without it."""
+        """Remove a node; the pods on it are kept until they are deleted too."""
         info = self._info(name)
         if info is None or info.node is None:
             raise CacheError(f"node {name} is not found")
@@ -238,10 +251,10 @@ class Cache:
         """Return all rows in kube-scheduler's order: round robin over zones."""
         return self._tree.order(self.table)
 
-    # ---- the rest ------------------------------------------------------------------------------
+    # ---- consistency ---------------------------------------------------------------------------
 
     def validate(self) -> None:
-        """Derive everything redundant anew; raises ``AssertionError`` where it is out of step."""
+        """Recompute all redundant state; raises ``AssertionError`` where it differs."""
         self.table.validate()
         self._tree.validate(self.table)
         self.pod_group_states.validate()
@@ -288,7 +301,9 @@ class Cache:
         return pod
 
     def _confirm(self, entry: _Entry, pod: PodInfo) -> None:
-        """Exchange the object only: no answer of a plugin changes, so the row is not noted."""
+        """Replace the object of a confirmed pod, and nothing else."""
+        # No plugin's result can change by it, so the row is not recorded as changed. Otherwise
+        # every pod would invalidate its node's shared results twice.
         entry.info, entry.assumed, entry.expires = pod, False, None
         self._assumed.discard(pod.uid)
         info = self._info(entry.node_name)
@@ -299,8 +314,8 @@ class Cache:
 
 
 def _differs_only_by_binding(old: PodInfo, new: PodInfo) -> bool:
-    """Tell whether a pod was merely bound between two versions: whoever looks at the pods of a
-    node, be it a plugin that was brought along, learns the same from both."""
+    """Return whether a pod was merely bound between two versions."""
+    # Any other difference could be read by a plugin, in-tree or out of tree.
     before, after = old.pod, new.pod
     meta, known = after.metadata, before.metadata
     spec = replace(before.spec, node_name=after.spec.node_name)

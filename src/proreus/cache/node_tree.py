@@ -1,7 +1,7 @@
-"""The order in which kube-scheduler looks at nodes: round robin over zones.
+"""The order in which kube-scheduler visits nodes: round robin over zones (``nodeTree``).
 
-Only the search of per-node plugins needs it, which stops once enough nodes are found: neighbours
-in this order lie in different zones.
+The search with per-node plugins needs it, since it stops once enough nodes are found: these should
+lie in different zones. Example: zones a = [n1, n2, n3], b = [n4] give n1, n4, n2, n3.
 """
 
 from __future__ import annotations
@@ -34,22 +34,25 @@ class NodeTree:
         self._forget_order()
 
     def update(self, old: Node, new: Node) -> None:
-        """Move a node whose zone label changed; the order stays until nodes come or go."""
+        """Move a node whose zone labels changed."""
+        # The order stays, as in kube-scheduler, whose snapshot keeps its list until a node comes
+        # or goes.
         if zone_of(old) != zone_of(new):
             self._delete(old)
             self._insert(new)
 
     def remove(self, node: Node) -> None:
-        """Take a node away; a zone that is empty goes with it."""
+        """Remove a node, and its zone if that is empty then."""
         self._delete(node)
         self._forget_order()
 
     def order(self, table: NodeTable) -> Rows:
         """Return the rows of all nodes of a table in this order.
 
-        It is that of the last call if the names are the same: kube-scheduler orders anew when it
-        decides and finds that nodes came or went.
+        The order is kept as long as the names are the same.
         """
+        # kube-scheduler rebuilds its list at the start of a cycle, and only if the number of nodes
+        # changed: a node that left and came back in between keeps its place.
         if self._names_stale:
             names = self._round_robin()
             if set(names) != set(self._names):

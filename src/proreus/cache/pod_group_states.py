@@ -1,7 +1,7 @@
-"""Which pods of each PodGroup we know, and how far each has come (gate GenericWorkload).
+"""The known pods of each PodGroup: unscheduled, assumed or assigned (gate GenericWorkload).
 
-Fed by pod events and by the cache's own assume and forget; a trial of a whole group assumes its
-pods like any other, so what plugins read here is always the state of the cycle they are in.
+Event handlers and the cache's assume and forget keep it up to date. A group's scheduling cycle
+assumes its pods like any other, so plugins always read the state of the current cycle here.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from proreus.objects.scheduling import pod_group_key
 
 
 class PodGroupState:
-    """The pods of one group by UID, each in one of three places."""
+    """The pods of one group by UID, each in one of three dicts."""
 
     __slots__ = ("assigned", "assumed", "unscheduled")
 
     def __init__(self) -> None:
         self.unscheduled: dict[str, PodInfo] = {}
-        """Without a node; only pods that this scheduler is responsible for."""
+        """Without a node; only pods of this scheduler's profiles."""
         self.assumed: dict[str, PlacedPod] = {}
-        """Decided here, not confirmed yet."""
+        """Assumed by this scheduler, not confirmed yet."""
         self.assigned: dict[str, PlacedPod] = {}
-        """On a node, by whomever they were put there."""
+        """On a node, bound by any scheduler."""
 
     @property
     def all_pods_count(self) -> int:
@@ -47,21 +47,22 @@ class PodGroupState:
 
 
 class PodGroupStates:
-    """All groups that pods name, by ``namespace/name``; whether a PodGroup exists is not asked.
+    """All groups that pods name, by ``namespace/name``, whether or not the PodGroup object exists.
 
-    Pods that belong to no group pass by. Invariants: a pod is in one place; no group is empty.
+    Pods without a group are ignored. Invariants: a pod is in one dict; no group is empty.
     """
 
     def __init__(self) -> None:
         self._groups: dict[str, PodGroupState] = {}
 
     def get(self, key: str) -> PodGroupState | None:
-        """Return what is known of a group; None when none of its pods is."""
+        """Return the state of a group; None if none of its pods is known."""
         return self._groups.get(key)
 
     def add(self, pod: PodInfo) -> None:
-        """Take over a pod without a node, or its new version."""
+        """Add a pod without a node, or its new version."""
         state = self._of(pod.pod)
+        # Events of an assumed pod still show it without a node.
         if state is None or pod.uid in state.assigned:
             return
         placed = state.assumed.get(pod.uid)
@@ -71,21 +72,21 @@ class PodGroupStates:
             state.assumed[pod.uid] = PlacedPod(pod, placed.node_name)
 
     def assign(self, pod: PodInfo) -> None:
-        """Take over a pod that is on a node, or its new version."""
+        """Add a pod that is on a node, or its new version."""
         state = self._of(pod.pod)
         if state is not None:
             state.discard(pod.uid)
             state.assigned[pod.uid] = PlacedPod(pod, pod.pod.spec.node_name)
 
     def assume(self, pod: PodInfo, node_name: str) -> None:
-        """Note that a pod was given a node."""
+        """Record that a pod was assumed on a node."""
         state = self._of(pod.pod)
         if state is not None:
             state.unscheduled.pop(pod.uid, None)
             state.assumed[pod.uid] = PlacedPod(pod, node_name)
 
     def forget(self, pod: PodInfo) -> None:
-        """Note that a pod has lost its node; one that is gone altogether stays so."""
+        """Record that an assumption was undone, unless the pod was deleted meanwhile."""
         state = self._groups.get(pod_group_key(pod.pod))
         if state is not None and state.assumed.pop(pod.uid, None) is not None:
             state.unscheduled[pod.uid] = pod
@@ -104,7 +105,7 @@ class PodGroupStates:
         return self._groups.setdefault(key, PodGroupState()) if key else None
 
     def validate(self) -> None:
-        """Assert that each pod is in one place, and that no group is kept for nobody."""
+        """Assert that each pod is in one dict, and that each group has pods."""
         for key, state in self._groups.items():
             places = (state.unscheduled, state.assumed, state.assigned)
             uids = [uid for place in places for uid in place]

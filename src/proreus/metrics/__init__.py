@@ -1,8 +1,8 @@
-"""Metrics: kube-scheduler's names, labels and buckets, at a price that the hot path can pay.
+"""Metrics: kube-scheduler's names, labels and buckets, at a cost that the hot path can afford.
 
-``families`` holds what callers touch (0.1 microseconds an observation), ``process_metrics`` and
-``scheduler_metrics`` are the table of everything this process counts, ``exposition`` is the way to
-prometheus-client, which writes the text. Nothing here is global: a process, or a test, makes one
+``families`` has counters, gauges and histograms (0.1 microseconds an observation). The table of all
+metrics is in ``process_metrics``, ``proreus_metrics`` and ``scheduler_metrics``, each a subclass of
+the one before. ``exposition`` hands them to prometheus-client, which writes the text. Nothing here is global: a process, or a test, makes one
 ``SchedulerMetrics``.
 """
 

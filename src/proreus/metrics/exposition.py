@@ -72,7 +72,7 @@ class _Scrape(Collector):
     def collect(self) -> Iterator[Metric]:
         for family in self._registry.families():
             metric = _metric(family, self._openmetrics)
-            # as kube-scheduler does: a labelled metric is not mentioned before its first series
+            # As in kube-scheduler, a labelled metric does not appear before its first series.
             if metric.samples:
                 yield metric
         for source in self._sources:
@@ -115,7 +115,7 @@ def _add_buckets(metric: Metric, family: AnyFamily, openmetrics: bool) -> None:
 
 
 def _unsuffixed(registry: MetricsRegistry, body: bytes) -> bytes:
-    """Undo prometheus-client's wish that every counter end in _total, where upstream's does not."""
+    """Remove the _total that prometheus-client appends to counters that have none upstream."""
     for family in registry.families():
         name = family.description.name
         if family.description.kind == "counter" and not name.endswith("_total"):

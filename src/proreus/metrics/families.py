@@ -1,14 +1,13 @@
 """Counters, gauges and histograms as plain Python objects.
 
-prometheus-client's own take a lock and several calls an observation, which a scheduler that makes a
-dozen of them a pod feels. Ours are a slot and an addition; all state is touched by one thread (see
-ARCHITECTURE.md), so there is no lock. Callers resolve a child once and keep it:
+Those of prometheus-client take a lock and several calls an observation, of which a scheduler makes
+two dozen a pod. These are a slot and an addition, without a lock: only the scheduler's thread
+touches them (docs/adr/0009-metrics-families.md). Callers look a child up once and keep it:
 
     scheduled = metrics.schedule_attempts_total.labels("scheduled", "default-scheduler")
     scheduled.inc()
 
-What must not be here: any knowledge of a text format (``exposition``) or of which metrics there are
-(``scheduler_metrics``).
+Text formats belong to ``exposition``, the list of metrics to ``scheduler_metrics``.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from typing import Generic, Literal, TypeVar, cast
 Stability = Literal["STABLE", "BETA", "ALPHA"]
 
 UNEXPECTED = "unexpected"
-"""What a label value becomes that ``allow_labels`` does not list."""
+"""The label value that replaces values which ``allow_labels`` does not list."""
 
 
 @dataclass(frozen=True)
 class Description:
-    """What a metric is: everything about it but its values.
+    """Name, type, labels and help text of a metric.
 
     ``buckets`` are upper bounds in rising order without +Inf, empty for other than histograms.
     """
@@ -51,7 +50,7 @@ def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
 
 
 class Counter:
-    """A number that only grows. ``value`` may be added to directly where a call is too much."""
+    """A number that only grows. The hot path may add to ``value`` directly and save a call."""
 
     __slots__ = ("value",)
 
@@ -76,19 +75,19 @@ class Gauge:
         self.value = 0.0
 
     def set(self, value: float) -> None:
-        """Be ``value`` from now on."""
+        """Set the value."""
         self.value = value
 
     def inc(self, amount: float = 1.0) -> None:
-        """Go up by ``amount``."""
+        """Increase by ``amount``."""
         self.value += amount
 
     def dec(self, amount: float = 1.0) -> None:
-        """Go down by ``amount``."""
+        """Decrease by ``amount``."""
         self.value -= amount
 
     def reset(self) -> None:
-        """Stay: a gauge tells a state, and the state has not changed."""
+        """Do nothing: a gauge shows a state, which a reset of metrics does not change."""
 
 
 class Histogram:
@@ -125,8 +124,8 @@ Child = TypeVar("Child", Counter, Gauge, Histogram)
 class Family(Generic[Child]):
     """All series of one metric, by label values.
 
-    A family without labels has exactly one child, there from the start; the others' children
-    appear with their first use, or when asked for early to be exposed as 0.
+    A family without labels has exactly one child, present from the start. With labels, children
+    appear with their first use; calling ``labels`` early exposes a series as 0.
     """
 
     __slots__ = ("_allowed", "_by_values", "_compute", "_make", "_on_unexpected", "description")
@@ -146,7 +145,7 @@ class Family(Generic[Child]):
         self._on_unexpected = on_unexpected
 
     def labels(self, *values: str) -> Child:
-        """Return the child for label values in the description's order; keep it if you can."""
+        """Return the child for label values, in the description's order."""
         try:
             return self._by_values[values]
         except KeyError:
@@ -174,7 +173,7 @@ class Family(Generic[Child]):
         self._by_values.pop(values, None)
 
     def set_function(self, compute: Callable[[], Mapping[tuple[str, ...], float]]) -> None:
-        """Take all series from a function at each scrape instead of keeping them in step.
+        """Compute all series at each scrape instead of keeping them up to date.
 
         ``compute`` returns label values (``()`` for no labels) -> value, and must not block.
         """

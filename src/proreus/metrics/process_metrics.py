@@ -1,4 +1,4 @@
-"""What any Kubernetes component counts: its API client, its Lease, its HTTPS callers, itself.
+"""The metrics of any Kubernetes component: API client, Lease, HTTPS server, process.
 
 The second half of the table in ``scheduler_metrics``; names, types, labels and buckets are those
 of Kubernetes 1.36.
@@ -250,13 +250,13 @@ class ProcessMetrics(MetricsRegistry):
             self.registered_metrics_total.labels(family.description.stability, "").inc()
 
     def set_features(self, features: Iterable[tuple[str, str, bool]]) -> None:
-        """Tell feature gates: name, stage ("ALPHA", "BETA", "GA", "DEPRECATED") and value."""
+        """Set feature gates: name, stage ("ALPHA", "BETA", "GA", "DEPRECATED") and value."""
         for name, stage, enabled in features:
             shown = "" if stage == "GA" else stage
             self.kubernetes_feature_enabled.labels(name, shown).set(1 if enabled else 0)
 
     def set_versions(self, version: str, emulated: str, min_compatibility: str) -> None:
-        """Say what runs: ``version`` like "1.36.0+proreus", the others like "1.36" and "1.35"."""
+        """Set the versions: ``version`` like "1.36.0+proreus", the others like "1.36" and "1.35"."""
         major, _, rest = version.partition(".")
         minor = rest.partition(".")[0]
         python = f"{platform.python_implementation().lower()}{platform.python_version()}"
@@ -272,7 +272,7 @@ class ProcessMetrics(MetricsRegistry):
 
 
 def _collect_process_metrics() -> Iterator[Metric]:
-    """Yield what Go's process collector tells and prometheus-client's does not."""
+    """Yield the metrics of Go's process collector that prometheus-client's lacks."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     most = Metric(
         "process_virtual_memory_max_bytes", "Maximum amount of virtual memory in bytes.", "gauge"
