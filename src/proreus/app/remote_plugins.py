@@ -99,7 +99,7 @@ class RemotePlugins:
                 await endpoint.check_args(args)
 
     def keep_for_slots(self, config: SchedulerConfiguration) -> None:
-        """Keep the arguments for the processes that register later; the configuration is in force."""
+        """Keep the arguments for processes that register later."""
         for slot in self._slots.values():
             for profile_name, plain in _args_of(slot, config).items():
                 slot.set_args(profile_name, plain)

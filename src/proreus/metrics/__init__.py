@@ -2,8 +2,8 @@
 
 ``families`` has counters, gauges and histograms (0.1 microseconds an observation). The table of all
 metrics is in ``process_metrics``, ``proreus_metrics`` and ``scheduler_metrics``, each a subclass of
-the one before. ``exposition`` hands them to prometheus-client, which writes the text. Nothing here is global: a process, or a test, makes one
-``SchedulerMetrics``.
+the one before. ``exposition`` hands them to prometheus-client, which writes the text. Nothing here
+is global: a process, or a test, makes one ``SchedulerMetrics``.
 """
 
 from proreus.metrics.exposition import expose

@@ -1,7 +1,7 @@
 """Counters, gauges and histograms as plain Python objects.
 
-Those of prometheus-client take a lock and several calls an observation, of which a scheduler makes
-two dozen a pod. These are a slot and an addition, without a lock: only the scheduler's thread
+Those of prometheus-client take locks and several calls an update, of which a scheduler makes about
+twenty a pod. These are a slot and an addition, without a lock: only the scheduler's thread
 touches them (docs/adr/0009-metrics-families.md). Callers look a child up once and keep it:
 
     scheduled = metrics.schedule_attempts_total.labels("scheduled", "default-scheduler")

@@ -250,13 +250,13 @@ class ProcessMetrics(MetricsRegistry):
             self.registered_metrics_total.labels(family.description.stability, "").inc()
 
     def set_features(self, features: Iterable[tuple[str, str, bool]]) -> None:
-        """Set feature gates: name, stage ("ALPHA", "BETA", "GA", "DEPRECATED") and value."""
+        """Set gates: name, stage ("ALPHA", "BETA", "GA", "DEPRECATED") and value."""
         for name, stage, enabled in features:
             shown = "" if stage == "GA" else stage
             self.kubernetes_feature_enabled.labels(name, shown).set(1 if enabled else 0)
 
     def set_versions(self, version: str, emulated: str, min_compatibility: str) -> None:
-        """Set the versions: ``version`` like "1.36.0+proreus", the others like "1.36" and "1.35"."""
+        """Set versions: ``version`` like "1.36.0+proreus", the others like "1.36" and "1.35"."""
         major, _, rest = version.partition(".")
         minor = rest.partition(".")[0]
         python = f"{platform.python_implementation().lower()}{platform.python_version()}"

@@ -78,7 +78,7 @@ class _timed:
     ``code``: the status, where it is not Success.
     """
 
-    # A class, since it is entered six times a pod and a generator would cost twice as much.
+    # A class: it is entered six times a pod, and contextlib's generator form costs 0.7 us more.
     __slots__ = ("_observed", "_point", "_profile", "_started", "code")
 
     def __init__(self, profile: Profile, point: str, observed: bool = True) -> None:
