@@ -178,7 +178,7 @@ def test_silence_is_cheap(log):
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "text"),
     [
         (ValueError("no such rack"), "no such rack"),
         (TimeoutError(), "TimeoutError"),
@@ -188,5 +188,5 @@ def test_silence_is_cheap(log):
         ("a text", "a text"),
     ],
 )
-def test_an_error_is_named_where_its_text_tells_nothing(error, told):
-    assert logs.error_text(error) == told
+def test_an_error_is_named_whose_text_alone_means_nothing(error, text):
+    assert logs.error_text(error) == text

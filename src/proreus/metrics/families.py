@@ -275,7 +275,7 @@ class MetricsRegistry:
         if known is not None:
             # A plugin of two profiles, or one that was loaded anew, goes on counting in its family.
             if known.description != family.description:
-                raise ValueError(f"metric {name} is described twice, and not alike")
+                raise ValueError(f"metric {name} is described twice, and differently")
             return cast("Family[Child]", known)
         self._families[name] = family
         if not family.description.labels:

@@ -154,13 +154,13 @@ class ProcessMetrics(MetricsRegistry):
         self.objects_unreadable_total = self.counter(
             "proreus_objects_unreadable_total",
             "ALPHA",
-            "Times that an object of the apiserver was left out because it could not be decoded.",
+            "Times that an object of the apiserver was ignored because it could not be decoded.",
             "resource",
         )
         self.informer_handler_failures_total = self.counter(
             "proreus_informer_handler_failures_total",
             "ALPHA",
-            "Times that something inside raised when it was told of a change of an object.",
+            "Times that an event handler raised at a change of an object.",
             "resource",
         )
 

@@ -79,7 +79,7 @@ async def test_rejections_are_told_and_anything_wakes_the_pod(
     assert await world.attempt() == ""
     condition = world.condition()
     assert condition.reason == "Unschedulable"
-    # n2 was left out without a word.
+    # n2 is missing without a reason.
     assert condition.message.startswith("0/3 nodes are available: 1 never, 1 too busy.")
     assert world.queued().unschedulable_plugins == {"Extender"}
 
@@ -355,8 +355,8 @@ async def test_preemption_that_comes_to_nothing(
     world = make_cluster(configured(extender, "preempt"))
     crowded(world)
     await world.attempt()
-    told = world.condition("vip").message
-    assert told.endswith(f" preemption: {message.format(url=extender.url)}")
+    condition_message = world.condition("vip").message
+    assert condition_message.endswith(f" preemption: {message.format(url=extender.url)}")
     assert world.api.deleted == []
 
 

@@ -119,6 +119,6 @@ async def test_extenders_that_cannot_be_built(start):
     assert process.stderr is not None
     err = (await process.stderr.read()).decode()
     assert code == 1
-    told = "specifying a root certificates file with the insecure flag is not allowed"
-    assert f"couldn't build extenders: {told}" in err
+    expected = "specifying a root certificates file with the insecure flag is not allowed"
+    assert f"couldn't build extenders: {expected}" in err
     assert "Traceback" not in err

@@ -1,4 +1,4 @@
-"""Which configuration a process runs with, plugins that were brought along included."""
+"""Which configuration a process runs with, out-of-tree plugins included."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ def test_what_was_found_and_refused_is_logged(module, caplog):
         PluginSources(("configured_plugins:Picky", "configured_plugins:Bad"), packages=False)
     )
     report(loaded_plugins)
-    told = {record.getMessage(): record for record in caplog.records}
-    assert told["Plugin loaded"].pairs == {"plugin": "Picky", "origin": f"{module}:3"}
-    refused = told["Plugin refused"]
+    records = {record.getMessage(): record for record in caplog.records}
+    assert records["Plugin loaded"].pairs == {"plugin": "Picky", "origin": f"{module}:3"}
+    refused = records["Plugin refused"]
     assert refused.levelno == logging.ERROR
     assert refused.pairs["place"] == f"{module}:13"

@@ -1,4 +1,4 @@
-"""The watchdog of the event loop: who is blamed, what is counted, and that it ends."""
+"""The watchdog of the event loop: which plugin it names, what it counts, and that it ends."""
 
 from __future__ import annotations
 

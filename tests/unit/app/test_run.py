@@ -72,7 +72,7 @@ async def test_a_lost_lease_is_1_also_from_within_a_task_group(body, capsys):
 
 
 async def test_a_corrupted_cache_is_the_end_however_deep_a_handler_runs(body, capsys):
-    """As told by an informer: a task of a group in a task of a group, beside tasks that go on."""
+    """As an informer raises it: in nested task groups, while other tasks go on."""
 
     async def handle():
         raise CacheCorrupted("pod p moved from node a to b")

@@ -168,8 +168,8 @@ def test_versions_are_told():
     ((labels, value),) = metrics.version_info.values()
     assert (labels, value) == (("kube", "1.36", "1.36", "1.35"), 1)
     ((labels, _),) = metrics.kubernetes_build_info.values()
-    told = dict(zip(metrics.kubernetes_build_info.description.labels, labels, strict=True))
-    assert (told["git_version"], told["major"], told["minor"]) == ("v1.36.2", "1", "36")
+    shown = dict(zip(metrics.kubernetes_build_info.description.labels, labels, strict=True))
+    assert (shown["git_version"], shown["major"], shown["minor"]) == ("v1.36.2", "1", "36")
 
 
 def test_feature_gates_are_told():
@@ -200,7 +200,7 @@ def test_the_hot_path_stays_cheap(what):
         "labels": lambda: family.labels("scheduled", "default-scheduler"),
     }[what]
     best = min(_seconds(work, 10_000) for _ in range(5))
-    # 0.1 us on a quiet machine; the bar leaves room for a busy one, not for a lock and five calls
+    # 0.1 us on a quiet machine; the bar allows for a busy one, not for a lock and five calls
     assert best / 10_000 < 1e-6
 
 

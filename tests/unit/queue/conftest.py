@@ -147,7 +147,7 @@ class QueueHarness:
         return dict(self.metrics.queue_incoming_pods_total.values())
 
     def per_plugin(self) -> dict[str, float]:
-        """The gauge of unschedulable pods by plugin, zeros left out."""
+        """The gauge of unschedulable pods by plugin, without zeros."""
         return {
             labels[0]: value for labels, value in self.metrics.unschedulable_pods.values() if value
         }

@@ -31,7 +31,7 @@ NODES = st.sampled_from(["", "n1", "n2"])
 
 def test_nothing_is_lost(make_harness, pod):
     class Life(RuleBasedStateMachine):
-        """The queue beside a model that knows only which pods there are and which are popped."""
+        """The queue, compared with a model that has only the set of pods and of popped ones."""
 
         def __init__(self) -> None:
             super().__init__()

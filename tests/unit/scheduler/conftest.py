@@ -24,9 +24,9 @@ from .. import plugin_factory
 
 
 def plugin(name: str, *bases: type[Plugin], **answers: object) -> type[Plugin]:
-    """Return a plugin class that waits for new nodes, unless told otherwise.
+    """Return a plugin class that waits for new nodes, unless ``events_to_register`` is given.
 
-    Who waits for everything is woken by the patch of the condition that tells of its own rejection.
+    A plugin that waits for all events would be woken by the patch of its own rejection.
     """
     return plugin_factory.plugin(name, *bases, **{"events_to_register": (NODE_ADD,), **answers})
 
@@ -137,7 +137,7 @@ def rejecting(name: str, status: object) -> type[Plugin]:
 
 
 class Kit:
-    """What the tests of this room build with."""
+    """What the tests of this package build with."""
 
     World = World
     plugin = staticmethod(plugin)

@@ -1,4 +1,4 @@
-"""Events that plugins announce themselves, and work that they do beside scheduling."""
+"""Events that plugins announce themselves, and their background work."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ heard: list[tuple[str, str]] = []
 
 
 class Listening(FilterPlugin, BackgroundPlugin):
-    """Hears of Services, and works beside scheduling, as long as its profile is in use."""
+    """Watches Services and has background work, as long as its profile is in use."""
 
     def __init__(self, args: Any, handle: Any) -> None:
         super().__init__(args, handle)

@@ -66,14 +66,14 @@ def cluster_with(
 
 
 def add_nodes(cluster: OfflineCluster, count: int) -> None:
-    room = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    capacity = {"cpu": "4", "memory": "8Gi", "pods": "110"}
     for number in range(count):
         cluster.api.add(
             {
                 "apiVersion": "v1",
                 "kind": "Node",
                 "metadata": {"name": f"n{number}", "uid": f"n{number}"},
-                "status": {"allocatable": room, "capacity": room},
+                "status": {"allocatable": capacity, "capacity": capacity},
             }
         )
 
@@ -306,7 +306,7 @@ def add_claim(cluster: OfflineCluster, requests: int, **more: Any) -> None:
 
 
 async def test_more_devices_alike_than_there_are_is_told_by_counting() -> None:
-    """15 of 16 devices are to be alike, and 8 are: to try all that would take for ever."""
+    """15 of 16 devices must have equal attributes, and 8 do: trying all sets would never end."""
     stopwatch = Stopwatch(step=0.005)
     cluster = cluster_with(stopwatch)
     add_nodes(cluster, 20)

@@ -40,15 +40,15 @@ def waiting(world, name: str = "p"):
 
 
 async def test_an_extender_binds_after_the_status_patches_asked_for_before(kit) -> None:
-    told = []
+    calls = []
 
     class Binding:
         async def bind(self, pod, node_name):
-            told.append(f"bind {pod.name}")
+            calls.append(f"bind {pod.name}")
             return True
 
     async def wait_for_patches(pod):
-        told.append(f"wait {pod.metadata.name}")
+        calls.append(f"wait {pod.metadata.name}")
 
     world = kit.World()
     world.add_node("n0")
@@ -57,15 +57,15 @@ async def test_an_extender_binds_after_the_status_patches_asked_for_before(kit) 
     world.scheduler._binding_cycle.extenders = Binding()
 
     await world.attempt()
-    assert told == ["wait p", "bind p"]
+    assert calls == ["wait p", "bind p"]
 
 
 async def test_an_extender_binds_nothing_once_another_leads(kit) -> None:
-    told = []
+    calls = []
 
     class Binding:
         async def bind(self, pod, node_name):
-            told.append(pod.name)
+            calls.append(pod.name)
             return True
 
     async def wait_for_patches(pod):
@@ -78,7 +78,7 @@ async def test_an_extender_binds_nothing_once_another_leads(kit) -> None:
     world.scheduler._binding_cycle.extenders = Binding()
 
     await world.attempt()
-    assert told == []
+    assert calls == []
     assert "the Lease is not held any more: nothing is written" in world.notes()[0]
 
 
@@ -224,7 +224,7 @@ async def test_the_gate_turns_that_off(kit) -> None:
 
 
 class Slow:
-    """A PreBind plugin that waits until it is told to go on."""
+    """A PreBind plugin that waits until the test releases it."""
 
     def __init__(self, kit, on_cancel: object = None, **answers: object) -> None:
         self.go_on = asyncio.Event()
@@ -289,11 +289,11 @@ def picky(kit, seen: list[tuple[str, str]]):
         seen.append((pod.name, old.spec.node_name))
         return bool(old.spec.node_name)
 
-    def judge(self, state, pod, node):
+    def filter_node(self, state, pod, node):
         return Status.unschedulable("no") if pod.name == "q" else None
 
     events = (ClusterEvent(ASSIGNED_POD, DELETE, hint),)
-    return kit.plugin("Picky", FilterPlugin, filter=judge, events_to_register=events)
+    return kit.plugin("Picky", FilterPlugin, filter=filter_node, events_to_register=events)
 
 
 async def two_pods(kit, *plugins, **options):
@@ -406,13 +406,13 @@ async def test_pods_are_activated_once_decided_and_once_bound(kit) -> None:
 
 
 async def test_activation_wakes_an_unschedulable_pod_without_back_off(kit) -> None:
-    def judge(self, state, pod, node):
+    def filter_node(self, state, pod, node):
         return Status.unschedulable("no") if pod.name == "member" else None
 
     def permit(self, state, pod, node_name):
         state.pods_to_activate.append("default/member")
 
-    gang = kit.plugin("Gang", FilterPlugin, PermitPlugin, filter=judge, permit=permit)
+    gang = kit.plugin("Gang", FilterPlugin, PermitPlugin, filter=filter_node, permit=permit)
     world = kit.World(gang)
     world.add_node("n0")
     world.add_pod("member")
@@ -426,10 +426,10 @@ async def test_activation_wakes_an_unschedulable_pod_without_back_off(kit) -> No
 async def test_a_scheduled_pod_that_had_been_flushed_is_counted(kit) -> None:
     open_now = []
 
-    def judge(self, state, pod, node):
+    def filter_node(self, state, pod, node):
         return None if open_now else Status.unschedulable("no")
 
-    world = kit.World(kit.plugin("A", FilterPlugin, filter=judge))
+    world = kit.World(kit.plugin("A", FilterPlugin, filter=filter_node))
     world.add_node("n0")
     world.add_pod()
     await world.attempt()
@@ -445,7 +445,7 @@ async def test_a_scheduled_pod_that_had_been_flushed_is_counted(kit) -> None:
 
 
 async def test_a_contradiction_is_the_end_also_in_a_task(kit) -> None:
-    """A binding that the watch tells of another node of is no failure of the pod but of us all."""
+    """A pod that the watch shows on another node than the assumed one: the cache is corrupted."""
 
     async def bind(self, state, pod, node_name):
         world.api.put(PODS, kit.make_pod("p", node_name="n0").pod)

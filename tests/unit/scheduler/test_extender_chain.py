@@ -1,4 +1,4 @@
-"""How scores of extenders and plugins come together, and who is told apart at random."""
+"""How scores of extenders and plugins are added, and how equal nodes are ordered at random."""
 
 import random
 from collections import Counter
@@ -18,7 +18,7 @@ ALL = np.arange(4)
 
 
 class Fixed:
-    """Thinks of nodes what it was told to."""
+    """Returns the scores that it was made with."""
 
     url = "http://fixed"
     filter_verb = "x"

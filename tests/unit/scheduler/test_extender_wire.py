@@ -1,4 +1,4 @@
-"""Bodies and answers, byte for byte as Go writes and reads them."""
+"""Request and response bodies, byte for byte as Go writes and reads them."""
 
 import json
 
@@ -66,8 +66,8 @@ def test_preemption(pod):
     assert list(by_name["NodeNameToMetaVictims"]) == ["n0", "n1"]
     full = json.loads(extender_preemption_args(pod, victims, by_name=False))
     assert full["NodeNameToMetaVictims"] is None
-    (told,) = full["NodeNameToVictims"]["n0"]["Pods"]
-    assert (told["metadata"]["name"], told["spec"]["nodeName"]) == ("v", "n0")
+    (sent,) = full["NodeNameToVictims"]["n0"]["Pods"]
+    assert (sent["metadata"]["name"], sent["spec"]["nodeName"]) == ("v", "n0")
 
 
 def test_binding(pod):

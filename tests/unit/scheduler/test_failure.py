@@ -1,4 +1,4 @@
-"""What happened to the pod meanwhile, and what people are told (core.md 6.10 to 6.12)."""
+"""How a failed pod is requeued, and its Event and condition (core.md 6.10 to 6.12)."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def test_other_conditions_stay(world) -> None:
 def making_room(kit, result: PostFilterResult):
     return kit.World(
         kit.plugin("A", FilterPlugin, filter=NO),
-        kit.plugin("Room", PostFilterPlugin, post_filter=result),
+        kit.plugin("Evictor", PostFilterPlugin, post_filter=result),
     )
 
 

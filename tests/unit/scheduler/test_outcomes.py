@@ -24,7 +24,7 @@ NO = Status.unschedulable("no")
 
 
 async def fail(kit, *plugins, nodes: int = 1, turns: int = 1, **options):
-    """Let a pod fail; return the world, in which condition and Event tell the same."""
+    """Let a pod fail; return the world, whose condition and Event have the same text."""
     world = kit.World(*plugins, **options)
     for number in range(nodes):
         world.add_node(f"n{number}")
@@ -235,9 +235,9 @@ async def test_a_pre_bind_rejection_names_no_rejector(kit, make) -> None:
 
 
 async def test_success(kit) -> None:
-    told: list[tuple[str, ...]] = []
+    bound: list[tuple[str, ...]] = []
     after = kit.plugin(
-        "After", PostBindPlugin, post_bind=lambda self, s, pod, node: told.append((pod.name, node))
+        "After", PostBindPlugin, post_bind=lambda self, s, pod, node: bound.append((pod.name, node))
     )
     world = kit.World(after)
     world.add_node("n0")
@@ -246,7 +246,7 @@ async def test_success(kit) -> None:
     assert world.pod().spec.node_name == "n0"
     assert world.notes("Scheduled") == ["Successfully assigned default/p to n0"]
     assert world.patches == []
-    assert told == [("p", "n0")]
+    assert bound == [("p", "n0")]
     assert world.places() == {}
     assert (world.cache.pod_count, world.cache.assumed_count) == (1, 0)
     assert world.queue.in_flight_count == 0

@@ -616,7 +616,7 @@ async def test_a_pod_is_told_of_the_nodes_as_they_are_not_as_they_were_tried() -
     cluster.group(min_count=1, priority=5)
     cluster.pods("p", priority=5, spec={"nodeSelector": {"kubernetes.io/hostname": "a"}})
 
-    # The last trial is that without x and with y: there p fits.
+    # The last dry run is that without x and with y: there p fits.
     assert not await cluster.cycle()
     assert cluster.api.deleted == ["default/x"]
     assert cluster.message("p").startswith(

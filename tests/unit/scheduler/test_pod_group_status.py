@@ -1,4 +1,4 @@
-"""What a PodGroup is told, however the writes follow each other."""
+"""The condition of a PodGroup, in whatever order its writes end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class World:
 
     def __init__(self) -> None:
         self.groups = {KEY: group(10)}
-        self.told: list[str] = []
+        self.written: list[str] = []
         self.free = asyncio.Event()
         self.free.set()
         self.tasks: list[asyncio.Future[None]] = []
@@ -40,8 +40,8 @@ class World:
 
     async def patch_status(self, resource, namespace, name, patch):
         await self.free.wait()
-        self.told.append(patch["status"]["conditions"][0]["status"])
-        return {"metadata": {"resourceVersion": str(10 + len(self.told))}}
+        self.written.append(patch["status"]["conditions"][0]["status"])
+        return {"metadata": {"resourceVersion": str(10 + len(self.written))}}
 
     async def write(self, status: Status | None) -> None:
         self.writer.write(KEY, status)
@@ -61,7 +61,7 @@ async def test_a_good_end_is_not_forgotten_for_a_bad_one_after_it(world) -> None
     world.writer.write(KEY, Status.unschedulable("one is left over"))
     world.free.set()
     await asyncio.gather(*world.tasks)
-    assert world.told == ["False", "True"]
+    assert world.written == ["False", "True"]
 
 
 async def test_what_was_written_holds_while_the_watch_is_late(world) -> None:
@@ -69,7 +69,7 @@ async def test_what_was_written_holds_while_the_watch_is_late(world) -> None:
     await world.write(None)
     world.groups[KEY] = group(11, "False")  # the echo of the first write
     await world.write(Status.unschedulable("one is left over"))
-    assert world.told == ["False", "True"]
+    assert world.written == ["False", "True"]
 
 
 @pytest.mark.parametrize("version", [11, 12])
@@ -77,11 +77,11 @@ async def test_what_the_watch_brings_counts_once_it_is_as_far(world, version) ->
     await world.write(None)
     world.groups[KEY] = group(version, "False")  # somebody else's doing
     await world.write(None)
-    assert world.told == ["True", "True"]
+    assert world.written == ["True", "True"]
 
 
 async def test_another_group_of_the_same_name_knows_nothing_of_it(world) -> None:
     await world.write(None)
     world.groups[KEY] = group(5, uid="another")
     await world.write(Status.unschedulable("too few"))
-    assert world.told == ["True", "False"]
+    assert world.written == ["True", "False"]

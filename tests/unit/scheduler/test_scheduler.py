@@ -115,10 +115,10 @@ async def test_the_nominated_node_is_tried_first_and_alone(kit) -> None:
 
 
 async def test_if_it_does_not_do_all_nodes_are_looked_at(kit) -> None:
-    def judge(self, state, pod, node):
+    def filter_node(self, state, pod, node):
         return NO if node.name == "n1" else None
 
-    world = kit.World(kit.plugin("A", FilterPlugin, filter=judge))
+    world = kit.World(kit.plugin("A", FilterPlugin, filter=filter_node))
     for name in ("n0", "n1"):
         world.add_node(name)
     world.add_pod(status={"nominatedNodeName": "n1"})
@@ -130,12 +130,12 @@ async def test_if_it_does_not_do_all_nodes_are_looked_at(kit) -> None:
 async def test_an_error_on_the_nominated_node_does_not_end_the_attempt(kit) -> None:
     calls: list[str] = []
 
-    def judge(self, state, pod, node):
+    def filter_node(self, state, pod, node):
         calls.append(node.name)
         if len(calls) == 1:
             raise ValueError("boom")
 
-    world = kit.World(kit.plugin("A", FilterPlugin, filter=judge))
+    world = kit.World(kit.plugin("A", FilterPlugin, filter=filter_node))
     world.add_node("n0")
     world.add_pod(status={"nominatedNodeName": "n0"})
     assert await world.attempt() == "n0"

@@ -1,4 +1,4 @@
-"""Long searches are told of, with the steps that took long."""
+"""Long searches are logged, with the steps that took long."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def watch(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> 
     return stopwatch
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
+def traces(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
     return [r.pairs for r in caplog.records if r.message == "Trace"]  # type: ignore[attr-defined]
 
 
@@ -52,7 +52,7 @@ async def test_a_search_that_takes_long_is_told_step_by_step(kit, watch, caplog)
     world.add_pod()
 
     await world.attempt()
-    assert told(caplog) == [
+    assert traces(caplog) == [
         {
             "name": "Scheduling",
             "pod": "default/p",
@@ -68,7 +68,7 @@ async def test_what_is_quick_is_not_told_of(kit, watch, caplog) -> None:
     world.add_pod()
 
     await world.attempt()
-    assert told(caplog) == []
+    assert traces(caplog) == []
 
 
 async def test_making_room_does_not_count(kit, watch, caplog) -> None:
@@ -86,7 +86,7 @@ async def test_making_room_does_not_count(kit, watch, caplog) -> None:
     await world.attempt()
     assert watch.now > 55
     assert world.notes() == ["0/1 nodes are available: 1 no. neither"]
-    assert told(caplog) == []
+    assert traces(caplog) == []
 
 
 def test_without_verbosity_nothing_is_told(watch, monkeypatch, caplog) -> None:
@@ -94,7 +94,7 @@ def test_without_verbosity_nothing_is_told(watch, monkeypatch, caplog) -> None:
     one = trace.Trace()
     watch.now += 10
     one.log_if_long("Scheduling", "default/p")
-    assert told(caplog) == []
+    assert traces(caplog) == []
 
 
 def test_all_steps_are_told_to_the_curious(watch, monkeypatch, caplog) -> None:
@@ -104,4 +104,4 @@ def test_all_steps_are_told_to_the_curious(watch, monkeypatch, caplog) -> None:
     watch.now += 0.5
     one.step("second")
     one.log_if_long("Scheduling", "default/p")
-    assert told(caplog)[0]["steps"] == "first: 0ms, second: 500ms"
+    assert traces(caplog)[0]["steps"] == "first: 0ms, second: 500ms"
