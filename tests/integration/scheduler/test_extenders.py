@@ -65,7 +65,7 @@ async def test_filter_by_object(make_cluster, configured, start_extender):
     assert chosen == nodes[1]["metadata"]["name"]
 
 
-async def test_rejections_are_told_and_anything_wakes_the_pod(
+async def test_rejections_are_reported_and_any_event_wakes_the_pod(
     make_cluster, configured, start_extender
 ):
     answer = {

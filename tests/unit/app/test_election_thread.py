@@ -54,7 +54,7 @@ async def test_it_works_while_the_loop_stands_still() -> None:
     thread.process_ended()
 
 
-async def test_a_lost_lease_is_told_on_the_schedulers_loop() -> None:
+async def test_a_lost_lease_is_raised_on_the_schedulers_loop() -> None:
     async def work() -> None:
         raise LeaseLost("z holds it now")
 
@@ -64,7 +64,7 @@ async def test_a_lost_lease_is_told_on_the_schedulers_loop() -> None:
     thread.process_ended()
 
 
-async def test_a_client_that_cannot_be_made_is_told_too() -> None:
+async def test_a_client_that_cannot_be_made_raises_too() -> None:
     @asynccontextmanager
     async def refused() -> AsyncIterator[Any]:
         raise ConfigError("no such file")

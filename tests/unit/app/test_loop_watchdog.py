@@ -59,21 +59,21 @@ def here() -> BlockingCall:
     return find_blocking_call(sys._getframe())
 
 
-def test_who_is_asked_is_blamed_and_the_line_is_the_plugins_own(plugin, tmp_path):
+def test_the_called_plugin_is_named_with_its_own_line(plugin, tmp_path):
     blocking_call = call_plugin(
         plugin, "Permit", CycleState(), plugin.permit, CycleState(), here, "node"
     )
     assert blocking_call == BlockingCall("Blocks", "Permit", f"{tmp_path}/words.py:3")
 
 
-async def test_what_may_wait_is_blamed_as_well(plugin, tmp_path):
+async def test_a_plugin_in_an_async_point_is_named_too(plugin, tmp_path):
     blocking_call = await await_plugin(
         plugin, "PreBind", CycleState(), plugin.pre_bind, CycleState(), here, "node"
     )
     assert blocking_call == BlockingCall("Blocks", "PreBind", f"{tmp_path}/words.py:3")
 
 
-def test_a_plugin_that_was_not_asked_is_blamed_by_its_method(plugin, tmp_path):
+def test_a_plugin_called_outside_of_a_call_site_is_named_by_its_method(plugin, tmp_path):
     assert plugin.handler(None, here) == BlockingCall("Blocks", "handler", f"{tmp_path}/words.py:3")
     # As in a loop over nodes, which asks without going by way of ``call_plugin``.
     blocking_call = plugin.permit(CycleState(), here, "node")
@@ -86,7 +86,7 @@ def test_without_a_plugin_there_is_a_line():
     assert blocking_call.place.startswith(f"{__file__}:")
 
 
-def test_of_two_plugins_the_inner_one_is_blamed(plugin):
+def test_of_two_plugins_the_inner_one_is_named(plugin):
     class Outer(PermitPlugin):
         def permit(self, state: Any, pod: Any, node_name: str) -> Any:
             return call_plugin(plugin, "Permit", state, plugin.permit, state, pod, node_name)

@@ -51,7 +51,7 @@ async def test_a_change_before_anybody_follows_is_one(config) -> None:
     assert await changed(files)
 
 
-async def test_a_change_that_the_file_system_does_not_tell_of(config, monkeypatch) -> None:
+async def test_a_change_that_the_file_system_does_not_report(config, monkeypatch) -> None:
     """Some network file systems are like that; folders are watched, so a link shows nothing."""
     monkeypatch.setattr(watched_files, "_LOOK_AGAIN_MILLISECONDS", 50)
     folder = config.parent / "elsewhere"

@@ -20,7 +20,7 @@ def test_an_assumed_pod_counts_at_once(harness) -> None:
     assert (harness.cache.pod_count, harness.cache.assumed_count) == (1, 1)
 
 
-def test_forgetting_gives_the_room_back(harness) -> None:
+def test_forgetting_frees_the_resources(harness) -> None:
     harness.cache.add_node(harness.make_node("n0"))
     pod = harness.make_pod(cpu="1")
     harness.cache.assume(pod, "n0")

@@ -39,7 +39,7 @@ def test_a_pods_way_through_the_book() -> None:
     assert places(states) is None
 
 
-def test_groups_are_told_apart_by_name_and_namespace() -> None:
+def test_groups_are_distinguished_by_name_and_namespace() -> None:
     states = PodGroupStates()
     states.add(member("p"))
     states.add(member("q", "h"))

@@ -33,7 +33,7 @@ def test_a_name_is_described_once():
         registry.gauge("c_total", "ALPHA", "Text.")
 
 
-def test_what_is_described_alike_is_the_same_family():
+def test_equal_descriptions_are_the_same_family():
     registry = MetricsRegistry()
     counters = [registry.counter("c_total", "ALPHA", "Text.", "a") for _ in range(2)]
     assert counters[0] is counters[1]

@@ -162,7 +162,7 @@ def test_everything_is_valid_openmetrics():
     assert len(list(parse_openmetrics(body.decode()))) > 50
 
 
-def test_versions_are_told():
+def test_versions_are_exposed():
     metrics = SchedulerMetrics()
     metrics.set_versions("1.36.2", "1.36", "1.35")
     ((labels, value),) = metrics.version_info.values()
@@ -172,7 +172,7 @@ def test_versions_are_told():
     assert (shown["git_version"], shown["major"], shown["minor"]) == ("v1.36.2", "1", "36")
 
 
-def test_feature_gates_are_told():
+def test_feature_gates_are_exposed():
     metrics = SchedulerMetrics()
     metrics.set_features([("A", "GA", True), ("B", "BETA", False)])
     assert dict(metrics.kubernetes_feature_enabled.values()) == {("A", ""): 1, ("B", "BETA"): 0}

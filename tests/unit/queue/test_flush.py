@@ -73,7 +73,7 @@ def test_nothing_to_flush(harness, pod):
     assert harness.places() == {"active": ["a"], "gated": ["gated"]}
 
 
-def test_story_tells_what_happened(harness, pod):
+def test_history_has_every_move(harness, pod):
     harness.profile.register("Fit", ev.NODE, ev.ADD)
     info = pod("a")
     harness.rejected(info, "Fit")

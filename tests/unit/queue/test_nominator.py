@@ -121,7 +121,7 @@ def test_pods_come_as_they_are_in_the_queue_else_as_stubs(nominator, known, pod,
     assert nominator.nominated_pods("n1") == [latest]
 
 
-def test_changes_of_a_node_are_told_since_a_position(nominator, known):
+def test_changes_of_a_node_are_returned_since_a_position(nominator, known):
     a, b = known("a", nominated="n1"), known("b", nominated="n2")
     start = nominator.position
     nominator.add_nominated_pod(a, None)

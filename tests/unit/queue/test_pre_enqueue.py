@@ -260,7 +260,7 @@ def test_pods_of_other_gates_and_free_ones_are_moved_as_ever(harness, pod, gate,
     assert pre_enqueue_plugins == {"gated": "SchedulingGates", "free": "ToggleGate"}
 
 
-def test_one_that_cannot_tell_tries_all(harness, pod, gate, caplog):
+def test_a_failing_ungated_pods_function_moves_all(harness, pod, gate, caplog):
     def broken(old, new):
         raise RuntimeError("who?")
 

@@ -133,7 +133,7 @@ async def test_plugins_that_are_not_used_any_more_hear_and_do_nothing() -> None:
     await world.scheduler.close()
 
 
-async def test_new_plugins_are_told_of_what_is_there() -> None:
+async def test_new_plugins_are_notified_of_existing_objects() -> None:
     world = World()
     world.api.add({"kind": "Service", "metadata": {"name": "s", "namespace": "default"}})
     await world.go_over_to("Listening")

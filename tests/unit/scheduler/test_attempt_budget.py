@@ -245,7 +245,7 @@ async def test_a_long_attempt_within_the_budget_is_waited_for_too() -> None:
     assert (await cluster.schedule_next() or ("", ""))[0] == "default/slow-rejected"
 
 
-async def test_why_a_pod_does_not_fit_is_told_though_preemption_took_too_long() -> None:
+async def test_why_a_pod_does_not_fit_is_reported_though_preemption_took_too_long() -> None:
     cluster = cluster_with(watch, SlowPostFilter)
     add_nodes(cluster, 3)
     add_pod(cluster, "large", nodeSelector={"zone": "a"})
@@ -305,7 +305,7 @@ def add_claim(cluster: OfflineCluster, requests: int, **more: Any) -> None:
     )
 
 
-async def test_more_devices_alike_than_there_are_is_told_by_counting() -> None:
+async def test_more_equal_devices_than_there_are_is_rejected_by_counting() -> None:
     """15 of 16 devices must have equal attributes, and 8 do: trying all sets would never end."""
     stopwatch = Stopwatch(step=0.005)
     cluster = cluster_with(stopwatch)

@@ -307,7 +307,7 @@ async def two_pods(kit, *plugins, **options):
     return world, seen
 
 
-async def test_a_failed_binding_wakes_those_whom_the_room_may_help(kit) -> None:
+async def test_a_failed_binding_wakes_pods_that_may_fit_now(kit) -> None:
     bad = kit.plugin("Bad", BindPlugin, bind=ValueError("boom"))
     world, seen = await two_pods(kit, bad, binder="Bad")
     await world.attempt()

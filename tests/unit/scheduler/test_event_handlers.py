@@ -70,7 +70,7 @@ def test_a_pod_that_has_finished_is_gone(world) -> None:
     assert world.cache.table.requested["cpu"].tolist() == [0]
 
 
-def test_a_resized_pod_tells_what_it_set_free(world) -> None:
+def test_a_resized_pod_is_a_scale_down_event(world) -> None:
     world.add_node("n0")
     world.add_pod(node_name="n0", cpu="2")
     labels(world)
@@ -203,7 +203,7 @@ async def test_the_deletion_of_a_held_pod_rejects_it(kit) -> None:
 # ---- nominations ---------------------------------------------------------------------------------
 
 
-async def waiting_for_room(kit):
+async def waiting_for_resources(kit):
     """A world with three pods that nothing but the end of another pod helps."""
     events = (ClusterEvent(POD, DELETE),)
     world = kit.World(kit.plugin("A", FilterPlugin, filter=NO, events_to_register=events))
@@ -223,13 +223,13 @@ async def waiting_for_room(kit):
 
 
 async def test_the_end_of_a_nominated_pod_wakes_those_that_had_to_respect_it(kit) -> None:
-    world = await waiting_for_room(kit)
+    world = await waiting_for_resources(kit)
     world.remove_pod("nominated")
     assert world.places() == {"backoff": ["equal", "low"], "unschedulable": ["high"]}
 
 
 async def test_the_end_of_a_nomination_wakes_them_too(kit) -> None:
-    world = await waiting_for_room(kit)
+    world = await waiting_for_resources(kit)
     world.change_pod("nominated", status={"nominatedNodeName": None})
     assert {"equal", "low"} <= set(world.places()["backoff"])
     assert "high" in world.places()["unschedulable"]
@@ -289,7 +289,7 @@ def test_other_kinds_are_heard_of_where_a_plugin_registered_them(kit) -> None:
     assert heard == [f"storage.k8s.io/StorageClass{what}" for what in ("Add", "Update", "Delete")]
 
 
-def test_who_asks_for_unscheduled_pods_is_not_told_of_assigned_ones(kit) -> None:
+def test_events_of_assigned_pods_do_not_match_registrations_for_unscheduled_ones(kit) -> None:
     events = (ClusterEvent(UNSCHEDULABLE_POD, ALL),)
     world = kit.World(kit.plugin("A", FilterPlugin, filter=NO, events_to_register=events))
     assert "Pod" in world.api._handlers
@@ -310,7 +310,7 @@ def test_any_resource_can_be_registered_by_its_name(kit) -> None:
 
 
 @pytest.mark.parametrize("name", ["Gadget", "gadgets.example", "example.com/v1/Gadget"])
-def test_a_resource_that_cannot_be_found_is_told(kit, caplog, name) -> None:
+def test_a_resource_that_cannot_be_found_is_logged(kit, caplog, name) -> None:
     kit.World(
         kit.plugin("A", FilterPlugin, filter=NO, events_to_register=(ClusterEvent(name, ALL),))
     )

@@ -77,7 +77,7 @@ async def test_an_extender_that_fails_changes_nothing(prioritize):
     assert ranking.tolist() == [1, 2, 2, 0]
 
 
-async def test_equals_are_told_apart_at_random_if_they_were_scored(prioritize):
+async def test_equal_nodes_are_ordered_at_random_if_they_were_scored(prioritize):
     winners = Counter()
     for seed in range(200):
         ranking = await prioritize([7, 7, 7, 0], {"a": 0, "b": 0}, seed=seed)
@@ -97,7 +97,7 @@ async def test_without_scores_the_heap_decides(prioritize):
     assert at_random(random.Random(0))(CachedTotals(ranking), lambda: ALL) in (2, 3)
 
 
-async def test_an_extender_without_the_verb_scores_all_alike(prioritize):
+async def test_an_extender_without_the_verb_scores_all_nodes_equally(prioritize):
     winners = set()
     for seed in range(30):
         ranking = await prioritize([7, 7, 7, 0], None, seed=seed)

@@ -127,7 +127,7 @@ async def test_other_conditions_stay(world) -> None:
 # ---- the nomination ------------------------------------------------------------------------------
 
 
-def making_room(kit, result: PostFilterResult):
+def preempting(kit, result: PostFilterResult):
     return kit.World(
         kit.plugin("A", FilterPlugin, filter=NO),
         kit.plugin("Evictor", PostFilterPlugin, post_filter=result),
@@ -135,7 +135,7 @@ def making_room(kit, result: PostFilterResult):
 
 
 async def test_condition_and_nomination_go_in_one_patch(kit) -> None:
-    world = making_room(kit, PostFilterResult(None, NominatingInfo("n0")))
+    world = preempting(kit, PostFilterResult(None, NominatingInfo("n0")))
     world.add_node("n0")
     world.add_pod()
     await world.attempt()
@@ -155,7 +155,7 @@ async def test_condition_and_nomination_go_in_one_patch(kit) -> None:
     ],
 )
 async def test_a_nomination_is_cleared_only_on_request(kit, result, kept) -> None:
-    world = making_room(kit, result)
+    world = preempting(kit, result)
     world.add_node("n0")
     world.add_pod(status={"nominatedNodeName": "n0"})
     await world.attempt()

@@ -194,7 +194,7 @@ async def test_all_bind_plugins_skip(kit) -> None:
     assert_error(world, condition, "no Bind plugin took the pod")
 
 
-async def test_bind_conflict_is_told_in_the_apiservers_words(kit) -> None:
+async def test_bind_conflict_is_reported_with_the_apiservers_message(kit) -> None:
     world = kit.World()
     world.add_node("n0")
     world.add_pod()

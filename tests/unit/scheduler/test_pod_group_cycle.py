@@ -415,7 +415,7 @@ async def test_preemption_that_does_not_make_the_gang_fit_nominates_nobody() -> 
     assert HELD in (cluster.message("p"), cluster.message("q"))
 
 
-async def test_nominations_outlive_a_trial() -> None:
+async def test_nominations_outlive_a_failed_group_attempt() -> None:
     cluster = Cluster(*GANGS)
     cluster.nodes(a="1", b="1")
     cluster.group(min_count=3)
@@ -447,7 +447,7 @@ def zones(cluster: Cluster, **cpus: tuple[str, str]) -> None:
 ZONE = {"schedulingConstraints": {"topology": [{"key": "topology.kubernetes.io/zone"}]}}
 
 
-async def test_a_group_goes_into_the_one_zone_that_has_room() -> None:
+async def test_a_group_goes_into_the_one_zone_that_has_capacity() -> None:
     cluster = Cluster(*TOPOLOGY)
     zones(cluster, a=("x", "1"), b=("x", "1"), c=("y", "2"), d=("y", "2"), e=("", "9"))
     cluster.group(min_count=3, **ZONE)
@@ -458,7 +458,7 @@ async def test_a_group_goes_into_the_one_zone_that_has_room() -> None:
     assert len(cluster.placed()) == 3
 
 
-async def test_no_zone_has_room() -> None:
+async def test_no_zone_has_capacity() -> None:
     cluster = Cluster(*TOPOLOGY)
     zones(cluster, a=("x", "1"), b=("y", "2"), c=("", "9"))
     cluster.group(min_count=3, **ZONE)
@@ -571,7 +571,7 @@ async def test_with_gates_off_no_book_is_kept_and_no_metric_shown() -> None:
 WHOLE = (*GANGS, "WorkloadAwarePreemption=true")
 
 
-async def test_room_is_made_for_a_whole_gang_and_no_more_than_it_needs() -> None:
+async def test_a_whole_gang_preempts_no_more_than_it_needs() -> None:
     cluster = Cluster(*WHOLE)
     cluster.nodes(a="2", b="2")
     for name, node, priority in (("x", "a", 1), ("y", "a", 3), ("z", "b", 2), ("v", "b", 9)):
@@ -608,7 +608,7 @@ async def test_single_pods_of_a_group_do_not_preempt() -> None:
     assert condition.message == "pod group is unschedulable, pod group is unschedulable"
 
 
-async def test_a_pod_is_told_of_the_nodes_as_they_are_not_as_they_were_tried() -> None:
+async def test_the_condition_shows_the_nodes_as_they_are_not_as_they_were_tried() -> None:
     cluster = Cluster(*WHOLE)
     cluster.nodes(a="1", b="1")
     cluster.pods("x", group="", priority=2, node_name="a")
@@ -697,7 +697,7 @@ async def test_groups_with_constraints_do_not_preempt() -> None:
     )
 
 
-async def test_most_of_a_large_cluster_is_put_back_in_few_trials() -> None:
+async def test_most_of_a_large_cluster_is_reprieved_in_few_dry_runs() -> None:
     cluster = Cluster(*WHOLE)
     for number in range(60):
         cluster.nodes(**{f"n{number}": "1"})

@@ -149,7 +149,7 @@ async def test_a_nominated_node_that_is_gone_is_ignored(kit) -> None:
     assert await world.attempt() == "n0"
 
 
-async def test_what_the_nominated_node_said_is_told_too(kit) -> None:
+async def test_the_rejection_by_the_nominated_node_is_reported_too(kit) -> None:
     """Even if PreFilter then leaves it out."""
     narrow = kit.plugin("Narrow", PreFilterPlugin, pre_filter=frozenset({"n0"}))
     picky = kit.plugin(
@@ -215,7 +215,7 @@ async def test_the_age_of_a_cycle_counts_what_it_awaits(kit, monkeypatch) -> Non
     await loop
 
 
-async def test_the_size_of_the_cache_is_told_every_second(kit) -> None:
+async def test_the_size_of_the_cache_is_measured_every_second(kit) -> None:
     world = kit.World()
     world.add_node("n0")
     world.add_pod(node_name="unknown")

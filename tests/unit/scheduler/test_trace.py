@@ -42,7 +42,7 @@ def traces(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
     return [r.pairs for r in caplog.records if r.message == "Trace"]  # type: ignore[attr-defined]
 
 
-async def test_a_search_that_takes_long_is_told_step_by_step(kit, watch, caplog) -> None:
+async def test_a_long_search_is_logged_step_by_step(kit, watch, caplog) -> None:
     world = kit.World(
         kit.plugin("F", FilterPlugin, filter=watch.takes(0.06, None)),
         kit.plugin("S", ScorePlugin, score=watch.takes(0.01, 1)),
@@ -62,7 +62,7 @@ async def test_a_search_that_takes_long_is_told_step_by_step(kit, watch, caplog)
     ]
 
 
-async def test_what_is_quick_is_not_told_of(kit, watch, caplog) -> None:
+async def test_a_quick_search_is_not_logged(kit, watch, caplog) -> None:
     world = kit.World(kit.plugin("F", FilterPlugin, filter=watch.takes(0.099, None)))
     world.add_node("n0")
     world.add_pod()
@@ -71,7 +71,7 @@ async def test_what_is_quick_is_not_told_of(kit, watch, caplog) -> None:
     assert traces(caplog) == []
 
 
-async def test_making_room_does_not_count(kit, watch, caplog) -> None:
+async def test_preemption_does_not_count(kit, watch, caplog) -> None:
     async def post_filter(plugin: object, *_: object) -> PostFilterResult:
         watch.now += 5
         return PostFilterResult(Status.unschedulable("neither"))
@@ -89,7 +89,7 @@ async def test_making_room_does_not_count(kit, watch, caplog) -> None:
     assert traces(caplog) == []
 
 
-def test_without_verbosity_nothing_is_told(watch, monkeypatch, caplog) -> None:
+def test_without_verbosity_nothing_is_logged(watch, monkeypatch, caplog) -> None:
     monkeypatch.setattr(trace.log, "threshold", 1)
     one = trace.Trace()
     watch.now += 10
@@ -97,7 +97,7 @@ def test_without_verbosity_nothing_is_told(watch, monkeypatch, caplog) -> None:
     assert traces(caplog) == []
 
 
-def test_all_steps_are_told_to_the_curious(watch, monkeypatch, caplog) -> None:
+def test_all_steps_are_logged_with_v4(watch, monkeypatch, caplog) -> None:
     monkeypatch.setattr(trace.log, "threshold", 4)
     one = trace.Trace()
     one.step("first")
