@@ -68,6 +68,7 @@ async def make_clients(
         try:
             of = await load_credentials(kubeconfig) if kubeconfig else await load_credentials()
         except ConfigError:
+            # Without a kubeconfig, in-cluster credentials are a default that may be missing.
             if kubeconfig:
                 raise
             return None

@@ -47,6 +47,7 @@ def configuration(options: RunOptions, loaded_plugins: LoadedPlugins) -> Schedul
             config = config.model_copy(update={"client_connection": _connection(options, config)})
     if problems:
         raise ConfigError(*problems)
+    # Most likely a forgotten entry in the configuration; kube-scheduler cannot know such plugins.
     if unused := loaded_plugins.unused(config):
         log.warning("Plugins are loaded, but no profile enables them", plugins=unused)
     return effective_configuration(_with_rate(config), registry)

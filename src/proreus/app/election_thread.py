@@ -91,6 +91,7 @@ class ElectionThread:
             await self._outcome(ended)
         except asyncio.CancelledError:
             self._cancel()
+            # The Lease is released by the thread; a name server that hangs must not stop the end.
             await asyncio.wait((ended,), timeout=_RELEASE_SECONDS)
             if ended.done():
                 ended.exception()  # marks it as retrieved: nobody is left to handle it
@@ -110,6 +111,7 @@ class ElectionThread:
         while not ended.done():
             await asyncio.wait((ended,), timeout=_LOOK_SECONDS)
             if not ended.done() and not self._fence.open:
+                # The fence closes by the clock, shortly before the thread reports the loss itself.
                 await asyncio.wait((ended,), timeout=_LAST_WORD_SECONDS)
                 if not ended.done():
                     self._fence.close()
@@ -149,6 +151,7 @@ class ElectionThread:
     # ---- the end of the process -----------------------------------------------------------------
 
     def _watch_the_end(self) -> None:
+        # A thread of its own: both event loops may be blocked by then.
         threading.Thread(
             target=self._kill_if_it_goes_on, name="end of the process", daemon=True
         ).start()

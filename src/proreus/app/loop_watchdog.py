@@ -119,6 +119,7 @@ class LoopWatchdog:
         self.beat()
         try:
             while True:
+                # Before ``watch``, the first lists block the loop; that lag is not counted.
                 due = self._now() + _BEAT_SECONDS
                 await asyncio.sleep(_BEAT_SECONDS)
                 self.beat(due if self._thread is not None else None)
@@ -164,6 +165,7 @@ class LoopWatchdog:
 
     def check(self, frame: FrameType) -> None:
         """Report the call that blocks the loop, once each time that it is blocked."""
+        # One report for each time that the loop is blocked, not one a look.
         if self._seen is not None:
             return
         blocking_call = self._seen = find_blocking_call(frame)

@@ -86,6 +86,7 @@ class Reloader:
             config = configuration(self._options, loaded_plugins)
             await self._remote_plugins.check_args(config)
             await self._process.use(config, loaded_plugins.registry)
+            # Only now: a refused configuration must not change the arguments of running plugins.
             self._remote_plugins.keep_for_slots(config)
         except ProreusError as error:
             message = str(error)
@@ -93,6 +94,7 @@ class Reloader:
             self._refused("; ".join([message, *also]))
             return False
         except Exception as error:
+            # A bug in a plugin or in here must not end a process that schedules well.
             log.error("Reloading failed", err=error, trace=True)
             self._refused(f"{type(error).__name__}: {error}")
             return False

@@ -61,6 +61,8 @@ class RemotePlugins:
             if slot.address == address and slot.descriptor == served and not slot.is_open:
                 await connection.close()
                 return _state_of(slot)
+            # Before it gets the slot: a process that refuses its arguments must not replace one
+            # that works.
             await check_args(connection, served, slot.args)
         except BaseException:
             await connection.close()

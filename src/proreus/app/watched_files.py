@@ -53,6 +53,7 @@ class WatchedFiles:
             for one in loaded_plugins.out_of_tree.values()
             if one.origin.way == "module"
         }
+        # A file that changed between its import and now must count as changed: no digest fits it.
         for file in given.difference(self._modules):
             self._seen[file] = b"" if self._touched(file) else _digest(file)
         self._modules = sorted(given.union(self._modules))

@@ -33,6 +33,7 @@ class QueueRecorder:
         if counter is None:
             counter = self.metrics.queue_incoming_pods_total.labels(queue, label)
             self._incoming[queue, label] = counter
+        # A slot, not ``inc()``: this runs for each of thousands of pods that one event moves.
         counter.value += 1
         self._moves.append((self._clock.now(), key, queue, label))
 

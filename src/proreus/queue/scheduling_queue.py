@@ -210,6 +210,7 @@ class SchedulingQueue:
 
     def pop_specific(self, key: str) -> QueuedPodInfo | None:
         """Pop a pod (``namespace/name``) out of turn; None when it is not here, or is gated."""
+        # activate would note a pod in flight for another attempt, which is not meant here.
         if self.get(key) is None:
             return None
         self.activate((key,))

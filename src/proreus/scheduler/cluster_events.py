@@ -79,6 +79,7 @@ def pod_events(old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
         or was.extended_resource_claim_status != now.extended_resource_claim_status
     ):
         found.append(events[UPDATE_POD_GENERATED_RESOURCE_CLAIM])
+    # Any update may matter to a plugin that registered Update as such.
     return found or [events[UPDATE]]
 
 

@@ -142,6 +142,7 @@ class PodHandlers:
         before, self._scheduler_names = self._scheduler_names, names
         for pod in pods:
             name = pod.spec.scheduler_name
+            # Assigned pods count on their nodes whoever schedules them.
             if pod.spec.node_name or (name in before) == (name in names):
                 continue
             info = PodInfo(pod, self._resources_options)

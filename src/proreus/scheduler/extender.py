@@ -136,6 +136,7 @@ class HTTPExtender:
         body = wire.extender_args(pod, nodes, self._by_name)
         response = await self._send(self.filter_verb, body, failure_ignored=self.ignorable)
         filtered = wire.read_filter_result(response, self._by_name)
+        # A node that was not sent would bypass every filter before this one.
         known = {node.metadata.name for node in nodes}
         for name in filtered.names:
             if name not in known:
@@ -151,6 +152,7 @@ class HTTPExtender:
         response = await self._send(self.prioritize_verb, body, failure_ignored=True)
         added: dict[str, int] = {}
         for name, score in wire.read_host_priority_list(response):
+            # Extenders score from 0 to 10, plugins from 0 to 100.
             added[name] = added.get(name, 0) + score * self._weight * _SCALE
         return added
 
@@ -209,6 +211,7 @@ class HTTPExtender:
                 log.warning(message, err=error, extender=self.url, verb=verb, seconds=seconds)
             raise
         except ExtenderError:
+            # An error response is a response: the extender is alive.
             circuits.answered(verb)
             raise
         if circuits.answered(verb):

@@ -92,6 +92,7 @@ class ExtenderChain:
         statuses: dict[str, Status] = {}
         left, without_pods = rows, False
         for extender in filters:
+            # No nodes are left: kube-scheduler does not call the remaining extenders either.
             if not left:
                 break
             try:
@@ -103,10 +104,12 @@ class ExtenderChain:
                 continue
             for name, message in filtered.failed.items():
                 statuses[name] = Status.unschedulable(message)
+            # After the failed ones: a node in both is unresolvable, and preemption skips it.
             for name, message in filtered.unresolvable.items():
                 statuses[name] = Status.unresolvable(message)
             left = {name: rows[name] for name in filtered.names}
             without_pods = without_pods or filtered.as_objects
+        # An extender may name nodes that do not exist, or reject some that a later one lists.
         by_row = {
             row: status
             for name, status in statuses.items()
@@ -131,6 +134,7 @@ class ExtenderChain:
         scored = np.full(len(rows), len(prioritizers) < len(interested))
         if prioritizers:
             nodes = self._nodes(rows.tolist())
+            # Together, as in kube-scheduler: their scores are added, so the order does not matter.
             responses = await asyncio.gather(
                 *(self._prioritize(e, pod, nodes) for e in prioritizers)
             )

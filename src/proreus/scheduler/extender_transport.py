@@ -54,6 +54,7 @@ class Transport:
             try:
                 response = await self._send(url, body)
             except aiohttp.ServerDisconnectedError:
+                # The extender closed an idle connection at the moment of use; Go retries this too.
                 if not repeatable:
                     raise
                 response = await self._send(url, body)
@@ -82,6 +83,7 @@ class Transport:
             await session.close()
 
     async def _send(self, url: str, body: bytes) -> aiohttp.ClientResponse:
+        # Not in __init__, which may run before there is an event loop.
         if self._session is None:
             self._session = self._new_session()
         return await self._session.post(
@@ -215,6 +217,7 @@ def _certificate_problem(error: aiohttp.ClientConnectorCertificateError) -> str:
 def _strerror(error: OSError) -> str:
     """Return the system's text for an error, in Go's spelling."""
     number = error.errno
-    if not number:  # several addresses were tried
+    # Without a number, several addresses were tried, and the text has the reasons of all.
+    if not number:
         number = errno.ECONNREFUSED if "refused" in str(error).lower() else 0
     return os.strerror(number).lower() if number else str(error)

@@ -36,7 +36,7 @@ class _Node(msgspec.Struct, frozen=True, gc=False):
 _NODES = msgspec.json.Decoder(list[_Node])
 
 
-# ---- questions -----------------------------------------------------------------------------------
+# ---- requests ------------------------------------------------------------------------------------
 
 
 def extender_args(pod: Pod, nodes: Sequence[Node], by_name: bool) -> bytes:
@@ -116,6 +116,7 @@ def read_filter_result(body: bytes, by_name: bool) -> ExtenderFilterResult:
     """
     fields = _fields(body, "ExtenderFilterResult")
     _raise_error(fields)
+    # ``as_objects`` matters: kube-scheduler then takes the nodes as they came, without pods.
     names = _read(fields, "nodenames", list[str]) if by_name else None
     as_objects = names is None
     if names is None:
@@ -164,7 +165,8 @@ def _raise_error(fields: Mapping[str, msgspec.Raw]) -> None:
 
 
 def _names_of(items: msgspec.Raw) -> list[str]:
-    """Return the names of nodes; in one pass, unless some are written in an unusual way."""
+    """Return the names of nodes."""
+    # In one pass if possible. It fails where keys are not spelled as usual, which Go would accept.
     try:
         names = [node.metadata.name for node in _NODES.decode(items)]
         if all(names):

@@ -102,6 +102,7 @@ class PodGroupCycle:
         if state is None:
             text = f"pod group state not found for pod group {key}"
             return self._fail([popped], f"error while retrieving pod group state: {text}")
+        # Also from back-off: a gang cannot be placed while some of its members wait elsewhere.
         members = [popped]
         for other in list(state.unscheduled.values()):
             if other.uid != popped.uid:
@@ -117,6 +118,7 @@ class PodGroupCycle:
                 "all pods in a single pod group should have the same .spec.schedulerName set, "
                 f'got: "{names[0]}" and "{names[1]}"',
             )
+        # Pods that need no attempt leave before the group is formed, or its size would be wrong.
         profile = self._pods.profiles.get(names[0])
         left = []
         for member in members:
@@ -134,7 +136,7 @@ class PodGroupCycle:
         return placed.get(popped.uid, "")
 
     def _fail(self, members: Sequence[QueuedPodInfo], text: str) -> str:
-        """Let the attempt of each pod fail, before it has really begun."""
+        """Fail an attempt of each pod."""
         for member in members:
             profile = self._pods.profiles.get(member.pod.spec.scheduler_name)
             if profile is None:
@@ -153,6 +155,7 @@ class PodGroupCycle:
         seconds = perf_counter() - started
         self._metrics.podgroup_scheduling_algorithm_duration_seconds.observe(seconds)
         unschedulable = result.status is not None and result.status.code == Code.UNSCHEDULABLE
+        # An error is no reason to evict pods: the group might fit without.
         if self._groups is not None and unschedulable:
             await self._run_post_filter(profile, group, pods, result)
         placed = await self._submit(profile, pods, result)
@@ -215,6 +218,7 @@ class PodGroupCycle:
             return first
         if len(found) == 1:
             return found[0][1]
+        # Equal totals are drawn at random, as for nodes.
         totals = run_placement_score(profile, state, group, [one for one, _ in found]).tolist()
         best = [index for index, total in enumerate(totals) if total == max(totals)]
         return found[self._rng.choice(best)][1]
@@ -269,9 +273,11 @@ class PodGroupCycle:
         for index, queued in enumerate(pods):
             if index < len(result.members):
                 member = result.members[index]
+                # The metric of attempts counts each pod's own time, not that of the whole group.
                 member.attempt.started = perf_counter() - member.seconds
                 failure = result.failure_of(member)
             else:
+                # An error ended the attempt before this pod was tried.
                 assert result.status is not None
                 member = Member(self._pods.begin(queued, profile))
                 failure = Failure(result.status)

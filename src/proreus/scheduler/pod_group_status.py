@@ -64,6 +64,7 @@ class PodGroupStatusWriter:
         if key not in self._groups:
             log.error("Failed to get PodGroup for status update", err="not found", podGroup=key)
             return
+        # A success that waits to be written must not be lost to a later failure of single pods.
         if key not in self._waiting or self._waiting[key] is not None:
             self._waiting[key] = status
         if key not in self._writing:
@@ -92,6 +93,7 @@ class PodGroupStatusWriter:
         generation = group.metadata.generation
         since: str | None = rfc3339(self._clock.now())
         if old is not None:
+            # A group that was scheduled once stays so, whatever happens to pods added later.
             if old.status == "True" != value:
                 return None
             known = (old.status, old.reason, old.message, old.observed_generation)

@@ -79,6 +79,7 @@ class QueueProfileView:
 def _registered(
     plugin: Plugin, all_events: Iterable[events.ClusterEvent]
 ) -> Iterable[events.ClusterEvent]:
+    # Errors name the plugin's file and line: the author of an out-of-tree plugin reads them.
     with config_errors_from(type(plugin)):
         registered = plugin.events_to_register()
         if registered is events.ALL_EVENTS:
@@ -130,6 +131,7 @@ class ProfileSet:
 
     def _end_if_done(self) -> None:
         if self.on_end is not None and not self.bindings:
+            # Cleared first, so that it is called once.
             on_end, self.on_end = self.on_end, None
             self.close()
             on_end()
@@ -172,6 +174,7 @@ def build_profiles(
             for name, profile in profiles.items()
         }
     except BaseException:
+        # Plugins made so far have subscribed to informers, which would keep them alive.
         for handle in handles:
             handle.close()
         raise

@@ -73,10 +73,7 @@ NO_NODES = "no nodes available to schedule pods"
 
 
 class _timed:
-    """Observes the duration and the status of an extension point, an exception as Error.
-
-    ``code``: the status, where it is not Success.
-    """
+    """Observes duration and status (``code``) of an extension point, an exception as Error."""
 
     # A class: it is entered six times a pod, and contextlib's generator form costs 0.7 us more.
     __slots__ = ("_observed", "_point", "_profile", "_started", "code")
