@@ -190,8 +190,8 @@ def make_election(
 ) -> ElectionThread:
     """Return an election that calls ``lead`` on the running loop once the Lease is ours.
 
-    ``health_problem`` is called in the election's thread, see ``LeaderCallbacks``; metrics, Events and
-    ``lead`` belong to the running loop, so the elector's other callbacks are handed over to it.
+    ``health_problem`` is called in the election's thread, see ``LeaderCallbacks``; metrics, Events
+    and ``lead`` belong to the running loop, so the other callbacks are handed over to it.
     """
     loop = asyncio.get_running_loop()
     status = metrics.leader_election_master_status.labels(election.resource_name)
