@@ -113,8 +113,8 @@ class Status:
         """The reasons in one line."""
         return ", ".join(self.reasons)
 
-    def of(self, plugin: str) -> Status:
-        """Return the same status with the plugin's name on it."""
+    def with_plugin(self, plugin: str) -> Status:
+        """Return the status with the plugin's name (kube-scheduler's ``WithPlugin``)."""
         if self.plugin == plugin:
             return self
         return Status(self.code, self.reasons, plugin, self.timeout_seconds)

@@ -74,7 +74,7 @@ class Verdicts:
     def id_of(self, status: Status) -> int:
         """Return the number of a status, a new one where it is new; the plugin is filled in."""
         if not status.plugin and self.plugin:
-            status = status.of(self.plugin)
+            status = status.with_plugin(self.plugin)
         number = self._ids.get(status)
         if number is None:
             number = self._ids[status] = len(self.statuses)

@@ -43,8 +43,8 @@ REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
 REASON_CONFLICT = "pod affinity terms conflict"
 
 _NAME = "NodeAffinity"
-_REJECTED = Status.unresolvable(REASON_POD).of(_NAME)
-_REJECTED_ENFORCED = Status.unresolvable(REASON_ENFORCED).of(_NAME)
+_REJECTED = Status.unresolvable(REASON_POD).with_plugin(_NAME)
+_REJECTED_ENFORCED = Status.unresolvable(REASON_ENFORCED).with_plugin(_NAME)
 
 
 class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):

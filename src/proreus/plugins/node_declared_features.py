@@ -31,7 +31,7 @@ REASON = "node(s) didn't match Pod's required features"
 RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
 USER_NAMESPACES_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
 
-_REJECTED = Status.unresolvable(REASON).of("NodeDeclaredFeatures")
+_REJECTED = Status.unresolvable(REASON).with_plugin("NodeDeclaredFeatures")
 _RESTART_ALL_ACTION = "RestartAllContainers"
 _NOTHING: frozenset[str] = frozenset()
 

@@ -17,7 +17,7 @@ from proreus.framework.verdicts import Verdicts
 
 REASON = "node(s) didn't match the requested node name"
 
-_REJECTED = Status.unresolvable(REASON).of("NodeName")
+_REJECTED = Status.unresolvable(REASON).with_plugin("NodeName")
 
 
 class NodeName(FilterPlugin):

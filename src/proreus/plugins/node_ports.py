@@ -23,7 +23,7 @@ from proreus.objects.pod import Pod
 REASON = "node(s) didn't have free ports for the requested pod ports"
 ANY_ADDRESS = "0.0.0.0"
 
-_REJECTED = Status.unschedulable(REASON).of("NodePorts")
+_REJECTED = Status.unschedulable(REASON).with_plugin("NodePorts")
 
 
 class NodePorts(PreFilterPlugin, FilterPlugin):

@@ -39,8 +39,8 @@ REASON_READ_WRITE_ONCE_POD = (
 )
 
 _NAME = "VolumeRestrictions"
-_DISK = Status.unschedulable(REASON_DISK).of(_NAME)
-_IN_USE = Status.unschedulable(REASON_READ_WRITE_ONCE_POD).of(_NAME)
+_DISK = Status.unschedulable(REASON_DISK).with_plugin(_NAME)
+_IN_USE = Status.unschedulable(REASON_READ_WRITE_ONCE_POD).with_plugin(_NAME)
 
 
 @dataclass(slots=True)

@@ -49,7 +49,7 @@ from proreus.objects.volume_claims import class_of_claim
 REASON = "node(s) had no available volume zone"
 
 _NAME = "VolumeZone"
-_REJECTED = Status.unresolvable(REASON).of(_NAME)
+_REJECTED = Status.unresolvable(REASON).with_plugin(_NAME)
 _LABELS = (LABEL_ZONE_BETA, LABEL_REGION_BETA, LABEL_ZONE, LABEL_REGION)
 _GA_LABEL = {LABEL_ZONE_BETA: LABEL_ZONE, LABEL_REGION_BETA: LABEL_REGION}
 """The label that a node may have instead of a volume's beta label; not the other way round."""

@@ -157,7 +157,7 @@ async def _pre_bind(
     status = as_status(plugin, "PreBind", answer)
     if status is not None and not status.rejected:
         raise_status(plugin, "PreBind", status)
-    return status and status.of(plugin.name)
+    return status and status.with_plugin(plugin.name)
 
 
 async def run_bind(
@@ -173,7 +173,7 @@ async def run_bind(
         if status is None:
             return None
         if status.rejected:
-            return status.of(plugin.name)
+            return status.with_plugin(plugin.name)
         if status.code != SKIP:
             raise_status(plugin, "Bind", status)
     return Status(SKIP, ("no Bind plugin took the pod",))

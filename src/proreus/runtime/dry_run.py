@@ -291,4 +291,4 @@ class PreemptionDryRun:
         try:
             return run_filter_plugin_on_node(plugin, state, self._pod, nodes, row)
         except PluginError as error:
-            return Status.error(str(error)).of(plugin.name)
+            return Status.error(str(error)).with_plugin(plugin.name)

@@ -76,7 +76,7 @@ def run_filter_plugin(
                 continue
             if keep_errors and one.code == Code.ERROR:
                 text = str(recorded_error(plugin, "Filter", "error", one.message))
-                verdicts.statuses[number] = Status.error(text).of(plugin.name)
+                verdicts.statuses[number] = Status.error(text).with_plugin(plugin.name)
             else:
                 check_verdict(plugin, one)
 
@@ -103,7 +103,7 @@ def run_filter_plugin_on_node(
     if answer is None or (status := as_status(plugin, "Filter", answer)) is None:
         return None
     check_verdict(plugin, status)
-    return status.of(plugin.name)
+    return status.with_plugin(plugin.name)
 
 
 def filter_function(
@@ -124,7 +124,7 @@ def filter_function(
         if answer is None or (status := as_status(plugin, "Filter", answer)) is None:
             return None
         check_verdict(plugin, status)
-        return status.of(plugin.name)
+        return status.with_plugin(plugin.name)
 
     return run_filter
 

@@ -44,7 +44,7 @@ def run_placement_generate(
                 if not answer.rejected:
                     raise_status(plugin, point, answer)
                 code = answer.code
-                return answer.of(plugin.name)
+                return answer.with_plugin(plugin.name)
             placements = answer
         code = Code.SUCCESS if placements else Code.UNSCHEDULABLE
         return placements or NO_PLACEMENTS

@@ -78,9 +78,9 @@ def run_pre_filter(
             if status is None:
                 continue
             if status.code == Code.UNSCHEDULABLE:
-                rejection = status.of(plugin.name)
+                rejection = status.with_plugin(plugin.name)
             elif status.code == Code.UNRESOLVABLE:
-                rejection, narrowing = status.of(plugin.name), []
+                rejection, narrowing = status.with_plugin(plugin.name), []
                 break
             else:
                 raise_status(plugin, point, status)
@@ -150,7 +150,7 @@ def run_reserve(profile: Profile, state: CycleState, pod: PodInfo, node_name: st
         if (status := as_status(plugin, "Reserve", answer)) is None:
             continue
         if status.rejected:
-            return status.of(plugin.name)
+            return status.with_plugin(plugin.name)
         raise_status(plugin, "Reserve", status)
     return None
 
@@ -188,7 +188,7 @@ def run_permit(profile: Profile, state: CycleState, pod: PodInfo, node_name: str
         if (status := as_status(plugin, "Permit", answer)) is None:
             continue
         if status.rejected:
-            outcome.status, outcome.timeouts = status.of(plugin.name), {}
+            outcome.status, outcome.timeouts = status.with_plugin(plugin.name), {}
             return outcome
         if status.code == Code.WAIT:
             seconds = min(status.timeout_seconds, MAX_PERMIT_WAIT_SECONDS)

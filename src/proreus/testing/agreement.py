@@ -123,7 +123,7 @@ def _compare_filter(
     verdicts = Verdicts(len(nodes), plugin.name)
     plugin.filter_all(state, pod, nodes, verdicts)
     for row, (node, single) in enumerate(zip(nodes, singles, strict=True)):
-        named = None if single is None else single.of(plugin.name)
+        named = None if single is None else single.with_plugin(plugin.name)
         columnar = verdicts.status(row)
         assert columnar == named, f"{node.name}: columns say {columnar}, the node {named}"
 

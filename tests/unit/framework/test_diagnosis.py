@@ -17,9 +17,11 @@ def rejected(*statuses: Status | None) -> Verdicts:
     return verdicts
 
 
-CPU = Status.unschedulable("Insufficient cpu").of("NodeResourcesFit")
-BOTH = Status.unresolvable("Insufficient cpu", "Insufficient memory").of("NodeResourcesFit")
-TAINT = Status.unresolvable("node(s) had untolerated taint(s)").of("TaintToleration")
+CPU = Status.unschedulable("Insufficient cpu").with_plugin("NodeResourcesFit")
+BOTH = Status.unresolvable("Insufficient cpu", "Insufficient memory").with_plugin(
+    "NodeResourcesFit"
+)
+TAINT = Status.unresolvable("node(s) had untolerated taint(s)").with_plugin("TaintToleration")
 
 
 def test_reasons_are_counted_and_sorted_as_text() -> None:

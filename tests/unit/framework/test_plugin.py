@@ -53,9 +53,9 @@ def test_the_other_form_is_derived(kind: type[PerNode] | type[Columnar]) -> None
     plugin.filter_all(state, pod, HANDLE.nodes, verdicts)
     singles = [plugin.filter(state, pod, node) for node in HANDLE.nodes]
 
-    expected = Status.unschedulable("cordoned").of(plugin.name)
+    expected = Status.unschedulable("cordoned").with_plugin(plugin.name)
     assert [verdicts.status(row) for row in range(2)] == [None, expected]
-    assert [one and one.of(plugin.name) for one in singles] == [None, expected]
+    assert [one and one.with_plugin(plugin.name) for one in singles] == [None, expected]
     assert np.asarray(plugin.score_all(state, pod, HANDLE.nodes)).tolist() == [0, 1]
     assert [plugin.score(state, pod, node) for node in HANDLE.nodes] == [0, 1]
 

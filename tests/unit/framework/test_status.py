@@ -39,7 +39,7 @@ def test_labels_are_those_of_kube_scheduler() -> None:
 def test_a_name_is_put_on() -> None:
     status = Status.unschedulable("a", "b")
 
-    assert status.of("P") == Status(Code.UNSCHEDULABLE, ("a", "b"), "P")
-    named = status.of("P")
+    assert status.with_plugin("P") == Status(Code.UNSCHEDULABLE, ("a", "b"), "P")
+    named = status.with_plugin("P")
     assert named.of("P") is named
     assert status.message == "a, b"

@@ -37,7 +37,7 @@ def test_filter(tolerations: list[dict[str, Any]], passing: bool) -> None:
 
     assert_agreement(plugin, pod, handle.nodes)
     status = plugin.filter(CycleState(), pod, handle.nodes[0])
-    assert (status and status.of(plugin.name)) == (None if passing else rejected)
+    assert (status and status.with_plugin(plugin.name)) == (None if passing else rejected)
 
 
 def test_nodes_without_cordon_accept_every_pod_whatever_their_taints() -> None:

@@ -56,7 +56,7 @@ def feasible(*volume_labels: dict[str, str]) -> list[str] | Status:
     assert_agreement(plugin, pod, handle.nodes)
     verdicts = Verdicts(len(NODES), plugin.name)
     plugin.filter_all(state, pod, handle.nodes, verdicts)
-    assert set(verdicts.counts()) <= {Status.unresolvable(REASON).of("VolumeZone")}
+    assert set(verdicts.counts()) <= {Status.unresolvable(REASON).with_plugin("VolumeZone")}
     return [handle.nodes[int(row)].name for row in verdicts.passed_rows()]
 
 
@@ -163,7 +163,7 @@ def test_volumes_are_looked_up_by_filter_where_pre_filter_is_disabled() -> None:
         assert passed == [status is None for status in found]
         return found
 
-    elsewhere = Status.unresolvable(REASON).of("VolumeZone")
+    elsewhere = Status.unresolvable(REASON).with_plugin("VolumeZone")
     assert verdicts_of() == [None] * 5
     assert verdicts_of("c") == [elsewhere, None, elsewhere, elsewhere, None]
     missing = Status.unresolvable('persistentvolumeclaim "gone" not found')

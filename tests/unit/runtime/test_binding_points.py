@@ -128,7 +128,7 @@ async def test_a_skipped_plugin_is_not_run(call_log) -> None:
 async def test_a_rejection_ends_pre_bind(call_log, answer) -> None:
     call_log.add("A", answer=answer)
     call_log.add("B")
-    assert await call_log.run() == answer.of("A")
+    assert await call_log.run() == answer.with_plugin("A")
     assert "B begins" not in call_log.lines
 
 
@@ -138,7 +138,7 @@ async def test_the_first_failure_cancels_its_group(call_log, answer) -> None:
     call_log.add("B", parallel=True, turns=1, answer=answer)
     call_log.add("C")
     if isinstance(answer, Status):
-        assert await call_log.run() == answer.of("B")
+        assert await call_log.run() == answer.with_plugin("B")
     else:
         with pytest.raises(PluginError, match=r'^running PreBind plugin "B": boom$'):
             await call_log.run()
@@ -184,7 +184,7 @@ async def test_all_skip(kit) -> None:
 
 @pytest.mark.parametrize("answer", REJECTIONS)
 async def test_a_rejection_ends_bind(kit, answer) -> None:
-    assert await bind(kit, A=answer, B=None) == answer.of("A")
+    assert await bind(kit, A=answer, B=None) == answer.with_plugin("A")
 
 
 @pytest.mark.parametrize(

@@ -151,15 +151,15 @@ def test_a_per_node_plugin_is_not_asked_where_an_earlier_columnar_one_rejected(k
     harness = harness_of(kit, columnar(kit, "First", "n000"), visits.plugin, scoring(kit), nodes=2)
     found = harness.find(kit.make_pod("p"))
     assert visits.names == ["n001"]
-    assert found.verdicts.status(0) == NO.of("First")
+    assert found.verdicts.status(0) == NO.with_plugin("First")
 
 
 def test_a_per_node_plugin_is_asked_before_a_later_columnar_one(kit) -> None:
     visits = Visits(kit, rejects=lambda name: name == "n000")
     harness = harness_of(kit, visits.plugin, columnar(kit, "Last", "n000", "n001"), nodes=2)
     found = harness.find(kit.make_pod("p"))
-    assert found.verdicts.status(0) == NO.of("Visits")
-    assert found.verdicts.status(1) == NO.of("Last")
+    assert found.verdicts.status(0) == NO.with_plugin("Visits")
+    assert found.verdicts.status(1) == NO.with_plugin("Last")
 
 
 def test_a_skipped_plugin_is_not_asked(kit) -> None:

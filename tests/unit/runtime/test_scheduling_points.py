@@ -191,7 +191,7 @@ def reserve(kit, **answers: object) -> Status | None:
 @pytest.mark.parametrize("make", [Status.unschedulable, Status.unresolvable, Status.pending])
 def test_any_rejection_ends_reserve(kit, make) -> None:
     status = reserve(kit, A=None, B=make("no"), C=ValueError("never asked"))
-    assert status == make("no").of("B")
+    assert status == make("no").with_plugin("B")
 
 
 @pytest.mark.parametrize(

@@ -42,9 +42,9 @@ REASON_EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 _NAME = "InterPodAffinity"
 _SCORES = "InterPodAffinity/scores"
-_AFFINITY_REJECTED = Status.unresolvable(REASON_AFFINITY).of(_NAME)
-_ANTI_AFFINITY_REJECTED = Status.unschedulable(REASON_ANTI_AFFINITY).of(_NAME)
-_EXISTING_REJECTED = Status.unschedulable(REASON_EXISTING).of(_NAME)
+_AFFINITY_REJECTED = Status.unresolvable(REASON_AFFINITY).with_plugin(_NAME)
+_ANTI_AFFINITY_REJECTED = Status.unschedulable(REASON_ANTI_AFFINITY).with_plugin(_NAME)
+_EXISTING_REJECTED = Status.unschedulable(REASON_EXISTING).with_plugin(_NAME)
 
 
 class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):

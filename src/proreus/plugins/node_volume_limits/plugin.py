@@ -52,7 +52,7 @@ from proreus.plugins.node_volume_limits.volumes import (
 REASON = "node(s) exceed max volume count"
 
 _NAME = "NodeVolumeLimits"
-_FULL = Status.unschedulable(REASON).of(_NAME)
+_FULL = Status.unschedulable(REASON).with_plugin(_NAME)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ REASON_LABEL = f"{REASON} (missing required label)"
 
 _NAME = "PodTopologySpread"
 _SCORES = "PodTopologySpread/scores"
-_TOO_MANY = Status.unschedulable(REASON).of(_NAME)
-_NO_LABEL = Status.unresolvable(REASON_LABEL).of(_NAME)
+_TOO_MANY = Status.unschedulable(REASON).with_plugin(_NAME)
+_NO_LABEL = Status.unresolvable(REASON_LABEL).with_plugin(_NAME)
 _SKIP = Status.skip()
 
 
