@@ -1,8 +1,8 @@
-"""What a plugin may see and say; what plugin authors need of it is here by name.
+"""The plugin API: what plugins see and return; the names that plugin authors need are here.
 
     from proreus.framework import CycleState, FilterPlugin, NodeInfo, PodInfo, Status
 
-Each name's own module says more. Inside proreus, import from there.
+See each name's own module for details. Code inside proreus imports from those.
 """
 
 from proreus.config.types import PluginArgs

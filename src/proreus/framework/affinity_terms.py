@@ -1,7 +1,11 @@
-"""The inter-pod (anti-)affinity terms: of one pod, parsed, and of all existing pods, counted.
+"""Inter-pod (anti-)affinity terms: of one pod, parsed, and of all existing pods, counted by row.
 
-Pods of one workload bring the same terms: what was parsed once is shared by all that are written
-alike. Terms are hashable values, so that whoever counts pods by term can share the counts.
+Pods of one workload have the same terms: parsed once, they are shared by all pods whose affinity is
+written the same. Terms are hashable values, so that equal terms of different pods are counted once.
+
+Example: 300 pods with anti-affinity to ``app=web`` are one ``ExistingTerm`` with ``pods`` 300 and
+``by_row`` {0: 1, 1: 1, …}. An incoming pod with ``app=web`` finds it by its label and gets the
+column of counts, instead of looking at 300 pods.
 """
 
 from __future__ import annotations
@@ -23,10 +27,10 @@ NO_LABELS: Mapping[str, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class AffinityTerm:
-    """Pods of some namespaces with certain labels, and the label that says what is near.
+    """Selects pods by namespace and labels; ``topology_key`` is the node label of its domains.
 
-    ``namespaces`` are names; a pod counts as well when ``namespace_selector`` selects the labels
-    of its namespace (or whatever the caller holds for those).
+    A pod is selected if its namespace is one of ``namespaces``, or if ``namespace_selector``
+    selects the labels of its namespace (the labels that the caller passes for it).
     """
 
     namespaces: frozenset[str]
@@ -36,7 +40,7 @@ class AffinityTerm:
     _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Work out the hash once: terms are looked up on every cycle."""
+        """Compute the hash once: terms are looked up in every cycle."""
         value = hash((self.namespaces, self.namespace_selector, self.selector, self.topology_key))
         object.__setattr__(self, "_hash", value)
 
@@ -49,7 +53,7 @@ class AffinityTerm:
         labels: Mapping[str, str],
         namespace_labels: Mapping[str, str] = NO_LABELS,
     ) -> bool:
-        """Tell whether a pod with these labels, in this namespace, is meant."""
+        """Return whether the term selects a pod with these labels in this namespace."""
         return (
             namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
         ) and self.selector.matches(labels)
@@ -57,7 +61,7 @@ class AffinityTerm:
 
 @dataclass(frozen=True, slots=True)
 class AffinityTerms:
-    """The four lists of a pod; preferred terms come with their weights.
+    """A pod's terms, in the four lists of its spec; preferred terms come with their weights.
 
     A list with a selector that does not parse is empty, and ``error`` says why.
     """
@@ -84,6 +88,8 @@ def affinity_terms_of(pod: Pod) -> AffinityTerms:
     key = namespace, _encode(affinity.pod_affinity), _encode(affinity.pod_anti_affinity)
     terms = _shared.get(key)
     if terms is None:
+        # Cleared as a whole: pods that each have terms of their own would fill it for ever, and for
+        # the few workloads that are left parsing anew is cheap.
         if len(_shared) >= _SHARED_LIMIT:
             _shared.clear()
         affinity_spec, anti_affinity_spec = affinity.pod_affinity, affinity.pod_anti_affinity
@@ -99,6 +105,8 @@ def _parse(
     errors: list[str] = []
 
     def required(name: str, terms: tuple[PodAffinityTerm, ...]) -> tuple[AffinityTerm, ...]:
+        # One term that does not parse empties the list, as in kube-scheduler's ``PodInfo.Update``,
+        # which keeps the error and goes on with the other lists.
         try:
             return tuple(_parse_term(namespace, term) for term in terms)
         except SelectorError as error:
@@ -121,6 +129,8 @@ def _parse(
 
 
 def _parse_term(namespace: str, term: PodAffinityTerm) -> AffinityTerm:
+    # Neither names nor a selector: the API defines this as the pod's own namespace. An empty
+    # selector is different, it selects all namespaces.
     own = not term.namespaces and term.namespace_selector is None
     return AffinityTerm(
         namespaces=frozenset((namespace,) if own else term.namespaces),
@@ -134,10 +144,10 @@ def _parse_term(namespace: str, term: PodAffinityTerm) -> AffinityTerm:
 
 
 class ExistingTerm:
-    """A term that existing pods have.
+    """A term of existing pods, with the number of pods that have it.
 
     ``multiplier``: what one such pod counts: 1, or the weight of a preferred term, negative for
-    anti-affinity. ``by_row``: the sum of that by row.
+    anti-affinity. ``by_row``: the sum of these counts by row.
     """
 
     __slots__ = ("by_row", "column", "multiplier", "pods", "term")
@@ -150,19 +160,19 @@ class ExistingTerm:
         self.column: CountColumn | None = None
 
     def on_evicted(self, column: CountColumn) -> None:
-        """Keep the column no longer."""
+        """Drop the column: ``CountColumns`` has evicted it."""
         self.column = None
 
 
 class ExistingTerms:
-    """The terms of one sort, to be found by the pods that they mean."""
+    """The existing terms of one kind, indexed by the labels of the pods that they select."""
 
-    __slots__ = ("_anchored", "_columns", "_terms")
+    __slots__ = ("_columns", "_index", "_terms")
 
     def __init__(self, columns: CountColumns) -> None:
         self._columns = columns
         self._terms: dict[tuple[int, AffinityTerm], ExistingTerm] = {}
-        self._anchored: SelectorIndex[ExistingTerm] = SelectorIndex()
+        self._index: SelectorIndex[ExistingTerm] = SelectorIndex()
 
     def __len__(self) -> int:
         return len(self._terms)
@@ -173,44 +183,49 @@ class ExistingTerms:
     def matching(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> list[ExistingTerm]:
-        """Return the terms that mean a pod with these labels."""
+        """Return the terms that select a pod with these labels."""
         if not self._terms:
             return []
         return [
             existing
-            for existing in self._anchored.candidates(labels)
+            for existing in self._index.candidates(labels)
             if existing.term.matches(namespace, labels, namespace_labels)
         ]
 
     def add(self, row: int, term: AffinityTerm, multiplier: int = 1) -> None:
-        """Count a pod in that has a term."""
+        """Count a pod that has the term."""
         existing = self._terms.get((multiplier, term))
         if existing is None:
             existing = self._terms[multiplier, term] = ExistingTerm(term, multiplier)
-            self._anchored.add(term.selector, existing)
+            self._index.add(term.selector, existing)
+        # The sparse count is the truth; the column, if there is one, is updated in the same step,
+        # so that it never has to be filled again while it is in use.
         existing.pods += 1
         existing.by_row[row] = existing.by_row.get(row, 0) + multiplier
         if existing.column is not None:
             existing.column.counts[row] += multiplier
 
     def remove(self, row: int, term: AffinityTerm, multiplier: int = 1) -> None:
-        """Count a pod out that has a term."""
+        """Remove a pod that has the term from the counts."""
         existing = self._terms[multiplier, term]
         existing.pods -= 1
         left = existing.by_row[row] - multiplier
+        # Entries of rows without such pods must go, or ``by_row`` would grow with every node that
+        # ever had one. With a multiplier of 0 a sum of 0 does not say that no pod is left.
         if left:
             existing.by_row[row] = left
         elif multiplier:
             del existing.by_row[row]
         if existing.column is not None:
             existing.column.counts[row] -= multiplier
+        # By pods, not by the sum: a term of weight 0 is still a term of a pod.
         if not existing.pods:
             del self._terms[multiplier, term]
-            self._anchored.discard(term.selector, existing)
+            self._index.discard(term.selector, existing)
             self._columns.discard(existing)
 
     def snapshot(self) -> dict[tuple[int, AffinityTerm], tuple[int, dict[int, int]]]:
-        """Return all that is counted, to be compared; a column must agree with it."""
+        """Return all counts for comparison; asserts that the columns agree with them."""
         for existing in self:
             if existing.column is not None:
                 counts = existing.column.counts

@@ -1,9 +1,12 @@
-"""Objects as we know they will be: what is watched, overlaid by what we just wrote.
+"""Watched objects overlaid by our own writes (kube-scheduler's ``assumecache``).
 
-Between a write and the watch event that confirms it the watched object is stale; whoever wrote
-*assumes* the answer of the apiserver. An assumption ends when the watch delivers a version that is
-as new, or when the object goes. Whoever is going to write later *expects* the change; that ends as
-soon as the watch delivers anything newer than what the change was made from.
+Between a write and the watch event that confirms it, the watched object is stale. A plugin that has
+written an object *assumes* the version that the apiserver returned. The assumption ends when the
+watch delivers a version at least as new, or when the object is deleted. A plugin that is going to
+write later *expects* the change; that ends with any version newer than the one it was made from.
+
+Example: a PV is watched at version 7; the plugin binds it and assumes the apiserver's response,
+version 8. A watch event of version 7 is ignored, one of version 8 ends the assumption.
 """
 
 from __future__ import annotations
@@ -20,9 +23,9 @@ T = TypeVar("T", bound=ApiObject)
 class AssumeCache(Generic[T]):
     """The objects of one resource by key, assumptions first.
 
-    ``handler(old, new)`` of ``subscribe`` is called when what ``get`` answers changes. Invariant:
-    an assumed object is newer than the watched one, an expected one (of which ``_expected`` has the
-    key) was made from a version that is at least as new.
+    Handlers of ``subscribe`` are called when the result of ``get`` changes. Invariant: an assumed
+    object is newer than the watched one; an expected one (its key is in ``_expected``) was made
+    from a version at least as new.
     """
 
     def __init__(self, handle: Handle, resource: Resource[T]) -> None:
@@ -51,14 +54,16 @@ class AssumeCache(Generic[T]):
             yield self._assumed.get(key, obj)
 
     def assume(self, obj: T) -> bool:
-        """Take an object that the apiserver returned for the present one.
+        """Use an object that the apiserver returned until the watch delivers it.
 
-        An object that is gone, or is watched in a newer version already, is not assumed: False.
+        Return False if the object is deleted or is watched in a newer version already.
         """
         key = key_of(obj)
         watched = self._watched.get(key)
         if watched is None or watched.metadata.uid != obj.metadata.uid:
             return False
+        # The watch was faster than the response to the write. The same version is what was to be
+        # assumed; a newer one is somebody else's write, which the caller did not decide by.
         if resource_version_of(obj) <= resource_version_of(watched):
             return resource_version_of(obj) == resource_version_of(watched)
         old = self.get(key)
@@ -68,10 +73,10 @@ class AssumeCache(Generic[T]):
         return True
 
     def expect(self, obj: T) -> bool:
-        """Take a change that is yet to be written for the present object.
+        """Use a change that is yet to be written.
 
-        It keeps the version that it was made from. Where that is not the present one any more, or
-        the object is gone, nothing changes: False.
+        ``obj`` has the version that it was made from. Return False, and change nothing, if that is
+        no longer the current version or the object is deleted.
         """
         key = key_of(obj)
         old = self.get(key)
@@ -83,7 +88,7 @@ class AssumeCache(Generic[T]):
         return True
 
     def restore(self, key: str) -> None:
-        """Go back to the object as it is watched."""
+        """Drop what was assumed or expected: ``get`` returns the watched object again."""
         assumed = self._assumed.pop(key, None)
         self._expected.discard(key)
         if assumed is not None:
@@ -95,6 +100,9 @@ class AssumeCache(Generic[T]):
         key = key_of(known)
         assumed = self._assumed.get(key)
         if assumed is not None:
+            # An expected object has the version that it was made from, so only a higher version
+            # contradicts it; an assumed one is confirmed by its own version. Another UID is another
+            # object of the same name: nothing that was assumed is true of it.
             if new is not None and new.metadata.uid == assumed.metadata.uid:
                 first_to_end_it = resource_version_of(assumed) + (key in self._expected)
                 if resource_version_of(new) < first_to_end_it:
@@ -110,12 +118,12 @@ class AssumeCache(Generic[T]):
 
 
 def resource_version_of(obj: ApiObject) -> int:
-    """Return the resourceVersion as the number that it is (0 where there is none)."""
+    """Return the resourceVersion as a number, 0 if there is none."""
     return parse_resource_version(obj.metadata.resource_version)
 
 
 def parse_resource_version(resource_version: str) -> int:
-    """Return a resourceVersion as the number that it is (0 where it is none)."""
+    """Return a resourceVersion as a number, 0 if it is not one."""
     return int(resource_version) if resource_version.isdigit() else 0
 
 

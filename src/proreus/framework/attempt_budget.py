@@ -1,8 +1,11 @@
-"""How long one attempt to schedule a pod may keep the event loop to itself.
+"""How long one attempt to schedule a pod may block the event loop.
 
-Whoever may create pods chooses how much there is to compute for them. While an attempt computes,
-nothing else happens: no other pod is decided, no event handled, no binding sent. Loops whose
-length a pod decides look at the clock, and end the attempt once its time is used up.
+Whoever may create pods decides how much there is to compute for them. While an attempt computes,
+nothing else happens: no other pod is scheduled, no event handled, no binding sent. Loops whose
+length a pod decides check the budget, and the attempt ends once it is used up.
+
+Example (1 s): an attempt computes 0.4 s, waits 5 s for an extender and computes 0.7 s more. At its
+next check it has used 1.1 s and ``BudgetExceeded`` ends it; the 5 s do not count.
 """
 
 from __future__ import annotations
@@ -18,16 +21,16 @@ T = TypeVar("T")
 _NEVER = float("inf")
 
 ROWS_BETWEEN_LOOKS = 64
-"""After so many nodes, asked one by one, a loop looks at the clock."""
+"""How many per-node calls a loop makes between two checks of the budget."""
 
 Stopwatch = Callable[[], float]
 """Seconds since any moment, never going back."""
 
 
 class AttemptBudget:
-    """The time of one attempt: what it computes counts, what it waits for does not.
+    """The computing time of one attempt; time spent waiting does not count.
 
-    ``seconds``: how much there is. ``exceeded``: whether ``check`` has ended the attempt.
+    ``seconds``: the whole budget. ``exceeded``: whether ``check`` has ended the attempt.
     """
 
     __slots__ = ("_deadline", "_left", "_since", "_stopwatch", "exceeded", "seconds", "used")
@@ -43,29 +46,31 @@ class AttemptBudget:
         self._deadline = _NEVER
 
     def check(self, plugin: str, point: str) -> None:
-        """Raise ``BudgetExceeded`` if the time is used up; the arguments say who is at work."""
+        """Raise ``BudgetExceeded`` if the time is used up; the arguments name the caller."""
+        # One comparison with a deadline: a subtraction and an addition a check would be measurable
+        # in loops over nodes. While paused the deadline is never.
         now = self._stopwatch()
         if now > self._deadline:
             self.exceeded = True
             raise BudgetExceeded(plugin, point, self.used + now - self._since, self.seconds)
 
     def allow(self, seconds: float) -> None:
-        """Let the attempt compute for so much longer."""
+        """Extend the budget by ``seconds``."""
         self.seconds += seconds
         self._left += seconds
         self._deadline += seconds
 
     def measure(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
-        """Do some of the attempt's work, without counting the time that it waits."""
+        """Await some of the attempt's work without counting the time that it waits."""
         return _Measured(self, work)
 
     def resume(self) -> None:
-        """Count from now on."""
+        """Start counting."""
         self._since = now = self._stopwatch()
         self._deadline = now + self._left
 
     def pause(self) -> None:
-        """Count no more."""
+        """Stop counting: the attempt waits."""
         seconds = self._stopwatch() - self._since
         self.used += seconds
         self._left -= seconds
@@ -73,7 +78,7 @@ class AttemptBudget:
 
 
 class _Measured(Awaitable[T]):
-    """Hands on what a coroutine waits for, and pauses its budget meanwhile."""
+    """Drives a coroutine step by step and pauses the budget while it waits."""
 
     def __init__(self, budget: AttemptBudget, work: Coroutine[Any, Any, T]) -> None:
         self._budget = budget
@@ -82,6 +87,8 @@ class _Measured(Awaitable[T]):
     def __await__(self) -> Generator[Any, Any, T]:
         budget, work = self._budget, self._work
         error: BaseException | None = None
+        # A wall-clock timeout would charge the attempt for an extender's latency, and for other
+        # tasks that the loop runs meanwhile. Driving the coroutine by hand shows each suspension.
         while True:
             budget.resume()
             try:
@@ -94,4 +101,6 @@ class _Measured(Awaitable[T]):
                 yield awaited
                 error = None
             except BaseException as raised:
+                # The result of the wait, a cancellation for instance, belongs to the coroutine: it
+                # is thrown into it at the next step, with the budget counting again.
                 error = raised

@@ -1,4 +1,8 @@
-"""What changed, in order, for whoever looks now and then."""
+"""A bounded log of changes, for readers that each remember how far they have read.
+
+Example: a reader has seen everything up to position 10. Rows 4, 7 and 4 change; the position is 13.
+``since(10, size)`` returns [4, 7], and the reader remembers 13.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,9 @@ T = TypeVar("T")
 
 
 class Changes(Generic[T]):
-    """What changed lately; beyond ``limit`` changes the older half is forgotten.
+    """The latest changes; beyond ``limit`` of them the older half is forgotten.
 
-    ``position``: where the record ends now, to be handed to ``since`` later.
+    ``position``: the end of the log, to be passed to ``changed_since`` later.
     """
 
     __slots__ = ("_changed", "_forgotten", "limit", "position")
@@ -25,57 +29,60 @@ class Changes(Generic[T]):
         self._forgotten = 0
 
     def record(self, changed: T) -> None:
-        """Note that something changed."""
+        """Append a change."""
         self._changed.append(changed)
         self.position += 1
         if len(self._changed) > self.limit:
             self._forget()
 
     def record_all(self, changed: Iterable[T]) -> None:
-        """Note that several things changed."""
+        """Append several changes."""
         self._changed.extend(changed)
         self.position = self._forgotten + len(self._changed)
         if len(self._changed) > self.limit:
             self._forget()
 
     def changed_since(self, position: int) -> list[T] | None:
-        """Return what changed since, each once; None when that is no longer known."""
+        """Return what changed since a position, each once; None if that is forgotten."""
         start = position - self._forgotten
         return None if start < 0 else list(dict.fromkeys(self._changed[start:]))
 
     def _forget(self) -> None:
+        # Half at a time, so that deleting from the front of the list is constant-time a change.
         half = len(self._changed) // 2
         del self._changed[:half]
         self._forgotten += half
 
 
 class ChangeLog(Changes[int]):
-    """The rows of a table that changed; what is older than the table is long is forgotten."""
+    """The rows of a table that changed."""
 
-    __slots__ = ("_answer", "_asked")
+    __slots__ = ("_last_query", "_last_rows")
 
     def __init__(self) -> None:
         super().__init__(_SHORTEST)
-        self._asked = (-1, -1)
-        self._answer: list[int] = []
+        # The last query: the dozen plugins of a cycle all read from the position of the last pod.
+        self._last_query = (-1, -1)
+        self._last_rows: list[int] = []
 
     def reserve(self, rows: int) -> None:
-        """Remember enough for a table of so many rows."""
+        """Set the limit for a table of so many rows."""
+        # A reader that is further behind than there are rows evaluates all of them anyway.
         self.limit = _SHORTEST + 2 * rows
 
     def since(self, position: int, size: int) -> list[int] | None:
-        """Return the rows below ``size`` that changed since, each once; None when not known.
+        """Return the rows below ``size`` that changed since, each once; None if forgotten.
 
-        The list is not to be changed: whoever asks from the same position is given the same one.
+        The caller must not change the list: others get the same one.
         """
-        asked = position, self.position
-        if asked != self._asked:
-            rows = self.changed_since(position)
-            if rows is None:
+        query = position, self.position
+        if query != self._last_query:
+            changed = self.changed_since(position)
+            if changed is None:
                 return None
-            self._asked, self._answer = asked, rows
-        answer = self._answer
-        if answer and max(answer) >= size:
-            # A row that changed and then went away with its node is nobody's concern any more.
-            return [row for row in answer if row < size]
-        return answer
+            self._last_query, self._last_rows = query, changed
+        rows = self._last_rows
+        if rows and max(rows) >= size:
+            # The table has shrunk since: these rows do not exist any more.
+            return [row for row in rows if row < size]
+        return rows

@@ -1,8 +1,11 @@
-"""The nodes of the cluster as columns: the table whose rows come and go.
+"""The table of the cluster's nodes: how nodes are added, updated and removed.
 
-``NodeTable`` says what plugins see of a table; here is how nodes enter it, change and leave. Rows
-are dense: the last row moves into the place of a node that is removed, so that a column is always
-``array[:size]``. Growing doubles the arrays, so that adding n nodes costs O(n).
+``NodeTable`` is the interface that plugins see. Rows are dense: the last row moves into the place
+of a removed node, so that a column is always ``array[:size]``. Growing doubles the arrays, so that
+adding n nodes costs O(n).
+
+Example: rows are a, b, c, d. Removing b copies row 3 to row 1 and leaves a, d, c; row 1 is recorded
+as changed, since it holds another node now, and row 3 is beyond the size.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ class ClusterTable(NodeTable):
     )
 
     def take(self, rows: Rows) -> NodeTable:
-        """Return some rows as a table: a read-only picture of the present."""
+        """Return some rows as a read-only table."""
         return NodeTableView(self, rows)
 
     def fork(self, rows: Rows) -> NodeTable:
@@ -50,11 +53,12 @@ class ClusterTable(NodeTable):
         return row
 
     def update_node(self, info: NodeInfo) -> None:
-        """Bring the columns in step after ``info.set_node``."""
+        """Update the columns after ``info.set_node``."""
         self._put_node(info.row)
 
     def remove_node(self, info: NodeInfo) -> None:
-        """Take a node's row away; the last row moves into its place."""
+        """Remove a node; the last row moves into its place."""
+        # The pod index goes by row number: the node's pods leave it before the row is overwritten.
         row, last = info.row, self.size - 1
         if self._pod_index is not None:
             self._pod_index.remove_row(info)
@@ -62,15 +66,19 @@ class ClusterTable(NodeTable):
         self.images.replace(old, None)
         if row != last:
             self._move(last, row)
-        # What stands in the image column is what ``images`` counts for a row: free the old place.
+        # The next node of this row would take the code in this cell for images that it had before,
+        # and subtract them from ``images``: the freed cell must say "none".
         self._image_set[last] = 0
         for columns in (self.allocatable, self.requested, self.nonzero_requested):
+            # A dense cell beyond the size is overwritten by the next node; a sparse one would stay.
             columns.forget(last)
         self.infos.pop()
         self.size = last
         del self.rows[info.name]
         info.row = -1
         self.nodes_generation += 1
+        # If a node is added before a cache looks again, the size is the same as before; then only
+        # the log says that this row holds another node.
         if row != last:
             self.changes.record(row)
             self.node_changes.record(row)
@@ -84,6 +92,8 @@ class ClusterTable(NodeTable):
         self._taint_set[row] = self.taint_sets.code(info.taints)
         old = self.image_sets.values[self._image_set[row]]
         self._image_set[row] = self.image_sets.code(self.images.replace(old, info.node))
+        # Codes are never reused, and nodes report new sets of images for months: without compaction
+        # the interner would grow without bound.
         if len(self.image_sets) > self._max_sets:
             self.image_sets = compacted(self.image_set, self.image_sets)
         self._labels.put(row, info.labels, self.size, self._max_sets)
@@ -113,6 +123,7 @@ class ClusterTable(NodeTable):
             array[target] = array[source]
         self._labels.move(source, target)
         info = self.infos[source]
+        # The index finds pods by ``info.row``: out at the old number, in at the new one.
         if self._pod_index is not None:
             self._pod_index.remove_row(info)
         info.row = target

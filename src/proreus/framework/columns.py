@@ -1,6 +1,10 @@
-"""The stuff that a node table is woven from: resource columns, image counts.
+"""The columns of a node table: resources, dense or sparse, and counts of images.
 
-Columns have spare capacity; what readers get is cut to the number of rows.
+Arrays have spare capacity; readers get them cut to the number of rows.
+
+Example: 5,000 nodes, of which 20 have ``nvidia.com/gpu``. ``cpu`` is an array; the 20 GPU cells are
+a dict in ``_sparse``. With the 257th node that has one (more than 1/32 of the capacity, 8,192) the
+resource becomes an array, and stays one.
 """
 
 from __future__ import annotations
@@ -19,17 +23,17 @@ from proreus.objects.node import Node
 MAX_INT64 = 2**63 - 1
 
 _SPARSE_SHARE = 32
-"""A resource is rare while no more than one row in so many has it: a cell in a dict takes about
-ten times the room of one in a column."""
+"""A resource is sparse while at most one row in so many has it: a cell in a dict takes about ten
+times the memory of one in an array, and is slower to read."""
 
 _ALWAYS_DENSE = frozenset({"cpu", "memory", "ephemeral-storage"})
-"""Never rare, also in an empty cluster: nearly every plugin looks at these."""
+"""Never sparse, also in an empty cluster: nearly every plugin reads these."""
 
 H = TypeVar("H", bound=Hashable)
 
 
 class TableShape(Protocol):
-    """What columns must know of their table."""
+    """The size of a table, for its columns."""
 
     size: int
     capacity: int
@@ -38,7 +42,7 @@ class TableShape(Protocol):
 class ImageSet(dict[str, int]):
     """The images of a node: bytes by name, under all their names.
 
-    Hashable, hence not to be changed. Where a node lists a name twice, the last entry counts.
+    Hashable, so it must not be changed. If a node lists a name twice, the last entry counts.
     """
 
     def __hash__(self) -> int:  # type: ignore[override]
@@ -49,10 +53,7 @@ NO_IMAGES = ImageSet()
 
 
 class ImageStates:
-    """Which images there are: ``num_nodes[name]`` counts nodes.
-
-    ``version`` moves with every change.
-    """
+    """How many nodes have each image, in ``num_nodes[name]``; ``version`` counts changes."""
 
     __slots__ = ("num_nodes", "version")
 
@@ -61,12 +62,13 @@ class ImageStates:
         self.version = 0
 
     def replace(self, old: ImageSet, node: Node | None) -> ImageSet:
-        """Count a node's images in place of those that it had; return the new ones."""
+        """Count a node's images instead of those that it had before; return the new ones."""
         new = ImageSet(
             (name, image.size_bytes)
             for image in (node.status.images if node is not None else ())
             for name in image.names
         )
+        # Most node updates repeat the same list of images, and nothing has to be counted then.
         if new == old:
             return old
         self.version += 1
@@ -81,10 +83,10 @@ class ImageStates:
 
 
 class ResourceColumns:
-    """One int64 column a resource; a resource that no node has reads as zeros.
+    """One int64 column for each resource; a resource that no node has reads as zeros.
 
-    A resource that few nodes have is kept cell by cell, and becomes a column only while somebody
-    looks: where each node has a resource of its own, columns would take the square of their number.
+    A resource that few nodes have is stored cell by cell, and becomes an array only for the reader:
+    if each node had a resource of its own, dense columns would take memory by the square of nodes.
 
     Invariants: a resource is in ``arrays`` or in ``_sparse``, not in both; ``_sparse`` holds no
     zeros and no empty dicts; ``_sparse_at[row]`` names the resources of ``_sparse`` that the row
@@ -118,8 +120,11 @@ class ResourceColumns:
 
     def put(self, row: int, amounts: dict[str, int]) -> None:
         """Set the cells of a row; resources that it does not name become 0."""
+        # Sparse cells that ``amounts`` no longer names would stay otherwise: a node's device plugin
+        # may stop reporting a resource.
         self.forget(row)
         for resource, array in self.arrays.items():
+            # Sums are Python ints; NumPy raises for one beyond int64, so absurd amounts saturate.
             array[row] = min(amounts.get(resource, 0), MAX_INT64)
         for resource in amounts.keys() - self.arrays.keys():
             self._put_sparse(row, resource, amounts[resource])
@@ -135,12 +140,12 @@ class ResourceColumns:
                 array[row] = min(amounts[resource], MAX_INT64)
 
     def forget(self, row: int) -> None:
-        """Let go of what a row holds of rare resources: it is gone, or told anew."""
+        """Drop a row's sparse cells: its node is gone or is about to be written anew."""
         for resource in tuple(self._sparse_at.get(row, ())):
             self._drop_sparse(row, resource)
 
     def grow(self, capacity: int) -> None:
-        """Make room for more rows."""
+        """Extend the arrays to ``capacity`` rows."""
         self.arrays = {name: grown(array, capacity) for name, array in self.arrays.items()}
 
     def move(self, source: int, target: int) -> None:
@@ -152,7 +157,7 @@ class ResourceColumns:
             self._put_sparse(target, resource, self._sparse[resource][source])
 
     def gather(self, table: TableShape, rows: Rows) -> ResourceColumns:
-        """Return the columns of some rows, as a fork's own."""
+        """Return a copy of the columns of some rows, for a fork."""
         other = ResourceColumns(table)
         other.arrays = {name: array[rows] for name, array in self.arrays.items()}
         if self._sparse_at:
@@ -162,7 +167,7 @@ class ResourceColumns:
         return other
 
     def densify(self) -> None:
-        """Make ``arrays`` hold every resource, also the rare ones."""
+        """Turn every sparse resource into an array."""
         for resource in tuple(self._sparse):
             self._make_dense(resource)
 
@@ -173,6 +178,8 @@ class ResourceColumns:
         cells = self._sparse.setdefault(resource, {})
         cells[row] = min(amount, MAX_INT64)
         self._sparse_at.setdefault(row, set()).add(resource)
+        # One way only: a resource that was common may become so again, and a column that goes back
+        # and forth at the limit would cost a copy each time.
         if resource in _ALWAYS_DENSE or len(cells) > self._table.capacity // _SPARSE_SHARE:
             self._make_dense(resource)
 
@@ -202,17 +209,19 @@ class ResourceColumns:
 
 
 def grown(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:
-    """Return a copy with room for ``capacity`` rows; new cells are zero."""
+    """Return a copy of length ``capacity``; new cells are zero."""
     wider = np.zeros(capacity, dtype=array.dtype)
     wider[: len(array)] = array
     return wider
 
 
 def compacted(codes: CodeArray, interner: Interner[H]) -> Interner[H]:
-    """Return an interner that knows only values that have a row; ``codes`` are rewritten to it.
+    """Return a new interner with the values in use; ``codes`` are rewritten in place.
 
-    The first value keeps its code 0. Who holds the old interner holds copies of the old codes.
+    The first value keeps its code 0.
     """
+    # A new object, not a cleaned one: forks hold copies of the old codes, which must go on meaning
+    # the same values in the interner that they hold.
     fresh = Interner(interner.values[0])
     present, where = np.unique(codes, return_inverse=True)
     renamed = [fresh.code(interner.values[code]) for code in present.tolist()]

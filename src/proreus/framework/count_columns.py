@@ -1,7 +1,10 @@
-"""Columns of counts that are kept up to date while somebody uses them.
+"""A bounded set of columns of counts by row, updated incrementally.
 
-A column is filled from a sparse ``{row: count}`` when it is first asked for, and changes cell by
-cell from then on. Memory is bounded: the least recently used column goes.
+A column is filled from sparse counts ``{row: count}`` at its first use and updated cell by cell
+from then on. Memory is bounded: the least recently used column is evicted.
+
+Example: the first pod with a spread constraint over ``app=web`` fills a column from the pods that
+match. Each ``app=web`` pod bound later adds 1 to one cell, and the next such pod reads the column.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ _FEWEST, _MOST = 16, 512
 
 
 class CountColumn:
-    """Counts by row. ``on_evicted`` is called when nobody keeps it up to date any more."""
+    """Counts by row. ``on_evicted(column)`` is called when the column is evicted."""
 
     __slots__ = ("counts", "on_evicted")
 
@@ -29,14 +32,15 @@ class CountColumn:
         self.on_evicted = on_evicted
 
     def add_all(self, by_row: Mapping[int, int]) -> None:
-        """Add counts by row."""
+        """Add sparse counts by row."""
+        # An indexed ``+=`` counts a repeated row once only; the keys of a mapping do not repeat.
         if by_row:
             rows = np.fromiter(by_row.keys(), dtype=np.intp, count=len(by_row))
             self.counts[rows] += np.fromiter(by_row.values(), dtype=np.int32, count=len(by_row))
 
 
 class CountColumns:
-    """All columns in use, by what they count."""
+    """The columns in use, by a key that says what they count."""
 
     __slots__ = ("_columns", "capacity")
 
@@ -51,36 +55,38 @@ class CountColumns:
         return self._columns[key]
 
     def items(self) -> Iterable[tuple[Hashable, CountColumn]]:
-        """Return every column with what it counts."""
+        """Return all keys with their columns."""
         return self._columns.items()
 
     def get(self, key: Hashable) -> CountColumn | None:
-        """Return a column, and remember that it is in use."""
+        """Return a column, or None, and mark it as recently used."""
         column = self._columns.get(key)
         if column is not None:
             self._columns.move_to_end(key)
         return column
 
     def new(self, key: Hashable, on_evicted: Callable[[CountColumn], None]) -> CountColumn:
-        """Return a new column of zeros; where there are too many, the oldest is let go."""
+        """Return a new column of zeros; evicts the least recently used one at the limit."""
         while len(self._columns) >= self.limit:
+            # The owner must stop updating an evicted column, and drop its own reference to it: a
+            # column that nobody updates would be silently wrong when it is found again.
             _, oldest = self._columns.popitem(last=False)
             oldest.on_evicted(oldest)
         column = self._columns[key] = CountColumn(self.capacity, on_evicted)
         return column
 
     def discard(self, key: Hashable) -> None:
-        """Drop a column whose subject is gone."""
+        """Drop a column that counts something that no longer exists."""
         self._columns.pop(key, None)
 
     @property
     def limit(self) -> int:
-        """How many columns there may be."""
+        """The maximum number of columns, by memory."""
         affordable = _MEMORY_BUDGET_BYTES // (_BYTES_A_ROW * self.capacity)
         return max(_FEWEST, min(_MOST, affordable))
 
     def grow(self, capacity: int) -> None:
-        """Make room for more rows."""
+        """Extend the columns to ``capacity`` rows."""
         self.capacity = capacity
         for column in self._columns.values():
             column.counts = grown(column.counts, capacity)

@@ -1,4 +1,4 @@
-"""What plugins remember between the extension points of one attempt."""
+"""CycleState: data of plugins between the extension points of one attempt."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 class PluginTimer(Protocol):
     """Records how long single plugin calls take."""
 
-    def observe(self, plugin: Any, point: str, answer: object, started: float) -> None:
+    def observe(self, plugin: Any, point: str, result: object, started: float) -> None:
         """Record one call that began at ``started`` (of ``time.perf_counter``)."""
         ...
 
 
 class CycleState:
-    """A plugin's notes on one pod, by key (its own name, as a rule).
+    """Plugins' data about one pod, by key (usually the plugin's name).
 
-    ``clone`` copies what has a ``clone`` method of its own and shares the rest, so that a trial
-    with pods added or removed leaves the original alone.
+    ``clone`` copies values that have a ``clone`` method and shares the rest, so that a dry run with
+    pods added or removed does not change the original.
     """
 
     __slots__ = ("_data", "budget", "pods_to_activate", "skip_filter", "skip_score", "timer")
@@ -28,38 +28,38 @@ class CycleState:
     def __init__(self) -> None:
         self._data: dict[str, Any] = {}
         self.skip_filter: frozenset[str] = frozenset()
-        """Plugins whose PreFilter answered Skip."""
+        """Plugins whose PreFilter returned Skip."""
         self.skip_score: frozenset[str] = frozenset()
-        """Plugins whose PreScore answered Skip."""
+        """Plugins whose PreScore returned Skip."""
         self.timer: PluginTimer | None = None
         """Set in one cycle out of ten: times every plugin call."""
         self.budget: AttemptBudget | None = None
-        """The time that the attempt may take; None: as long as it likes."""
+        """The computing time that the attempt may use; None: no limit."""
         self.pods_to_activate: list[str] = []
         """Keys of pods to be moved to the active queue once this pod has succeeded."""
 
     def write(self, key: str, data: Any) -> None:
-        """Keep a note."""
+        """Store data under a key."""
         self._data[key] = data
 
     def read(self, key: str) -> Any:
-        """Return a note; raises ``KeyError`` when there is none."""
+        """Return the data of a key; raises ``KeyError`` if there is none."""
         return self._data[key]
 
     def get(self, key: str) -> Any | None:
-        """Return a note, or None."""
+        """Return the data of a key, or None."""
         return self._data.get(key)
 
     def check_budget(self, plugin: str, point: str) -> None:
         """Raise ``BudgetExceeded`` if the attempt has computed for too long.
 
-        For loops whose length a pod decides; the arguments say who is at work.
+        For loops whose length a pod decides; the arguments name the plugin at work.
         """
         if self.budget is not None:
             self.budget.check(plugin, point)
 
     def clone(self) -> CycleState:
-        """Return a state for a trial."""
+        """Return a copy for a dry run, as kube-scheduler's ``CycleState.Clone``."""
         other = CycleState()
         other._data = {
             key: data.clone() if hasattr(data, "clone") else data

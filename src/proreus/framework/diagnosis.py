@@ -1,6 +1,7 @@
-"""Why a pod could not be placed, and how that is told.
+"""Why no node can take a pod: kube-scheduler's ``Diagnosis`` and ``FitError``.
 
-The text is kube-scheduler's FitError, byte for byte.
+Example: 3 nodes lack cpu, 1 of them memory too, 1 has a taint. The message is ``0/4 nodes are
+available: 1 Insufficient memory, 1 node(s) had untolerated taint(s), 3 Insufficient cpu.``
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ _UNRESOLVABLE = Status(Code.UNRESOLVABLE)
 
 @dataclass(slots=True)
 class Diagnosis:
-    """What is known of a failed attempt.
+    """The verdicts of a failed attempt, and the plugins that rejected the pod.
 
-    ``verdicts`` are by row of the cluster's table; ``evaluated`` names the rows that were looked
-    at (None = all); every other row has the status ``absent_nodes_status``.
+    ``verdicts`` are by row of the cluster's table; ``evaluated`` are the rows that were filtered
+    (None = all); every other row has the status ``absent_nodes_status``.
     """
 
     verdicts: Verdicts
@@ -33,7 +34,7 @@ class Diagnosis:
     post_filter_message: str = ""
 
     def add_plugin_status(self, status: Status) -> None:
-        """Note who rejected the pod; Pending counts in both sets."""
+        """Record the plugin of a rejection; one that is Pending is in both sets."""
         if not status.plugin or not status.rejected:
             return
         self.unschedulable_plugins.add(status.plugin)
@@ -41,12 +42,12 @@ class Diagnosis:
             self.pending_plugins.add(status.plugin)
 
     def note_rejectors(self) -> None:
-        """Note every plugin that rejected a row."""
+        """Record every plugin that rejected a row."""
         for status in self.verdicts.counts():
             self.add_plugin_status(status)
 
     def complete(self) -> Verdicts:
-        """Return verdicts in which the rows that were not looked at have the absent status."""
+        """Return verdicts in which the rows that were not filtered have the absent status."""
         if self.evaluated is None:
             return self.verdicts
         full = self.verdicts.copy()
@@ -56,12 +57,13 @@ class Diagnosis:
         return full
 
     def with_copied_verdicts(self) -> Diagnosis:
-        """Return the same with verdicts of its own: those of a search follow the nodes, which is
-        wrong for whoever tells of it only after pods were tried on them."""
+        """Return the diagnosis with a copy of the verdicts."""
+        # The verdicts of a search may be the cached ones, which later attempts bring up to date. A
+        # diagnosis that is reported after those must keep what it was made of.
         return replace(self, verdicts=self.verdicts.copy())
 
     def of_rows(self, rows: Rows) -> Diagnosis:
-        """Return what is known of some rows, as if there were no others."""
+        """Return the diagnosis of some rows, as if there were no others."""
         return replace(self, verdicts=self.complete().take(rows), evaluated=None)
 
 
@@ -69,7 +71,7 @@ class Diagnosis:
 class FitError:
     """No node can take the pod (kube-scheduler's FitError): a value, not an error.
 
-    ``num_all_nodes``: nodes of the cluster; 1 when Reserve or Permit turned a chosen node down.
+    ``num_all_nodes``: nodes of the cluster; 1 if Reserve or Permit rejected the chosen node.
     """
 
     num_all_nodes: int
@@ -80,6 +82,8 @@ class FitError:
         """The text of the FailedScheduling event and of the PodScheduled condition."""
         diagnosis = self.diagnosis
         text = f"0/{self.num_all_nodes} nodes are available:"
+        # Rejected before any node was filtered: there is nothing to count, and PreFilter's message
+        # stands in the place of the histogram.
         if diagnosis.pre_filter_message:
             text += f" {diagnosis.pre_filter_message}."
         else:
@@ -97,4 +101,5 @@ def reason_histogram(verdicts: Verdicts) -> str:
     for status, count in verdicts.counts().items():
         for reason in status.reasons:
             totals[reason] += count
+    # Sorted as texts, counts included: "10 …" comes before "9 …", as in kube-scheduler.
     return ", ".join(sorted(f"{count} {reason}" for reason, count in totals.items()))

@@ -1,6 +1,6 @@
-"""What the queue asks of a profile: who may keep a pod out, and who waits for which event.
+"""A profile as the queue sees it: its PreEnqueue plugins and its event registrations.
 
-The runtime knows plugins, the queue does not: they meet in these two values.
+The queue does not import the runtime; it gets these values instead of plugins.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 
 PreEnqueue = Callable[[PodInfo], Status | None]
-"""A PreEnqueue plugin's method. Anything but None or a success keeps the pod out."""
+"""A PreEnqueue plugin's method. Any status but success gates the pod."""
 
 EventRegistration = tuple[str, ClusterEvent]
-"""A plugin's name, and an event that may help the pods that it rejected."""
+"""A plugin's name, and an event that may make pods schedulable that it rejected."""
 
 
 class QueueProfile(Protocol):
@@ -34,17 +34,17 @@ class QueueProfile(Protocol):
 
 
 def registrations_of(plugin: str, events: Iterable[ClusterEvent]) -> tuple[EventRegistration, ...]:
-    """Return what a plugin registers, given what it asks for.
+    """Return a plugin's registrations; node additions imply taint updates.
 
-    Who waits for new nodes and does not mention taints is woken by changed taints too: a node may
-    have come with a taint that another plugin minded, and lost it since (kube-scheduler does so
-    since kubernetes/kubernetes#109437).
+    kube-scheduler adds the same registration (kubernetes/kubernetes#109437).
     """
-    asked = tuple(events)
+    registered = tuple(events)
     node_actions = 0
-    for event in asked:
+    for event in registered:
         if event.resource == NODE:
             node_actions |= event.action
+    # A node often joins with a taint that is removed once it is ready. At the time of the addition
+    # the pod is rejected for the taint; without this, nothing would retry it when the taint goes.
     if node_actions & ADD and not node_actions & UPDATE_NODE_TAINT:
-        asked = (*asked, ClusterEvent(NODE, UPDATE_NODE_TAINT))
-    return tuple((plugin, event) for event in asked)
+        registered = (*registered, ClusterEvent(NODE, UPDATE_NODE_TAINT))
+    return tuple((plugin, event) for event in registered)

@@ -1,7 +1,7 @@
-"""Cluster events: what changed, and who is woken by it.
+"""Cluster events: what changed, and which plugins registered for it.
 
 A plugin registers the events that may make a pod schedulable that it rejected; the queue matches
-what happened against what was registered. Actions are plain ints: they are compared on every event.
+each event against the registrations. Actions are plain ints: they are compared on every event.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from proreus.framework.pod_info import PodInfo
 
 QueueingHintFn = Callable[["PodInfo", Any, Any], bool]
-"""``hint(pod, old, new)``: whether the change may help the pod. Raising counts as yes."""
+"""``hint(pod, old, new)`` returns whether the change may make the pod schedulable. An exception
+counts as True."""
 
 UngatedPodsFn = Callable[[Any, Any], Collection[str]]
-"""``ungated_pods(old, new)``: keys (``namespace/name``) of the pods that may pass the plugin's gate
-now and did not before; others among them do no harm. Raising counts as: all that it gates."""
+"""``ungated_pods(old, new)`` returns the keys (``namespace/name``) of pods that may pass PreEnqueue
+now; it may name too many. An exception counts as all pods that the plugin gates."""
 
 ADD = 1
 DELETE = 2
@@ -78,10 +79,10 @@ _POD_RESOURCES = frozenset({ASSIGNED_POD, UNSCHEDULABLE_POD})
 class ClusterEvent:
     """A kind of change: a resource and what was done to it (one or more action bits).
 
-    As a registration it may carry a ``hint`` that looks at the change itself; without one, every
-    such change wakes the pod. ``label`` is the name in metrics and logs. A PreEnqueue plugin that
-    knows whom it lets in by such a change says so by ``ungated_pods``; without it, every pod that
-    it gates is tried at its gate again.
+    A registration may carry a queueing ``hint`` that looks at the change itself; without one, every
+    such event moves the pod. ``label`` is the name in metrics and logs. A PreEnqueue plugin that
+    knows which pods an event lets pass names them by ``ungated_pods``; without it, PreEnqueue runs
+    again for every pod that the plugin gates.
     """
 
     resource: str
@@ -100,11 +101,11 @@ class ClusterEvent:
 
     @property
     def wildcard(self) -> bool:
-        """Whether it stands for anything that may happen."""
+        """Whether it matches every event."""
         return self.resource == ANY and self.action == ALL
 
     def matches(self, incoming: ClusterEvent) -> bool:
-        """Tell whether this registration covers what happened."""
+        """Return whether this registration covers an event."""
         if self.wildcard:
             return True
         same = (
@@ -121,12 +122,12 @@ _PLUGIN_EVENT_PREFIX = "plugin/"
 
 
 def plugin_event(name: str, hint: QueueingHintFn | None = None) -> ClusterEvent:
-    """Return an event of a plugin's own, for what no watch tells: ``Handle.announce`` tells it."""
+    """Return an event of a plugin's own, which it reports by ``Handle.announce``."""
     return ClusterEvent(f"{_PLUGIN_EVENT_PREFIX}{name}", UPDATE, hint, name)
 
 
 def is_announced(resource: str) -> bool:
-    """Tell whether the resource of an event is one that plugins announce, not a watched one."""
+    """Return whether an event's resource is announced by plugins instead of watched."""
     return resource.startswith(_PLUGIN_EVENT_PREFIX)
 
 
@@ -160,7 +161,7 @@ ALL_EVENTS: tuple[ClusterEvent, ...] = tuple(
         DEVICE_CLASS,
     )
 )
-"""What a plugin is taken to register that does not say what it waits for."""
+"""The registrations of a plugin that does not define ``events_to_register``."""
 
 
 def all_events(pod_groups: bool) -> tuple[ClusterEvent, ...]:

@@ -1,6 +1,7 @@
-"""What a plugin may ask of the scheduler that runs it.
+"""Handle: a plugin's access to the cluster and the scheduler (kube-scheduler's ``Handle``).
 
-Protocols, given by ``app``: rooms that do not import each other meet here.
+These are Protocols, implemented in ``scheduler`` and ``client``: packages that may not import each
+other are connected through them.
 """
 
 from __future__ import annotations
@@ -32,24 +33,24 @@ T = TypeVar("T", bound=ApiObject)
 
 
 class WaitingPod(Protocol):
-    """A pod that Permit holds. Only the first signal counts."""
+    """A pod that Permit plugins hold; the first signal decides."""
 
     pod: PodInfo
 
     def pending_plugins(self) -> list[str]:
-        """Return the plugins that still hold it."""
+        """Return the names of the plugins that have not allowed it yet."""
         ...
 
     def allow(self, plugin: str) -> None:
-        """Withdraw one plugin's hold; with the last one the pod goes on."""
+        """Allow the pod on behalf of a plugin; it goes on once no plugin is pending."""
         ...
 
     def reject(self, plugin: str, message: str) -> bool:
-        """Turn the pod down; tell whether this was the first signal."""
+        """Reject the pod; return whether this was the first signal."""
         ...
 
     def preempt(self, plugin: str, message: str) -> bool:
-        """Fail the pod with an error; tell whether this was the first signal."""
+        """Fail the pod with an error; return whether this was the first signal."""
         ...
 
 
@@ -61,7 +62,7 @@ class ApiWriter(Protocol):
         ...
 
     async def wait_for_patches(self, pod: Pod) -> None:
-        """Return once the patches of a pod's status that were asked for before are done."""
+        """Return once all earlier patches of the pod's status are done."""
         ...
 
     async def patch_pod_status(self, pod: Pod, patch: dict[str, Any]) -> None:
@@ -71,7 +72,7 @@ class ApiWriter(Protocol):
     async def patch_status(
         self, resource: Resource[Any], namespace: str, name: str, patch: dict[str, Any]
     ) -> dict[str, Any]:
-        """Apply a strategic merge patch ``{"status": …}`` to any object; return what it became."""
+        """Apply a strategic merge patch ``{"status": …}`` to any object; return the new object."""
         ...
 
     async def delete_pod(self, pod: Pod) -> None:
@@ -79,7 +80,7 @@ class ApiWriter(Protocol):
         ...
 
     async def get(self, resource: Resource[T], namespace: str, name: str) -> T:
-        """Read one object anew, after a conflict."""
+        """Read one object from the apiserver, after a conflict for instance."""
         ...
 
     async def list_all(self, resource: Resource[T], namespace: str = "") -> list[T]:
@@ -89,7 +90,7 @@ class ApiWriter(Protocol):
     async def create(
         self, resource: Resource[Any], obj: dict[str, Any], subresource: str = ""
     ) -> dict[str, Any]:
-        """Create an object and return what the apiserver made of it."""
+        """Create an object and return it as the apiserver stored it."""
         ...
 
     async def update(
@@ -112,7 +113,7 @@ class ApiWriter(Protocol):
     async def add_finalizer(
         self, resource: Resource[Any], namespace: str, name: str, version: str, finalizer: str
     ) -> None:
-        """Add a finalizer to the object of this resourceVersion; all else stays byte by byte."""
+        """Add a finalizer to the object at this resourceVersion, without changing anything else."""
         ...
 
     async def delete(self, resource: Resource[Any], namespace: str, name: str) -> None:
@@ -121,7 +122,7 @@ class ApiWriter(Protocol):
 
 
 class EventRecorder(Protocol):
-    """Events, as ``kubectl describe`` shows them. Never blocks, never raises."""
+    """Records Events, as ``kubectl describe`` shows them. Never blocks, never raises."""
 
     def event(
         self,
@@ -133,50 +134,50 @@ class EventRecorder(Protocol):
         controller: str,
         related: Pod | PodGroup | None = None,
     ) -> None:
-        """Note an event about a pod; ``controller`` is the profile's scheduler name.
+        """Record an Event about a pod; ``controller`` is the profile's scheduler name.
 
-        ``related``: on whose account it happened to the pod.
+        ``related``: the object that caused it, such as the preemptor of a victim.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class DryRunKey:
-    """What the trials of a pod rest on, beside its priority, the nodes and the pods on them."""
+    """What a pod's dry runs depend on, besides its priority, the nodes and the pods on them."""
 
     signature: Hashable
-    """The same for pods that all filters take for alike."""
+    """Equal for pods that all filters sign alike."""
 
     nominated_by_row: NominatedPodsByRow
-    """The nominated pods that the pod has to respect."""
+    """The nominated pods that the pod must respect."""
 
 
 class PreemptionDryRun(Protocol):
-    """One pod is tried on many nodes, each by itself, without pods that might have to go.
+    """A dry run of preemption by one pod on many nodes, each independent of the others.
 
-    These have numbers: the ``n``-th one of row ``r`` is ``first[r] + n``.
+    Potential victims have numbers: the ``n``-th one of row ``r`` is ``first[r] + n``.
     """
 
     first: Rows
 
     def remove_all_victims(self) -> Verdicts:
-        """Take all of them off and judge the nodes. To be called once, before ``reprieve``."""
+        """Remove all potential victims and filter the nodes. Call it once, before ``reprieve``."""
         ...
 
     def reprieve(self, numbers: Rows) -> BoolArray:
-        """Put some back, at most one a node, in ascending order, on nodes that the pod fits.
+        """Add potential victims again, at most one a node, ascending, on nodes that the pod fits.
 
-        Returns which of them can stay; the others are taken off again.
+        Return the mask of those that are reprieved; the others are removed again.
         """
         ...
 
     def error(self, row: int) -> Status | None:
-        """Return the Error that a plugin gave about a row so far."""
+        """Return the Error that a plugin returned for a row so far, or None."""
         ...
 
 
 class Handle(Protocol):
-    """A profile's plugins' way to the cluster and to the scheduler."""
+    """Access to the cluster and the scheduler, for the plugins of one profile."""
 
     @property
     def profile_name(self) -> str:
@@ -185,17 +186,17 @@ class Handle(Protocol):
 
     @property
     def nodes(self) -> NodeTable:
-        """All nodes, as they are believed to be at this moment."""
+        """All nodes as the cache has them now, assumed pods included."""
         ...
 
     @property
     def clock(self) -> Clock:
-        """The time; never ask the machine for it."""
+        """The time; plugins must not read the machine's clock, which tests do not control."""
         ...
 
     @property
     def rng(self) -> random.Random:
-        """The seedable source of chance."""
+        """The seedable random number generator."""
         ...
 
     @property
@@ -205,7 +206,7 @@ class Handle(Protocol):
 
     @property
     def metrics(self) -> SchedulerMetrics:
-        """Where to count."""
+        """The scheduler's metrics."""
         ...
 
     @property
@@ -238,48 +239,26 @@ class Handle(Protocol):
     def on_change(
         self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
     ) -> None:
-        """Call ``handler(old, new)`` on each change of a resource, before the queue is told.
+        """Call ``handler(old, new)`` on each change of a resource, before the queue handles it.
 
-        ``old`` is None on add, ``new`` on delete. What is there already is told of at once, as
-        added. To be called in ``__init__``.
+        ``old`` is None on add, ``new`` on delete. For objects that exist already it is called at
+        once, as added. Call it in ``__init__``.
         """
         ...
 
     @property
     def shared(self) -> Handle:
-        """The handle for what plugins of all profiles share, and those of later configurations.
+        """The handle for state that plugins of all profiles share, across configurations.
 
-        What ``on_change`` is told through it lasts as long as the scheduler; otherwise as long as
-        the profile.
+        Handlers of its ``on_change`` last as long as the scheduler; those of this handle, as long
+        as the profile.
         """
-        ...
-
-    def run_filters(
-        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
-    ) -> None:
-        """Run this profile's Filter plugins over a table, without nominated pods."""
         ...
 
     def run_filters_with_nominated_pods(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable
     ) -> Verdicts:
         """Run this profile's Filter plugins over a table, nominated pods taken into account."""
-        ...
-
-    def filters_are_row_local(self, state: CycleState) -> bool:
-        """Tell whether no Filter plugin that takes part in this cycle looks across nodes."""
-        ...
-
-    def run_add_pod(
-        self, state: CycleState, pod: PodInfo, added: PodInfo, nodes: NodeTable, row: int
-    ) -> None:
-        """Try a pod on a row of a fork: count it in and tell the PreFilter plugins."""
-        ...
-
-    def run_remove_pod(
-        self, state: CycleState, pod: PodInfo, removed: PodInfo, nodes: NodeTable, row: int
-    ) -> None:
-        """Try a row of a fork without a pod: count it out and tell the PreFilter plugins."""
         ...
 
     def dry_run_preemption(
@@ -289,26 +268,27 @@ class Handle(Protocol):
         rows: Rows,
         potential_victims: Sequence[Sequence[PodInfo]],
     ) -> PreemptionDryRun:
-        """Try rows of ``nodes``, each without the pods on it that may go; filters as above.
+        """Start a dry run on rows of ``nodes`` with these potential victims, by row.
 
-        To be done with before anything is awaited.
+        It must be finished before anything is awaited.
         """
         ...
 
     def dry_run_key(self, state: CycleState, pod: PodInfo) -> DryRunKey | None:
-        """Return what else ``dry_run_preemption`` rests on; None where filters read more than they
-        sign, or other pods like this one have to respect a nomination of its own.
+        """Return what else ``dry_run_preemption`` depends on.
 
-        On equal grounds a row that did not change answers the same to pods of the same priority.
+        With equal keys, a row that did not change has the same result for pods of equal priority.
+        None if a filter reads more than it signs, or if the pod is nominated itself, since other
+        pods with its signature must respect that nomination.
         """
         ...
 
     async def preempt_through_extenders(
         self, pod: Pod, victims: Mapping[str, Victims]
     ) -> Mapping[str, Victims]:
-        """Let HTTP extenders take nodes and victims from what preemption would do, by node.
+        """Return the candidates that HTTP extenders leave, by node (ProcessPreemption).
 
-        The same mapping comes back when none of them minds. Raises ``ExtenderError``.
+        ``victims`` itself if no extender changes it. Raises ``ExtenderError``.
         """
         ...
 
@@ -317,28 +297,24 @@ class Handle(Protocol):
         ...
 
     def announce(self, event: ClusterEvent, old: Any = None, new: Any = None) -> None:
-        """Tell the queue of a ``plugin_event``: pods move that wait for it, hints permitting."""
+        """Report a ``plugin_event`` to the queue: pods registered for it move, hints permitting."""
         ...
 
     def get_waiting_pod(self, uid: str) -> WaitingPod | None:
-        """Return the pod if Permit holds it."""
+        """Return a waiting pod; None if Permit does not hold it."""
         ...
 
     def waiting_pods(self) -> Iterable[WaitingPod]:
         """Return all pods that Permit holds, of all profiles."""
         ...
 
-    def reject_waiting_pod(self, uid: str, plugin: str = "", message: str = "removed") -> bool:
-        """Turn down a pod that Permit holds; tell whether it was held."""
-        ...
-
     def cancel_binding(self, uid: str, message: str) -> bool:
-        """Cancel a pod's binding while it is in PreBind; tell whether that was still possible."""
+        """Cancel a pod's binding; return False if it is not in PreBind."""
         ...
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
-        """Run something that ends by itself, beside scheduling; a process waits for it at its end.
+        """Run a coroutine that ends by itself in the background; the process waits for it at exit.
 
-        Not in ``__init__``. What goes on as long as the plugin lives is a ``BackgroundPlugin``'s.
+        Not in ``__init__``. Work for the whole life of a plugin belongs in a ``BackgroundPlugin``.
         """
         ...

@@ -1,7 +1,11 @@
-"""Which nodes a pod must, or would like to, be on: nodeSelector and node affinity, parsed.
+"""nodeSelector and node affinity of pods, parsed, matched against one node or a whole table.
 
-Parsed values are shared by pods that ask for the same, so that a thousand replicas are parsed once,
-and can be compared by identity. They judge one node, or a table as a mask.
+Pods with the same nodeSelector and affinity share one parsed value, so that a thousand replicas are
+parsed once and can be compared by identity.
+
+Example: ``disk=ssd`` and preferred zone a (weight 5) parse to ``selector`` disk=ssd and
+``preferred`` ((5, zone in (a)),). ``matches_all`` is a mask of the nodes with disk=ssd,
+``weigh_terms`` an array with 5 for the nodes in zone a.
 """
 
 from __future__ import annotations
@@ -32,11 +36,11 @@ WeightedTerm = tuple[int, ParsedNodeTerm]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodNodeAffinity:
-    """What a pod says about nodes.
+    """A pod's requirements and preferences about nodes.
 
-    ``selector``: of ``spec.nodeSelector``. ``required``: None where nothing is required by
-    affinity; without usable terms no node does. ``preferred``: the terms that count, with their
-    weights; None where the list is absent.
+    ``selector``: of ``spec.nodeSelector``. ``required``: None if affinity requires nothing; if it
+    has no usable term, no node matches. ``preferred``: the terms that count, with their weights;
+    None if the list is absent.
     """
 
     selector: Selector = EVERYTHING
@@ -44,18 +48,18 @@ class PodNodeAffinity:
     preferred: tuple[WeightedTerm, ...] | None = None
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
-        """Tell whether a node has all that is required; terms that do not parse match nothing."""
+        """Return whether a node matches all that is required; an invalid term matches nothing."""
         return self.selector.matches(labels) and (
             self.required is None or self.required.matches(labels, name)
         )
 
     def matches_all(self, nodes: NodeTable) -> BoolArray:
-        """Return the mask of nodes that have all that is required."""
+        """Return the mask of nodes that match all that is required."""
         mask = nodes.matches(self.selector)
         return mask if self.required is None else mask & matches_selector(nodes, self.required)
 
     def match_error(self, labels: Mapping[str, str]) -> str | None:
-        """Return why it cannot be told that a node does not match: a term that does not parse."""
+        """Return the parse error that leaves open whether a node matches, or None."""
         if self.required is None or not self.selector.matches(labels):
             return None
         return self.required.error()
@@ -69,8 +73,7 @@ UNRESTRICTED = PodNodeAffinity()
 
 
 class _ParseCache:
-    """What was parsed, by what was said; the last pod is remembered by itself, as it is asked
-    about several times in a row."""
+    """Parsed affinity by nodeSelector and node affinity."""
 
     limit = 10_000
     most_expressions = 200_000
@@ -83,6 +86,8 @@ class _ParseCache:
         self._last = UNRESTRICTED
 
     def of(self, spec: PodSpec, affinity: NodeAffinity | None) -> PodNodeAffinity:
+        # Several plugins parse the same pod one after the other; comparing identity spares them the
+        # hash of the whole affinity.
         if spec is self._last_spec:
             return self._last
         cache_key = (tuple(sorted((spec.node_selector or {}).items())), affinity)
@@ -94,7 +99,7 @@ class _ParseCache:
         return parsed
 
     def _evict_for(self, expressions: int) -> None:
-        """Count in a pod's expressions, and forget all other pods' where they are too many."""
+        """Count a pod's expressions, and forget all other pods if there are too many."""
         self._expressions += expressions
         if len(self._parsed) >= self.limit or self._expressions > self.most_expressions:
             self._parsed.clear()
@@ -117,7 +122,7 @@ _shared = _ParseCache()
 
 
 def node_affinity(pod: PodInfo) -> PodNodeAffinity:
-    """Return what a pod says about nodes, worked out once a pod; see ``node_affinity_of``."""
+    """Return a pod's node affinity, parsed once a pod; see ``node_affinity_of``."""
     known: PodNodeAffinity | None = pod.node_affinity
     if known is None:
         known = pod.node_affinity = node_affinity_of(pod.pod)
@@ -125,7 +130,7 @@ def node_affinity(pod: PodInfo) -> PodNodeAffinity:
 
 
 def node_affinity_of(pod: Pod) -> PodNodeAffinity:
-    """Return what a pod says about nodes; the same object for pods that say the same."""
+    """Return a pod's node affinity; the same object for pods with the same affinity."""
     spec = pod.spec
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     if affinity is None and not spec.node_selector:
@@ -148,66 +153,70 @@ def parse_node_affinity(
 
 
 def parse_preferred(terms: tuple[PreferredSchedulingTerm, ...]) -> tuple[WeightedTerm, ...]:
-    """Parse preferred terms; those that weigh or say nothing do not count."""
+    """Parse preferred terms; those of weight 0 and empty ones do not count."""
     parsed = ((term.weight, parse_node_term(term.preference)) for term in terms if term.weight)
     return tuple((weight, term) for weight, term in parsed if term is not None)
 
 
 def matches_selector(nodes: NodeTable, selector: ParsedNodeSelector) -> BoolArray:
-    """Return the mask of nodes that meet any term."""
+    """Return the mask of nodes that match any term."""
     rows = _rows_for(nodes, selector.terms)
     mask: BoolArray | None = None
     for term in selector.terms:
-        meeting = _mask_of_term(nodes, term, rows)
-        if meeting is True:
+        matching = _mask_of_term(nodes, term, rows)
+        # Terms are ORed, so one that matches everywhere decides; one that matches nowhere, such as
+        # an invalid term, adds nothing and costs no pass over the nodes.
+        if matching is True:
             return np.ones(len(nodes), dtype=np.bool_)
-        if meeting is not False:
-            mask = meeting if mask is None else mask | meeting
+        if matching is not False:
+            mask = matching if mask is None else mask | matching
     return np.zeros(len(nodes), dtype=np.bool_) if mask is None else mask
 
 
 def weigh_terms(nodes: NodeTable, terms: Sequence[WeightedTerm]) -> IntArray:
-    """Return for each node the sum of the weights of the terms that it meets."""
+    """Return for each node the sum of the weights of the terms that it matches."""
     rows = _rows_for(nodes, [term for _, term in terms])
-    all_nodes_feasible = 0
+    weight_of_all = 0
     scores = np.zeros(len(nodes), dtype=np.int64)
     for weight, term in terms:
-        meeting = _mask_of_term(nodes, term, rows)
-        if meeting is True:
-            all_nodes_feasible += weight
-        elif meeting is not False:
-            scores += meeting * np.int64(weight)
-    return scores + all_nodes_feasible
+        matching = _mask_of_term(nodes, term, rows)
+        if matching is True:
+            weight_of_all += weight
+        elif matching is not False:
+            scores += matching * np.int64(weight)
+    return scores + weight_of_all
 
 
 def _rows_for(nodes: NodeTable, terms: Sequence[ParsedNodeTerm]) -> Mapping[str, int]:
-    """Return the rows by name, if any of the terms needs them: a part has to make them."""
+    """Return the rows by name if a term needs them: a view has to build the mapping."""
     return nodes.rows if any(term.fields for term in terms) else {}
 
 
 def _mask_of_term(
     nodes: NodeTable, term: ParsedNodeTerm, rows: Mapping[str, int]
 ) -> BoolArray | bool:
-    """Return the mask of nodes that meet a term; True: all, False: none."""
+    """Return the mask of nodes that match a term; True: all, False: none."""
     if term.error is not None:
         return False
-    meeting = mask_of(nodes, term.labels)
-    if meeting is False or not term.fields:
-        return meeting
+    matching = mask_of(nodes, term.labels)
+    if matching is False or not term.fields:
+        return matching
     wanted = {name for _, operator, name in term.fields if operator == "In"}
     unwanted = {name for _, operator, name in term.fields if operator != "In"}
+    # The only field is metadata.name. DaemonSet pods each name one node: looked up by name, such a
+    # pod costs one row instead of a comparison with 5,000 names.
     if wanted:
         row = rows.get(next(iter(wanted)))
         if row is None or len(wanted) > 1 or wanted & unwanted:
             return False
-        if meeting is not True and not meeting[row]:
+        if matching is not True and not matching[row]:
             return False
         mask = np.zeros(len(nodes), dtype=np.bool_)
         mask[row] = True
         return mask
     without = [row for row in map(rows.get, unwanted) if row is not None]
     if not without:
-        return meeting
-    mask = np.ones(len(nodes), dtype=np.bool_) if meeting is True else meeting
+        return matching
+    mask = np.ones(len(nodes), dtype=np.bool_) if matching is True else matching
     mask[without] = False
     return mask

@@ -1,7 +1,7 @@
-"""A node and the pods on it: one row of the table seen as an object.
+"""A node and the pods on it (kube-scheduler's ``NodeInfo``): one row of the table as an object.
 
-This is what people write plugins with, and the truth that columns mirror. Amounts are int64 in the
-units of ``objects.quantity``.
+Per-node plugins are written against it; the columns of ``NodeTable`` mirror it. Amounts are int64
+in the units of ``objects.quantity``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from proreus.objects.taints import Taint
 
 
 class Amounts(dict[str, int]):
-    """Amounts by resource; what is not in it is 0, as in a column that no node fills."""
+    """Amounts by resource; a missing resource reads as 0."""
 
     __slots__ = ()
 
@@ -29,9 +29,9 @@ class NodeInfo:
     """A node, the pods on it (assumed ones included) and their sums.
 
     ``pods``: by UID. ``requested``: sum of ``PodInfo.held.amounts``; ``requested`` and
-    ``allocatable`` answer 0 for a resource that they lack. ``nonzero_requested``: cpu and memory
-    with defaults for what pods do not name. ``used_ports`` is a set, not a count, as in
-    kube-scheduler: of two pods with the same port the first to go frees it.
+    ``allocatable`` read as 0 for a resource that they lack. ``nonzero_requested``: cpu and memory
+    with defaults for what pods do not request. ``used_ports`` is a set, not a count, as in
+    kube-scheduler: of two pods with the same port the first that leaves frees it.
     """
 
     __slots__ = (
@@ -54,11 +54,11 @@ class NodeInfo:
         self.name = name
         self.node: Node | None = None
         self.row = -1
-        """Where it stands in its table; -1 while it is in none."""
+        """Its row in its table; -1 while it is in none."""
         self.pods: dict[str, PodInfo] = {}
         self.order: list[str] = []
-        """UIDs of the pods as kube-scheduler lists them, which decides between equal victims: of a
-        pod that goes the last one takes the place."""
+        """UIDs of the pods in the order of kube-scheduler's list, which decides between equal
+        victims."""
         self.pods_with_affinity: dict[str, PodInfo] = {}
         self.pods_with_required_anti_affinity: dict[str, PodInfo] = {}
         self.allocatable = Amounts()
@@ -87,7 +87,7 @@ class NodeInfo:
         return self.node is not None and self.node.spec.unschedulable
 
     def set_node(self, node: Node) -> None:
-        """Take over a new version of the node itself; its pods stay."""
+        """Replace the node object; its pods stay."""
         self.node = node
         self.allocatable = Amounts(
             (name, parse_amount(name, quantity))
@@ -97,7 +97,7 @@ class NodeInfo:
         self.allowed_pod_number = parse_amount("pods", node.status.allocatable.get("pods", 0))
 
     def add_pod(self, pod: PodInfo) -> None:
-        """Count a pod in."""
+        """Add a pod to the node and its sums."""
         if pod.uid not in self.pods:
             self.order.append(pod.uid)
         self.pods[pod.uid] = pod
@@ -116,8 +116,9 @@ class NodeInfo:
             self._count_claims(pod.pod, 1)
 
     def remove_pod(self, uid: str) -> PodInfo:
-        """Count a pod out and return it; raises ``KeyError`` when it is not here."""
+        """Remove a pod and return it; raises ``KeyError`` if it is not on the node."""
         pod = self.pods.pop(uid)
+        # As kube-scheduler removes from a slice: the last pod moves into the gap.
         last = self.order.pop()
         if last != uid:
             self.order[self.order.index(uid)] = last
@@ -136,7 +137,7 @@ class NodeInfo:
         return pod
 
     def clone(self) -> NodeInfo:
-        """Return a copy to try things on."""
+        """Return a copy for a dry run; the pods themselves are shared."""
         other = NodeInfo.__new__(NodeInfo)
         other._copy_node_from(self)
         other._copy_pods_from(self)

@@ -1,11 +1,14 @@
-"""Nodes as columns.
+"""NodeTable: the nodes as NumPy columns, one row for each node.
 
-``NodeTable`` holds one row a node, densely: a node that goes is replaced by the last one. Columns
-are NumPy arrays kept in step with the ``NodeInfo`` objects, cell by cell, as events come in; every
-change notes its row, so that answers computed earlier are mended row by row (``changes_since``).
+Columns are updated cell by cell, together with the ``NodeInfo`` objects, as events come in. Every
+change records its row, so that cached results can be updated row by row (``changes_since``).
 
-A plugin may be handed the whole table, a few rows of it (``take``) or a copy to try things on
-(``fork``); it cannot tell and need not care.
+A plugin may get the whole table, a view of some rows (``take``) or a copy for a dry run (``fork``);
+all have this interface.
+
+Example: a pod that requests 500m is bound to row 7. ``infos[7].requested["cpu"]`` and
+``requested["cpu"][7]`` grow by 500, ``pod_count[7]`` by 1, and ``changes`` gets a 7;
+``nodes_generation`` stays, since the node object did not change.
 """
 
 from __future__ import annotations
@@ -65,11 +68,11 @@ class NodeTable:
         self._labels = LabelColumns()
         self._pod_index: PodIndex | None = None
         self.changes = ChangeLog()
-        """Rows of which anything changed."""
+        """Rows that changed, be it the node or its pods."""
         self.node_changes = ChangeLog()
-        """Rows of which the node itself changed, not only its pods."""
+        """Rows whose node object changed, not only its pods."""
         self.nodes_generation = 0
-        """Moves when nodes come, go, or change themselves (not when only their pods change)."""
+        """Incremented when a node is added, removed or updated; not when only its pods change."""
 
     def __len__(self) -> int:
         return self.size
@@ -87,12 +90,12 @@ class NodeTable:
 
     @property
     def pod_count(self) -> IntArray:
-        """Number of pods a node."""
+        """Number of pods on each node, shape ``(len(table),)``."""
         return self._pod_count[: self.size]
 
     @property
     def allowed_pods(self) -> IntArray:
-        """Allocatable ``pods`` a node."""
+        """Allocatable ``pods`` of each node."""
         return self._allowed_pods[: self.size]
 
     @property
@@ -116,11 +119,11 @@ class NodeTable:
         return self._image_set[: self.size]
 
     def has_label(self, key: str) -> bool:
-        """Return whether a node may carry a label; False is certain."""
+        """Return whether a node may have a label; False is certain."""
         return key in self._labels
 
     def label(self, key: str) -> CodeArray:
-        """Return a label's values as codes (-1 = absent); ``label_values`` has the texts."""
+        """Return each node's code of a label (-1 = absent); ``label_values`` has the values."""
         return self._labels.column(key, self.infos, self.capacity).codes[: self.size]
 
     def label_values(self, key: str) -> Interner[str]:
@@ -133,28 +136,28 @@ class NodeTable:
 
     @property
     def pod_index(self) -> PodIndex:
-        """The pods of these nodes by what selectors see of them; made on first use."""
+        """The pods of these nodes, counted by labels and affinity terms; created at first use."""
         if self._pod_index is None:
             self._pod_index = PodIndex(self.infos, self.capacity)
         return self._pod_index
 
     def count_pods(self, query: PodQuery) -> CodeArray:
-        """Return how many pods a query means on each node."""
+        """Return how many pods on each node match a query."""
         return self.pod_index.count(query)[: self.size]
 
     def count_term(self, existing: ExistingTerm) -> CodeArray:
-        """Return what the pods with a term of ``pod_index`` add up to on each node."""
+        """Return the sum of a term's counts (see ``ExistingTerm``) on each node."""
         return self.pod_index.count_term(existing)[: self.size]
 
     def rows_of(self, names: Iterable[str]) -> Rows:
-        """Return the rows of those of the nodes that are here, ascending."""
+        """Return the rows of the named nodes, ascending; unknown names are ignored."""
         rows = sorted(row for row in map(self.rows.get, names) if row is not None)
         return np.array(rows, dtype=np.intp)
 
     # ---- other tables --------------------------------------------------------------------------
 
     def take(self, rows: Rows) -> NodeTable:
-        """Return some rows as a table: a read-only picture of the present."""
+        """Return some rows as a read-only table."""
         raise NotImplementedError
 
     def fork(self, rows: Rows) -> NodeTable:
@@ -165,22 +168,22 @@ class NodeTable:
 
     @property
     def position(self) -> int:
-        """Where the record of changes ends now; to be handed to ``changes_since`` later."""
+        """The end of the change log, to be passed to ``changes_since`` later."""
         return self.changes.position
 
     def changes_since(self, position: int) -> list[int] | None:
-        """Return the rows that changed since, each once; None when that is no longer known."""
+        """Return the rows that changed since a position, each once; None if that is forgotten."""
         return self.changes.since(position, self.size)
 
     def add_pod(self, row: int, pod: PodInfo) -> None:
-        """Count a pod in, in object and columns."""
+        """Add a pod to a row, in ``NodeInfo`` and columns."""
         self.infos[row].add_pod(pod)
         self._put_pod(row, pod)
         if self._pod_index is not None:
             self._pod_index.add(row, pod)
 
     def remove_pod(self, row: int, uid: str) -> PodInfo:
-        """Count a pod out, in object and columns, and return it."""
+        """Remove a pod from a row, in ``NodeInfo`` and columns, and return it."""
         pod = self.infos[row].remove_pod(uid)
         self._put_pod(row, pod)
         if self._pod_index is not None:
@@ -188,10 +191,13 @@ class NodeTable:
         return pod
 
     def _put_pod(self, row: int, pod: PodInfo) -> None:
+        # Only the cells that this pod can have changed: a pod names two or three resources of the
+        # dozens that a cluster may have.
         info = self.infos[row]
         self.requested.put_some(row, tuple(pod.accounted_requests.amounts), info.requested)
         self.nonzero_requested.put_some(row, ("cpu", "memory"), info.nonzero_requested)
         self._pod_count[row] = len(info.pods)
+        # Interning the set of ports costs a frozenset; most pods have none.
         if pod.host_ports:
             self._port_set[row] = self.port_sets.code(frozenset(info.used_ports))
             if len(self.port_sets) > self._max_sets:
@@ -208,14 +214,13 @@ class NodeTable:
 
     @property
     def _max_sets(self) -> int:
-        """How many sets or label values may be known before those that are gone are dropped.
-
-        Nodes come and go, and so do images and pods with ports, for months.
-        """
+        """How many sets or label values may be interned before unused ones are dropped."""
+        # Nodes, images and pods with ports come and go for months. Twice the size, so that each
+        # compaction, which costs a pass over the rows, is paid for by as many new values.
         return _SPARE_SETS + 2 * self.size
 
     def validate(self) -> None:
-        """Derive every column anew and raise ``AssertionError`` where one is out of step."""
+        """Derive every column anew and raise ``AssertionError`` if one differs."""
         assert len(self.infos) == len(self.rows) == self.size <= self.capacity
         for row, info in enumerate(self.infos):
             assert info.row == row == self.rows[info.name], info

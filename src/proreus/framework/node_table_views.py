@@ -1,4 +1,8 @@
-"""Tables made of other tables: some rows to look at, some rows to try things on."""
+"""Tables derived from other tables: views of some rows, and forks that may be changed.
+
+Example: ``table.take([3, 7])`` has two rows and gathers ``column[[3, 7]]`` whenever a column is
+read; ``table.fork([3, 7])`` copies both rows, and a pod added to its row 1 is not on the table's 7.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
 
 
 class _ViewColumns(ResourceColumns):
-    """Resource columns of some rows, gathered when looked at."""
+    """Resource columns of a view, gathered when they are read."""
 
     __slots__ = ("_columns", "_part")
 
@@ -34,15 +38,17 @@ class _ViewColumns(ResourceColumns):
         return resource in self._columns
 
     def gather(self, table: TableShape, rows: Rows) -> ResourceColumns:
-        """Return the columns of some of these rows, as a fork's own."""
+        """Return a copy of the columns of some of these rows, for a fork."""
         return self._columns.gather(table, self._part.parent_rows[rows])
 
 
 class NodeTableView(NodeTable):
-    """Some rows of another table; columns are gathered when they are looked at."""
+    """Some rows of another table, read-only; columns are gathered when they are read."""
 
     def __init__(self, parent: NodeTable, rows: Rows) -> None:
         self._parent = parent
+        # ``super().__init__`` would allocate a table's arrays; a view is made for every handful of
+        # rows and usually reads one or two columns.
         self._parent_rows_array = rows
         self.size = len(rows)
         self.images = parent.images
@@ -53,27 +59,27 @@ class NodeTableView(NodeTable):
 
     @property
     def allocatable(self) -> ResourceColumns:  # type: ignore[override]
-        """What pods may ask for, a node."""
+        """Allocatable amounts by resource, a column each."""
         return _ViewColumns(self._parent.allocatable, self)
 
     @property
     def requested(self) -> ResourceColumns:  # type: ignore[override]
-        """What pods ask for, a node."""
+        """Requested amounts by resource, a column each."""
         return _ViewColumns(self._parent.requested, self)
 
     @property
     def nonzero_requested(self) -> ResourceColumns:  # type: ignore[override]
-        """The same with defaults for pods that ask for nothing."""
+        """Requested cpu and memory, with defaults for pods that request none."""
         return _ViewColumns(self._parent.nonzero_requested, self)
 
     @property
     def parent(self) -> NodeTable:
-        """The other table."""
+        """The table that the view is of."""
         return self._parent
 
     @property
     def parent_rows(self) -> Rows:
-        """The rows of the other table that this one is made of."""
+        """The rows of the parent, in the order of this table's rows."""
         return self._parent_rows_array
 
     def __getitem__(self, row: int) -> NodeInfo:
@@ -93,17 +99,17 @@ class NodeTableView(NodeTable):
 
     @property
     def rows(self) -> dict[str, int]:  # type: ignore[override]
-        """Row, in this part, of each of its nodes."""
+        """Row in this view by node name; built at each call."""
         return {info.name: row for row, info in enumerate(self)}
 
     @property
     def pod_count(self) -> IntArray:
-        """Number of pods a node."""
+        """Number of pods on each node."""
         return self._parent.pod_count[self.parent_rows]
 
     @property
     def allowed_pods(self) -> IntArray:
-        """Allocatable ``pods`` a node."""
+        """Allocatable ``pods`` of each node."""
         return self._parent.allowed_pods[self.parent_rows]
 
     @property
@@ -127,7 +133,7 @@ class NodeTableView(NodeTable):
         return self._parent.image_set[self.parent_rows]
 
     def has_label(self, key: str) -> bool:
-        """Return whether a node may carry a label."""
+        """Return whether a node may have a label."""
         return self._parent.has_label(key)
 
     def label(self, key: str) -> CodeArray:
@@ -140,28 +146,29 @@ class NodeTableView(NodeTable):
 
     @property
     def pod_index(self) -> PodIndex:
-        """The index of the other table: its rows are not those of this part."""
+        """The parent's index: its counts are by row of the parent."""
         return self._parent.pod_index
 
     def count_pods(self, query: PodQuery) -> CodeArray:
-        """Return how many pods a query means on each node."""
+        """Return how many pods on each node match a query."""
         return self._parent.count_pods(query)[self.parent_rows]
 
     def count_term(self, existing: ExistingTerm) -> CodeArray:
-        """Return what the pods with a term add up to on each node."""
+        """Return the sum of a term's counts on each node."""
         return self._parent.count_term(existing)[self.parent_rows]
 
     def take(self, rows: Rows) -> NodeTable:
         """Return some of these rows."""
+        # Of the parent, not of this view: each level would gather every column once more.
         return self._parent.take(self.parent_rows[rows])
 
     def fork(self, rows: Rows) -> NodeTable:
-        """Return a copy of some of these rows to try things on."""
+        """Return a copy of some of these rows for a dry run."""
         return self._parent.fork(self.parent_rows[rows])
 
 
 class Fork(NodeTable):
-    """A copy of some rows, with copies of their nodes, to add pods to and remove pods from."""
+    """A copy of some rows and of their ``NodeInfo``, to add pods to and remove pods from."""
 
     def __init__(self, parent: NodeTable, rows: Rows) -> None:
         self.size = self.capacity = len(rows)
@@ -185,6 +192,8 @@ class Fork(NodeTable):
         self._image_set = parent.image_set[rows]
         self._parent = parent
         self._parent_rows = rows
+        # An index of its own, built if a plugin reads it: the parent's counts know nothing of the
+        # pods that are added here.
         self._pod_index = None
         self.changes = ChangeLog()
         self.node_changes = ChangeLog()
@@ -201,7 +210,7 @@ class Fork(NodeTable):
         return [parent[row].clone() for row in rows.tolist()]
 
     def has_label(self, key: str) -> bool:
-        """Return whether a node may carry a label."""
+        """Return whether a node may have a label."""
         return self._parent.has_label(key)
 
     def label(self, key: str) -> CodeArray:
@@ -214,16 +223,16 @@ class Fork(NodeTable):
 
 
 class LazyRows(Protocol):
-    """Rows that are worked out when they are looked at."""
+    """Rows that are computed when they are read."""
 
     @property
     def rows(self) -> Rows:
-        """The rows."""
+        """The row numbers, ascending."""
         ...
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """The number of rows."""
         ...
 
 
@@ -231,14 +240,15 @@ _NO_ROWS: Rows = np.empty(0, dtype=np.intp)
 
 
 class FeasibleView(NodeTableView):
-    """The nodes that passed; which rows they are is worked out only if somebody looks."""
+    """The feasible nodes, for PreScore; their rows are computed when a plugin reads them."""
 
     def __init__(self, parent: NodeTable, found: LazyRows) -> None:
+        # Most PreScore plugins look at the pod alone, and the size is known without the rows.
         super().__init__(parent, _NO_ROWS)
         self._found = found
         self.size = found.count
 
     @property
     def parent_rows(self) -> Rows:
-        """The rows of the nodes that passed."""
+        """The rows of the feasible nodes."""
         return self._found.rows

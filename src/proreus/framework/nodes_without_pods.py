@@ -1,8 +1,8 @@
 """Nodes as kube-scheduler 1.36 sees them once an HTTP extender has sent them back as objects.
 
-It makes new nodes of the objects then, and puts no pods on them and no sizes of images: Score takes
-each for empty. That is an accident (kubernetes/kubernetes#141781), but it decides where pods go;
-extenders that are ``nodeCacheCapable`` are not concerned. Once that is mended, this module goes.
+It builds new NodeInfos from these objects, without pods and image sizes, so Score takes each node
+for empty. That is a bug (kubernetes/kubernetes#141781), but it decides where pods go; extenders
+that are ``nodeCacheCapable`` are not affected. Remove this module once the bug is fixed upstream.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ class NodesWithoutPods(NodeTableView):
 
     @property
     def requested(self) -> ResourceColumns:  # type: ignore[override]
-        """Nothing is asked for."""
+        """Requests of pods: none, all zeros."""
         return ResourceColumns(self)
 
     @property
     def nonzero_requested(self) -> ResourceColumns:  # type: ignore[override]
-        """Nothing is asked for."""
+        """Requests of pods: none, all zeros."""
         return ResourceColumns(self)
 
     def __getitem__(self, row: int) -> NodeInfo:
+        # Built anew at each call: per-node plugins must see the same empty node as columns do.
         known = super().__getitem__(row)
         info = NodeInfo(known.name)
         info.row = known.row
@@ -51,21 +52,21 @@ class NodesWithoutPods(NodeTableView):
 
     @property
     def pod_count(self) -> IntArray:
-        """No pods."""
+        """Number of pods on each node: zeros."""
         return np.zeros(self.size, dtype=np.int64)
 
     @property
     def port_set(self) -> CodeArray:
-        """No ports in use."""
+        """Code of the host ports in use: 0, none."""
         return np.zeros(self.size, dtype=np.int32)
 
     @property
     def image_set(self) -> CodeArray:
-        """No images."""
+        """Code of a node's images: 0, none."""
         return np.zeros(self.size, dtype=np.int32)
 
     def count_pods(self, query: PodQuery) -> CodeArray:
-        """No pods, whatever they are asked for by."""
+        """Return zeros: there are no pods."""
         return np.zeros(self.size, dtype=np.int32)
 
     def take(self, rows: Rows) -> NodeTable:

@@ -1,7 +1,12 @@
-"""Which nominated pods a pod has to respect, row by row, kept in step with what changes.
+"""The nominated pods that a pod must respect, by row, updated incrementally.
 
-Hundreds of preemptors may wait for their victims at a time, each nominated to a node. Every attempt
-has to know them all; what one more attempt costs must be what has changed since the one before.
+Hundreds of preemptors may be nominated at a time, waiting for their victims to end. Every attempt
+needs them all, but must only pay for what has changed since the attempt before.
+
+    NominatedPodsFilter.by_row ─► NominatedPodsByPriority.of ─► NominatedPodsByRow.refresh
+
+Example: pods of priority 5 and 10 are nominated to nodes a and b. For a pod of priority 10,
+``by_row`` has row b only; for one of priority 0 it has both. A new nomination to c updates one row.
 """
 
 from __future__ import annotations
@@ -16,11 +21,11 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import NominatingInfo
 
 _MAX_PRIORITIES = 16
-"""For pods of so many priorities it is remembered."""
+"""For so many priorities the nominated pods by row are cached."""
 
 
 class Nominator(Protocol):
-    """Which pods are to be kept room for, and where."""
+    """The nominations (kube-scheduler's ``PodNominator``), as plugins and filters use them."""
 
     def nominated_pods(self, node_name: str) -> list[PodInfo]:
         """Return the pods nominated to a node."""
@@ -31,32 +36,32 @@ class Nominator(Protocol):
         ...
 
     def nominated_node_of(self, uid: str) -> str | None:
-        """Return the name of the node that a pod is nominated to; None if it is not."""
+        """Return the name of the node that a pod is nominated to, or None."""
         ...
 
     @property
     def position(self) -> int:
-        """Where the record of changes ends now; to be handed to ``changes_since`` later."""
+        """The end of the change log, to be passed to ``changes_since`` later."""
         ...
 
     def changes_since(self, position: int) -> Iterable[str] | None:
-        """Return the names of nodes whose nominated pods may have changed; None: not known."""
+        """Return the nodes whose nominated pods may have changed; None if that is forgotten."""
         ...
 
     def add_nominated_pod(self, pod: PodInfo, nominating: NominatingInfo | None) -> None:
-        """Register a nomination (None: the one that the pod's status has)."""
+        """Add a nomination; None: that of ``status.nominatedNodeName``."""
         ...
 
     def delete_nominated_pod(self, uid: str) -> None:
-        """Forget a nomination."""
+        """Delete a pod's nomination."""
         ...
 
 
 class NominatedPodsByRow:
-    """The pods nominated to the nodes of a table that count for pods of one priority.
+    """The nominated pods of at least a given priority, by row of a table.
 
-    ``by_row``: only rows with such pods. ``changes``: the rows of which that changed.
-    ``excluded_uid``: the UID of a pod that does not count.
+    ``by_row``: only rows with such pods. ``changes``: the rows whose nominated pods changed.
+    ``excluded_uid``: a pod whose own nomination does not count.
     """
 
     def __init__(
@@ -69,14 +74,16 @@ class NominatedPodsByRow:
         self._priority = priority
         self._excluded_uid = excluded_uid
         self.is_cached = excluded_uid is None
-        """Whether the next pod of this priority is given the same object."""
+        """Whether the object is kept for the next pod of this priority."""
         self._position = -1
         self._nodes_generation = -1
         self.refresh()
 
     def refresh(self) -> None:
-        """Follow what changed about nominations and nodes."""
+        """Update the rows whose nominations or nodes changed."""
         nominator, table = self._nominator, self._table
+        # Nominations are by node name, and rows move when nodes are removed: after any node event
+        # every nominated row is looked up again, those that had nominated pods before included.
         names = None
         if self._nodes_generation == table.nodes_generation:
             names = nominator.changes_since(self._position)
@@ -92,6 +99,8 @@ class NominatedPodsByRow:
 
     def _refresh_row(self, row: int) -> None:
         pods = self._pods(row) if row < self._table.size else ()
+        # Recording a row that did not change would filter its node again for every cached key. The
+        # log is about nodes; at this priority most of its entries change nothing.
         if pods == self.by_row.get(row, ()):
             return
         if pods:
@@ -109,7 +118,7 @@ class NominatedPodsByRow:
 
 
 class NominatedPodsByPriority:
-    """``NominatedPodsByRow`` for every priority that was asked about lately, for one table."""
+    """``NominatedPodsByRow`` of the priorities used lately, for one table."""
 
     def __init__(self, nominator: Nominator) -> None:
         self._nominator = nominator
@@ -117,7 +126,7 @@ class NominatedPodsByPriority:
         self._by_priority: OrderedDict[int, NominatedPodsByRow] = OrderedDict()
 
     def of(self, pod: PodInfo, table: NodeTable) -> NominatedPodsByRow:
-        """Return what a pod has to respect; it does not stand in its own way."""
+        """Return the nominated pods that a pod must respect; its own nomination is excluded."""
         if table is not self._table:
             self._table = table
             self._by_priority.clear()
@@ -133,6 +142,9 @@ class NominatedPodsByPriority:
         self._by_priority.move_to_end(pod.priority)
         node_name = self._nominator.nominated_node_of(pod.uid)
         row = None if node_name is None else table.rows.get(node_name)
+        # A preemptor comes back to the node that it is nominated to. Counted there itself it would
+        # be rejected for the space that was made for it. It gets an object of its own, since the
+        # cached one serves all other pods of its priority.
         if row is not None and any(other.uid == pod.uid for other in nominated.by_row.get(row, ())):
             return NominatedPodsByRow(self._nominator, table, pod.priority, excluded_uid=pod.uid)
         return nominated

@@ -1,13 +1,13 @@
 """The extension points, as base classes to inherit from.
 
-A plugin is a class that inherits from one or more of these; its name is its class name unless it
-says otherwise. Each docstring is a contract: when the method is called, how often, what it may
-cost, and what each answer leads to. No status (None) means success; a raised exception is a bug of
-the plugin, fails the attempt and is logged.
+A plugin is a class that inherits from one or more of these; its name is its class name unless
+``name`` is set. Each docstring is a contract: when the method is called, how often, what it may
+cost, and the effect of each result. None means success; an exception is a bug of the plugin, fails
+the attempt and is logged.
 
 Filter and Score have two forms. Per node: easy to write, called for each node. Columnar (``_all``):
-one call for all nodes, over NumPy columns. Whoever writes one form has the other: the base class
-derives it. The runtime calls columns for many rows and the per-node form for a handful.
+one call for all nodes, over NumPy columns. A plugin defines at least one of them; the base class
+derives the other. The runtime calls the columnar form for many rows, the per-node form for a few.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MAX_PERMIT_WAIT_SECONDS = 15 * 60.0
 
 
 class Evaluations(NamedTuple):
-    """How often a plugin was asked, at the points where kube-scheduler counts that."""
+    """How often a plugin ran, at the points where kube-scheduler counts it."""
 
     pre_filter: Counter = Counter()
     filter: Counter = Counter()
@@ -48,29 +48,30 @@ class Evaluations(NamedTuple):
 
 
 class Plugin:
-    """What every plugin is.
+    """The base class of all plugins.
 
-    One instance a profile lives as long as the profile. ``args`` is what pluginConfig says, parsed
-    by ``Args``; ``handle`` is the plugin's way to the cluster.
+    There is one instance for each profile, for the life of the profile. ``args`` is its
+    pluginConfig, parsed by ``Args``; ``handle`` gives access to the cluster and the scheduler.
     """
 
     name: ClassVar[str] = ""
-    """The name in configuration, metrics and messages; the class name where it is not set."""
+    """The name in configuration, metrics and messages; by default the class name."""
 
     Args: ClassVar[type[PluginArgs] | None] = None
-    """The model of the plugin's arguments, None where it takes none."""
+    """The model of the plugin's arguments; None if it takes none."""
 
     row_local: ClassVar[bool] = False
-    """Filter and Score of a node depend on that node and the pod alone, so that an answer holds
-    until that node changes. Leave it False when the plugin looks across nodes or at the outside.
+    """Whether Filter and Score of a node depend on that node and the pod alone, so that a result
+    holds until that node changes. Leave it False if the plugin looks across nodes or at external
+    state.
 
-    Where ``sign`` shares its answers, Filter is asked about every node, also about those that
+    If ``sign`` allows its results to be cached, Filter runs on every node, also on nodes that
     another plugin rejects."""
 
     looks_at_pods: ClassVar[bool] = True
-    """Filter and Score look at the pods that are on a node, or at their sums. Where it is False,
-    shared answers outlast pods that come and go, and preemption asks Filter once a node instead of
-    once a victim, unless ``add_pod`` or ``remove_pod`` changed the plugin's notes."""
+    """Whether Filter and Score look at the pods on a node, or at their sums. If False, cached
+    results stay valid when pods are added or removed, and preemption runs Filter once a node, not
+    once a victim, unless ``add_pod`` or ``remove_pod`` changed the plugin's data."""
 
     fetches: ClassVar[bool] = False
     """Set by ``FetchingPlugin``."""
@@ -79,11 +80,12 @@ class Plugin:
     """Counters, set by the profile that the plugin belongs to."""
 
     health: PluginHealth = PluginHealth()
-    """Is told of the plugin's failures; set by the profile that the plugin belongs to."""
+    """Records the plugin's failures; set by the profile that the plugin belongs to."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Name the plugin after its class where it does not name itself."""
+        """Set ``name`` to the class name unless the class sets it."""
         super().__init_subclass__(**kwargs)
+        # Only this class's own: a subclass that inherited the name of its base would replace it.
         if "name" not in cls.__dict__:
             cls.name = cls.__name__
 
@@ -94,77 +96,77 @@ class Plugin:
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Return the events that may make schedulable a pod that this plugin rejected.
 
-        Called once a profile. The default is everything, which is safe and wakes pods too often;
-        an empty answer means that nothing but a change of the pod itself helps.
+        Called once a profile. The default, all events, is safe but moves pods too often; an empty
+        result means that only a change of the pod itself helps.
         """
         return ALL_EVENTS
 
     def sign(self, pod: PodInfo) -> Hashable | None:
         """Return the part of the pod that Filter and Score of this plugin read, or None.
 
-        Pods with equal signatures share answers: of a ``row_local`` plugin until the row changes.
-        None means: ask anew for every pod. Called once a cycle at most; must be cheap.
+        Pods with equal signatures share the results of a ``row_local`` plugin until the row
+        changes. None: the plugin runs for every pod. Called at most once a cycle; must be cheap.
         """
         return None
 
     def invalidation_key(self, nodes: NodeTable) -> Hashable:
-        """Return what else the answers of a ``row_local`` plugin depend on, beside row and pod.
+        """Return what the results of a ``row_local`` plugin depend on besides row and pod.
 
-        Shared answers are dropped when it changes. Called once a cycle; must be very cheap.
+        Cached results are discarded when it changes. Called once a cycle; must be very cheap.
         """
         return None
 
 
 class BackgroundPlugin(Plugin):
-    """Has work beside scheduling: to learn something from outside, or to pass something on.
+    """A plugin with work in the background: to read external state, or to report something.
 
-    Not an extension point of its own: whatever else enables the plugin in a profile does.
+    It is no extension point: the work runs while the plugin is enabled at any point of a profile.
     """
 
     async def run_in_background(self) -> None:
-        """Called once scheduling begins; cancelled when the plugin's profile ends, in a process
-        after its last binding. Runs in the scheduler's own loop: it may wait, but not block.
+        """Run until cancelled: when the profile ends, in a process after its last binding.
 
-        What it raises is logged, and it is called again after a pause: 1 s at first, 60 s at most.
-        Returning is the end of it.
+        Called once scheduling begins, in the scheduler's own loop: it may wait, but not block. An
+        exception is logged, and the method called again after a pause, 1 s at first, 60 s at most.
+        If it returns, it is not called again.
         """
         raise NotImplementedError
 
 
 class FetchingPlugin(Plugin):
-    """Has its answers from elsewhere: they are fetched, then the usual method is asked for them.
+    """A plugin that fetches its results, over the network for instance.
 
-    The scheduling cycle does not wait inside an extension point. It waits for ``fetch_x`` right
-    before it asks ``x``; meanwhile no event is handled and no other pod is scheduled, so be quick.
-    Where a fetch answers an Error status, the attempt fails as if ``x`` had. Not an extension
-    point of its own: each is called only where the plugin is enabled at the point.
+    The scheduling cycle never waits inside an extension point. It awaits ``fetch_x`` right before
+    the point ``x``; meanwhile no event is handled and no other pod is scheduled, so be quick. If a
+    fetch returns an Error, the attempt fails as if ``x`` had. It is no extension point: each method
+    is called only if the plugin is enabled at the point.
     """
 
     fetches: ClassVar[bool] = True
 
     async def fetch_pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
-        """Called before any PreFilter plugin is asked."""
+        """Called before any PreFilter plugin runs."""
         return None
 
     async def fetch_filter(
         self, state: CycleState, pod: PodInfo, rows: Rows | None
     ) -> Status | None:
-        """Called with the rows of ``handle.nodes`` that Filter may ask about, None for all.
+        """Called with the rows of ``handle.nodes`` that may be filtered, None for all.
 
-        Filter is asked about any tables made of these rows, also in trials of preemption.
+        Filter runs on tables made of these rows, also in dry runs of preemption.
         """
         return None
 
     async def fetch_score(self, state: CycleState, pod: PodInfo, rows: Rows) -> Status | None:
-        """Called with the rows that passed, two or more."""
+        """Called with the rows of the feasible nodes, two or more."""
         return None
 
     async def fetch_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Called before any Reserve plugin is asked; the pod is assumed."""
+        """Called before any Reserve plugin runs; the pod is assumed."""
         return None
 
     async def fetch_permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Called once all Reserve plugins agreed, before any Permit plugin is asked."""
+        """Called after Reserve has succeeded, before any Permit plugin runs."""
         return None
 
 
@@ -172,7 +174,7 @@ class PreEnqueuePlugin(Plugin):
     """Decides whether a pod may enter the active queue."""
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        """Called whenever the pod is about to become active. Any status but success gates it."""
+        """Called before the pod enters the active queue; any status but success gates it."""
         raise NotImplementedError
 
 
@@ -180,18 +182,18 @@ class QueueSortPlugin(Plugin):
     """Orders the active queue; every scheduler has exactly one."""
 
     def sort_key(self, queued: QueuedPodInfo) -> Any:
-        """Return a value that orders pods: smallest first. Called when a pod enters a queue."""
+        """Return a sort key, the smallest first. Called when a pod enters a queue."""
         raise NotImplementedError
 
 
 class PreFilterPlugin(Plugin):
-    """Looks at the pod once before nodes are filtered."""
+    """Checks the pod, or prepares data, once before nodes are filtered."""
 
     has_pre_filter_extensions: ClassVar[bool] = False
-    """Whether the plugin has an ``add_pod`` or ``remove_pod``; set for each class."""
+    """Whether the plugin defines ``add_pod`` or ``remove_pod``; set for each class."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Note whether the plugin wants to hear of pods that are tried."""
+        """Set ``has_pre_filter_extensions``."""
         super().__init_subclass__(**kwargs)
         cls.has_pre_filter_extensions = (
             cls.add_pod is not PreFilterPlugin.add_pod
@@ -203,19 +205,20 @@ class PreFilterPlugin(Plugin):
     ) -> Status | frozenset[str] | None:
         """Called once a cycle, with the whole cluster.
 
-        A set of names: only these nodes can do. Skip: this plugin's Filter is not asked in this
-        cycle. Unresolvable: no node can do, stop here. Unschedulable: no node can do, go on asking.
+        A set of names: only these nodes are filtered. Skip: this plugin's Filter does not run in
+        this cycle. Unresolvable: the pod is rejected at once. Unschedulable: the pod is rejected,
+        and the remaining PreFilter plugins still run.
         """
         raise NotImplementedError
 
     def add_pod(
         self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo
     ) -> bool | None:
-        """Bring the notes in ``state`` in step with a pod that is tried on a node.
+        """Update the data in ``state`` for a pod that is added to a node in a dry run.
 
         Called on a clone of the state, for nominated pods and in preemption; the node has the pod
         already. Only plugins that keep counts across nodes need it. False: the pod makes no
-        difference to the notes, wherever it is; preemption does not ask about it again.
+        difference to the data on any node; preemption does not call it for this pod again.
         """
         return None
 
@@ -233,18 +236,22 @@ class FilterPlugin(Plugin):
     per_node_filter: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Note which form the plugin has, and insist on one."""
+        """Set which forms the plugin defines; raises ``TypeError`` if it defines none."""
         super().__init_subclass__(**kwargs)
+        # Each form of the base class calls the other one: a class with neither would recurse until
+        # the interpreter stops it, at the first pod instead of at its import.
         cls.columnar_filter = cls.filter_all is not FilterPlugin.filter_all
         cls.per_node_filter = cls.filter is not FilterPlugin.filter
         if not (cls.columnar_filter or cls.per_node_filter):
             raise TypeError(f"{cls.__name__} must define filter or filter_all")
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Judge one node. Called for nodes that no earlier plugin rejected, until enough are found.
+        """Filter one node. Called for nodes that no earlier plugin rejected, until enough pass.
 
-        Unschedulable: not now, preemption may help. Unresolvable: preemption would not help.
+        Unschedulable: preemption may help. Unresolvable: preemption would not help.
         """
+        # For authors' own calls and tests. The runtime never gets here (``runtime.node_points``),
+        # because ``node`` may be of a fork, whose pods the cluster's table does not have.
         nodes = self.handle.nodes.take(np.array([node.row], dtype=np.intp))
         verdicts = Verdicts(1, self.name)
         self.filter_all(state, pod, nodes, verdicts)
@@ -253,10 +260,11 @@ class FilterPlugin(Plugin):
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
-        """Judge all nodes of a table at once: call ``verdicts.reject`` for those that cannot do.
+        """Filter all nodes of a table: ``verdicts.reject`` those that cannot take the pod.
 
         Called once a cycle or less; must not depend on which rows the table happens to hold.
         """
+        # Not every row: reading the clock costs as much as a simple filter.
         for row, node in enumerate(nodes):
             if row % ROWS_BETWEEN_LOOKS == 0:
                 state.check_budget(self.name, "Filter")
@@ -266,7 +274,7 @@ class FilterPlugin(Plugin):
 
 
 class PostFilterPlugin(Plugin):
-    """Tries to make room when no node can take the pod."""
+    """Tries to make the pod schedulable when no node can take it, by preemption for instance."""
 
     async def post_filter(
         self, state: CycleState, pod: PodInfo, verdicts: Verdicts
@@ -280,8 +288,8 @@ class PostFilterPlugin(Plugin):
 
 
 class PodGroupPostFilterPlugin(Plugin):
-    """Tries to make room for a whole PodGroup; not configurable by itself: it comes with PostFilter
-    (gate WorkloadAwarePreemption)."""
+    """Preempts for a whole PodGroup; enabled together with PostFilter (gate
+    WorkloadAwarePreemption)."""
 
     async def pod_group_post_filter(
         self,
@@ -289,32 +297,32 @@ class PodGroupPostFilterPlugin(Plugin):
         pods: Sequence[PodInfo],
         fits: Callable[[], Awaitable[Status | None]],
     ) -> Status | None:
-        """Called when the group did not fit. None: room will be made.
+        """Called when the group did not fit. None: victims are being evicted for it.
 
-        ``fits`` tries the group on the nodes as they are at that moment, without PostFilter; its
-        answer None means that it fits. The plugin may take pods off ``handle.nodes`` meanwhile, and
-        must have put them back when it returns.
+        ``fits`` runs a dry run of the group on the nodes as they are at that moment, without
+        PostFilter; None means that it fits. The plugin may remove pods from ``handle.nodes``
+        meanwhile, and must have added them again when it returns.
         """
         raise NotImplementedError
 
 
 class PreScorePlugin(Plugin):
-    """Prepares scoring."""
+    """Prepares data before nodes are scored."""
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
-        """Called once a cycle with the nodes that passed (two or more). Skip: do not score."""
+        """Called once a cycle with the feasible nodes (two or more). Skip: Score does not run."""
         raise NotImplementedError
 
 
 class ScorePlugin(Plugin):
-    """Says how good a node is for the pod."""
+    """Scores the feasible nodes."""
 
     columnar_score: ClassVar[bool] = False
     per_node_score: ClassVar[bool] = False
     normalizes: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Note which form the plugin has, and insist on one."""
+        """Set which forms the plugin defines; raises ``TypeError`` if it defines none."""
         super().__init_subclass__(**kwargs)
         cls.columnar_score = cls.score_all is not ScorePlugin.score_all
         cls.per_node_score = cls.score is not ScorePlugin.score
@@ -323,18 +331,17 @@ class ScorePlugin(Plugin):
             raise TypeError(f"{cls.__name__} must define score or score_all")
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Score one node that passed: any int, if ``normalize`` brings it to 0..100."""
+        """Score one feasible node: an int in 0..100, or any int if ``normalize`` is defined."""
         nodes = self.handle.nodes.take(np.array([node.row], dtype=np.intp))
         scores = self.score_all(state, pod, nodes)
         return scores if isinstance(scores, int) else int(scores[0])
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
-        """Score all nodes of a table, shape ``(len(nodes),)``; one int stands for the same score
-        everywhere."""
+        """Score all nodes of a table, shape ``(len(nodes),)``; an int scores every node."""
         return np.array([self.score(state, pod, node) for node in nodes], dtype=np.int64)
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
-        """Bring the scores of all nodes that passed to 0..100. Must not change its argument.
+        """Return the scores of all feasible nodes scaled to 0..100. Must not change its argument.
 
         Must depend on the scores alone (and the pod), not on the order of the nodes.
         """
@@ -342,18 +349,18 @@ class ScorePlugin(Plugin):
 
 
 class ReservePlugin(Plugin):
-    """Keeps books of its own about where pods go."""
+    """Keeps state of its own about the nodes that pods are assigned to."""
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Called once a node was chosen and assumed. Any rejection undoes the choice."""
+        """Called after the pod was assumed on a node. A rejection ends the attempt."""
         return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Undo ``reserve``; also called when this plugin's reserve was never reached."""
+        """Undo ``reserve``; also called if this plugin's ``reserve`` was not reached."""
 
 
 class PermitPlugin(Plugin):
-    """Lets a decided pod through, holds it, or turns it down."""
+    """Approves, delays or rejects the binding of a pod."""
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Called after Reserve. ``Status.wait(seconds)`` (15 minutes at most) holds the pod until
@@ -365,27 +372,27 @@ class PreBindPlugin(Plugin):
     """Does what must be done before a pod is bound: volumes, claims."""
 
     allow_parallel: ClassVar[bool] = False
-    """May run at the same time as its neighbours that allow it too."""
+    """Whether it may run concurrently with adjacent plugins that allow it too."""
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Say whether PreBind has work for this pod: None if so, Skip if not."""
+        """Return None if PreBind has work for this pod, Skip if not."""
         return None
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """May wait. Any status but success sends the pod back to the queue."""
+        """Prepare the binding; may wait. Any status but success returns the pod to the queue."""
         raise NotImplementedError
 
 
 class BindPlugin(Plugin):
-    """Tells the apiserver where the pod goes."""
+    """Binds the pod to its node."""
 
     async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Bind, or answer Skip to leave it to the next bind plugin."""
+        """Bind the pod, or return Skip to leave it to the next Bind plugin."""
         raise NotImplementedError
 
 
 class PostBindPlugin(Plugin):
-    """Is told of every bound pod."""
+    """Runs after a pod was bound."""
 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Called after the binding succeeded; must be quick."""
@@ -393,30 +400,30 @@ class PostBindPlugin(Plugin):
 
 
 class PlacementGeneratePlugin(Plugin):
-    """Names sets of nodes among which a whole PodGroup may go; a profile has at most one."""
+    """Generates the placements of a PodGroup; a profile has at most one such plugin."""
 
     def generate_placements(
         self, state: CycleState, group: PodGroupInfo, nodes: NodeTable
     ) -> Sequence[Placement] | Status:
-        """Called once a cycle of a group, with the whole cluster. The group is tried in each
-        placement in turn. None at all: it is unschedulable. Unschedulable rejects the group."""
+        """Called once a cycle of a group, with the whole cluster. A dry run is made in each
+        placement. An empty result, or Unschedulable, rejects the group."""
         raise NotImplementedError
 
 
 class PlacementScorePlugin(Plugin):
-    """Says how good a placement is for a PodGroup."""
+    """Scores the placements in which a PodGroup fits."""
 
     def score_placement(
         self, state: CycleState, group: PodGroupInfo, assignments: PodGroupAssignments
     ) -> int | Status:
-        """Score one placement in which the group fits: any int, if ``normalize_placements``
-        brings it to 0..100. Called only if there are several."""
+        """Score one placement: an int in 0..100, or any int if ``normalize_placements`` is
+        defined. Called only if there are several."""
         raise NotImplementedError
 
     def normalize_placements(
         self, state: CycleState, group: PodGroupInfo, scores: IntArray
     ) -> IntArray | Status:
-        """Bring the scores of all placements to 0..100. Must not change its argument."""
+        """Return the scores of all placements scaled to 0..100. Must not change its argument."""
         return scores
 
 

@@ -1,7 +1,7 @@
-"""Who is told when a plugin does what it must not.
+"""PluginHealth: where failures of a plugin are recorded.
 
-The base, which plugins outside a profile have, does not mind. The runtime's (``runtime.conduct``)
-logs, counts, reports, and takes out of a profile what fails again and again.
+This base class ignores them; plugins outside a profile have it. That of the runtime
+(``runtime.plugin_health``) logs, counts and reports failures, and may disable the plugin.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Literal
 
 Reason = Literal["raised", "error", "invalid_answer", "slow"]
-"""An exception; an Error status; an answer that the point does not allow; the budget exceeded."""
+"""An exception; an Error status; a result that the point does not allow; the time exceeded."""
 
 
 class PluginHealth:
-    """Is told of every failure of one plugin. ``disabled``: the plugin is left out at this time."""
+    """Records the failures of one plugin. ``disabled``: the plugin is not called at present."""
 
     disabled: bool = False
 
     def note(self, point: str, reason: Reason, error: BaseException | None = None) -> None:
-        """Take note of a failure at a point; ``error`` is what was raised."""
+        """Record a failure at an extension point; ``error`` is the exception, if any."""

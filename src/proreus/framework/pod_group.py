@@ -1,8 +1,7 @@
-"""A PodGroup as plugins see it: its pods, where they might go, and where they were put in a trial.
+"""A PodGroup as plugins see it: its pods, its possible placements, and pods assigned in a dry run.
 
-``PodGroupState`` is the cache's book of a group; the other values belong to one scheduling cycle of
-a whole group. Not to be taken for ``pod_groups``, which counts pods that selectors cannot tell
-apart.
+``PodGroupState`` is the cache's state of a group; the other values belong to one scheduling cycle
+of a whole group. Unrelated to ``pod_label_groups``, which groups pods by labels.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from typing import NamedTuple, Protocol
 
 from proreus.framework.pod_info import PodInfo
 
-POD_GROUP_SCHEDULING_CYCLE = "proreus/pod-group-trial"
-"""Key of a ``CycleState`` note that is there while a pod is only tried, with its whole group.
+POD_GROUP_SCHEDULING_CYCLE = "proreus/pod-group-dry-run"
+"""``CycleState`` key that is present while a pod is scheduled in a dry run of its whole group.
 
-It says how many pods of the group had a node before the trial began.
+The value is the number of the group's pods that had a node before the dry run began.
 """
 
 
@@ -28,7 +27,7 @@ class PlacedPod(NamedTuple):
 
 
 class PodGroupState(Protocol):
-    """Which pods of a group are known, by UID, and how far they have come."""
+    """The known pods of a group by UID, with and without a node."""
 
     @property
     def unscheduled(self) -> Mapping[str, PodInfo]:
@@ -37,17 +36,17 @@ class PodGroupState(Protocol):
 
     @property
     def assumed(self) -> Mapping[str, PlacedPod]:
-        """Pods that were given a node here; in a trial also those that were tried so far."""
+        """Pods assumed on a node; in a dry run also those that it has assigned so far."""
         ...
 
     @property
     def all_pods_count(self) -> int:
-        """How many pods are known."""
+        """The number of known pods."""
         ...
 
     @property
     def scheduled_count(self) -> int:
-        """How many pods have a node, assumed ones included."""
+        """The number of pods with a node, assumed ones included."""
         ...
 
     def scheduled(self) -> Sequence[PlacedPod]:
@@ -59,7 +58,7 @@ class PodGroupStates(Protocol):
     """The state of every group that pods name."""
 
     def get(self, key: str) -> PodGroupState | None:
-        """Return what is known of a group, by ``namespace/name``; None when no pod of it is."""
+        """Return the state of a group by ``namespace/name``; None if none of its pods is known."""
         ...
 
 
@@ -79,7 +78,7 @@ class PodGroupInfo:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A set of nodes, by name, among which a whole group may go; None = all nodes."""
+    """A set of nodes, by name, on which a whole group may be scheduled; None = all nodes."""
 
     name: str
     node_names: Collection[str] | None
@@ -87,7 +86,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class PodGroupAssignments:
-    """What came of a trial with a placement: the pods that fit, and where."""
+    """The result of a dry run in one placement: the pods that fit, with their nodes."""
 
     placement: Placement
     pods: tuple[PlacedPod, ...]

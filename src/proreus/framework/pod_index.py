@@ -1,9 +1,13 @@
-"""The pods of a table, counted by row for whoever looks across nodes.
+"""The pods of a table counted by row, for plugins that look across nodes.
 
-Two questions cost the same however many pods there are: how many pods does a selector mean on each
-node (``count``); and which existing pods' terms mean this pod (``required_anti.meaning`` and the
-like), and where are they (``count_term``). Pods are grouped only from the first ``count`` on, so
-that clusters without spreading and affinity pay nothing. Pods on nodes without a row do not count.
+Two queries cost the same however many pods there are: how many pods on each node match a selector
+(``count``); and which terms of existing pods select this pod (``required_anti.matching`` and the
+like) and how many pods on each node have them (``count_term``). Pods on nodes without a row do not
+count.
+
+Example: 100,000 pods, 40 of them with anti-affinity to ``app=db``. For an incoming pod with
+``app=db``, ``required_anti.matching`` returns one term, and ``count_term`` its column: an array
+over nodes, above 0 on the nodes of the 40, updated whenever one of them comes or goes.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from proreus.objects.pod import Pod
 
 
 class PodIndex:
-    """Counts of the pods on the rows of one table, which tells it of every change.
+    """Counts of the pods on the rows of one table, which reports every change to it.
 
     ``required_anti`` and ``required``: terms of required (anti-)affinity, each pod counting 1.
     ``preferred``: preferred terms, each pod counting its weight, negative for anti-affinity.
@@ -40,7 +44,9 @@ class PodIndex:
                 self._add_terms(info.row, pod.pod)
 
     def count(self, query: PodQuery) -> CodeArray:
-        """Return by row how many pods a query means; longer than the table, not to be written."""
+        """Return how many pods match a query, by row; longer than the table, read-only."""
+        # Grouping all pods by labels takes a while in a large cluster; one that uses neither
+        # spreading nor affinity must not pay for it at every pod event: it begins with a query.
         if self._groups is None:
             self._groups = PodLabelGroups(self._columns)
             for info in self._infos:
@@ -49,7 +55,7 @@ class PodIndex:
         return self._groups.column(query)
 
     def count_term(self, existing: ExistingTerm) -> CodeArray:
-        """Return by row what the pods with a term add up to; as ``count``."""
+        """Return the sum of a term's counts by row; longer than the table, read-only."""
         column = self._columns.get(existing)
         if column is None:
             column = existing.column = self._columns.new(existing, existing.on_evicted)
@@ -57,31 +63,31 @@ class PodIndex:
         return column.counts
 
     def add(self, row: int, pod: PodInfo) -> None:
-        """Count a pod in."""
+        """Add a pod to the counts."""
         if pod.pod.spec.affinity is not None:
             self._add_terms(row, pod.pod)
         if self._groups is not None:
             self._groups.add(row, pod.pod)
 
     def remove(self, row: int, pod: PodInfo) -> None:
-        """Count a pod out."""
+        """Remove a pod from the counts."""
         if pod.pod.spec.affinity is not None:
             self._remove_terms(row, pod.pod)
         if self._groups is not None:
             self._groups.remove(row, pod.pod)
 
     def add_row(self, info: NodeInfo) -> None:
-        """Count all pods of a node in."""
+        """Add all pods of a node."""
         for pod in info.pods.values():
             self.add(info.row, pod)
 
     def remove_row(self, info: NodeInfo) -> None:
-        """Count all pods of a node out."""
+        """Remove all pods of a node."""
         for pod in info.pods.values():
             self.remove(info.row, pod)
 
     def grow(self, capacity: int) -> None:
-        """Make room for more rows."""
+        """Extend the columns to ``capacity`` rows."""
         self._columns.grow(capacity)
 
     def _add_terms(self, row: int, pod: Pod) -> None:
@@ -92,6 +98,8 @@ class PodIndex:
             self.required.add(row, term)
         for weight, term in terms.preferred:
             self.preferred.add(row, term, weight)
+        # One collection for both: InterPodAffinity sums the weights of all matching terms anyway,
+        # with those of anti-affinity negative.
         for weight, term in terms.preferred_anti:
             self.preferred.add(row, term, -weight)
 
@@ -107,7 +115,7 @@ class PodIndex:
             self.preferred.remove(row, term, -weight)
 
     def validate(self) -> None:
-        """Derive all counts anew and raise ``AssertionError`` where one is out of step."""
+        """Derive all counts anew and raise ``AssertionError`` if one differs."""
         fresh = PodIndex(self._infos, self._columns.capacity)
         for kept, derived in (
             (self.required_anti, fresh.required_anti),

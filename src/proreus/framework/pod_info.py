@@ -1,7 +1,10 @@
-"""A pod with what scheduling needs of it, computed once.
+"""PodInfo: a pod with everything that scheduling derives from it, computed once.
 
-``PodInfo`` is what plugins see. Amounts are int64 in the units of ``objects.quantity``. Pods that
-ask for the same share one ``PodRequests``, so that a thousand replicas cost one computation.
+Amounts are int64 in the units of ``objects.quantity``. Pods with equal requests share one
+``PodRequests``, so that a thousand replicas cost one computation.
+
+Example: a container requests cpu 500m and no memory. ``requests.amounts`` is {"cpu": 500},
+``requests.nonzero`` is (500, 209715200): 200 MiB is the default that kube-scheduler scores with.
 """
 
 from __future__ import annotations
@@ -24,11 +27,11 @@ if TYPE_CHECKING:
     from proreus.feature_gates import FeatureGates
 
 ASSUMED_AS = "proreus/assumed-as"
-"""Key of a ``CycleState`` note that Reserve may write: the ``PodInfo`` that stands for the pod on
-its node from then on, because it takes more of the node than it asked for. None: the pod itself."""
+"""``CycleState`` key that Reserve may write: the ``PodInfo`` to assume on the node instead of the
+pod, because its devices take more of the node than it requests. None: the pod itself."""
 
 NOT_STARTED = float("inf")
-"""When a pod starts that has not started yet."""
+"""The start time of a pod that has not started yet."""
 
 SelectorKey = tuple[str, frozenset[tuple[str, str]]]
 """Namespace and labels of a pod."""
@@ -43,7 +46,7 @@ class HostPort(NamedTuple):
 
 
 class PodResourcesOptions(NamedTuple):
-    """What counts of that which a pod asks for: feature gates decide.
+    """Which parts of a pod's requests count, by feature gates.
 
     ``pod_level``: ``spec.resources`` (PodLevelResources). ``devices``: what devices take of the
     node's cpu, memory and the like, as the pod's status has it (DRANodeAllocatableResources).
@@ -54,7 +57,7 @@ class PodResourcesOptions(NamedTuple):
 
     @classmethod
     def of(cls, gates: FeatureGates) -> PodResourcesOptions:
-        """Read the gates."""
+        """Return the options that the feature gates select."""
         return cls(gates.enabled("PodLevelResources"), gates.enabled("DRANodeAllocatableResources"))
 
 
@@ -62,11 +65,11 @@ DEFAULT_RESOURCES_OPTIONS = PodResourcesOptions()
 
 
 class PodRequests:
-    """What a pod asks for, in the three forms in which kube-scheduler counts it.
+    """A pod's requests, in the three forms in which kube-scheduler counts them.
 
-    ``amounts``: what Filter counts and nodes keep. ``nonzero``: (milli-CPU, bytes) with defaults
-    for what is not named, as nodes keep it for scoring. ``scoring``: what NodeResourcesFit scores
-    with: defaults for what is not named, pod-level resources left out.
+    ``amounts``: for Filter and ``NodeInfo.requested``. ``nonzero``: (milli-CPU, bytes) with
+    defaults for what is not requested, for ``NodeInfo.nonzero_requested``. ``scoring``: for Score
+    of NodeResourcesFit, with defaults and without pod-level resources.
     """
 
     __slots__ = ("_scoring", "amounts", "key", "nonzero", "pod")
@@ -81,18 +84,18 @@ class PodRequests:
         )
         self._scoring: Mapping[str, int] | None = None
         self.key = (tuple(sorted(self.amounts.items())), self.nonzero)
-        """Equal for pods that ask for the same."""
+        """Equal for pods with equal requests; plugins sign pods by it."""
 
     @property
     def scoring(self) -> Mapping[str, int]:
-        """Amounts a tracked resource, defaults included, pod-level resources left out."""
+        """Amounts by tracked resource, with defaults, without pod-level resources."""
         if self._scoring is None:
             self._scoring = pod_requests(self.pod, non_missing=NON_ZERO_DEFAULTS, pod_level=False)
         return self._scoring
 
 
 class PodInfo:
-    """A pod and what was derived from it. Immutable but for what is derived on first use."""
+    """A pod and what is derived from it. Immutable, except that some is derived at first use."""
 
     __slots__ = (
         "_accounted_requests",
@@ -145,7 +148,7 @@ class PodInfo:
 
     @property
     def selector_key(self) -> SelectorKey:
-        """What selectors see of it: equal for pods that none of them tells apart."""
+        """Namespace and labels: pods with equal keys match the same selectors."""
         if self._selector_key is None:
             meta = self.pod.metadata
             self._selector_key = meta.namespace, frozenset(meta.labels.items())
@@ -153,14 +156,14 @@ class PodInfo:
 
     @property
     def priority(self) -> int:
-        """Priority, 0 where none is given."""
+        """``spec.priority``, 0 if there is none."""
         return self.pod.spec.priority or 0
 
     @property
     def importance(self) -> tuple[int, float]:
-        """Orders pods, the most important first: by priority, then by how long they have run.
+        """Sort key, the most important pod first, as kube-scheduler's ``MoreImportantPod``.
 
-        The second is the time of the start, in seconds since the epoch; infinite before it.
+        (negative priority, start time in seconds since the epoch; infinite before the start).
         """
         if self._importance is None:
             start = self.pod.status.start_time
@@ -169,7 +172,9 @@ class PodInfo:
 
     @property
     def resized(self) -> PodRequests:
-        """The larger of what the pod asks for and what it still holds from before."""
+        """The requests during an in-place resize: the larger of spec and status, by container."""
+        # A pod that is being resized down still holds what it had. Only pods with resources in
+        # their status can be in a resize, and most have none: they keep the shared value.
         if self._resized is None:
             status = self.pod.status
             resized = status.resources is not None or any(
@@ -185,7 +190,8 @@ class PodInfo:
 
     @property
     def accounted_requests(self) -> PodRequests:
-        """What the pod counts with on its node: devices may take more of it than it asks for."""
+        """The requests counted on the pod's node: its devices may add to what it requests."""
+        # Derived at first use: only pods that are on a node need it.
         if self._accounted_requests is None:
             taken = self.pod.status.node_allocatable_resource_claim_statuses
             if taken and self.resources_options.devices:
@@ -196,7 +202,7 @@ class PodInfo:
 
     @property
     def host_ports(self) -> tuple[HostPort, ...]:
-        """Ports that the pod takes on its node: of containers and sidecars."""
+        """Host ports of the pod's containers and sidecars."""
         if self._host_ports is None:
             self._host_ports = host_ports_of(self.pod)
         return self._host_ports
@@ -206,6 +212,8 @@ def host_ports_of(pod: Pod) -> tuple[HostPort, ...]:
     """Return the host ports of containers and sidecars, with the API's defaults filled in."""
     spec = pod.spec
     containers = spec.containers
+    # Init containers end before the pod's own start and give their ports back; those that restart
+    # always (sidecars) run on.
     if spec.init_containers:
         sidecars = tuple(c for c in spec.init_containers if c.restart_policy == "Always")
         containers = containers + sidecars
@@ -222,8 +230,10 @@ _shared_requests: dict[object, PodRequests] = {}
 
 
 def _requests_of(pod: Pod, pod_level: bool) -> PodRequests:
-    """Compute requests, or share those of a pod whose containers ask for the same."""
+    """Return a pod's requests, shared with pods whose containers have equal requests."""
     spec = pod.spec
+    # The key covers the containers' requests only. Pods with anything else that counts are rare
+    # enough to be computed one by one.
     if spec.init_containers or spec.overhead or has_pod_level_requests(pod):
         return PodRequests(pod, False, pod_level)
     key = tuple(tuple(c.resources.requests.items()) for c in spec.containers)
@@ -240,10 +250,10 @@ class QueuedPodInfo:
     """A pod in the scheduling queue, with the history of its attempts.
 
     ``timestamp``: when it last entered the queue. ``unschedulable_plugins`` and
-    ``pending_plugins``: who rejected it; they outlive the pop and are cleared by a failed attempt.
-    ``gating_plugin``: who keeps it from being tried ("" = nobody). ``cost_seconds``: what its last
-    attempt computed, if that was long enough for others to notice, else 0.
-    ``consecutive_overruns``: so many attempts in a row were ended because they took too long.
+    ``pending_plugins``: the plugins that rejected it, kept after the pop until an attempt fails.
+    ``gating_plugin``: the PreEnqueue plugin that gates it, or "". ``cost_seconds``: the computing
+    time of its last attempt if that delayed other pods, else 0. ``consecutive_overruns``: how many
+    attempts in a row exceeded their time budget.
     """
 
     info: PodInfo
@@ -277,17 +287,17 @@ class QueuedPodInfo:
 
     @property
     def gated(self) -> bool:
-        """Whether a PreEnqueue plugin keeps it from being tried."""
+        """Whether a PreEnqueue plugin gates it."""
         return bool(self.gating_plugin)
 
     @property
     def costly(self) -> bool:
-        """Whether its last attempt kept others waiting."""
+        """Whether its last attempt delayed other pods."""
         return self.cost_seconds > 0
 
     @property
     def rejectors(self) -> set[str]:
-        """All plugins that turned it down."""
+        """All plugins that rejected it."""
         return self.unschedulable_plugins | self.pending_plugins
 
 

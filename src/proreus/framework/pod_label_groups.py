@@ -1,8 +1,12 @@
-"""Existing pods, grouped by what selectors see of them, and counts of those that a query means.
+"""Existing pods grouped by namespace and labels, and columns that count the pods matching a query.
 
-A query is evaluated once a group of (namespace, labels, terminating) and becomes a column of counts
-by row, kept up to date while it is in use. Which groups a query may mean, and which queries a new
-group may concern, is found by labels (``indexed_labels``), not by going through all of them.
+A query is evaluated once for each group (namespace, labels, terminating) and becomes a column of
+counts by row, updated while it is in use. The groups that may match a query, and the queries that
+may match a new group, are found by an index over labels instead of a scan.
+
+Example: 30,000 pods of 200 Deployments are 200 groups. A query ``app=web`` looks the label up in
+the index, evaluates the one group it finds, and its column is that group's ``by_row``. Another web
+pod adds 1 to one cell of the column, without evaluating any selector.
 """
 
 from __future__ import annotations
@@ -21,13 +25,13 @@ K = TypeVar("K")
 
 
 class PodMatch(NamedTuple):
-    """Pods of these namespaces (None: of all) whose labels the selector selects."""
+    """Matches pods of these namespaces (None: of all) whose labels the selector selects."""
 
     namespaces: frozenset[str] | None
     selector: Selector
 
     def matches(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Tell whether a pod is meant."""
+        """Return whether a pod matches."""
         return (self.namespaces is None or namespace in self.namespaces) and self.selector.matches(
             labels
         )
@@ -35,10 +39,10 @@ class PodMatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PodQuery:
-    """Pods that every one of the matches means; at least one match.
+    """Selects the pods that all of the matches match; there is at least one match.
 
-    ``skip_terminating``: pods that are being deleted do not count. The hash is worked out once:
-    better keep a query than make it anew.
+    ``skip_terminating``: pods that are being deleted do not count. Keep a query rather than build
+    it again: the hash is computed at construction.
     """
 
     matches: tuple[PodMatch, ...]
@@ -46,26 +50,26 @@ class PodQuery:
     _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Work out the hash."""
+        """Compute the hash once: queries are looked up in every cycle."""
         object.__setattr__(self, "_hash", hash((self.matches, self.skip_terminating)))
 
     def __hash__(self) -> int:
         return self._hash
 
     def selects(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> bool:
-        """Tell whether pods like this count."""
+        """Return whether pods with these properties count."""
         if terminating and self.skip_terminating:
             return False
         return all(match.matches(namespace, labels) for match in self.matches)
 
     def selects_pod(self, pod: Pod) -> bool:
-        """Tell whether a pod counts."""
+        """Return whether a pod counts."""
         meta = pod.metadata
         return self.selects(meta.namespace, meta.labels, meta.deletion_timestamp is not None)
 
 
 class PodLabelGroup:
-    """Pods that look the same to every query. ``by_row``: how many are where."""
+    """Pods that every query treats the same. ``by_row``: their number by row."""
 
     __slots__ = ("by_row", "columns", "labels", "namespace", "terminating")
 
@@ -77,14 +81,14 @@ class PodLabelGroup:
         self.columns: list[CountColumn] = []
 
     def is_selected_by(self, query: PodQuery) -> bool:
-        """Tell whether a query counts these pods."""
+        """Return whether a query counts these pods."""
         return query.selects(self.namespace, self.labels, self.terminating)
 
 
 class PodLabelGroups:
-    """All groups, and the columns that queries made of them.
+    """All groups, and the columns of the queries in use.
 
-    Invariants: a group has pods; a column is the sum of the groups that its query means.
+    Invariants: a group has pods; a column is the sum of the groups that its query selects.
     """
 
     def __init__(self, columns: CountColumns) -> None:
@@ -98,7 +102,7 @@ class PodLabelGroups:
         return iter(self._groups.values())
 
     def add(self, row: int, pod: Pod) -> None:
-        """Count a pod in."""
+        """Add a pod to its group and the columns that count it."""
         meta = pod.metadata
         terminating = meta.deletion_timestamp is not None
         key = meta.namespace, frozenset(meta.labels.items()), terminating
@@ -108,11 +112,13 @@ class PodLabelGroups:
             self._add_group(group)
         by_row = group.by_row
         by_row[row] = by_row.get(row, 0) + 1
+        # The group knows the columns that count it, so no selector is evaluated when a pod comes;
+        # that has happened once, when the group or the query was new.
         for column in group.columns:
             column.counts[row] += 1
 
     def remove(self, row: int, pod: Pod) -> None:
-        """Count a pod out."""
+        """Remove a pod from its group and the columns that count it."""
         meta = pod.metadata
         terminating = meta.deletion_timestamp is not None
         key = meta.namespace, frozenset(meta.labels.items()), terminating
@@ -124,12 +130,14 @@ class PodLabelGroups:
             del by_row[row]
         for column in group.columns:
             column.counts[row] -= 1
+        # Label sets come and go with every ReplicaSet (pod-template-hash): an empty group that
+        # stayed would be evaluated by each new query for ever.
         if not by_row:
             del self._groups[key]
             self._remove_group(group)
 
     def column(self, query: PodQuery) -> CodeArray:
-        """Return by row how many pods a query means; longer than the table."""
+        """Return how many pods a query selects, by row; longer than the table."""
         column = self._columns.get(query)
         if column is not None:
             return column.counts
@@ -142,7 +150,9 @@ class PodLabelGroups:
         return column.counts
 
     def _candidates(self, query: PodQuery) -> Iterator[PodLabelGroup]:
-        """Yield the groups that a query may mean, each once."""
+        """Yield the groups that a query may select, each once."""
+        # A pod must match all of them, so the first one alone bounds the candidates. A group has
+        # one value for the indexed label, so that no group is found under two values.
         namespaces, selector = query.matches[0]
         indexed_labels = indexable_labels(selector)
         for namespace in self._by_namespace if namespaces is None else namespaces:
@@ -152,7 +162,7 @@ class PodLabelGroups:
                 yield from self._by_label.get((namespace, label), ())
 
     def _add_group(self, group: PodLabelGroup) -> None:
-        """Make a new group known to the queries that mean it, and findable for later ones."""
+        """Index a new group, and attach the columns of the queries that select it."""
         self._by_namespace.setdefault(group.namespace, {})[group] = None
         for label in group.labels.items():
             self._by_label.setdefault((group.namespace, label), {})[group] = None

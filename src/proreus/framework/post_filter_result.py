@@ -1,4 +1,4 @@
-"""What PostFilter answers: a status, and perhaps a node to be kept for the pod."""
+"""The result of PostFilter: a status, and a nomination to set, to clear or to keep."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Verdicts as values: what a plugin answers about a pod.
+"""Status: a plugin's result about a pod, as a value.
 
-No status (None) is success. Codes, and what each leads to at each extension point, are
-kube-scheduler's; a bug in a plugin is an exception, not a status.
+None is success. The codes, and their effect at each extension point, are kube-scheduler's; a bug in
+a plugin is an exception, not a status.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numbers import Real
 
 
 class Code(IntEnum):
-    """kube-scheduler's status codes, with its numbers; ``label`` is the name that it shows."""
+    """kube-scheduler's status codes with its numbers; ``label`` is its name for each."""
 
     SUCCESS = 0
     ERROR = 1
@@ -25,12 +25,12 @@ class Code(IntEnum):
 
     @property
     def label(self) -> str:
-        """The name in metrics and recorded answers, e.g. ``UnschedulableAndUnresolvable``."""
+        """The name in metrics and recorded cases, e.g. ``UnschedulableAndUnresolvable``."""
         return _LABELS[self]
 
 
 SUCCESS, ERROR, SKIP = Code.SUCCESS, Code.ERROR, Code.SKIP
-"""For those who ask dozens of times a pod: by way of the enum it takes 0.1 microseconds each."""
+"""For the hot path, which compares codes dozens of times a pod: an enum look-up takes 0.1 µs."""
 
 _LABELS = (
     "Success",
@@ -46,7 +46,7 @@ _REJECTED = frozenset({Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING})
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A plugin's verdict: a code, its reasons, and the plugin that gave it.
+    """A code, its reasons, and the plugin that returned it.
 
     ``timeout_seconds`` belongs to Wait. The runtime fills in ``plugin``.
     """
@@ -57,10 +57,9 @@ class Status:
     timeout_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what no status is made of, while whoever made it can still be told from its line.
-
-        Later it would be the scheduler that fails, and not the plugin.
-        """
+        """Raise ``TypeError`` for fields of the wrong type."""
+        # Here the traceback ends in the plugin's line. A reason that is no text would fail later,
+        # when the scheduler joins the reasons, and look like the scheduler's own bug.
         if not isinstance(self.code, Code):
             raise TypeError(f"code must be a Code, not {self.code!r}")
         if not isinstance(self.reasons, tuple):
@@ -74,38 +73,38 @@ class Status:
 
     @classmethod
     def unschedulable(cls, *reasons: str) -> Status:
-        """Not here, not now; preemption may help."""
+        """Return a rejection that preemption may resolve."""
         return cls(Code.UNSCHEDULABLE, reasons)
 
     @classmethod
     def unresolvable(cls, *reasons: str) -> Status:
-        """Not here, and preemption would not help either (UnschedulableAndUnresolvable)."""
+        """Return a rejection that preemption cannot resolve (UnschedulableAndUnresolvable)."""
         return cls(Code.UNRESOLVABLE, reasons)
 
     @classmethod
     def pending(cls, *reasons: str) -> Status:
-        """Rejected while something is under way; its end wakes the pod without back-off."""
+        """Return a rejection until something completes; that moves the pod without back-off."""
         return cls(Code.PENDING, reasons)
 
     @staticmethod
     @cache  # one for all: most plugins skip most pods
     def skip() -> Status:
-        """This plugin has nothing to say about this pod."""
+        """Return Skip: the plugin has nothing to do for this pod."""
         return Status(Code.SKIP)
 
     @classmethod
     def wait(cls, timeout_seconds: float, *reasons: str) -> Status:
-        """Permit only: hold the pod until it is allowed, rejected, or the time is over."""
+        """Return Wait (Permit only): hold the pod until it is allowed, rejected or timed out."""
         return cls(Code.WAIT, reasons, timeout_seconds=timeout_seconds)
 
     @classmethod
     def error(cls, text: str) -> Status:
-        """Something went wrong; the attempt fails and the pod is tried again after a back-off."""
+        """Return an Error: the attempt fails and the pod is retried after a back-off."""
         return cls(Code.ERROR, (text,))
 
     @property
     def rejected(self) -> bool:
-        """Whether the pod was turned down, as opposed to accepted, put off or failed."""
+        """Whether the pod was rejected, as opposed to accepted, held, skipped or failed."""
         return self.code in _REJECTED
 
     @property

@@ -1,4 +1,4 @@
-"""Who would have to go from a node for a pod to fit: what preemption and extenders exchange."""
+"""The victims of a preemption on one node, as preemption and extenders exchange them."""
 
 from __future__ import annotations
 

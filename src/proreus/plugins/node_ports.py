@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Set
 
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.distinct import once_per_value
 from proreus.framework.events import ADD, DELETE, NODE, POD, ClusterEvent
+from proreus.framework.interning import once_per_value
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin

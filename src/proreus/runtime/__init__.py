@@ -1,1 +1,1 @@
-"""How plugins are run: profiles, extension points, shared answers."""
+"""How plugins are run: profiles, extension points, shared results."""

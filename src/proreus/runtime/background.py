@@ -1,7 +1,7 @@
-"""Work of plugins beside scheduling: begun with their profile, ended with it.
+"""Background work of plugins: one task each, started and cancelled with the profile.
 
-Whatever such work raises is logged and the work begun anew after a pause: a plugin that cannot
-reach something must not take the scheduler with it.
+Whatever such work raises is logged, and the work starts again after a pause: a plugin that cannot
+reach some service must not end the scheduler.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class BackgroundWork:
         self._tasks: dict[Plugin, asyncio.Task[None]] = {}
 
     def sync(self, plugins: Iterable[Plugin]) -> None:
-        """Begin the work of plugins that are new here, cancel that of plugins that are gone."""
+        """Start the work of plugins that are new, cancel that of plugins that are gone."""
         wanted = {plugin for plugin in plugins if isinstance(plugin, BackgroundPlugin)}
         for plugin in self._tasks.keys() - wanted:
             self._tasks.pop(plugin).cancel()
@@ -36,7 +36,7 @@ class BackgroundWork:
             self._tasks[plugin] = asyncio.get_running_loop().create_task(work, name=plugin.name)
 
     async def close(self) -> None:
-        """Cancel everything and wait until it has ended, within reason."""
+        """Cancel everything and wait until it has ended, 3 seconds at most."""
         tasks = list(self._tasks.values())
         self.sync(())
         if tasks:
@@ -46,7 +46,7 @@ class BackgroundWork:
 
 
 async def _run_until_done(plugin: BackgroundPlugin) -> None:
-    """Let a plugin work until it returns; after an error once more, and more and more rarely."""
+    """Run a plugin's work until it returns; after an exception again, with growing pauses."""
     time, pause = asyncio.get_running_loop().time, _INITIAL_RETRY_SECONDS
     while True:
         started = time()
@@ -57,6 +57,8 @@ async def _run_until_done(plugin: BackgroundPlugin) -> None:
             if is_cancellation(error):
                 raise
             log.error("Background work failed", err=error, trace=True, plugin=plugin.name)
+        # Work that ran for a minute had recovered: its next failure is a new one, and retrying it
+        # after a minute's pause would be needlessly late.
         if time() - started > _MAX_RETRY_SECONDS:
             pause = _INITIAL_RETRY_SECONDS
         await asyncio.sleep(pause)

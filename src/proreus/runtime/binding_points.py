@@ -1,4 +1,8 @@
-"""The extension points of the binding cycle. They may wait: volumes, claims, the apiserver."""
+"""The extension points of the binding cycle: PreBind, Bind, PostBind.
+
+They run in a task of their own, one a pod, and may wait for volumes, claims and the apiserver while
+the next pods are scheduled.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +35,8 @@ def run_pre_bind_pre_flight(
     plugins_with_work = []
     for plugin in profile.pre_bind:
         method = plugin.pre_bind_pre_flight
-        answer = call_plugin(plugin, "PreBindPreFlight", state, method, state, pod, node_name)
-        status = as_status(plugin, "PreBindPreFlight", answer)
+        result = call_plugin(plugin, "PreBindPreFlight", state, method, state, pod, node_name)
+        status = as_status(plugin, "PreBindPreFlight", result)
         if status is None:
             plugins_with_work.append(plugin.name)
         elif status.code == ERROR:
@@ -49,27 +53,31 @@ def run_pre_bind_pre_flight(
 
 
 class Cancellation:
-    """A handle on a PreBind point that preemption may cancel. ``cause``: why it was, or ""."""
+    """Lets preemption cancel the PreBind of a pod. ``cause``: the reason given, or ""."""
 
     def __init__(self) -> None:
         self.cause = ""
         self._task: asyncio.Task[Status | None] | None = None
 
     async def run(self, work: Coroutine[Any, Any, Status | None]) -> Status | None:
-        """Do the work. Cancelled, it has failed, even if the plugins made an end of it."""
+        """Await the work; once cancelled it has failed, even if the plugins completed it."""
         self._task = asyncio.ensure_future(work)
         try:
             status = await self._task
         except asyncio.CancelledError:
+            # Two cancellations look the same here: ``cancel`` below ends the inner task only, and
+            # becomes a failure of this pod; one of the binding task itself (shutdown) passes on.
             current = asyncio.current_task()
             if not self.cause or (current is not None and current.cancelling()):
                 self._task.cancel()
                 raise
             return Status.error(self.cause)
+        # A plugin may catch the cancellation and return success. The pod is a victim by now, and
+        # binding it would give the preemptor's node away.
         return Status.error(self.cause) if self.cause else status
 
     def cancel(self, cause: str) -> bool:
-        """Cancel the work, once; tell whether that was still possible."""
+        """Cancel the work; return False if it had ended or was cancelled before."""
         if self._task is None or self._task.done() or self.cause:
             return False
         self.cause = cause
@@ -86,8 +94,8 @@ async def run_pre_bind(
 ) -> Status | None:
     """Run PreBind of the plugins that have work.
 
-    Neighbours that allow it run at the same time; the first failure cancels its group. Raises
-    ``PluginError``, also when it was cancelled.
+    Adjacent plugins with ``allow_parallel`` run concurrently; the first failure cancels its group.
+    Raises ``PluginError``, also when it was cancelled.
     """
     cancellation = cancellation or Cancellation()
     return await cancellation.run(
@@ -103,6 +111,8 @@ async def _run_pre_bind(
     plugins_with_work: frozenset[str],
     cancellation: Cancellation,
 ) -> Status | None:
+    # Only neighbours are grouped: a plugin that must run alone still runs after all those that come
+    # before it in the configuration, and before all that come later.
     for parallel, group in groupby(profile.pre_bind, key=lambda plugin: plugin.allow_parallel):
         working = [plugin for plugin in group if plugin.name in plugins_with_work]
         if parallel and len(working) > 1:
@@ -123,7 +133,7 @@ async def _run_pre_bind(
 def _with_cancellation_cause(
     plugins: list[PreBindPlugin], cancellation: Cancellation
 ) -> Iterator[None]:
-    """Say of which plugin's work preemption made an end, whatever the plugin made of that."""
+    """Name the plugin whose work preemption cancelled, whatever the plugin raised then."""
     try:
         yield
     except (asyncio.CancelledError, PluginError) as error:
@@ -145,6 +155,7 @@ async def _pre_bind_together(
                 return status
         return None
     finally:
+        # Gathered after cancelling: a sibling must not patch a volume after the pod has failed.
         for left in tasks:
             left.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -153,8 +164,8 @@ async def _pre_bind_together(
 async def _pre_bind(
     plugin: PreBindPlugin, state: CycleState, pod: PodInfo, node_name: str
 ) -> Status | None:
-    answer = await await_plugin(plugin, "PreBind", state, plugin.pre_bind, state, pod, node_name)
-    status = as_status(plugin, "PreBind", answer)
+    result = await await_plugin(plugin, "PreBind", state, plugin.pre_bind, state, pod, node_name)
+    status = as_status(plugin, "PreBind", result)
     if status is not None and not status.rejected:
         raise_status(plugin, "PreBind", status)
     return status and status.with_plugin(plugin.name)
@@ -163,13 +174,13 @@ async def _pre_bind(
 async def run_bind(
     profile: Profile, state: CycleState, pod: PodInfo, node_name: str
 ) -> Status | None:
-    """Ask Bind plugins in order until one does not skip; None when it has bound the pod.
+    """Run Bind plugins in order until one does not return Skip; None if it has bound the pod.
 
-    Skip when all of them skipped: the caller takes that for a failure.
+    Return Skip if all of them skipped; the caller treats that as a failure.
     """
     for plugin in profile.bind:
-        answer = await await_plugin(plugin, "Bind", state, plugin.bind, state, pod, node_name)
-        status = as_status(plugin, "Bind", answer)
+        result = await await_plugin(plugin, "Bind", state, plugin.bind, state, pod, node_name)
+        status = as_status(plugin, "Bind", result)
         if status is None:
             return None
         if status.rejected:
@@ -180,7 +191,7 @@ async def run_bind(
 
 
 def run_post_bind(profile: Profile, state: CycleState, pod: PodInfo, node_name: str) -> None:
-    """Tell PostBind plugins; one that fails is logged and passed."""
+    """Run PostBind plugins; what one raises is logged, since the pod is bound already."""
     started = perf_counter()
     for plugin in profile.post_bind:
         with suppress(PluginError):

@@ -1,8 +1,12 @@
 """The one place where plugins are called.
 
-A verdict is a value, a bug is an exception: what a plugin raises, or answers against the rules of
-its extension point, becomes ``PluginError`` in kube-scheduler's words here, and the plugin's
-``health`` is told. In one cycle out of ten every call is timed.
+A verdict is a value, a bug is an exception. What a plugin raises, or returns against the rules of
+its extension point, becomes ``PluginError`` with kube-scheduler's text, and is counted in the
+plugin's ``health``. In one cycle out of ten every call is timed.
+
+Example: ``filter`` of a plugin Fit raises ``KeyError("gpu")``. ``call_plugin`` logs and counts it
+and raises ``PluginError('running "Fit" filter plugin: …')``: this pod's attempt fails, the pod goes
+to the back-off queue, and the scheduler goes on with the next pod.
 """
 
 from __future__ import annotations
@@ -55,9 +59,9 @@ class PluginTimer:
     def __init__(self, metrics: SchedulerMetrics) -> None:
         self._seconds = metrics.plugin_execution_duration_seconds
 
-    def observe(self, plugin: Plugin, point: str, answer: object, started: float) -> None:
+    def observe(self, plugin: Plugin, point: str, result: object, started: float) -> None:
         """Record one call that began at ``started`` (of ``perf_counter``)."""
-        code = answer.code if isinstance(answer, Status) else SUCCESS
+        code = result.code if isinstance(result, Status) else SUCCESS
         self._seconds.labels(plugin.name, point, code.label).observe(perf_counter() - started)
 
 
@@ -71,15 +75,16 @@ def call_plugin(
     """Call a plugin's method; raises ``PluginError`` for whatever it raises."""
     timer = state.timer
     try:
-        # What was fetched has been timed while it was.
+        # A fetching plugin's time is that of its fetch, which has been observed already; the call
+        # itself only hands over what was fetched.
         if timer is None or plugin.fetches:
             return method(*args)
         started = perf_counter()
-        answer = method(*args)
+        result = method(*args)
     except BaseException as error:
         raise plugin_error(plugin, point, error) from error
-    timer.observe(plugin, point, answer, started)
-    return answer
+    timer.observe(plugin, point, result, started)
+    return result
 
 
 def call_plugin_for_pods(
@@ -92,6 +97,8 @@ def call_plugin_for_pods(
     node: NodeInfo,
 ) -> list[R]:
     """Call a method about many pods of a node, one by one; raises ``PluginError``."""
+    # One ``try`` for all calls: entering ``call_plugin`` for each of hundreds of victims would cost
+    # more than many a RemovePod.
     if state.timer is not None:
         return [
             call_plugin(plugin, point, state, method, state, pod, other, node) for other in others
@@ -116,6 +123,8 @@ def call_plugin_for_nodes(
     results: list[R] = []
     try:
         for number, node in enumerate(nodes):
+            # A pod's spec decides how long one call takes: the budget is checked between calls, and
+            # not at each, since reading the clock costs as much as a cheap plugin.
             if number % ROWS_BETWEEN_LOOKS == 0:
                 state.check_budget(plugin.name, point)
             results.append(method(state, pod, node))
@@ -131,47 +140,47 @@ async def await_plugin(
     method: Callable[[*Ts], Awaitable[R]],
     *args: *Ts,
 ) -> R:
-    """Call a method that may wait; raises ``PluginError`` for whatever it raises."""
+    """Await a method of a plugin; raises ``PluginError`` for whatever it raises."""
     timer = state.timer
     started = perf_counter()
     try:
-        answer = await method(*args)
+        result = await method(*args)
     except BaseException as error:
         raise plugin_error(plugin, point, error) from error
     if timer is not None:
-        timer.observe(plugin, point, answer, started)
-    return answer
+        timer.observe(plugin, point, result, started)
+    return result
 
 
 def as_status(
-    plugin: Plugin, point: str, answer: object, wanted: str = "a Status or None"
+    plugin: Plugin, point: str, result: object, wanted: str = "a Status or None"
 ) -> Status | None:
-    """Return what a plugin answered, None for success; raises ``PluginError`` for anything else.
+    """Return a plugin's result, None for success; raises ``PluginError`` if it is no ``Status``.
 
-    Nothing makes an author return a ``Status``: ``True`` must not end the process.
+    Python does not enforce the return type: a plugin that returns ``True`` fails the attempt only.
     """
-    if answer is None:
+    if result is None:
         return None
-    if isinstance(answer, Status):
-        return None if answer.code == SUCCESS else answer
-    raise invalid_answer_error(plugin, point, wanted, answer)
+    if isinstance(result, Status):
+        return None if result.code == SUCCESS else result
+    raise invalid_result_error(plugin, point, wanted, result)
 
 
-def invalid_answer_error(plugin: Plugin, point: str, wanted: str, answer: object) -> PluginError:
-    """Return the error for an answer of the wrong kind."""
+def invalid_result_error(plugin: Plugin, point: str, wanted: str, result: object) -> PluginError:
+    """Return the error for a result of the wrong type, and count it in the plugin's health."""
     return recorded_error(
-        plugin, point, "invalid_answer", f"{point} must return {wanted}, not {_short(answer)}"
+        plugin, point, "invalid_answer", f"{point} must return {wanted}, not {_short(result)}"
     )
 
 
 def recorded_error(plugin: Plugin, point: str, reason: Reason, text: str) -> PluginError:
-    """Return the error for an answer that counts as a failure of the plugin."""
+    """Return the error for a failed call, and count it in the plugin's health."""
     plugin.health.note(point, reason)
     return PluginError(plugin.name, point, with_plugin_context(plugin, point, text))
 
 
-def _short(answer: object) -> str:
-    text = repr(answer)
+def _short(result: object) -> str:
+    text = repr(result)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -185,12 +194,12 @@ def raise_status(plugin: Plugin, point: str, status: Status) -> NoReturn:
 
 
 def with_plugin_context(plugin: Plugin, point: str, text: str) -> str:
-    """Put kube-scheduler's words around an error text."""
+    """Return an error text as kube-scheduler wraps it at this point."""
     return _ERROR_FORMATS.get(point, "{error}").format(name=plugin.name, error=text)
 
 
 def plugin_error(plugin: Plugin, point: str, error: BaseException) -> PluginError:
-    """Return the error for what a plugin raised; raises what ``is_cancellation``."""
+    """Return the error for an exception of a plugin; re-raises it if it ``is_cancellation``."""
     if is_cancellation(error):
         raise error
     plugin.health.note(point, "raised", error)
@@ -199,18 +208,22 @@ def plugin_error(plugin: Plugin, point: str, error: BaseException) -> PluginErro
 
 
 def is_cancellation(error: BaseException) -> bool:
-    """Tell whether an exception came from outside: whoever was called has not failed, but must end.
+    """Return whether an exception must pass through: the plugin did not fail, its caller ends it.
 
-    ``sys.exit()`` in a plugin, or a future of its own that was cancelled under it, must not end the
-    scheduler or strand the pod: they are failures like any other exception. A budget that is used
-    up ends the attempt, whoever happened to look at the clock.
+    ``SystemExit`` from a plugin, or the cancellation of a future that the plugin awaits, is a
+    failure of the plugin like any other exception.
     """
+    # An ``except Exception`` around plugin calls would let ``sys.exit()`` in a plugin end the
+    # scheduler; a plain ``except BaseException`` would swallow the cancellation of a binding cycle
+    # and the end of the attempt's budget. So callers catch everything and decide by this function.
     if isinstance(error, asyncio.CancelledError):
         return _is_being_cancelled()
     return isinstance(error, (BudgetExceeded, KeyboardInterrupt, GeneratorExit))
 
 
 def _is_being_cancelled() -> bool:
+    # A plugin's own future raises CancelledError too when somebody else cancels it. Only a pending
+    # ``cancel()`` of the current task says that this call itself is to end.
     try:
         task = asyncio.current_task()
     except RuntimeError:  # no loop

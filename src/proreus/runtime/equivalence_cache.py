@@ -51,7 +51,7 @@ _MOST_ENTRIES = 256
 
 
 class EquivalenceCache:
-    """The answers of one profile, by signature; the least recently used go first."""
+    """The cached results of one profile, by signature; the least recently used are evicted."""
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
@@ -59,7 +59,7 @@ class EquivalenceCache:
         self._classes: OrderedDict[Hashable, EquivalenceClass] = OrderedDict()
 
     def results(self, plugin: Plugin, signature: Hashable) -> PluginResults:
-        """Return a plugin's answers for a signature, up to date or not."""
+        """Return a plugin's results for a signature; the caller refreshes them."""
         key = (plugin.name, signature)
         results = self._results.get(key)
         if results is None:
@@ -70,7 +70,7 @@ class EquivalenceCache:
         return results
 
     def equivalence_class(self, signatures: Mapping[FilterPlugin, Hashable]) -> EquivalenceClass:
-        """Return the face of pods to which these plugins with these signatures apply."""
+        """Return the class of the pods that these plugins sign so; the caller refreshes it."""
         key = tuple(signatures.items())
         equivalence_class = self._classes.get(key)
         if equivalence_class is None:
@@ -84,7 +84,7 @@ class EquivalenceCache:
         return equivalence_class
 
     def clear(self) -> None:
-        """Forget everything: these can be megabytes, and who holds them may be slow to go."""
+        """Free the memory at once: a replaced profile may be referenced for a while longer."""
         self._results.clear()
         self._classes.clear()
 
@@ -92,6 +92,8 @@ class EquivalenceCache:
         self,
         entries: OrderedDict[Hashable, PluginResults] | OrderedDict[Hashable, EquivalenceClass],
     ) -> None:
+        # A result costs memory by the row, so the larger the cluster, the fewer are kept; the lower
+        # bound keeps a few workloads cached however many nodes there are.
         size = max(self._table.size, 1)
         limit = max(4, min(_MOST_ENTRIES, _MEMORY_BUDGET_BYTES // (_BYTES_A_ROW * size)))
         while len(entries) > limit:
@@ -100,30 +102,30 @@ class EquivalenceCache:
 
 @dataclass(slots=True)
 class Scorer:
-    """A score plugin of a face: its weight, its answers, and what its scores became."""
+    """A score plugin of a class: its weight, its cached raw scores, its weighted final scores."""
 
     plugin: ScorePlugin
     weight: int
     results: PluginResults
     final: IntArray | int = 0
-    """Weighted scores by row, normalised over the rows that pass; one int for all rows alike."""
+    """Weighted scores by row, normalised over the feasible rows; an int if all are the same."""
     normalized_raw: IntArray | None = None
     normalized_version: int = -1
     normalized_constant: int | None = None
-    """What ``final`` was made from. Other faces share the answers and bring them up to date too,
-    so a face must remember what it has seen of them."""
+    """The raw scores that ``final`` was computed from. Other classes share and refresh the same
+    ``PluginResults``, so each class remembers which version of them it has seen."""
     unchecked_scores: IntArray | None = None
-    """Scores by row, before weights, where one may be out of range: whether that is an error is
-    known once the other plugins have said which of the nodes are left."""
+    """Unweighted scores by row if one of them may be out of range. It is an error only for a node
+    that is feasible in the end, which other plugins still decide."""
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing can change here until a node comes, goes or changes itself."""
+        """Whether ``final`` holds until a node is added, removed or updated, whatever pods do."""
         return self.results.depends_on_nodes_only and isinstance(self.final, int)
 
     @property
     def depends_on_others(self) -> bool:
-        """Whether a row's score depends on which other rows pass: they are normalised together."""
+        """Whether a row's score depends on which other rows are feasible (NormalizeScore)."""
         return self.plugin.normalizes and not isinstance(self.final, int)
 
     def check_range(self, rows: Rows | slice | BoolArray) -> None:
@@ -133,13 +135,13 @@ class Scorer:
 
 
 class EquivalenceClass:
-    """What all sharing plugins say of pods that are alike to every one of them."""
+    """Merged verdicts and summed scores, for the pods that every plugin signs the same."""
 
     def __init__(self, filters: Sequence[PluginResults]) -> None:
         self._filters = filters
         self._scorers: Sequence[Scorer] = ()
         self.scorer_signatures: Sequence[Hashable] = ()
-        """The signatures that ``set_scorers`` was last told."""
+        """The signatures that ``set_scorers`` was last called with."""
         self.verdicts = Verdicts(0)
         self.feasible: BoolArray = np.zeros(0, dtype=np.bool_)
         self.feasible_count = 0
@@ -147,11 +149,11 @@ class EquivalenceClass:
         self._filter_at = -1
         self._score_at = -1
         self._filter_generation = self._score_generation = -1
-        """``NodeTable.nodes_generation`` when verdicts and ranking were last brought up to date."""
+        """``NodeTable.nodes_generation`` when verdicts and totals were last refreshed."""
         self._full_evaluations = -1
-        """How often the filters had made all verdicts anew when theirs were merged."""
+        """Sum of ``PluginResults.full_evaluations`` when the verdicts were last merged."""
         self._feasibility_changed: set[int] = set()
-        """Rows whose feasibility changed since the ranking was last brought up to date."""
+        """Rows whose feasibility changed since the totals were last refreshed."""
 
     # ---- filter --------------------------------------------------------------------------------
 
@@ -160,10 +162,14 @@ class EquivalenceClass:
         full_evaluations = 0
         same_nodes = table.nodes_generation == self._filter_generation
         for results in self._filters:
+            # Many filters read the node alone. While no node changed, their results hold whatever
+            # pods were bound, and even looking at their change log would be wasted.
             if not (same_nodes and results.depends_on_nodes_only):
                 results.refresh_filter(state, pod, table)
             full_evaluations += results.full_evaluations
         rows: list[int] | None = None
+        # A plugin that evaluated every row (another invalidation key, say) changed verdicts of rows
+        # that the change log does not name: merging only the changed rows would miss them.
         if full_evaluations == self._full_evaluations:
             rows = few_rows(table.changes, self._filter_at, self.verdicts.size, table.size)
         if rows is None:
@@ -176,17 +182,19 @@ class EquivalenceClass:
     def merged_with(
         self, others: Mapping[Plugin, Verdicts], order: Iterable[FilterPlugin]
     ) -> Verdicts:
-        """Return the verdicts with those of other plugins, each row's first rejection in order.
+        """Return the verdicts merged with those of uncached plugins, as if all had run in order.
 
-        Not to be written to.
+        The caller must not write to them.
         """
         if self.verdicts.ids is None and len(others) == 1:
             return next(iter(others.values()))
-        said = {results.plugin: results.verdicts for results in self._filters} | dict(others)
+        # Plugins that cache and plugins that do not are mixed in the profile's order, and a node's
+        # reason is the first rejection in that order, as in kube-scheduler.
+        own = {results.plugin: results.verdicts for results in self._filters} | dict(others)
         merged = Verdicts(self.verdicts.size)
         for plugin in order:
-            if plugin in said:
-                merged.merge(said[plugin])
+            if plugin in own:
+                merged.merge(own[plugin])
         return merged
 
     def _merge_all(self, table: NodeTable) -> None:
@@ -195,13 +203,14 @@ class EquivalenceClass:
             self.verdicts.merge(results.verdicts)
         self.feasible = self.verdicts.passed()
         self.feasible_count = int(np.count_nonzero(self.feasible))
+        # Any row may have become feasible or infeasible: the totals have to be summed up again.
         self._score_at = -1
 
     def _merge_rows(self, rows: list[int]) -> None:
         verdicts, feasible = self.verdicts, self.feasible
         rejecting = [a.verdicts for a in self._filters if a.verdicts.ids is not None]
         if not rejecting and verdicts.ids is None:
-            return  # every node passes, as before
+            return  # every node is feasible, as before
         for row in rows:
             status = _first_rejection(rejecting, row)
             if status is not None:
@@ -210,6 +219,8 @@ class EquivalenceClass:
                     ids = verdicts.ids = np.zeros(verdicts.size, dtype=np.int32)
                 ids[row] = verdicts.id_of(status)
             elif verdicts.ids is not None:
+                # ``reject_row`` keeps a row's first rejection, which is right within one attempt;
+                # here the row is evaluated again, so the old verdict must be erased.
                 verdicts.ids[row] = PASSED
             passes = status is None
             if feasible[row] != passes:
@@ -220,20 +231,21 @@ class EquivalenceClass:
     # ---- score ---------------------------------------------------------------------------------
 
     def set_scorers(self, scorers: Sequence[Scorer], signatures: Sequence[Hashable]) -> None:
-        """Name the plugins that score; needed where ``scorer_signatures`` is not what it is to
-        be."""
+        """Replace the score plugins; the caller compares ``scorer_signatures`` first."""
         self._scorers, self.scorer_signatures = scorers, signatures
         self._score_at = self._score_generation = -1
 
     def refresh_totals(self, state: CycleState, pod: PodInfo, table: NodeTable) -> CachedTotals:
-        """Bring the total scores up to date and return them; ``refresh_filter`` comes first."""
+        """Bring the total scores up to date and return them; call ``refresh_filter`` first."""
         rows = few_rows(table.changes, self._score_at, len(self.totals.scores), table.size)
         rebuild = rows is None
         same_nodes = table.nodes_generation == self._score_generation
         for scorer in self._scorers:
             if not (same_nodes and scorer.is_settled):
+                # Every scorer is refreshed, also once a rebuild is certain: hence no short-circuit.
                 rebuild = self._refresh_scorer(scorer, state, pod, table, rows) or rebuild
         if rebuild:
+            # NormalizeScore moved the scores of rows that did not change themselves: sum up all.
             total: IntArray = np.zeros(table.size, dtype=np.int64)
             for scorer in self._scorers:
                 total += scorer.final
@@ -246,9 +258,9 @@ class EquivalenceClass:
         return self.totals
 
     def check_range(self, where: Rows | slice | BoolArray | None = None) -> None:
-        """Raise ``PluginError`` when a plugin's score of a row that passes here is out of range.
+        """Raise ``PluginError`` when a plugin's score of a feasible row is out of range.
 
-        ``where``: not of all of these rows, but of some.
+        ``where``: the rows to check; None: all that are feasible in this class.
         """
         for scorer in self._scorers:
             scorer.check_range(self.feasible if where is None else where)
@@ -256,10 +268,9 @@ class EquivalenceClass:
     def total(
         self, state: CycleState, pod: PodInfo, where: Rows | slice, *, subset: bool
     ) -> IntArray | int:
-        """Return what all plugins together add to the ranking of some rows: see ``scores``.
-
-        Not to be written to.
-        """
+        """Return the summed scores of some rows (see ``scores``); not to be written to."""
+        # The cached totals are normalised over all rows of the class. If an uncached plugin or an
+        # extender removed some, kube-scheduler would have normalised over the rest alone.
         if subset and any(scorer.depends_on_others for scorer in self._scorers):
             return sum(self.scores(state, pod, where, subset=subset).values())
         self.check_range(where)
@@ -268,11 +279,10 @@ class EquivalenceClass:
     def scores(
         self, state: CycleState, pod: PodInfo, where: Rows | slice, *, subset: bool
     ) -> dict[str, IntArray | int]:
-        """Return what each plugin adds to the ranking of some feasible rows, an int for all alike.
+        """Return each plugin's weighted scores of some feasible rows; an int if all are the same.
 
-        ``subset``: they are not all the rows that pass here. Then what was normalised has to be
-        normalised again, over those; what is the same everywhere stays so. Raises ``PluginError``
-        when one of the rows has a score out of range.
+        ``subset``: other rows are feasible in this class as well, so NormalizeScore runs again over
+        these rows alone. Raises ``PluginError`` when one of the rows has a score out of range.
         """
         added: dict[str, IntArray | int] = {}
         for scorer in self._scorers:
@@ -296,11 +306,13 @@ class EquivalenceClass:
         table: NodeTable,
         rows: list[int] | None,
     ) -> bool:
-        """Bring one plugin's scores up to date; tell whether rows beyond ``rows`` changed."""
+        """Bring one plugin's scores up to date; return whether rows beyond ``rows`` changed."""
         results, weight = scorer.results, scorer.weight
         results.refresh_score(state, pod, table)
         raw, final = results.raw, scorer.final
         if isinstance(raw, int):
+            # The same score everywhere: a plugin that has nothing to score for this pod. As an int
+            # it costs no array and no update by row.
             scorer.unchecked_scores = None
             if raw == scorer.normalized_constant:
                 return False
@@ -311,6 +323,8 @@ class EquivalenceClass:
         if raw is scorer.normalized_raw and not isinstance(final, int) and rows is not None:
             if results.raw_version == scorer.normalized_version and not self._feasibility_changed:
                 return False
+            # Without NormalizeScore a row's score depends on that row alone. With it, one new
+            # maximum rescales every row, so there is no way around the whole column.
             if not scorer.plugin.normalizes:
                 self._update_rows(scorer, raw, final, rows)
                 scorer.normalized_version = results.raw_version
@@ -318,11 +332,13 @@ class EquivalenceClass:
         scorer.normalized_raw = None
         scores, passed = raw, self.feasible
         if scorer.plugin.normalizes:
+            # kube-scheduler scores feasible nodes only: the raw score of an infeasible row must not
+            # take part in NormalizeScore.
             scores = np.where(passed, raw, 0)
             scores[passed] = run_normalize_score(scorer.plugin, state, pod, scores[passed])
         scorer.unchecked_scores = None if out_of_range(scores[passed]) is None else scores
         scorer.final = scores * weight
-        # Only now: what failed is to be tried again for the next pod.
+        # Noted last: where NormalizeScore raises, the next pod of the class runs it again.
         scorer.normalized_raw, scorer.normalized_version = raw, results.raw_version
         return True
 
@@ -332,7 +348,7 @@ class EquivalenceClass:
         for row in rows:
             score = int(raw[row])
             if not MIN_SCORE <= score <= MAX_SCORE:
-                score = 0  # does not count: the pod goes elsewhere, or its attempt fails
+                score = 0  # no matter: either the row is infeasible or the attempt fails
                 if feasible[row]:
                     scorer.unchecked_scores = raw
             final[row] = score * weight

@@ -1,8 +1,12 @@
 """From a profile's configuration to the ordered plugins of each extension point.
 
-Pure functions over names; the plugins themselves are made by whoever calls. This is step B of
-kube-scheduler's two (step A, merging over the defaults, is ``config.default_plugins.merge``):
-``multiPoint`` is spread over all points that its plugins have, and what is said at a point wins.
+Pure functions over names; the caller creates the plugins. kube-scheduler does this in two steps.
+The first merges a profile with the defaults (``config.default_plugins.merge``). This is the second
+(``expandMultiPointPlugins``): each ``multiPoint`` plugin is enabled at every point that it has, and
+what is configured at a point takes precedence.
+
+Example: multiPoint enables A, B, C; score enables C (weight 5) and D and disables B. Score becomes
+C, A, D: C overrides its multiPoint entry and comes first, A is from multiPoint, D is only here.
 """
 
 from __future__ import annotations
@@ -48,15 +52,15 @@ POINTS = (
     "placementGenerate",
     "placementScore",
 )
-"""All extension points, in the order in which kube-scheduler looks at them, hence complains."""
+"""All extension points in kube-scheduler's order, which decides which error is reported first."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpandedProfile:
-    """Which plugins work where, by name.
+    """The names of the plugins at each extension point.
 
-    ``points`` has every extension point; ``weights`` those of Score plugins; ``args`` the
-    arguments of each plugin that has some (plain data where its plugin has no model).
+    ``points`` has every extension point. ``weights``: of Score plugins. ``args``: the arguments of
+    each plugin that has some (plain data if the plugin has no model).
     """
 
     name: str
@@ -68,7 +72,7 @@ class ExpandedProfile:
 
     @property
     def plugins(self) -> tuple[str, ...]:
-        """The names of all plugins that work anywhere, each once."""
+        """The names of all plugins that are enabled at any point, each once."""
         return tuple(dict.fromkeys(name for names in self.points.values() for name in names))
 
 
@@ -87,6 +91,7 @@ def expand_all(
         try:
             one = expand(profile, catalog, gates)
         except ConfigError as error:
+            # The texts of kube-scheduler's errors, which it wraps at each level of the call.
             raise ConfigError(
                 "initializing profiles: creating profile for scheduler name "
                 f"{profile.name}: {error}"
@@ -101,6 +106,8 @@ def expand(
 ) -> ExpandedProfile:
     """Expand one completed profile."""
     plugins = profile.plugins
+    # pluginConfig for a plugin that nothing enables is ignored, not an error: the defaults bring
+    # arguments for plugins that a profile may disable.
     needed = plugins.enabled_names() & catalog.names()
     args = {name: value for name, value in profile.args().items() if name in needed}
     _check_args_of_construction(args, gates)
@@ -121,8 +128,8 @@ def effective_configuration(
 ) -> SchedulerConfiguration:
     """Return a configuration as ``--write-config-to`` and ``/configz`` show it.
 
-    Arguments of plugins that no set enables are left out, the others are sorted by plugin, and
-    extenders have had their say about ignored resources.
+    Arguments of plugins that are not enabled are omitted, the others are sorted by plugin, and
+    resources that extenders manage are among the ignored ones.
     """
     profiles = []
     for configured in config.profiles:
@@ -137,7 +144,9 @@ def effective_configuration(
 def with_ignored_resources(
     profile: ProfileConfiguration, extenders: Iterable[Extender]
 ) -> ProfileConfiguration:
-    """Let NodeResourcesFit ignore what extenders look after, instead of what its args say."""
+    """Make NodeResourcesFit ignore the resources that extenders manage, not those of its args."""
+    # Upstream overwrites ``ignoredResources`` instead of adding to it (buildExtenders); recorded
+    # configurations show the same.
     ignored = tuple(
         resource.name
         for extender in extenders
@@ -171,6 +180,8 @@ def _check_args_of_construction(args: Mapping[str, Any], gates: FeatureGates) ->
 
 def _points(plugins: Plugins, catalog: PluginCatalog) -> dict[str, tuple[str, ...]]:
     sets = plugins.sets()
+    # All points are checked before any is expanded: which of two mistakes is reported is upstream's
+    # order.
     for point in POINTS:
         _check_explicit(point, sets[point], catalog)
     return {
@@ -193,9 +204,10 @@ def _check_explicit(point: str, set_: PluginSet, catalog: PluginCatalog) -> None
 def _expand_point(
     point: str, set_: PluginSet, multi_point: tuple[PluginRef, ...], catalog: PluginCatalog
 ) -> tuple[str, ...]:
-    """Order a point: named at the point and in multiPoint; only there; only at the point."""
+    """Return a point's plugins: overrides of multiPoint, the rest of it, the point's own."""
     explicit = [ref.name for ref in set_.enabled]
     disabled = {ref.name for ref in set_.disabled}
+    # ``disabled: "*"`` at a point turns multiPoint off for it; what the point itself enables stays.
     if ALL_PLUGINS in disabled:
         return tuple(explicit)
     overridden: set[str] = set()
@@ -204,6 +216,8 @@ def _expand_point(
         _check_exists(point, ref.name, catalog)
         if point not in catalog.points(ref.name) or ref.name in disabled:
             continue
+        # Configured at the point as well: the entry there has the weight and the place. It moves to
+        # the front, before plugins of multiPoint, as upstream's three-part order has it.
         if ref.name in explicit:
             overridden.add(ref.name)
         elif ref.name in spread:
@@ -243,6 +257,7 @@ def _weights(point: str, plugins: Plugins, catalog: PluginCatalog) -> dict[str, 
     for ref in (*plugins.sets()[point].enabled, *plugins.multi_point.enabled):
         if ref.name in weights or point not in catalog.points(ref.name):
             continue
+        # 0 and unset are the same in the configuration's types; kube-scheduler makes it 1.
         weight = ref.weight or 1
         if weight * MAX_SCORE > _as_int64(2**63 - 1 - total):
             kind = "score" if point == "score" else "placement score"
@@ -265,7 +280,7 @@ def _title(point: str) -> str:
 
 
 def _check_against_others(one: ExpandedProfile, others: Mapping[str, ExpandedProfile]) -> None:
-    """There is one queue: all profiles sort alike. And a name belongs to one profile."""
+    """Check that all profiles sort the one queue alike and that no name is used twice."""
     if others:
         first = next(iter(others.values()))
         (sort,), (first_sort,) = one.points["queueSort"], first.points["queueSort"]

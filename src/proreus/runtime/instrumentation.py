@@ -1,9 +1,12 @@
-"""Keeps watch over the calls of plugins that were brought along.
+"""Wrappers around the methods of out-of-tree plugins: time, failures, and the disabled state.
 
-Their methods are wrapped, on the instance: what comes with proreus is called as before, at no cost.
-A wrapped call is timed, and while the plugin is left out (``health``) it is not made at all: the
-answer is the one of a plugin that has nothing to say. Reservations are undone in any case, so that
-a plugin's books stay right.
+Methods are wrapped on the instance, so in-tree plugins are called at no extra cost. A wrapped call
+is timed. While the plugin is disabled (``plugin_health``) the method is not called, and a neutral
+result takes its place: Filter passes, Score is 0, PreFilter skips. Unreserve is always called, so
+that what the plugin reserved before is released.
+
+Example: ``instrument(fit, health)`` sets ``fit.filter = call``; ``call`` adds the time of the
+original ``filter`` to the Filter point, which ``begin_attempt`` compares with the budget.
 """
 
 from __future__ import annotations
@@ -34,23 +37,23 @@ log = logger(__name__)
 _IN_TREE_PREFIX = "proreus."
 _SKIP = Status(Code.SKIP)
 _UNSCHEDULABLE_RESULT = PostFilterResult(Status.unschedulable())
-_DISABLED_SIGNATURE = "left out"
-"""Stands for the part of a pod that a plugin reads which is left out: shared answers of that time
-are kept apart from the plugin's own."""
+_DISABLED_SIGNATURE = "disabled"
+"""The signature of every pod while the plugin is disabled: results of that time must not mix with
+those of the plugin itself in the cache."""
 
 Method = Callable[..., Any]
 
 
 def is_out_of_tree(code: object) -> bool:
-    """Tell whether a class or a function did not come with proreus."""
+    """Return whether a class or function is not part of proreus."""
     return not (getattr(code, "__module__", None) or "").startswith(_IN_TREE_PREFIX)
 
 
 @contextmanager
 def config_errors_from(plugin: type[Plugin]) -> Iterator[None]:
-    """Turn what a plugin that was brought along raises into ``ConfigError`` with its place.
+    """Turn an exception of an out-of-tree plugin into ``ConfigError`` with file and line.
 
-    For what is called while profiles are built; what comes with proreus raises as it does.
+    For calls while profiles are built. Exceptions of in-tree plugins pass unchanged.
     """
     try:
         yield
@@ -66,7 +69,9 @@ def config_errors_from(plugin: type[Plugin]) -> Iterator[None]:
 
 
 def log_exceptions(function: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    """Let a function of ``handle.on_change`` fail without harm to who calls it."""
+    """Wrap a handler for ``handle.on_change`` so that its exceptions are logged, not raised."""
+    # Handlers of one resource are called in one loop: an exception would keep the event from the
+    # cache and the queue, which are handlers too. In-tree handlers are trusted to be right.
     if not is_out_of_tree(function):
         return function
 
@@ -83,7 +88,7 @@ def log_exceptions(function: Callable[[Any, Any], None]) -> Callable[[Any, Any],
 
 
 def log_exceptions_of_task(work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
-    """Let what a plugin does beside scheduling (``handle.spawn``) fail without harm to others."""
+    """Wrap work for ``handle.spawn`` so that its exceptions are logged, not raised."""
     frame = getattr(work, "cr_frame", None)
     if frame is None or frame.f_globals.get("__name__", "").startswith(_IN_TREE_PREFIX):
         return work
@@ -102,6 +107,8 @@ def log_exceptions_of_task(work: Coroutine[Any, Any, None]) -> Coroutine[Any, An
 
 def instrument(plugin: Plugin, health: PluginHealthMonitor) -> None:
     """Wrap the methods that a plugin defines itself, on this instance."""
+    # Only overridden methods: the base class's ``filter`` calls ``filter_all``, and wrapping both
+    # would count the time twice.
     for base in (*POINTS.values(), framework.PodGroupPostFilterPlugin, Plugin):
         if not isinstance(plugin, base):
             continue
@@ -110,6 +117,8 @@ def instrument(plugin: Plugin, health: PluginHealthMonitor) -> None:
             if point is None or getattr(type(plugin), name) is declared:
                 continue
             method = getattr(plugin, name)
+            # The declaration decides, not the plugin's override: a plugin may define a coroutine
+            # method as a plain function that returns an awaitable.
             waits = inspect.iscoroutinefunction(declared)
             point_health = health.point_health(
                 point, waits or name in _CUSTOM_WRAPPERS or name in _BINDING_CYCLE_METHODS
@@ -138,7 +147,7 @@ def _wrap_timed(
     health: PluginHealthMonitor,
     disabled_result: Method | None,
 ) -> Method:
-    """Call in the scheduling cycle; failures are noted by ``calls``."""
+    """Time a method of the scheduling cycle; ``calls`` counts its failures."""
 
     def call(*args: Any) -> Any:
         if health.disabled and disabled_result is not None:
@@ -146,14 +155,14 @@ def _wrap_timed(
         started = perf_counter()
         try:
             return method(*args)
-        finally:
+        finally:  # also a call that raises has used its time
             point_health.seconds += perf_counter() - started
 
     return call
 
 
 def _wrap_fetch(method: Method, point_health: PointHealth) -> Method:
-    """Call before the point is asked: the cycle waits for it, so it is in the point's time."""
+    """Time a ``fetch_…`` method: the cycle waits for it, so it counts as the point's time."""
 
     async def call(*args: Any) -> Any:
         started = perf_counter()
@@ -168,15 +177,15 @@ def _wrap_fetch(method: Method, point_health: PointHealth) -> Method:
 def _wrap_async(
     method: Method, point_health: PointHealth, health: PluginHealthMonitor, disabled_result: Method
 ) -> Method:
-    """Call what may wait; failures are noted by ``calls``."""
+    """Watch a method that may wait, without its time; ``calls`` counts its failures."""
 
     async def call(*args: Any) -> Any:
         if health.disabled:
             return disabled_result(*args)
-        answer = await method(*args)
-        if _is_success(answer.status if isinstance(answer, PostFilterResult) else answer):
+        result = await method(*args)
+        if _is_success(result.status if isinstance(result, PostFilterResult) else result):
             health.succeeded(point_health)
-        return answer
+        return result
 
     return call
 
@@ -187,25 +196,25 @@ def _wrap_single_call(
     health: PluginHealthMonitor,
     disabled_result: Method | None,
 ) -> Method:
-    """Call beside scheduling cycles, where many pods are bound between two of them."""
+    """Watch a method of the binding cycle, call by call: many pods are bound between attempts."""
 
     def call(*args: Any) -> Any:
         if health.disabled and disabled_result is not None:
             return disabled_result(*args)
         started = perf_counter()
-        answer = method(*args)
+        result = method(*args)
         if perf_counter() - started > health.budget_seconds:
             health.note(point_health.point, "slow")
-        elif _is_success(answer):
+        elif _is_success(result):
             health.succeeded(point_health)
-        return answer
+        return result
 
     return call
 
 
-def _is_success(answer: object) -> bool:
-    """Tell whether an answer is a status that is no failure of the plugin."""
-    return answer is None or (isinstance(answer, Status) and answer.code != Code.ERROR)
+def _is_success(result: object) -> bool:
+    """Return whether a result is None or a status other than Error."""
+    return result is None or (isinstance(result, Status) and result.code != Code.ERROR)
 
 
 # ---- calls that the queue makes ----------------------------------------------------------------
@@ -214,7 +223,9 @@ def _is_success(answer: object) -> bool:
 def _wrap_pre_enqueue(
     plugin: Plugin, method: Method, point_health: PointHealth, health: PluginHealthMonitor
 ) -> Method:
-    """An exception gates the pod, as an Error status does."""
+    """Watch PreEnqueue; an exception gates the pod, as an Error status does."""
+    # The queue is no caller that could catch ``PluginError``: it works on watch events, and must go
+    # on with the other pods.
 
     def call(pod: Any) -> Any:
         if health.disabled:
@@ -236,7 +247,7 @@ def _wrap_pre_enqueue(
 
 
 class SortKey:
-    """A sort key that may be missing or not comparable; then priority and age decide."""
+    """A sort key that may be missing or not comparable; priority and age replace it then."""
 
     __slots__ = ("_fallback", "_own")
 
@@ -245,6 +256,7 @@ class SortKey:
         self._fallback = (-queued.info.priority, queued.timestamp)
 
     def __lt__(self, other: SortKey) -> bool:
+        # Raised from inside a heap operation, an exception would leave the queue in disorder.
         try:
             return bool(self._own < other._own)
         except Exception:
@@ -262,7 +274,7 @@ class SortKey:
 def _wrap_sort_key(
     plugin: Plugin, method: Method, point_health: PointHealth, health: PluginHealthMonitor
 ) -> Method:
-    """A queue must have an order, whatever its plugin does: this one is never left out."""
+    """Watch QueueSort; it is never disabled, since the queue must have an order."""
 
     def call(queued: QueuedPodInfo) -> SortKey:
         try:
@@ -277,12 +289,14 @@ def _wrap_sort_key(
 
 
 def instrument_hint(event: ClusterEvent, plugin: Plugin) -> ClusterEvent:
-    """Return a registration of a plugin; its hint, if it fails, says that the event may help."""
+    """Return a registration whose hint, if it raises, lets the event move the pod."""
     hint, health = event.hint, plugin.health
     if hint is None or not isinstance(health, PluginHealthMonitor) or not health.out_of_tree:
         return event
     point_health = health.point_health("QueueingHint", waits=True)
 
+    # Queue in both cases, as kube-scheduler does on a hint's error: a needless attempt costs
+    # little, a missed event leaves the pod unschedulable until the periodic flush.
     def call(pod: PodInfo, old: Any, new: Any) -> bool:
         if health.disabled:
             return True
@@ -297,7 +311,7 @@ def instrument_hint(event: ClusterEvent, plugin: Plugin) -> ClusterEvent:
     return replace(event, hint=call)
 
 
-# ---- calls about sharing -----------------------------------------------------------------------
+# ---- calls of the equivalence cache ------------------------------------------------------------
 
 
 def _wrap_sign(
@@ -320,12 +334,12 @@ def _invalidation_key(
         if health.disabled:
             return None
         try:
-            answer = method(nodes)
-            hash(answer)
+            result = method(nodes)
+            hash(result)
         except BaseException as error:
             raise plugin_error(plugin, point_health.point, error) from error
         health.succeeded(point_health)
-        return answer
+        return result
 
     return call
 
@@ -355,9 +369,9 @@ POINT_OF_METHOD = {
     "score_placement": "PlacementScore",
     "normalize_placements": "PlacementScoreExtensionNormalize",
     "sign": "Sign",
-    "invalidation_key": "Outlook",
+    "invalidation_key": "InvalidationKey",
 }
-"""The methods that are watched, and the points that they are called at."""
+"""The methods that are wrapped, and the extension point of each in metrics and logs."""
 
 _FETCH_METHODS = {
     "fetch_pre_filter": "PreFilter",
@@ -366,10 +380,10 @@ _FETCH_METHODS = {
     "fetch_reserve": "Reserve",
     "fetch_permit": "Permit",
 }
-"""Methods that the cycle waits for before it asks at a point."""
+"""Methods that the cycle awaits right before a point."""
 
 _BINDING_CYCLE_METHODS = frozenset({"unreserve", "pre_bind_pre_flight", "post_bind"})
-"""Methods that are called in binding cycles and do not wait; each call counts by itself."""
+"""Methods of the binding cycle that do not wait; each call counts by itself."""
 
 _CUSTOM_WRAPPERS: dict[
     str, Callable[[Plugin, Method, PointHealth, PluginHealthMonitor], Method]
@@ -379,7 +393,7 @@ _CUSTOM_WRAPPERS: dict[
     "sign": _wrap_sign,
     "invalidation_key": _invalidation_key,
 }
-"""Methods with a way of their own; a success or a failure of theirs is one of a call."""
+"""Methods with a wrapper of their own; each call succeeds or fails by itself."""
 
 _DISABLED_RESULTS: dict[str, Method] = {
     "pre_filter": lambda *_: _SKIP,
@@ -403,4 +417,4 @@ _DISABLED_RESULTS: dict[str, Method] = {
     "score_placement": lambda *_: 0,
     "normalize_placements": lambda state, group, scores: scores,
 }
-"""What a plugin answers that is left out."""
+"""The results that stand for those of a disabled plugin."""

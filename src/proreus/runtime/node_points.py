@@ -1,7 +1,11 @@
-"""How a plugin is asked about rows: over columns for many, one by one for a handful.
+"""Running one Filter or Score plugin on rows: over columns for many, node by node for a handful.
 
-A plugin's own form is preferred where both would do; the form that the base class derives is never
-called here, since it does not know which table it is about.
+The form that the plugin itself defines is called. The form that the base class derives from it is
+never called here: it always evaluates rows of ``handle.nodes``, and the table may be a fork.
+
+Example: NodeResourcesFit defines both forms. For 5,000 rows ``filter_all`` is called once; for the
+3 rows that changed since the last pod ``filter`` is called three times, which is faster than
+gathering the columns of 3 rows.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from proreus.runtime.calls import (
     as_status,
     call_plugin,
     call_plugin_for_nodes,
-    invalid_answer_error,
+    invalid_result_error,
     plugin_error,
     raise_status,
     recorded_error,
@@ -47,19 +51,20 @@ def run_filter_plugin(
     earlier: Verdicts | None = None,
     columns: bool = False,
 ) -> None:
-    """Ask about every row of a table; raises ``PluginError``.
+    """Run a Filter plugin on every row of a table; raises ``PluginError``.
 
-    ``keep_errors``: an Error about a row becomes its verdict, to be raised by
-    ``raise_filter_error`` once it is known that no plugin before this one rejected the row.
-    ``earlier``: what plugins before this one said; the per-node form is not asked about rows that
-    they rejected. ``columns``: ask about columns wherever the plugin can, also for a handful of
-    rows.
+    ``keep_errors``: an Error about a row becomes its verdict; ``raise_filter_error`` raises it
+    unless an earlier plugin rejected the row. ``earlier``: the verdicts of earlier plugins; the
+    per-node form is not called for rows that they rejected. ``columns``: call the columnar form
+    where the plugin has one, also for a handful of rows.
     """
     in_columns = columns or len(nodes) > _HANDFUL or not plugin.per_node_filter
     if plugin.columnar_filter and in_columns:
         plugin.evaluations.filter.value += len(nodes)
         call_plugin(plugin, "Filter", state, plugin.filter_all, state, pod, nodes, verdicts)
     else:
+        # As in kube-scheduler, a node is not shown to plugins after the one that rejected it.
+        # Columns are: leaving rows out would cost more than computing them.
         rows: Sequence[int] = range(len(nodes))
         if earlier is not None and earlier.ids is not None:
             rows = earlier.passed_rows().tolist()
@@ -67,13 +72,15 @@ def run_filter_plugin(
         for number, row in enumerate(rows):
             if number % ROWS_BETWEEN_LOOKS == 0:
                 state.check_budget(plugin.name, "Filter")
-            answer = call_plugin(plugin, "Filter", state, plugin.filter, state, pod, nodes[row])
-            if answer is not None and (status := as_status(plugin, "Filter", answer)) is not None:
+            result = call_plugin(plugin, "Filter", state, plugin.filter, state, pod, nodes[row])
+            if result is not None and (status := as_status(plugin, "Filter", result)) is not None:
                 verdicts.reject_row(row, status)
     if verdicts.ids is not None:
         for number, one in enumerate(verdicts.statuses):
             if one is None:
                 continue
+            # Recorded as a failure at once, for the plugin did fail; whether it fails the attempt
+            # too is decided by ``raise_filter_error``.
             if keep_errors and one.code == Code.ERROR:
                 text = str(recorded_error(plugin, "Filter", "error", one.message))
                 verdicts.statuses[number] = Status.error(text).with_plugin(plugin.name)
@@ -85,6 +92,8 @@ def raise_filter_error(verdicts: Verdicts) -> None:
     """Raise ``PluginError`` if a row's verdict is an Error."""
     if not any(status is not None and status.code == Code.ERROR for status in verdicts.statuses):
         return
+    # ``statuses`` may list an Error that no row has, since a merge keeps an earlier plugin's
+    # rejection: only those that are counted are raised.
     for status in verdicts.counts():
         if status.code == Code.ERROR:
             raise PluginError(status.plugin, "Filter", status.message)
@@ -93,14 +102,14 @@ def raise_filter_error(verdicts: Verdicts) -> None:
 def run_filter_plugin_on_node(
     plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: NodeTable, row: int
 ) -> Status | None:
-    """Ask about one row of a table; raises ``PluginError``."""
+    """Run a Filter plugin on one row of a table; raises ``PluginError``."""
     if not plugin.per_node_filter:
         verdicts = Verdicts(1, plugin.name)
         run_filter_plugin(plugin, state, pod, nodes.take(np.array([row], dtype=np.intp)), verdicts)
         return verdicts.status(0)
     plugin.evaluations.filter.value += 1
-    answer = call_plugin(plugin, "Filter", state, plugin.filter, state, pod, nodes[row])
-    if answer is None or (status := as_status(plugin, "Filter", answer)) is None:
+    result = call_plugin(plugin, "Filter", state, plugin.filter, state, pod, nodes[row])
+    if result is None or (status := as_status(plugin, "Filter", result)) is None:
         return None
     check_verdict(plugin, status)
     return status.with_plugin(plugin.name)
@@ -109,19 +118,19 @@ def run_filter_plugin_on_node(
 def filter_function(
     plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: NodeTable
 ) -> Callable[[int], Status | None]:
-    """Return ``run_filter_plugin_on_node`` as a function of the row alone, for hundreds of rows one
-    by one."""
+    """Return ``run_filter_plugin_on_node`` as a function of the row, for hundreds of calls."""
     if state.timer is not None or not plugin.per_node_filter:
         return partial(run_filter_plugin_on_node, plugin, state, pod, nodes)
-    method, infos, asked = plugin.filter, nodes.infos, plugin.evaluations.filter
+    # Attribute look-ups and the call through ``call_plugin`` would cost as much as a small plugin.
+    method, infos, evaluations = plugin.filter, nodes.infos, plugin.evaluations.filter
 
     def run_filter(row: int) -> Status | None:
-        asked.value += 1
+        evaluations.value += 1
         try:
-            answer = method(state, pod, infos[row])
+            result = method(state, pod, infos[row])
         except BaseException as error:
             raise plugin_error(plugin, "Filter", error) from error
-        if answer is None or (status := as_status(plugin, "Filter", answer)) is None:
+        if result is None or (status := as_status(plugin, "Filter", result)) is None:
             return None
         check_verdict(plugin, status)
         return status.with_plugin(plugin.name)
@@ -132,7 +141,7 @@ def filter_function(
 def run_filter_plugin_on_rows(
     plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: list[int]
 ) -> Iterator[tuple[int, Status | None]]:
-    """Ask about some rows and yield ``(row, status)``."""
+    """Run a Filter plugin on some rows and yield ``(row, status)``."""
     if plugin.per_node_filter and (len(rows) <= _HANDFUL or not plugin.columnar_filter):
         for row in rows:
             yield row, run_filter_plugin_on_node(plugin, state, pod, nodes, row)
@@ -213,33 +222,34 @@ def run_score_plugin(
 
 
 def as_scores(
-    plugin: Plugin, point: str, answer: Any, size: int, of_each: str = "node"
+    plugin: Plugin, point: str, result: Any, size: int, of_each: str = "node"
 ) -> IntArray:
-    """Return an answer as one int64 a node, or whatever is scored; raises ``PluginError``.
+    """Return a result as an int64 for each node (or placement); raises ``PluginError``.
 
-    Fractions are refused: cut off in silence, scores of 0..1 would all be 0.
+    Fractions are an error: truncated silently, scores of 0..1 would all become 0.
     """
     try:
-        given = np.asarray(answer)
+        given = np.asarray(result)
     except ValueError as error:
-        raise invalid_answer_error(plugin, point, f"an integer a {of_each}", answer) from error
+        raise invalid_result_error(plugin, point, f"an integer a {of_each}", result) from error
     if given.dtype.kind not in "iu" and given.size:
-        raise invalid_answer_error(plugin, point, f"an integer a {of_each}", answer)
+        raise invalid_result_error(plugin, point, f"an integer a {of_each}", result)
     scores: IntArray = given.astype(np.int64, copy=False)
     if scores.shape != (size,):
-        raise invalid_answer_error(
+        raise invalid_result_error(
             plugin, point, f"{size} scores", f"an array of shape {scores.shape}"
         )
     return scores
 
 
-def _as_score(plugin: ScorePlugin, answer: Any) -> int:
-    """Return an answer as one int64; raises ``PluginError`` if it is none."""
-    if isinstance(answer, (int, np.integer)) and not isinstance(answer, bool):
-        score = int(answer)
+def _as_score(plugin: ScorePlugin, result: Any) -> int:
+    """Return a result as one int64; raises ``PluginError`` if it is none."""
+    # ``True`` is an int to Python; as a score it is far more likely a mistake than a 1.
+    if isinstance(result, (int, np.integer)) and not isinstance(result, bool):
+        score = int(result)
         if abs(score) <= _MOST_INT64:
             return score
-    raise invalid_answer_error(plugin, "Score", "an integer of 64 bits", answer)
+    raise invalid_result_error(plugin, "Score", "an integer of 64 bits", result)
 
 
 def run_score_plugin_on_rows(
@@ -249,8 +259,8 @@ def run_score_plugin_on_rows(
     if plugin.per_node_score and (len(rows) <= _HANDFUL or not plugin.columnar_score):
         plugin.evaluations.score.value += len(rows)
         for row in rows:
-            answer = call_plugin(plugin, "Score", state, plugin.score, state, pod, nodes[row])
-            yield row, _as_score(plugin, answer)
+            result = call_plugin(plugin, "Score", state, plugin.score, state, pod, nodes[row])
+            yield row, _as_score(plugin, result)
     elif rows:
         scores = run_score_plugin(plugin, state, pod, nodes.take(np.array(rows, dtype=np.intp)))
         for number, row in enumerate(rows):
@@ -260,15 +270,15 @@ def run_score_plugin_on_rows(
 def run_normalize_score(
     plugin: ScorePlugin, state: CycleState, pod: PodInfo, scores: IntArray
 ) -> IntArray:
-    """Bring the scores of all nodes that passed to 0..100; raises ``PluginError``."""
+    """Run NormalizeScore on the scores of all feasible nodes; raises ``PluginError``."""
     point = "ScoreExtensionNormalize"
-    answer = call_plugin(plugin, point, state, plugin.normalize, state, pod, scores)
-    return as_scores(plugin, point, answer, len(scores))
+    result = call_plugin(plugin, point, state, plugin.normalize, state, pod, scores)
+    return as_scores(plugin, point, result, len(scores))
 
 
 def out_of_range(scores: IntArray) -> int | None:
     """Return a score that is outside 0..100, if there is one."""
-    # Read as unsigned, negative scores are huge ones: one look at the maximum finds both.
+    # Read as unsigned, a negative score is huge: the maximum alone finds both kinds.
     if not len(scores) or scores.view(np.uint64).max() <= MAX_SCORE:
         return None
     lowest = int(scores.min())

@@ -1,10 +1,19 @@
-"""Nodes that pods are nominated to are judged with those pods on them.
+"""The second filter pass: nodes with nominated pods, filtered with those pods on them.
 
-A pod has to respect the nominations of pods that are not less important: a node must be able to
-take it beside them as well as without them, since nobody knows whether they will come.
+A pod must respect the nominations of pods of equal or higher priority. A node has to pass twice, as
+in ``RunFilterPluginsWithNominatedPods``: with the nominated pods, because they may be bound there,
+and without them, because they may not (inter-pod affinity to a pod that never arrives).
 
-What a node came to for one pod holds for the next one that all filters take for alike, as long as
-the node and the pods nominated to it stay what they are.
+    NodeSearch._with_nominated ─► rejections      the cluster's nodes, after the first pass
+        ├► run_filters_on_row                     few nodes, or a filter that looks across nodes
+        └► _run_filters_at_once                   many nodes: one fork of them all, cached verdicts
+    NodeSearch.check_node, dry runs ─► run_filters_on_row, rejected
+
+Shared: ``_NominatedVerdicts``, between pods that all filters sign alike and of equal priority.
+Invalidated: a row, when it or the pods nominated to it change; all, when nodes come or go.
+
+Example: 300 preemptors wait for their victims. For the next pod 300 nodes are filtered with them in
+one fork; for its replica only the nodes that changed since, perhaps two.
 """
 
 from __future__ import annotations
@@ -25,17 +34,17 @@ from proreus.runtime.node_points import run_filter_plugins, run_filter_plugins_o
 from proreus.runtime.profile import Profile
 
 _MAX_ONE_BY_ONE = 4
-"""Up to so many nodes with nominated pods are judged one by one."""
+"""Up to so many nodes with nominated pods are filtered one by one; a fork of more is cheaper."""
 _MAX_ENTRIES = 16
-"""Of so many kinds of pods the verdicts are remembered."""
+"""How many equivalence keys of a profile have cached verdicts."""
 
 
 def equivalence_key(
     filters: Sequence[FilterPlugin], state: CycleState, pod: PodInfo, table: NodeTable
 ) -> Hashable | None:
-    """Return what is the same for pods that all filters of a cycle take for alike.
+    """Return a key that is equal for pods that all filters of a cycle sign alike.
 
-    None where one of them looks across nodes or does not sign the pod.
+    None if a filter looks across nodes or does not sign the pod.
     """
     signatures: list[Hashable] = []
     for plugin in filters:
@@ -49,9 +58,9 @@ def equivalence_key(
 
 
 class _NominatedVerdicts:
-    """What rows came to for one kind of pods beside the pods nominated to them.
+    """The verdicts of rows filtered with their nominated pods, for one equivalence key.
 
-    ``stale``: rows that have to be judged (again). ``rejected``: the others that will not do.
+    ``stale``: rows that must be filtered (again). ``rejected``: other rows, by their rejection.
     """
 
     def __init__(self) -> None:
@@ -64,7 +73,9 @@ class _NominatedVerdicts:
         self._size = -1
 
     def refresh(self, table: NodeTable, nominated: NominatedPodsByRow) -> None:
-        """Forget rows that changed, and those with other pods nominated to them than before."""
+        """Mark the rows stale that changed, or whose nominated pods changed."""
+        # Two logs are followed, since the two change apart: a pod is bound to the node, or a pod is
+        # nominated to it. If either has been cut off, every row is stale.
         rows = others = None
         if nominated is self._nominated and self._size == table.size:
             rows = table.changes_since(self._position)
@@ -96,7 +107,7 @@ class _NominatedVerdicts:
                 del self.rejected[status]
 
     def note(self, row: int, status: Status | None) -> None:
-        """Note what an unknown row came to."""
+        """Record the verdict of a stale row."""
         self.stale.discard(row)
         if status is not None:
             self._status_of[row] = status
@@ -104,11 +115,12 @@ class _NominatedVerdicts:
 
 
 class NominatedPodsFilter:
-    """Judges nodes with the pods that are nominated to them."""
+    """Filters nodes with the pods that are nominated to them."""
 
     def __init__(self, nominator: Nominator) -> None:
         self._nominator = nominator
         self._by_priority = NominatedPodsByPriority(nominator)
+        # Weak: a reloaded configuration drops its profiles, and their verdicts must go with them.
         self._evaluated: WeakKeyDictionary[Profile, OrderedDict[Hashable, _NominatedVerdicts]] = (
             WeakKeyDictionary()
         )
@@ -123,11 +135,11 @@ class NominatedPodsFilter:
         return {row for name in names if (row := table.rows.get(name)) is not None}
 
     def by_row(self, pod: PodInfo, table: NodeTable) -> NominatedPodsByRow:
-        """Return the pods nominated to the cluster's nodes that this pod has to respect."""
+        """Return the pods nominated to the cluster's nodes that this pod must respect, by row."""
         return self._by_priority.of(pod, table)
 
     def higher_priority_nominated(self, pod: PodInfo, node_name: str) -> list[PodInfo]:
-        """Return the pods nominated to a node that this pod has to respect."""
+        """Return the pods nominated to a node that this pod must respect."""
         return [
             other
             for other in self._nominator.nominated_pods(node_name)
@@ -137,31 +149,35 @@ class NominatedPodsFilter:
     def run_filters_on_row(
         self, profile: Profile, state: CycleState, pod: PodInfo, row: int, nodes: NodeTable
     ) -> Status | None:
-        """Judge a row with the pods that are nominated to it; None where there are none."""
+        """Filter a row with its nominated pods on it; None if there are none or the row passes."""
         nominated = self.higher_priority_nominated(pod, nodes[row].name)
         if not nominated:
             return None
-        trial = state.clone()
+        # AddPod of the PreFilter plugins changes their data in the state, hence a clone of it and a
+        # fork of the row: the pods are there for this evaluation only.
+        with_nominated = state.clone()
         fork = nodes.fork(np.array([row], dtype=np.intp))
         for other in nominated:
+            # In the time between the bind and the end of its nomination a pod is on the node
+            # already; counting it twice would reject nodes that have space.
             if other.uid in fork[0].pods:
                 continue
-            profile.add_pod(trial, pod, other, fork, 0)
-        return run_filter_plugins_on_node(profile.filter, trial, pod, fork, 0)
+            profile.add_pod(with_nominated, pod, other, fork, 0)
+        return run_filter_plugins_on_node(profile.filter, with_nominated, pod, fork, 0)
 
     def rejected(
         self, profile: Profile, state: CycleState, pod: PodInfo, rows: list[int], nodes: NodeTable
     ) -> list[tuple[int, Status]]:
-        """Judge rows one by one, each with the pods nominated to it; return those rejected."""
-        judged = ((row, self.run_filters_on_row(profile, state, pod, row, nodes)) for row in rows)
-        return [(row, status) for row, status in judged if status is not None]
+        """Filter rows one by one, each with its nominated pods; return those rejected."""
+        results = ((row, self.run_filters_on_row(profile, state, pod, row, nodes)) for row in rows)
+        return [(row, status) for row, status in results if status is not None]
 
     def rejections(
         self, profile: Profile, state: CycleState, pod: PodInfo, among: Set[int] | None
     ) -> Mapping[Status, Collection[int]]:
-        """Judge the cluster's nodes, each with the pods nominated to it; return those rejected.
+        """Filter the cluster's nodes, each with its nominated pods; return those rejected.
 
-        ``among``: rows to leave it at; None: all of them.
+        ``among``: filter these rows only; None: all rows.
         """
         if not self._nominator.nominated_nodes():
             return {}
@@ -170,6 +186,8 @@ class NominatedPodsFilter:
         rows = nominated.by_row if among is None else nominated.by_row.keys() & among
         if not rows:
             return {}
+        # Filtering many rows in one fork is right only if a pod added to one row cannot change the
+        # verdict of another; with spreading or affinity each row needs a state of its own.
         if among is None and len(rows) > _MAX_ONE_BY_ONE and _adding_is_row_local(profile, state):
             return self._run_filters_at_once(profile, state, pod, nominated)
         rejected: dict[Status, list[int]] = {}
@@ -184,21 +202,22 @@ class NominatedPodsFilter:
         pod: PodInfo,
         nominated: NominatedPodsByRow,
     ) -> Mapping[Status, Collection[int]]:
-        """Judge many rows in one go: only where adding a pod to one concerns no other."""
+        """Filter many rows in one fork; the caller has checked ``_adding_is_row_local``."""
         table = profile.table
-        judged = self._verdicts_for(profile, state, pod, nominated)
-        judged.refresh(table, nominated)
-        if judged.stale:
-            anew = sorted(judged.stale)
-            fork = table.fork(np.array(anew, dtype=np.intp))
-            for index, row in enumerate(anew):
+        cached = self._verdicts_for(profile, state, pod, nominated)
+        cached.refresh(table, nominated)
+        if cached.stale:
+            stale = sorted(cached.stale)
+            fork = table.fork(np.array(stale, dtype=np.intp))
+            for index, row in enumerate(stale):
                 for other in nominated.by_row[row]:
                     if other.uid not in fork[index].pods:
                         fork.add_pod(index, other)
+            # AddPod is not called: ``_adding_is_row_local`` made sure that no plugin defines it.
             verdicts = run_filter_plugins(profile.filter, state, pod, fork)
-            for index, row in enumerate(anew):
-                judged.note(row, verdicts.status(index))
-        return judged.rejected
+            for index, row in enumerate(stale):
+                cached.note(row, verdicts.status(index))
+        return cached.rejected
 
     def _verdicts_for(
         self,
@@ -207,26 +226,28 @@ class NominatedPodsFilter:
         pod: PodInfo,
         nominated: NominatedPodsByRow,
     ) -> _NominatedVerdicts:
-        """Return what is known for pods like this one, if there can be any."""
-        kind = (
+        """Return the cached verdicts of the pod's equivalence key; empty ones if it has none."""
+        # A pod that is nominated itself does not count its own nomination, so what it sees is not
+        # what other pods of its key see: such verdicts are neither taken nor kept.
+        key = (
             equivalence_key(profile.filter, state, pod, profile.table)
             if nominated.is_cached
             else None
         )
-        if kind is None:
+        if key is None:
             return _NominatedVerdicts()
-        by_kind = self._evaluated.setdefault(profile, OrderedDict())
-        judged = by_kind.get((kind, pod.priority))
-        if judged is None:
-            judged = by_kind[kind, pod.priority] = _NominatedVerdicts()
-            if len(by_kind) > _MAX_ENTRIES:
-                by_kind.popitem(last=False)
-        by_kind.move_to_end((kind, pod.priority))
-        return judged
+        by_key = self._evaluated.setdefault(profile, OrderedDict())
+        cached = by_key.get((key, pod.priority))
+        if cached is None:
+            cached = by_key[key, pod.priority] = _NominatedVerdicts()
+            if len(by_key) > _MAX_ENTRIES:
+                by_key.popitem(last=False)
+        by_key.move_to_end((key, pod.priority))
+        return cached
 
 
 def _adding_is_row_local(profile: Profile, state: CycleState) -> bool:
-    """Tell whether a pod added to one node concerns that node's verdict alone."""
+    """Return whether adding a pod to a node can change the verdict of that node only."""
     skipped = state.skip_filter
     return all(p.row_local or p.name in skipped for p in profile.filter) and all(
         type(p).add_pod is PreFilterPlugin.add_pod or p.name in skipped for p in profile.pre_filter

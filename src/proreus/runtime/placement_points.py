@@ -1,6 +1,6 @@
-"""The extension points that are asked once a PodGroup: which placements there are, and how good.
+"""The extension points that run once a PodGroup: PlacementGenerate and PlacementScore.
 
-A placement is a set of nodes among which a whole group may go (KEP-5732).
+A placement is a set of nodes on which a whole group may be scheduled (KEP-5732).
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ _ALL_NODES = (Placement("all-nodes", None),)
 def run_placement_generate(
     profile: Profile, state: CycleState, group: PodGroupInfo
 ) -> Sequence[Placement] | Status:
-    """Return where the group may go, or the rejection; raises ``PluginError``.
+    """Return the group's possible placements, or the rejection; raises ``PluginError``.
 
-    Without a plugin: one placement with all nodes.
+    Without a plugin it is one placement with all nodes.
     """
     started = perf_counter()
     placements: Sequence[Placement] = _ALL_NODES
     point, code = "PlacementGenerate", Code.ERROR
     try:
         for plugin in profile.placement_generate:
-            answer = call_plugin(
+            result = call_plugin(
                 plugin, point, state, plugin.generate_placements, state, group, profile.table
             )
-            if isinstance(answer, Status):
-                if not answer.rejected:
-                    raise_status(plugin, point, answer)
-                code = answer.code
-                return answer.with_plugin(plugin.name)
-            placements = answer
+            if isinstance(result, Status):
+                if not result.rejected:
+                    raise_status(plugin, point, result)
+                code = result.code
+                return result.with_plugin(plugin.name)
+            placements = result
         code = Code.SUCCESS if placements else Code.UNSCHEDULABLE
         return placements or NO_PLACEMENTS
     finally:
@@ -82,10 +82,10 @@ def _score(
     point = "PlacementScore"
     raw: list[Any] = []
     for candidate in candidates:
-        answer = call_plugin(plugin, point, state, plugin.score_placement, state, group, candidate)
-        if isinstance(answer, Status):
-            raise_status(plugin, point, answer)
-        raw.append(answer)
+        result = call_plugin(plugin, point, state, plugin.score_placement, state, group, candidate)
+        if isinstance(result, Status):
+            raise_status(plugin, point, result)
+        raw.append(result)
     scores = as_scores(plugin, point, raw, len(raw), "placement")
     point = "PlacementScoreExtensionNormalize"
     normal = call_plugin(plugin, point, state, plugin.normalize_placements, state, group, scores)

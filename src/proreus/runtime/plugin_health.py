@@ -1,14 +1,16 @@
-"""How the plugins of a profile behave: failures are logged, counted, reported, and may be skipped.
+"""The health of a profile's plugins: failures are logged, counted, reported; repeated ones disable.
 
-A plugin that fails, or takes longer than its budget, so many times in a row is reported. By policy
-``skip``, one that was brought along is then left out of its profile for a while (a circuit breaker)
-and tried again; plugins that come with proreus never are. What being left out means at each point,
-and how calls are watched, is in ``instrument``.
+A plugin that fails, or exceeds its time budget, several times in a row is reported. By the policy
+``skip`` an out-of-tree plugin is then disabled for a while (a circuit breaker); in-tree plugins
+never are. What a disabled plugin returns at each point is in ``instrumentation``.
 
-An extension point that belongs to the scheduling cycle has failed or not once an attempt, however
-often it is called in it: for one row or for 5,000. Its time is the sum of those calls. Points of
-the binding cycle, and what the queue asks, are looked at call by call. The time of those that wait
-(PreBind, Bind, PostFilter) is not limited here: they may have good reasons, and others work then.
+A point of the scheduling cycle fails or succeeds once an attempt, however often it is called in it
+(once or for 5,000 rows), and its time is the sum of those calls. Points of the binding cycle and
+calls by the queue count call by call. The time of points that wait (PreBind, Bind, PostFilter) is
+not limited here: other pods are scheduled meanwhile.
+
+Example (5 failures, 30 s): Filter of a plugin raises in 5 attempts in a row. From the 6th on it is
+disabled for 30 s, then half-open: a failure disables it for 60 s, a success resumes it.
 """
 
 from __future__ import annotations
@@ -28,19 +30,19 @@ log = logger(__name__)
 FailurePolicy = Literal["fail", "skip"]
 
 EventSink = Callable[[str, str, str], None]
-"""Tells the operators, by an Event: its type, its reason and a sentence."""
+"""``sink(type, reason, note)`` records an Event for the operators."""
 
 _LOG_AGAIN_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
 class FailureRules:
-    """What a plugin may do, and all plugins together.
+    """The limits of a plugin, and of all plugins together.
 
-    ``budget_seconds``: for all calls of a point in one attempt. ``failures``: so many in a row are
-    too many. ``disable_seconds``: how long a plugin is first left out; each time that it fails
-    again at once the pause doubles, up to ``max_disable_seconds``. ``attempt_seconds``: how long
-    all of them may compute in one attempt; 0: as long as they like.
+    ``budget_seconds``: for all calls of a point in one attempt. ``failures``: how many in a row are
+    the limit. ``disable_seconds``: how long a plugin is disabled at first; it doubles with each
+    failure right after that time, up to ``max_disable_seconds``. ``attempt_seconds``: how long all
+    plugins may compute in one attempt; 0: no limit.
     """
 
     policy: FailurePolicy = "fail"
@@ -55,14 +57,16 @@ DEFAULT_RULES = FailureRules()
 
 
 class TracebackLog:
-    """Logs what plugins raise: each kind of failure once, and again after ten minutes."""
+    """Logs exceptions of plugins with tracebacks: each kind of failure once in ten minutes."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._seen: dict[tuple[str, str, str, str], tuple[float, int]] = {}
 
     def record_event(self, plugin: str, point: str, error: BaseException) -> None:
-        """Log an error with its traceback, or count it if that was done a while ago."""
+        """Log an exception with its traceback, or count it if its kind was logged lately."""
+        # Keyed by the line that raised, not by the text: a text with the pod's name in it would be
+        # a new kind for every pod, and a failing Filter raises thousands of times a second.
         frames = traceback.extract_tb(error.__traceback__)
         place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
         key = (plugin, point, place, type(error).__name__)
@@ -82,7 +86,7 @@ class TracebackLog:
 class PointHealth:
     """One extension point of one plugin. ``consecutive_failures``: how often it failed in a row.
 
-    ``seconds``, ``failed``: of the attempt that is going on; not of a point that waits.
+    ``seconds``, ``failed``: of the current attempt; unused if the point ``waits``.
     """
 
     point: str
@@ -93,12 +97,12 @@ class PointHealth:
 
 
 def discard_event(event_type: str, reason: str, note: str) -> None:
-    """Tell nobody."""
+    """Discard the event: an ``EventSink`` where there is no cluster."""
 
 
 @dataclass(frozen=True)
 class HealthContext:
-    """What the health_monitors of all plugins of a process have in common."""
+    """What the health monitors of all plugins of a process share."""
 
     clock: Clock
     metrics: SchedulerMetrics
@@ -111,10 +115,10 @@ class HealthContext:
 
 
 class PluginHealthMonitor(PluginHealth):
-    """Keeps watch over one plugin of one profile. ``out_of_tree``: it did not come with proreus.
+    """The health of one plugin in one profile. ``out_of_tree``: it is not part of proreus.
 
-    ``disabled``: it is left out at this time. That begins and ends between attempts, so that no
-    attempt has it at one point and not at the next.
+    ``disabled``: its methods are not called at present. That changes between attempts only, so that
+    no attempt runs its PreFilter but not its Filter.
     """
 
     def __init__(
@@ -128,7 +132,7 @@ class PluginHealthMonitor(PluginHealth):
         self._health_context = health_context
         self._points: dict[str, PointHealth] = {}
         self._failing_point: PointHealth | None = None
-        """The point because of which the plugin is, or was until just now, left out."""
+        """The point whose failures disabled the plugin, kept until it has succeeded again."""
         self._disable_pending = False
         self._half_open = False
         self._disabled_seconds = health_context.rules.disable_seconds
@@ -137,7 +141,7 @@ class PluginHealthMonitor(PluginHealth):
             self._skipped = health_context.metrics.plugin_skipped.labels(plugin, profile)
 
     def point_health(self, point: str, waits: bool = False) -> PointHealth:
-        """Return the meter of a point, made at the first call."""
+        """Return the health of a point, created at the first call."""
         if point not in self._points:
             self._points[point] = PointHealth(point, waits)
         return self._points[point]
@@ -145,7 +149,7 @@ class PluginHealthMonitor(PluginHealth):
     # ---- what happens --------------------------------------------------------------------------
 
     def note(self, point: str, reason: Reason, error: BaseException | None = None) -> None:
-        """Count a failure, log what was raised, and see whether it is one too many."""
+        """Count a failure, log the exception, and disable or report the plugin at the limit."""
         health_context = self._health_context
         health_context.metrics.plugin_failures_total.labels(self.plugin, point, reason).inc()
         if error is not None:
@@ -153,26 +157,32 @@ class PluginHealthMonitor(PluginHealth):
         if not self.out_of_tree:
             return
         point_health = self.point_health(point)
+        # A Filter that raises for each of 5,000 nodes has failed once: its cause is one.
         if point_health.failed and not point_health.waits:
             return
         point_health.failed = True
         point_health.consecutive_failures += 1
+        # A disabled plugin is still called for Unreserve, which may fail; no limit applies to that.
         if self._disable_pending or self.disabled:
             return
+        # ``==``, not ``>=``: the policy ``fail`` keeps calling the plugin, and one report a series
+        # of failures is enough. Half-open, a single failure disables it again.
         if point_health.consecutive_failures == health_context.rules.failures or self._half_open:
             self._on_failure_limit(point_health, reason)
 
     def succeeded(self, point_health: PointHealth) -> None:
-        """Take note that a point did well."""
+        """End the point's series of failures; resume the plugin if that point had disabled it."""
         point_health.consecutive_failures = 0
+        # Success at another point proves nothing: PreFilter may work while Filter still fails.
         if self._half_open and point_health is self._failing_point:
             self._half_open = False
             self._disabled_seconds = self._health_context.rules.disable_seconds
-            self._report("Normal", "PluginResumed", "does well again and is asked as before")
+            self._report("Normal", "PluginResumed", "succeeds again and is called as before")
 
     def begin_attempt(self) -> None:
-        """Judge the attempt before; begin or end to leave the plugin out. Called once a pod."""
+        """Evaluate the last attempt; disable or half-open the plugin. Called once a pod."""
         for point_health in self._points.values():
+            # No time and no failure: the point was not reached in that attempt.
             if point_health.waits or not (point_health.seconds or point_health.failed):
                 continue
             if point_health.seconds > self.budget_seconds:
@@ -186,11 +196,13 @@ class PluginHealthMonitor(PluginHealth):
             self._enter_half_open()
 
     def tick(self) -> bool:
-        """Do the same by the clock for a plugin that gates pods: perhaps it lets none be tried.
+        """Disable or half-open a plugin that fails at PreEnqueue; called once a second.
 
-        Tell whether it is left out from now on, so that the pods it gated are to be asked about
-        again. Called once a second.
+        Return whether it has just been disabled: the queue then runs the other PreEnqueue plugins
+        of the pods that it gated.
         """
+        # ``begin_attempt`` needs an attempt. A PreEnqueue that fails for every pod gates them all,
+        # so there may never be one again.
         if self._failing_point is None or self._failing_point.point != "PreEnqueue":
             return False
         if self._disable_pending:
@@ -208,8 +220,8 @@ class PluginHealthMonitor(PluginHealth):
             return
         words = {
             "raised": "raised an exception",
-            "error": "answered with an error",
-            "invalid_answer": "gave an answer that the point does not allow",
+            "error": "returned an error",
+            "invalid_answer": "returned what the point does not allow",
             "slow": f"took longer than {self.budget_seconds * 1000:g}ms",
         }
         times = point_health.consecutive_failures
@@ -219,6 +231,7 @@ class PluginHealthMonitor(PluginHealth):
     def _disable(self) -> None:
         assert self._failing_point is not None
         self._disable_pending = False
+        # It failed again right after a pause, so probably nothing has changed: pause longer.
         if self._half_open:
             longest = self._health_context.rules.max_disable_seconds
             self._disabled_seconds = min(2 * self._disabled_seconds, longest)
@@ -226,28 +239,28 @@ class PluginHealthMonitor(PluginHealth):
         self._disabled_until = self._health_context.clock.now() + self._disabled_seconds
         self._skipped.set(1)
         point = self._failing_point.point
-        told = (
-            f"is left out for {self._disabled_seconds:g}s: it failed at {point} too often in a row"
+        message = (
+            f"is disabled for {self._disabled_seconds:g}s: it failed at {point} too often in a row"
         )
-        self._report("Warning", "PluginSkipped", told)
+        self._report("Warning", "PluginSkipped", message)
 
     def _enter_half_open(self) -> None:
         self.disabled, self._half_open = False, True
         self._skipped.set(0)
         for point_health in self._points.values():
             point_health.consecutive_failures = 0
-        log.info("Plugin is tried again", plugin=self.plugin, profile=self.profile)
+        log.info("Plugin is called again", plugin=self.plugin, profile=self.profile)
 
-    def _report(self, event_type: str, reason: str, told: str) -> None:
-        note = f"plugin {self.plugin} of profile {self.profile} {told}"
+    def _report(self, event_type: str, reason: str, message: str) -> None:
+        note = f"plugin {self.plugin} of profile {self.profile} {message}"
         if event_type == "Warning":
-            log.error("Plugin misbehaves", err=note, reason=reason)
+            log.error("Plugin keeps failing", err=note, reason=reason)
         else:
-            log.info("Plugin behaves again", note=note, reason=reason)
+            log.info("Plugin has recovered", note=note, reason=reason)
         self._health_context.record_event(event_type, reason, note)
 
     def describe(self) -> dict[str, Any]:
-        """Return the state of affairs as plain data, for people."""
+        """Return the current state as JSON-compatible data, for the health endpoint."""
         now = self._health_context.clock.now()
         return {
             "plugin": self.plugin,

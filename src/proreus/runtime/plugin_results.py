@@ -1,7 +1,18 @@
-"""The cached results of one plugin for pods that it signs alike: a verdict and raw score a row.
+"""The cached results of one plugin for one signature: a verdict and a raw score a row.
 
-Invariant: an ``PluginResults`` whose position equals the table's says of every row what its plugin
-would say if it were asked now. What all plugins together said is a ``EquivalenceClass``.
+    EquivalenceClass.refresh_filter ─► PluginResults.refresh_filter ─► Filter, on changed rows
+    EquivalenceClass.refresh_totals ─► PluginResults.refresh_score  ─► Score, on changed rows
+
+Shared: one ``PluginResults`` serves every equivalence class in which the plugin has this signature.
+Invalidated: a row, when the table's change log names it (the log of node changes alone, where the
+plugin does not look at pods); all rows, when nodes were added or removed, when more than
+``_FEW_ROWS`` rows changed, or when the plugin's ``invalidation_key`` changed.
+
+Example: NodePorts signs pods by their host ports. A pod with port 80 is bound to row 7; the next
+pod with port 80 costs one Filter call, for row 7, and the other 4,999 verdicts are reused.
+
+Invariant: a ``PluginResults`` whose position equals the table's holds for every row what its plugin
+would return if it were called now.
 """
 
 from __future__ import annotations
@@ -25,17 +36,17 @@ from proreus.runtime.node_points import (
 )
 
 _FEW_ROWS = 64
-"""Up to so many changed rows are evaluated one by one; where it is more, all rows are."""
+"""If more rows than that changed, one call over all rows is cheaper than one a row."""
 
 
 class PodSignatures(dict[Plugin, Hashable]):
-    """The signature of one pod a plugin: the part that the plugin reads; None: not to be shared."""
+    """One pod's signature by plugin: the part of the pod that it reads; None: not cached."""
 
     def __init__(self, pod: PodInfo) -> None:
         self._pod = pod
 
     def sign(self, plugins: Iterable[Plugin]) -> None:
-        """Let plugins sign that have not signed the pod yet; raises ``PluginError``."""
+        """Call ``sign`` of the plugins that have not signed the pod yet; raises ``PluginError``."""
         for plugin in plugins:
             if plugin in self:
                 continue
@@ -43,6 +54,8 @@ class PodSignatures(dict[Plugin, Hashable]):
             if plugin.row_local:
                 try:
                     signature = plugin.sign(self._pod)
+                    # A signature that is not hashable would fail later, as a cache key, where the
+                    # exception could no longer be attributed to the plugin.
                     hash(signature)
                 except BaseException as error:
                     raise plugin_error(plugin, "Sign", error) from error
@@ -50,7 +63,7 @@ class PodSignatures(dict[Plugin, Hashable]):
 
 
 class PluginResults:
-    """What one plugin said of every row, for one signature."""
+    """One plugin's verdict and raw score of every row, for one signature."""
 
     __slots__ = (
         "_filter_at",
@@ -70,17 +83,18 @@ class PluginResults:
         self.plugin = plugin
         self.verdicts = Verdicts(0)
         self.full_evaluations = 0
-        """How often all verdicts were made anew."""
+        """How often Filter ran over all rows; a class that merged them before then merges again."""
         self.raw: IntArray | int = 0
         self.raw_version = 0
-        """Moves whenever a raw score changes."""
+        """Incremented whenever a raw score changes."""
         self._filter_at = -1
         self._score_at = -1
         self._looks_at_pods = plugin.looks_at_pods
+        # Looked up once: for most plugins the method is the base class's, and not worth a call.
         self._has_invalidation_key = type(plugin).invalidation_key is not Plugin.invalidation_key
         self._invalidation_key: Hashable = None
         self.depends_on_nodes_only = not (plugin.looks_at_pods or self._has_invalidation_key)
-        """Whether the answers hold until a node comes, goes or changes itself."""
+        """Whether the results hold until a node is added, removed or updated, whatever pods do."""
 
     def refresh_filter(self, state: CycleState, pod: PodInfo, table: NodeTable) -> None:
         """Bring the verdicts up to date."""
@@ -94,7 +108,7 @@ class PluginResults:
         assert isinstance(plugin, FilterPlugin)
         rows = few_rows(changes, self._filter_at, size, table.size)
         if rows is None:
-            # Should the plugin fail half-way, what it said so far must not pass for an answer.
+            # Should the plugin raise half-way, the rows that it reached must not pass for results.
             self._filter_at = -1
             self.verdicts = Verdicts(table.size, plugin.name)
             run_filter_plugin(plugin, state, pod, table, self.verdicts)
@@ -107,10 +121,11 @@ class PluginResults:
                         ids = self.verdicts.ids = np.zeros(table.size, dtype=np.int32)
                     ids[row] = self.verdicts.id_of(status)
                 elif ids is not None:
+                    # The row was rejected before and passes now: a pod has left the node, say.
                     ids[row] = PASSED
         self._filter_at = changes.position
         if rows is None:
-            # Only now: what the plugin has found out is kept for the next attempt.
+            # Checked last: an attempt that ends here has at least paid for the next one's cache.
             state.check_budget(plugin.name, "Filter")
 
     def refresh_score(self, state: CycleState, pod: PodInfo, table: NodeTable) -> None:
@@ -130,8 +145,11 @@ class PluginResults:
         else:
             for row, score in run_score_plugin_on_rows(plugin, state, pod, table, rows):
                 raw = self.raw
+                # An unchanged score leaves ``raw_version`` alone, and with it every class's totals:
+                # what NormalizeScore made of the column still holds.
                 if score == (raw if isinstance(raw, int) else raw[row]):
                     continue
+                # The first row that differs ends the constant; the column is filled with it.
                 if isinstance(raw, int):
                     raw = self.raw = np.full(table.size, raw, dtype=np.int64)
                 raw[row] = score
@@ -141,7 +159,7 @@ class PluginResults:
             state.check_budget(plugin.name, "Score")
 
     def _check_invalidation_key(self, table: NodeTable) -> None:
-        """Forget all answers if what they depend on beside row and pod has changed."""
+        """Discard all results if what they depend on besides row and pod has changed."""
         invalidation_key = self.plugin.invalidation_key(table)
         if invalidation_key != self._invalidation_key:
             self._invalidation_key = invalidation_key
@@ -151,7 +169,8 @@ class PluginResults:
 def few_rows(
     changes: ChangeLog, position: int, known_size: int, table_size: int
 ) -> list[int] | None:
-    """Return the rows to ask again since a position in the changes; None for all of them."""
+    """Return the rows to evaluate again since a position in the change log; None: all rows."""
+    # After a node was added or removed, rows have moved and the arrays have the wrong length.
     if position < 0 or known_size != table_size:
         return None
     rows = changes.since(position, table_size)

@@ -1,7 +1,16 @@
-"""How good each feasible node is: PreScore, Score, NormalizeScore, weights.
+"""prioritizeNodes: PreScore, Score, NormalizeScore and weights, a total for each feasible node.
 
-Where all scores are shared the ranking comes ready from the pod's face; otherwise plugins that
-share nothing score the feasible nodes, and their scores are added to what the face has.
+    run_pre_score ─► PreScore of each plugin; who returns Skip does not score
+    prioritize_nodes
+      ├► _shared_totals ─► EquivalenceClass.refresh_totals   scores of plugins that sign the pod
+      └► _score ─► run_score_plugin, run_normalize_score     scores of the others, feasible rows
+      ─► CachedTotals (all scores cached) or AttemptTotals (some were computed for this pod)
+
+Shared: the totals of the equivalence class, from pod to pod. Invalidated: another set of scoring
+plugins or signatures replaces the class's scorers; for rows, see ``equivalence_cache``.
+
+Example: 3 feasible nodes, NodeResourcesFit cached with 60, 80, 80 and InterPodAffinity, uncached,
+with 100, 0, 50 and weight 2: the totals are 260, 80 and 180, in ``AttemptTotals``.
 """
 
 from __future__ import annotations
@@ -25,22 +34,22 @@ from proreus.runtime.select_host import AttemptTotals, CachedTotals, NodeScores
 
 
 def run_pre_score(profile: Profile, state: CycleState, pod: PodInfo, found: FeasibleNodes) -> None:
-    """Let plugins prepare; notes in ``state`` who has nothing to score. Raises ``PluginError``."""
+    """Run PreScore; plugins that return Skip are noted in ``state``. Raises ``PluginError``."""
     nodes = _feasible(profile, found)
     skipped = []
     point, timed, budget = "PreScore", state.timer is not None, state.budget
     for plugin in profile.pre_score:
         if timed:
-            answer = call_plugin(plugin, point, state, plugin.pre_score, state, pod, nodes)
+            result = call_plugin(plugin, point, state, plugin.pre_score, state, pod, nodes)
         else:  # see ``run_pre_filter``
             try:
-                answer = plugin.pre_score(state, pod, nodes)
+                result = plugin.pre_score(state, pod, nodes)
             except BaseException as error:
                 raise plugin_error(plugin, point, error) from error
-        if isinstance(answer, Status) and answer.code is SKIP:
+        if isinstance(result, Status) and result.code is SKIP:
             skipped.append(plugin.name)
             continue
-        if answer is not None and (status := as_status(plugin, point, answer)) is not None:
+        if result is not None and (status := as_status(plugin, point, result)) is not None:
             raise_status(plugin, point, status)
         plugin.evaluations.pre_score.value += 1
         if budget is not None:
@@ -57,17 +66,20 @@ def prioritize_nodes(
 ) -> NodeScores:
     """Return the total score of each feasible node.
 
-    PreScore has been run. ``scores``, where given, is filled with what each plugin added, as
-    ``found.rows`` go. Raises ``PluginError``.
+    ``run_pre_score`` comes first. ``scores``, where given, is filled with the weighted scores of
+    each plugin, in the order of ``found.rows``. Raises ``PluginError``.
     """
     equivalence_class, subset = found.equivalence_class, not found.all_from_cache
     unshared = [plugin for plugin in profile.score if plugin.name not in state.skip_score]
     if equivalence_class is not None:
         shared = _shared_totals(profile, state, pod, found, equivalence_class)
         unshared = [plugin for plugin in unshared if found.signatures[plugin] is None]
+        # The usual end: every score came from the cache, and the totals are used as they are. A
+        # subset cannot use them, since they were normalised over rows that are no longer feasible.
         if not (unshared or subset or scores is not None):
             equivalence_class.check_range()
             return shared
+    # A slice is a view; indexing by the rows of all 5,000 nodes would copy every column.
     where = slice(None) if found.all_nodes_feasible else found.rows
     total: IntArray | int = 0
     each: dict[str, IntArray | int] = {}
@@ -93,9 +105,11 @@ def _shared_totals(
     found: FeasibleNodes,
     equivalence_class: EquivalenceClass,
 ) -> CachedTotals:
-    """Return what the plugins that share add up to, by row of the table."""
+    """Return the summed scores of the cached plugins, by row of the table."""
     cache, skipped, signatures = profile.equivalence_cache, state.skip_score, found.signatures
     signatures.sign([plugin for plugin in profile.score if plugin.name not in skipped])
+    # The class's key has the signatures of Filter plugins alone. Plugins that only score may sign
+    # two of its pods differently, and PreScore may skip a plugin for one of them.
     scorer_signatures = [None if p.name in skipped else signatures[p] for p in profile.score]
     if scorer_signatures != equivalence_class.scorer_signatures:
         scorers = [
@@ -112,7 +126,7 @@ def _shared_totals(
 
 
 def _feasible(profile: Profile, found: FeasibleNodes) -> NodeTable:
-    """Return the feasible nodes as score plugins are to see them."""
+    """Return the feasible nodes as PreScore and Score see them."""
     if found.without_pods:
         return NodesWithoutPods(profile.table, found.rows)
     if found.all_nodes_feasible:

@@ -1,6 +1,15 @@
 """One profile: the plugins that serve one schedulerName, in their order, with their weights.
 
-Immutable once built; a changed configuration makes new profiles.
+    profile_set ─► expansion.expand_all ─► Profile ─► instrument_plugins
+    scheduling_points, find_nodes, prioritize_nodes, binding_points ─► profile.<point>: the plugins
+    nominated_pods_filter ─► Profile.add_pod: a fork's row and the PreFilter plugins together
+
+Shared: the node table, between all profiles; the equivalence cache, within one profile (two
+profiles may have different plugins, order and weights). Invalidated: nothing here. A profile does
+not change once built; a changed configuration builds new profiles with empty caches.
+
+Example: ``profile.filter`` is ``(NodeUnschedulable, NodeName, …)`` in the order of the
+configuration, ``profile.weights["TaintToleration"]`` is 3.
 """
 
 from __future__ import annotations
@@ -81,15 +90,17 @@ class Profile:
         self.equivalence_cache = EquivalenceCache(table)
         self.order_of_filter = {plugin.name: i for i, plugin in enumerate(self.filter)}
         self.fetching = self._fetching()
-        """Plugins whose answers are to be fetched first, by point; empty in most profiles."""
+        """``FetchingPlugin``s by extension point; empty in most profiles."""
         for plugin in self.plugins:
             plugin.evaluations = self._evaluations_of(plugin)
         self.health_monitors: tuple[PluginHealthMonitor, ...] = ()
-        """Of the plugins that were brought along; each is told when an attempt begins."""
+        """Of the out-of-tree plugins; ``begin_attempt`` is called on each for every pod."""
         self._point_seconds: dict[tuple[str, Code], Histogram] = {}
 
     def instrument_plugins(self, health_context: HealthContext) -> None:
-        """Keep watch over the plugins. To be called before any of their methods is looked up."""
+        """Wrap the methods of out-of-tree plugins, before anything stores one of them."""
+        # In-tree plugins get a monitor too, which counts their failures, but no wrappers: timing
+        # them in every attempt would cost more than some of them do.
         watched = []
         for plugin in self.plugins:
             out_of_tree = is_out_of_tree(type(plugin))
@@ -115,7 +126,7 @@ class Profile:
         return {point: plugins for point, plugins in found.items() if plugins}
 
     def _evaluations_of(self, plugin: Plugin) -> Evaluations:
-        """Return the plugin's counters; each exists from the start, at the points it is on."""
+        """Return the plugin's counters; those of its points exist from the start, at 0."""
         total = self.metrics.plugin_evaluation_total
         return Evaluations(
             *(
@@ -152,6 +163,7 @@ class Profile:
 
     def observe_point(self, point: str, code: Code, seconds: float) -> None:
         """Record how long an extension point took, and how it ended."""
+        # Looking up a metric's child by labels costs more than observing; a profile keeps its own.
         child = self._point_seconds.get((point, code))
         if child is None:
             family = self.metrics.framework_extension_point_duration_seconds
@@ -161,7 +173,8 @@ class Profile:
     def add_pod(
         self, state: CycleState, pod: PodInfo, added: PodInfo, nodes: NodeTable, row: int
     ) -> None:
-        """Try a pod on a row of a fork, and tell the PreFilter plugins that take part."""
+        """Add a pod to a row of a fork and run AddPod (``RunPreFilterExtensionAddPod``)."""
+        # The node first: plugins see it with the pod on it, as in kube-scheduler.
         nodes.add_pod(row, added)
         for plugin in self.pre_filter:
             if plugin.name not in state.skip_filter:
@@ -171,7 +184,7 @@ class Profile:
     def remove_pod(
         self, state: CycleState, pod: PodInfo, removed: PodInfo, nodes: NodeTable, row: int
     ) -> None:
-        """Try a row of a fork without a pod, and tell the PreFilter plugins that take part."""
+        """Remove a pod from a row of a fork and run RemovePod."""
         nodes.remove_pod(row, removed.uid)
         for plugin in self.pre_filter:
             if plugin.name not in state.skip_filter:
@@ -182,5 +195,5 @@ class Profile:
 
 
 def _typed(plugins: Mapping[str, tuple[Plugin, ...]], point: str, base: type[P]) -> tuple[P, ...]:
-    """Return the plugins of a point; expansion has made sure that they extend its base."""
+    """Return the plugins of a point; expansion has checked that they extend its base class."""
     return tuple(plugin for plugin in plugins.get(point, ()) if isinstance(plugin, base))

@@ -1,4 +1,4 @@
-"""All plugins that this process knows, by name: in-tree ones and those that were brought along."""
+"""All plugins that this process knows, by name: in-tree and out-of-tree ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ class Registry:
             self.register(plugin)
 
     def register(self, plugin: type[Plugin]) -> None:
-        """Add a plugin class; raises ``ConfigError`` when its name is taken."""
+        """Add a plugin class; raises ``ConfigError`` if another class has its name."""
+        # kube-scheduler, too, refuses to replace a registered plugin: which of two classes of the
+        # same name decides about pods must not depend on the order of imports.
         known = self._plugins.get(plugin.name)
         if known is not None and known is not plugin:
             raise ConfigError(

@@ -1,29 +1,35 @@
-"""The extension points of the scheduling cycle that are asked once a pod.
+"""The extension points of the scheduling cycle that run once a pod: PreFilter to Permit.
 
-Filter and Score, which are asked about nodes, have modules of their own (``search``, ``ranking``).
-Each function turns what a plugin must not do into ``PluginError``.
+Filter and Score, which run on nodes, are in ``find_nodes`` and ``prioritize_nodes``. What a plugin
+returns against the rules of its point becomes ``PluginError``. A cycle never waits inside a point;
+plugins that get their results over the network are awaited right before it (``fetch_…``).
+
+Example: NodeAffinity's PreFilter returns the names {a, b} and a plugin of one's own {b, c}; both
+are in ``narrowing`` and Filter runs on b alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Any
 
 from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
-from proreus.framework.plugin import MAX_PERMIT_WAIT_SECONDS
+from proreus.framework.plugin import MAX_PERMIT_WAIT_SECONDS, FetchingPlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import NominatingInfo, PostFilterResult
 from proreus.framework.status import SKIP, SUCCESS, Code, Status, code_of
-from proreus.framework.verdicts import Verdicts
+from proreus.framework.verdicts import Rows, Verdicts
 from proreus.runtime.calls import (
     as_status,
     await_plugin,
     call_plugin,
-    invalid_answer_error,
+    invalid_result_error,
     plugin_error,
     raise_status,
 )
@@ -32,10 +38,10 @@ from proreus.runtime.profile import Profile
 
 @dataclass(slots=True)
 class PreFilterOutcome:
-    """What PreFilter made of a pod.
+    """The result of PreFilter.
 
-    ``status``: a rejection, or None. ``names``: the nodes that are left to look at, None = all.
-    ``narrowing``: plugins that named nodes; they count as rejectors should no node do.
+    ``status``: a rejection, or None. ``names``: the nodes to filter, None = all. ``narrowing``: the
+    plugins that returned names; they count as rejectors if no node can take the pod.
     """
 
     status: Status | None = None
@@ -46,7 +52,7 @@ class PreFilterOutcome:
 def run_pre_filter(
     profile: Profile, state: CycleState, pod: PodInfo, nodes: NodeTable | None = None
 ) -> PreFilterOutcome:
-    """Ask every PreFilter plugin: Unschedulable is remembered, Unresolvable ends it.
+    """Run every PreFilter plugin (``RunPreFilterPlugins``); raises ``PluginError``.
 
     ``nodes``: None = the whole cluster.
     """
@@ -59,24 +65,26 @@ def run_pre_filter(
     point, timed, budget = "PreFilter", state.timer is not None, state.budget
     for plugin in profile.pre_filter:
         if timed:
-            answer = call_plugin(plugin, point, state, plugin.pre_filter, state, pod, nodes)
+            result = call_plugin(plugin, point, state, plugin.pre_filter, state, pod, nodes)
         else:  # inlined ``call_plugin``: it would cost more than most of these dozen plugins do
             try:
-                answer = plugin.pre_filter(state, pod, nodes)
+                result = plugin.pre_filter(state, pod, nodes)
             except BaseException as error:
                 raise plugin_error(plugin, point, error) from error
-        if isinstance(answer, Status) and answer.code == SKIP:
+        if isinstance(result, Status) and result.code == SKIP:
             skipped.append(plugin.name)
             continue
         plugin.evaluations.pre_filter.value += 1
         if budget is not None:
             budget.check(plugin.name, point)
-        if answer is None:
+        if result is None:
             continue
-        if not isinstance(answer, Set):
-            status = as_status(plugin, point, answer, "a Status, a set of node names or None")
+        if not isinstance(result, Set):
+            status = as_status(plugin, point, result, "a Status, a set of node names or None")
             if status is None:
                 continue
+            # Unschedulable does not end the point: preemption may help such a pod, and its dry run
+            # needs the data that the later plugins write to the state.
             if status.code == Code.UNSCHEDULABLE:
                 rejection = status.with_plugin(plugin.name)
             elif status.code == Code.UNRESOLVABLE:
@@ -86,9 +94,10 @@ def run_pre_filter(
                 raise_status(plugin, point, status)
             continue
         narrowing.append(plugin.name)
-        names = frozenset(answer)
+        names = frozenset(result)
         outcome.names = names if outcome.names is None else outcome.names & names
         if not outcome.names:
+            # No node is in all plugins' sets. Preemption cannot change that, so it ends here.
             rejection = Status.unresolvable(_nothing_left(narrowing))
             break
     state.skip_filter = frozenset(skipped)
@@ -105,7 +114,7 @@ def _nothing_left(narrowing: Sequence[str]) -> str:
 
 @dataclass(slots=True)
 class PostFilterOutcome:
-    """``message`` goes to the end of the pod's failure text; Success: room will be made."""
+    """``message`` ends the pod's failure message; Success: victims are being evicted for it."""
 
     code: Code = Code.UNSCHEDULABLE
     message: str = ""
@@ -115,7 +124,7 @@ class PostFilterOutcome:
 async def run_post_filter(
     profile: Profile, state: CycleState, pod: PodInfo, verdicts: Verdicts
 ) -> PostFilterOutcome:
-    """Ask PostFilter plugins until one makes room, or says that nothing helps."""
+    """Run PostFilter plugins until one succeeds or returns Unresolvable."""
     reasons: list[str] = []
     nominating: NominatingInfo | None = None
     for plugin in profile.post_filter:
@@ -124,7 +133,7 @@ async def run_post_filter(
                 plugin, "PostFilter", state, plugin.post_filter, state, pod, verdicts
             )
             if not isinstance(result, PostFilterResult):
-                raise invalid_answer_error(plugin, "PostFilter", "a PostFilterResult", result)
+                raise invalid_result_error(plugin, "PostFilter", "a PostFilterResult", result)
             status = as_status(plugin, "PostFilter", result.status)
         except PluginError as error:
             return PostFilterOutcome(Code.ERROR, str(error))
@@ -138,16 +147,17 @@ async def run_post_filter(
             )
             text = status.message or f"PostFilter does not allow {status.code.label}"
             return PostFilterOutcome(Code.ERROR, text)
+        # A later plugin that has no opinion must not undo an earlier one's nomination.
         reasons.extend(status.reasons)
         nominating = result.nominating if result.nominating is not None else nominating
     return PostFilterOutcome(Code.UNSCHEDULABLE, ", ".join(reasons), nominating)
 
 
 def run_reserve(profile: Profile, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-    """Ask Reserve plugins in order; the first rejection is returned."""
+    """Run Reserve plugins in order and return the first rejection; raises ``PluginError``."""
     for plugin in profile.reserve:
-        answer = call_plugin(plugin, "Reserve", state, plugin.reserve, state, pod, node_name)
-        if (status := as_status(plugin, "Reserve", answer)) is None:
+        result = call_plugin(plugin, "Reserve", state, plugin.reserve, state, pod, node_name)
+        if (status := as_status(plugin, "Reserve", result)) is None:
             continue
         if status.rejected:
             return status.with_plugin(plugin.name)
@@ -156,8 +166,10 @@ def run_reserve(profile: Profile, state: CycleState, pod: PodInfo, node_name: st
 
 
 def run_unreserve(profile: Profile, state: CycleState, pod: PodInfo, node_name: str) -> None:
-    """Undo all reservations, last plugin first. A plugin that fails here is logged and passed."""
+    """Run Unreserve of all plugins, the last one first; what one raises is logged."""
     started = perf_counter()
+    # All of them, also those that Reserve had not reached, as kube-scheduler does. An exception
+    # must not keep the others from giving back what they hold.
     for plugin in reversed(profile.reserve):
         with suppress(PluginError):
             call_plugin(plugin, "Unreserve", state, plugin.unreserve, state, pod, node_name)
@@ -166,8 +178,8 @@ def run_unreserve(profile: Profile, state: CycleState, pod: PodInfo, node_name: 
 
 @dataclass(slots=True)
 class PermitOutcome:
-    """``status``: a rejection, or None; ``timeouts``: seconds by plugin that holds the pod, and
-    ``reasons`` why they do.
+    """``status``: a rejection, or None. ``timeouts``: seconds, by plugin that returned Wait;
+    ``reasons``: theirs.
     """
 
     status: Status | None = None
@@ -176,18 +188,19 @@ class PermitOutcome:
 
     @property
     def code(self) -> Code:
-        """How the point ended."""
+        """The status code of the whole point, as its metric shows it."""
         return Code.WAIT if self.timeouts and self.status is None else code_of(self.status)
 
 
 def run_permit(profile: Profile, state: CycleState, pod: PodInfo, node_name: str) -> PermitOutcome:
-    """Ask Permit plugins in order; the first rejection ends it, holds are collected."""
+    """Run Permit plugins in order; the first rejection ends it, Wait does not."""
     outcome = PermitOutcome()
     for plugin in profile.permit:
-        answer = call_plugin(plugin, "Permit", state, plugin.permit, state, pod, node_name)
-        if (status := as_status(plugin, "Permit", answer)) is None:
+        result = call_plugin(plugin, "Permit", state, plugin.permit, state, pod, node_name)
+        if (status := as_status(plugin, "Permit", result)) is None:
             continue
         if status.rejected:
+            # Nobody waits for a pod that is rejected: the earlier plugins' holds are dropped.
             outcome.status, outcome.timeouts = status.with_plugin(plugin.name), {}
             return outcome
         if status.code == Code.WAIT:
@@ -197,3 +210,61 @@ def run_permit(profile: Profile, state: CycleState, pod: PodInfo, node_name: str
         else:
             raise_status(plugin, "Permit", status)
     return outcome
+
+
+# ---- fetching plugins --------------------------------------------------------------------------
+
+Fetch = Callable[[FetchingPlugin], Coroutine[Any, Any, Status | None]]
+
+
+async def fetch_pre_filter(profile: Profile, state: CycleState, pod: PodInfo) -> None:
+    """Await ``fetch_pre_filter`` of all plugins together; raises ``PluginError``."""
+    await _fetch(profile, "PreFilter", state, lambda plugin: plugin.fetch_pre_filter(state, pod))
+
+
+async def fetch_filter(
+    profile: Profile, state: CycleState, pod: PodInfo, rows: Rows | None
+) -> None:
+    """Await ``fetch_filter`` of all plugins for some rows, None = all; raises ``PluginError``."""
+    await _fetch(profile, "Filter", state, lambda plugin: plugin.fetch_filter(state, pod, rows))
+
+
+async def fetch_score(profile: Profile, state: CycleState, pod: PodInfo, rows: Rows) -> None:
+    """Await ``fetch_score`` of all plugins for the feasible rows; raises ``PluginError``."""
+    await _fetch(profile, "Score", state, lambda plugin: plugin.fetch_score(state, pod, rows))
+
+
+async def fetch_reserve(profile: Profile, state: CycleState, pod: PodInfo, node_name: str) -> None:
+    """Await ``fetch_reserve`` of all plugins together; raises ``PluginError``."""
+    await _fetch(profile, "Reserve", state, lambda p: p.fetch_reserve(state, pod, node_name))
+
+
+async def fetch_permit(profile: Profile, state: CycleState, pod: PodInfo, node_name: str) -> None:
+    """Await ``fetch_permit`` of all plugins together; raises ``PluginError``."""
+    await _fetch(profile, "Permit", state, lambda p: p.fetch_permit(state, pod, node_name))
+
+
+async def _fetch(profile: Profile, point: str, state: CycleState, fetch: Fetch) -> None:
+    skipped = state.skip_filter if point == "Filter" else ()
+    if point == "Score":
+        skipped = state.skip_score
+    plugins = [
+        plugin
+        for plugin in profile.fetching.get(point, ())
+        if plugin.name not in skipped and not plugin.health.disabled
+    ]
+    if len(plugins) == 1:
+        await _fetch_one(plugins[0], point, state, fetch)
+    elif plugins:
+        # All are awaited, also if one fails: a fetch that goes on after its cycle has ended would
+        # write to a state that is no longer in use.
+        fetched = (_fetch_one(plugin, point, state, fetch) for plugin in plugins)
+        for outcome in await asyncio.gather(*fetched, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+
+async def _fetch_one(plugin: FetchingPlugin, point: str, state: CycleState, fetch: Fetch) -> None:
+    status = await await_plugin(plugin, point, state, fetch, plugin)
+    if status is not None:
+        raise_status(plugin, point, status)

@@ -1,12 +1,12 @@
 """selectHost: the total score of every node, and which of the best nodes is taken.
 
-A scheduler takes any of the best, at random, so that load spreads over equals (``at_random``).
-Recorded answers were made by kube-scheduler, whose choice is what a heap over the nodes happens to
-have on top; offline scripts make it the same way (``top_of_heap``).
+A scheduler takes any of the best nodes, at random, so that load spreads over equal nodes
+(``at_random``). The recorded cases were decided by kube-scheduler, which takes the root of a heap
+over the nodes; ``top_of_heap`` builds the same heap, for replaying them.
 
-In a cluster of equals thousands of nodes share the highest total, and one pod changes the total of
-one node. So ``CachedTotals`` keep the set of the best from pod to pod, and drawing one of them does
-not look at all nodes. What holds for one pod only are ``AttemptTotals``.
+In a cluster of equal nodes thousands share the highest total, and one pod changes the total of one
+node. So ``CachedTotals`` keeps the set of the best from pod to pod, and drawing one of them does
+not look at all nodes. ``AttemptTotals`` holds the totals of one pod only.
 
 Example: of 5,000 empty nodes all have 300 points. ``_tied`` holds the 5,000 rows and a draw is one
 random index. The pod's node drops to 298: it stays in ``_tied`` until a later draw meets it there
@@ -26,14 +26,14 @@ import numpy as np
 from proreus.framework.verdicts import IntArray, Rows
 
 INFEASIBLE = -1
-"""What stands in ``CachedTotals.scores`` where a node cannot take the pod."""
+"""The total of a node that cannot take the pod, lower than any that plugins can reach."""
 
 _NOWHERE = -1
 _MAX_HIGHER = 64
 
 
 class NodeScores(Protocol):
-    """What the choice of a node looks at."""
+    """Total scores, as ``SelectHost`` sees them."""
 
     @property
     def scores(self) -> IntArray:
@@ -46,7 +46,7 @@ class NodeScores(Protocol):
 
 
 class AttemptTotals:
-    """The total scores of some rows of a table, for one pod: nothing is kept for the next one."""
+    """The total scores of some rows of a table, for one pod."""
 
     __slots__ = ("_rows", "_size", "_totals")
 
@@ -64,6 +64,7 @@ class AttemptTotals:
 
     def draw(self, rng: random.Random) -> int:
         """Return one of the best rows, each as likely as any other."""
+        # ``rng.choice`` costs several times as much; with 53 random bits the bias is negligible.
         best = (self._totals == self._totals.max()).nonzero()[0]
         return int(self._rows[best[int(rng.random() * len(best))]])
 
@@ -71,14 +72,13 @@ class AttemptTotals:
 class CachedTotals:
     """Total scores by row, negative where the node cannot take the pod.
 
-    The best are found in two places. ``_tied``: the many rows that share ``_tied_score``.
-    ``_higher``: the few that rose beyond it since, as a heap; pods are drawn to these, which mostly
-    ends it.
+    The best are found in two places. ``_tied``: the many rows that had ``_tied_score``, the highest
+    total when they were collected. ``_higher``: a heap of the few that have risen above it since.
 
     Invariants, unless ``_count`` is 0 (not known): each row at ``_tied_score`` is among the first
-    ``_count`` entries of ``_tied``, once, where ``_index_in_tied`` says; each row with more is in
-    ``_higher`` with its score. Rows that have changed since may still be in both, as they were:
-    they are thrown out when they are come across.
+    ``_count`` entries of ``_tied``, once, at ``_index_in_tied[row]``; each row above it is in
+    ``_higher`` with its score. Both may also hold rows whose score has changed since; a draw
+    removes the stale entries that it meets.
     """
 
     __slots__ = ("_count", "_higher", "_index_in_tied", "_tied", "_tied_score", "scores")
@@ -94,10 +94,14 @@ class CachedTotals:
     def put(self, row: int, score: int) -> None:
         """Change the score of a row."""
         self.scores[row] = score
+        # A row that falls below the tie is not searched for in ``_tied``: it stays as a stale entry
+        # until a draw hits it, which keeps this constant-time for the usual case (a pod was bound).
         if not self._count or score < self._tied_score:
             return
         if score > self._tied_score:
             heappush(self._higher, (-score, row))
+            # Many risen rows are a new tie (a Deployment was deleted): collecting it once is
+            # cheaper than popping a long heap at every draw.
             if len(self._higher) > _MAX_HIGHER:
                 self._invalidate()
         elif self._index_in_tied[row] == _NOWHERE:
@@ -108,22 +112,27 @@ class CachedTotals:
         """Return one of the best rows, each as likely as any other."""
         if self._higher and (best := self._best_of_higher()):
             return best[int(rng.random() * len(best))]
-        scores, crowd = self.scores, self._tied
+        scores, tied = self.scores, self._tied
+        # Each row at the tied score is in the list once, so hitting a stale entry, dropping it and
+        # drawing again leaves all current ones equally likely.
         while True:
             if not self._count:
                 self._collect_tied()
             place = int(rng.random() * self._count)
-            row = int(crowd[place])
+            row = int(tied[place])
             if scores[row] == self._tied_score:
                 return row
+            # Stale: the last entry takes its place. A ``put`` makes at most one entry stale, so the
+            # removals cost constant time a put.
             self._count -= 1
-            last = crowd[self._count]
-            crowd[place], self._index_in_tied[last] = last, place
+            last = tied[self._count]
+            tied[place], self._index_in_tied[last] = last, place
             self._index_in_tied[row] = _NOWHERE
 
     def _best_of_higher(self) -> list[int]:
-        """Return the best of the rows above the crowd, if there still are any."""
+        """Return the best of the rows above the tied ones, [] if none is left."""
         above, scores = self._higher, self.scores
+        # An entry is stale if the row's score is not the one that it was pushed with.
         while above and scores[above[0][1]] != -above[0][0]:
             heappop(above)
         if len(above) < 2:
@@ -133,6 +142,8 @@ class CachedTotals:
             row = heappop(above)[1]
             if scores[row] == -highest:
                 best.add(row)
+        # Pushed again: all of them stay candidates for the next pod. The set has dropped duplicates
+        # of a row that rose, fell and rose to the same score again.
         for row in best:
             heappush(above, (highest, row))
         return sorted(best)
@@ -151,12 +162,12 @@ class CachedTotals:
 
 
 SelectHost = Callable[[NodeScores, Callable[[], Rows]], int]
-"""``select(ranking, order)``: the row to take; ``order()`` returns all rows in the order in which
-kube-scheduler looks at them."""
+"""``select(totals, order)`` returns the row to take; ``order()`` returns all rows in the order in
+which kube-scheduler looks at them."""
 
 
 def at_random(rng: random.Random) -> SelectHost:
-    """Return the choice of any of the best, by a source of chance that can be seeded."""
+    """Return a ``SelectHost`` that takes any of the best rows, each as likely as any other."""
 
     def select(ranking: NodeScores, order: Callable[[], Rows]) -> int:
         return ranking.draw(rng)
@@ -169,13 +180,14 @@ def top_of_heap(ranking: NodeScores, order: Callable[[], Rows]) -> int:
     rows: list[int] = order().tolist()
     scores = ranking.scores
     heap = [(int(scores[row]), row) for row in rows if scores[row] >= 0]
+    # ``heapq.heapify`` breaks ties by row number; Go's container/heap leaves equals where they are.
     for parent in range(len(heap) // 2 - 1, -1, -1):
         _sift_down(heap, parent)
     return heap[0][1]
 
 
 def _sift_down(heap: list[tuple[int, int]], parent: int) -> None:
-    """Let an entry sink below better ones; equals stay where they are, as in Go's heap."""
+    """Sift an entry down below higher scores; equals stay in place, as in Go's ``heap.down``."""
     while True:
         child = 2 * parent + 1
         if child >= len(heap):

@@ -1,7 +1,10 @@
-"""Pods that Permit holds: decided, assumed, not bound yet.
+"""Waiting pods: assumed on a node and held by Permit plugins, not bound yet.
 
-A binding cycle awaits ``WaitingPods.outcome``, which turns a pod down at the instant at which its
-time is over. ``expire`` does so for all, where time is moved by hand.
+A binding cycle awaits ``WaitingPods.outcome``, which rejects the pod at the moment its timeout
+expires. ``expire`` does so for all pods, for tests and replays that move the clock themselves.
+
+Example: Coscheduling returns Wait with 30 s and Quota with 10 s. The pod is bound once both have
+called ``allow``; after 10 s it is rejected on Quota's behalf; ``reject`` by either ends it at once.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from proreus.framework.status import Code, Status
 
 
 class WaitingPod:
-    """One pod that is held; the first signal decides, the others are ignored."""
+    """One waiting pod; the first signal decides, later ones are ignored."""
 
     def __init__(self, pod: PodInfo, timeouts: dict[str, float], now: float) -> None:
         self.pod = pod
@@ -27,30 +30,32 @@ class WaitingPod:
         self._on_decided: list[Callable[[], None]] = []
 
     def pending_plugins(self) -> list[str]:
-        """Return the plugins that still hold it."""
+        """Return the names of the plugins that have not allowed it yet."""
         return list(self._timeouts)
 
     def allow(self, plugin: str) -> None:
-        """Withdraw one plugin's hold; with the last one the pod goes on."""
+        """Allow the pod on behalf of a plugin; it goes on once no plugin is pending."""
         self._timeouts.pop(plugin, None)
         if not self._timeouts:
             self._decide(None)
 
     def reject(self, plugin: str, message: str) -> bool:
-        """Turn the pod down; tell whether this was the first signal."""
+        """Reject the pod; return whether this was the first signal."""
         return self._decide(Status(Code.UNSCHEDULABLE, (message,), plugin))
 
     def preempt(self, plugin: str, message: str) -> bool:
-        """Fail the pod with an error; tell whether this was the first signal."""
+        """Fail the pod with an error; return whether this was the first signal."""
         return self._decide(Status(Code.ERROR, (message,), plugin))
 
     @property
     def deadline(self) -> float:
-        """When the most impatient plugin gives up, in seconds since the epoch."""
+        """When the shortest timeout expires, in seconds since the epoch."""
+        # Computed from the plugins still pending: when the one with the shortest timeout allows the
+        # pod, the others keep the full time of their own Wait.
         return self.since + min(self._timeouts.values(), default=0.0)
 
     def expire(self, now: float) -> None:
-        """Turn the pod down if its time is over."""
+        """Reject the pod if its deadline has passed."""
         if self._decided or now < self.deadline:
             return
         plugin, seconds = min(self._timeouts.items(), key=lambda item: item[1])
@@ -58,7 +63,7 @@ class WaitingPod:
         self.reject(plugin, f"rejected due to timeout after waiting {waited} at plugin {plugin}")
 
     async def outcome(self) -> Status | None:
-        """Wait for the signal, however long that takes: None is success."""
+        """Wait for the signal without a timeout; None is success."""
         if not self._decided:
             decided = asyncio.Event()
             self._on_decided.append(decided.set)
@@ -66,36 +71,40 @@ class WaitingPod:
         return self._signal
 
     def _decide(self, status: Status | None) -> bool:
+        # Preemption, a deleted pod and a plugin may all signal in one tick. The binding cycle acts
+        # on one outcome, so only the first counts, and callers learn whether it was theirs.
         if self._decided:
             return False
         self._decided, self._signal = True, status
-        for tell in self._on_decided:
-            tell()
+        for notify in self._on_decided:
+            notify()
         return True
 
 
 class WaitingPods:
-    """All pods that Permit holds, of all profiles, by UID."""
+    """All waiting pods of all profiles, by UID."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._pods: dict[str, WaitingPod] = {}
 
     def add(self, pod: PodInfo, timeouts: dict[str, float]) -> WaitingPod:
-        """Hold a pod; ``timeouts`` are seconds by plugin."""
+        """Add a waiting pod; ``timeouts`` are seconds by plugin."""
         waiting = self._pods[pod.uid] = WaitingPod(pod, timeouts, self._clock.now())
         return waiting
 
     def remove(self, uid: str) -> None:
-        """Forget a pod; its binding cycle has its outcome."""
+        """Forget a pod whose binding cycle has got its outcome."""
         self._pods.pop(uid, None)
 
     def get(self, uid: str) -> WaitingPod | None:
-        """Return a held pod."""
+        """Return a waiting pod, or None."""
         return self._pods.get(uid)
 
     async def outcome(self, waiting: WaitingPod) -> Status | None:
-        """Wait for a pod's signal, until its time is over: None is success."""
+        """Wait for a pod's signal until its deadline; None is success."""
+        # A loop, because the deadline moves when a plugin allows the pod, and because the loop's
+        # clock may fire a little before ``Clock`` says that the deadline has passed.
         while True:
             try:
                 async with asyncio.timeout(waiting.deadline - self._clock.now()):
@@ -110,7 +119,7 @@ class WaitingPods:
         return len(self._pods)
 
     def expire(self) -> None:
-        """Turn down the pods whose time is over."""
+        """Reject the pods whose deadline has passed."""
         now = self._clock.now()
         for waiting in list(self._pods.values()):
             waiting.expire(now)

@@ -30,7 +30,6 @@ from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.runtime.dry_run import PreemptionDryRun, dry_run_key
 from proreus.runtime.find_nodes import NodeSearch
 from proreus.runtime.instrumentation import log_exceptions, log_exceptions_of_task
-from proreus.runtime.node_points import run_filter_plugins
 from proreus.runtime.plugin_health import HealthContext
 from proreus.runtime.profile import Profile
 from proreus.runtime.waiting_pods import WaitingPod, WaitingPods
@@ -142,12 +141,6 @@ class ProfileHandle:
         self._subscriptions.append(
             self._environment.stores.on_change(resource, log_exceptions(handler))
         )
-
-    def run_filters(
-        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
-    ) -> None:
-        """Run the profile's Filter plugins over a table, without nominated pods."""
-        verdicts.merge(run_filter_plugins(self._profile.filter, state, pod, nodes))
 
     def run_filters_with_nominated_pods(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable

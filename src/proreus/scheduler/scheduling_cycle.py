@@ -33,13 +33,6 @@ from proreus.framework.pod_info import ASSUMED_AS, PodInfo
 from proreus.framework.status import ERROR, SUCCESS, Status, code_of
 from proreus.framework.verdicts import IntArray
 from proreus.logs import logger
-from proreus.runtime.fetching import (
-    fetch_filter,
-    fetch_permit,
-    fetch_pre_filter,
-    fetch_reserve,
-    fetch_score,
-)
 from proreus.runtime.find_nodes import FeasibleNodes, NodeSearch
 from proreus.runtime.node_points import raise_filter_error
 from proreus.runtime.prioritize_nodes import prioritize_nodes, run_pre_score
@@ -47,6 +40,11 @@ from proreus.runtime.profile import Profile
 from proreus.runtime.scheduling_points import (
     PermitOutcome,
     PreFilterOutcome,
+    fetch_filter,
+    fetch_permit,
+    fetch_pre_filter,
+    fetch_reserve,
+    fetch_score,
     run_permit,
     run_pre_filter,
     run_reserve,

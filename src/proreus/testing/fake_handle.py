@@ -154,45 +154,17 @@ class FakeHandle:
         """Itself."""
         return self
 
-    def run_filters(
-        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
-    ) -> None:
-        """Run ``filters`` over a table."""
-        for plugin in self.filters:
-            if plugin.name not in state.skip_filter:
-                own = Verdicts(len(nodes), plugin.name)
-                plugin.filter_all(state, pod, nodes, own)
-                verdicts.merge(own)
-
     def run_filters_with_nominated_pods(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable
     ) -> Verdicts:
         """Run ``filters`` over a table; nominations are not looked at."""
         verdicts = Verdicts(len(nodes))
-        self.run_filters(state, pod, nodes, verdicts)
+        for plugin in self.filters:
+            if plugin.name not in state.skip_filter:
+                own = Verdicts(len(nodes), plugin.name)
+                plugin.filter_all(state, pod, nodes, own)
+                verdicts.merge(own)
         return verdicts
-
-    def filters_are_row_local(self, state: CycleState) -> bool:
-        """Tell whether none of ``filters`` that takes part looks across nodes."""
-        return all(p.row_local for p in self.filters if p.name not in state.skip_filter)
-
-    def run_add_pod(
-        self, state: CycleState, pod: PodInfo, added: PodInfo, nodes: NodeTable, row: int
-    ) -> None:
-        """Try a pod on a row of a fork."""
-        nodes.add_pod(row, added)
-        for plugin in self.filters:
-            if isinstance(plugin, PreFilterPlugin) and plugin.name not in state.skip_filter:
-                plugin.add_pod(state, pod, added, nodes[row])
-
-    def run_remove_pod(
-        self, state: CycleState, pod: PodInfo, removed: PodInfo, nodes: NodeTable, row: int
-    ) -> None:
-        """Try a row of a fork without a pod."""
-        nodes.remove_pod(row, removed.uid)
-        for plugin in self.filters:
-            if isinstance(plugin, PreFilterPlugin) and plugin.name not in state.skip_filter:
-                plugin.remove_pod(state, pod, removed, nodes[row])
 
     def dry_run_preemption(
         self,
@@ -239,11 +211,6 @@ class FakeHandle:
     def waiting_pods(self) -> Iterable[WaitingPod]:
         """Return all pods of ``waiting``."""
         return list(self.waiting.values())
-
-    def reject_waiting_pod(self, uid: str, plugin: str = "", message: str = "removed") -> bool:
-        """Turn down a pod of ``waiting``."""
-        waiting = self.waiting.get(uid)
-        return waiting is not None and waiting.reject(plugin, message)
 
     def cancel_binding(self, uid: str, message: str) -> bool:
         """Note a binding to be cancelled; there is none that could be."""

@@ -57,11 +57,11 @@ def test_without_nodes_there_are_no_reasons() -> None:
 
 
 def test_who_rejected_is_noted() -> None:
-    pending = Status.pending("later").of("Waiter")
+    pending = Status.pending("later").with_plugin("Waiter")
     diagnosis = Diagnosis(rejected(CPU, TAINT, pending, None))
 
     diagnosis.note_rejectors()
-    diagnosis.add_plugin_status(Status.error("no").of("Broken"))
+    diagnosis.add_plugin_status(Status.error("no").with_plugin("Broken"))
 
     assert diagnosis.unschedulable_plugins == {"NodeResourcesFit", "TaintToleration", "Waiter"}
     assert diagnosis.pending_plugins == {"Waiter"}

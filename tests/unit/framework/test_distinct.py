@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from proreus.framework.distinct import once_per_value
+from proreus.framework.interning import once_per_value
 
 
 def codes(*numbers: int) -> np.ndarray:

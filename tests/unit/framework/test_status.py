@@ -41,5 +41,5 @@ def test_a_name_is_put_on() -> None:
 
     assert status.with_plugin("P") == Status(Code.UNSCHEDULABLE, ("a", "b"), "P")
     named = status.with_plugin("P")
-    assert named.of("P") is named
+    assert named.with_plugin("P") is named
     assert status.message == "a, b"

@@ -50,7 +50,7 @@ def test_the_first_rejection_stays() -> None:
 def test_the_plugin_is_filled_in() -> None:
     verdicts = Verdicts(2, "P")
     verdicts.reject(mask(1, 0), "no")
-    verdicts.reject_row(1, Status.unschedulable("no").of("Other"))
+    verdicts.reject_row(1, Status.unschedulable("no").with_plugin("Other"))
 
     assert verdicts.counts() == {
         Status(Code.UNSCHEDULABLE, ("no",), "P"): 1,

@@ -18,9 +18,9 @@ from proreus.framework.verdicts import Rows, Verdicts
 from proreus.metrics import SchedulerMetrics
 from proreus.plugins.priority_sort import PrioritySort
 from proreus.runtime.calls import PluginTimer
-from proreus.runtime.fetching import fetch_filter, fetch_reserve
 from proreus.runtime.node_points import run_filter_plugin
 from proreus.runtime.profile import Profile
+from proreus.runtime.scheduling_points import fetch_filter, fetch_reserve
 from proreus.testing.builders import make_pod
 from proreus.testing.fake_handle import FakeHandle
 

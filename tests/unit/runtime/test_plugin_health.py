@@ -284,7 +284,7 @@ def test_what_is_called_while_pods_are_bound_is_looked_at_call_by_call(monkeypat
     assert slow.value == 1
 
 
-# ---- being left out ----------------------------------------------------------------------------
+# ---- being disabled -----------------------------------------------------------------------------
 
 
 async def test_by_policy_a_failing_plugin_is_left_out_and_tried_again_ever_more_rarely():
@@ -321,7 +321,7 @@ async def test_by_policy_a_failing_plugin_is_left_out_and_tried_again_ever_more_
     broken[0] = True
     await cluster.schedule(4)
     assert cluster.told[-1][1].endswith(
-        "is left out for 30s: it failed at Filter too often in a row"
+        "is disabled for 30s: it failed at Filter too often in a row"
     )
 
 

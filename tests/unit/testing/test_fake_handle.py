@@ -57,12 +57,11 @@ def test_filters_run_in_order_over_forks() -> None:
     assert status is not None
     assert status.plugin == "NodePorts"
     assert verdicts.status(1) is None
-    assert handle.filters_are_row_local(state)
 
     fork = handle.nodes.fork(np.array([0]))
-    handle.run_remove_pod(state, pod, there, fork, 0)
+    fork.remove_pod(0, there.uid)
     assert handle.run_filters_with_nominated_pods(state, pod, fork).ids is None
-    handle.run_add_pod(state, pod, there, fork, 0)
+    fork.add_pod(0, there)
     assert handle.run_filters_with_nominated_pods(state, pod, fork).status(0) == status
 
     state.skip_filter = frozenset({"NodePorts", "NodeResourcesFit"})

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from proreus.framework.distinct import once_per_value
-from proreus.framework.interning import ABSENT
+from proreus.framework.interning import ABSENT, once_per_value
 from proreus.framework.node_affinity import PodNodeAffinity, node_affinity_of
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable

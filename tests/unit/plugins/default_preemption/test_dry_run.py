@@ -119,7 +119,7 @@ def _clusters_and_pods(draw: st.DrawFn) -> tuple[OfflineCluster, PodInfo]:
 
 
 def _reference(
-    handle: Any, state: CycleState, pod: PodInfo, budgets: DisruptionBudgets, row: int
+    profile: Profile, state: CycleState, pod: PodInfo, budgets: DisruptionBudgets, row: int
 ) -> Candidate | Status:
     """Dry-run one node: remove all victims, run filters, reprieve one by one."""
     fork, forked_state = handle.nodes.fork(np.array([row])), state.clone()
@@ -162,7 +162,7 @@ def test_lockstep_finds_the_candidates_of_one_dry_run_a_node(
     )
     found = dry_run.candidates(rows, len(rows))
 
-    expected = {row: _reference(handle, state, pod, budgets, row) for row in rows.tolist()}
+    expected = {row: _reference(profile, state, pod, budgets, row) for row in rows.tolist()}
     candidates = [c for c in expected.values() if isinstance(c, Candidate)]
     without_victims = {c.node_name for c in candidates if not c.victims}
     wanted = [c for c in candidates if c.victims]
