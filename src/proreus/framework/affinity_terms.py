@@ -114,6 +114,7 @@ def _parse(
             return ()
 
     def preferred(name: str, affinity: PodAffinity) -> tuple[tuple[int, AffinityTerm], ...]:
+        # A list that does not parse comes back empty and is paired with no weight at all.
         terms = tuple(weighted.pod_affinity_term for weighted in affinity.preferred)
         parsed = required(name, terms)
         return tuple(zip((w.weight for w in affinity.preferred), parsed, strict=False))

@@ -50,6 +50,7 @@ class AssumeCache(Generic[T]):
         return key in self._watched
 
     def __iter__(self) -> Iterator[T]:
+        # By the watched keys: an assumption does not bring back an object that was deleted.
         for key, obj in self._watched.items():
             yield self._assumed.get(key, obj)
 

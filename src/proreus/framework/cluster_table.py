@@ -39,6 +39,7 @@ class ClusterTable(NodeTable):
 
     def add_node(self, info: NodeInfo) -> int:
         """Give a node a row and return it."""
+        # Doubled, so that the copies of n additions cost O(n) together.
         if self.size == self.capacity:
             self._grow(2 * self.capacity)
         row = self.size
@@ -109,6 +110,7 @@ class ClusterTable(NodeTable):
         self.node_changes.reserve(capacity)
         for columns in (self.allocatable, self.requested, self.nonzero_requested):
             columns.grow(capacity)
+        # Arrays are replaced, not resized: a reader that still holds one keeps what it was reading.
         for name in self._ARRAYS:
             setattr(self, name, grown(getattr(self, name), capacity))
         self._labels.grow(capacity)

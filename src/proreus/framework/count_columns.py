@@ -61,6 +61,8 @@ class CountColumns:
     def get(self, key: Hashable) -> CountColumn | None:
         """Return a column, or None, and mark it as recently used."""
         column = self._columns.get(key)
+        # By use, not by age: a column that every replica of a Deployment reads must not be evicted
+        # by selectors that single pods bring once.
         if column is not None:
             self._columns.move_to_end(key)
         return column

@@ -60,6 +60,8 @@ class CycleState:
 
     def clone(self) -> CycleState:
         """Return a copy for a dry run, as kube-scheduler's ``CycleState.Clone``."""
+        # As in kube-scheduler, the data decides: counts that AddPod changes define ``clone``, and
+        # what is fixed after PreFilter does not, so that a dry run on many nodes copies little.
         other = CycleState()
         other._data = {
             key: data.clone() if hasattr(data, "clone") else data

@@ -99,6 +99,8 @@ class LabelColumns:
 
     def put(self, row: int, labels: Mapping[str, str], size: int, most_values: int) -> None:
         """Update a row; a column with more than ``most_values`` values forgets unused ones."""
+        # Only columns that exist are written: a label that no pod has referred to costs its key in
+        # a set, however many nodes have it.
         self._keys.update(labels)
         for key, column in self._columns.items():
             value = labels.get(key)
@@ -166,6 +168,7 @@ def mask_of(nodes: Labelled, selector: Selector) -> BoolArray | bool:
         elif not requirement.matches_value(None):
             return False
     mask: BoolArray | bool = True
+    # Requirements are ANDed: the first one that no node matches ends it.
     for requirement in columns if len(columns) <= _FEW_REQUIREMENTS else merged(columns):
         matching = _requirement_mask(nodes, requirement)
         if matching is False:

@@ -100,6 +100,8 @@ class _ParseCache:
 
     def _evict_for(self, expressions: int) -> None:
         """Count a pod's expressions, and forget all other pods if there are too many."""
+        # Cleared as a whole: keeping the order of use would cost every pod more than it saves,
+        # since the workloads of a cluster rarely reach the limits.
         self._expressions += expressions
         if len(self._parsed) >= self.limit or self._expressions > self.most_expressions:
             self._parsed.clear()

@@ -98,6 +98,7 @@ class NodeInfo:
 
     def add_pod(self, pod: PodInfo) -> None:
         """Add a pod to the node and its sums."""
+        # A pod that is replaced by a newer version keeps its place in the order.
         if pod.uid not in self.pods:
             self.order.append(pod.uid)
         self.pods[pod.uid] = pod
@@ -138,6 +139,8 @@ class NodeInfo:
 
     def clone(self) -> NodeInfo:
         """Return a copy for a dry run; the pods themselves are shared."""
+        # ``__init__`` would create a dozen empty containers that are replaced at once; preemption
+        # clones hundreds of nodes for one pod.
         other = NodeInfo.__new__(NodeInfo)
         other._copy_node_from(self)
         other._copy_pods_from(self)
@@ -172,6 +175,7 @@ class NodeInfo:
         counts = self.pvc_ref_counts
         for key in claim_keys(pod):
             count = counts.get(key, 0) + step
+            # Deleted at 0, or a node would collect the name of every claim that it ever had.
             if count > 0:
                 counts[key] = count
             else:

@@ -184,6 +184,7 @@ class Fork(NodeTable):
         self.nodes_generation = parent.nodes_generation
         for name in ("allocatable", "requested", "nonzero_requested"):
             setattr(self, name, getattr(parent, name).gather(self, rows))
+        # Indexing by an array of rows copies: writes to the fork do not reach the parent.
         self._pod_count = parent.pod_count[rows]
         self._allowed_pods = parent.allowed_pods[rows]
         self._unschedulable = parent.unschedulable[rows]

@@ -104,6 +104,8 @@ class PodIndex:
             self.preferred.add(row, term, -weight)
 
     def _remove_terms(self, row: int, pod: Pod) -> None:
+        # Terms are found by value: the pod may be another object than the one that was added, and
+        # parsing it again costs a look-up.
         terms = affinity_terms_of(pod)
         for term in terms.required_anti:
             self.required_anti.remove(row, term)

@@ -236,6 +236,8 @@ def _requests_of(pod: Pod, pod_level: bool) -> PodRequests:
     # enough to be computed one by one.
     if spec.init_containers or spec.overhead or has_pod_level_requests(pod):
         return PodRequests(pod, False, pod_level)
+    # As written, unparsed: pods of one workload are written the same, and parsing is the cost that
+    # sharing avoids. Two spellings of an amount merely make two entries.
     key = tuple(tuple(c.resources.requests.items()) for c in spec.containers)
     shared = _shared_requests.get(key)
     if shared is None:

@@ -140,6 +140,7 @@ class Verdicts:
 
     def take(self, rows: Rows) -> Verdicts:
         """Return the verdicts of some rows, in the order given; shares the statuses."""
+        # The list of statuses is shared and only ever grows, so the numbers of both stay valid.
         part = Verdicts(len(rows), self.plugin)
         part.statuses = self.statuses
         part._ids = self._ids
