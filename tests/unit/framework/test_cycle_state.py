@@ -1,4 +1,4 @@
-"""Notes of one attempt, and trials that leave them alone."""
+"""CycleState: data of one attempt, and clones that do not change it."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def test_a_trial_copies_what_can_be_cloned_and_shares_the_rest() -> None:
     state.skip_filter = frozenset({"A"})
     state.skip_score = frozenset({"B"})
 
-    trial = state.clone()
-    trial.read("counts").number += 1
-    trial.write("new", 1)
+    clone = state.clone()
+    clone.read("counts").number += 1
+    clone.write("new", 1)
 
     assert state.read("counts").number == 1
-    assert trial.read("shared") is shared
+    assert clone.read("shared") is shared
     assert state.get("new") is None
-    assert (trial.skip_filter, trial.skip_score) == ({"A"}, {"B"})
+    assert (clone.skip_filter, clone.skip_score) == ({"A"}, {"B"})

@@ -1,4 +1,4 @@
-"""once_per_value: each value is asked about once, and values that are gone not at all."""
+"""once_per_value: each value is evaluated once, and values without a row not at all."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ def codes(*numbers: int) -> np.ndarray:
 
 
 def test_answers_are_gathered() -> None:
-    asked = []
+    evaluated = []
 
     def length(value: str) -> int:
-        asked.append(value)
+        evaluated.append(value)
         return len(value)
 
     found = once_per_value(codes(2, 0, 2, 1), ["", "a", "bb"], length)
@@ -23,7 +23,7 @@ def test_answers_are_gathered() -> None:
     assert found is not None
     assert found.tolist() == [2, 0, 2, 1]
     assert found.dtype == np.int64
-    assert asked == ["", "a", "bb"]
+    assert evaluated == ["", "a", "bb"]
 
 
 def test_masks_are_masks() -> None:
@@ -41,10 +41,10 @@ def test_nothing_is_made_where_nothing_is_said() -> None:
 
 def test_of_many_values_only_those_that_are_there_are_asked_about() -> None:
     values = [str(number) for number in range(1000)]
-    asked = []
+    evaluated = []
 
     def number(value: str) -> int:
-        asked.append(value)
+        evaluated.append(value)
         return int(value)
 
     found = once_per_value(codes(7, 999, 7), values, number)
@@ -52,7 +52,7 @@ def test_of_many_values_only_those_that_are_there_are_asked_about() -> None:
     assert found is not None
     assert found.tolist() == [7, 999, 7]
     assert found.dtype == np.int64
-    assert asked == ["7", "999"]
+    assert evaluated == ["7", "999"]
 
 
 def test_of_many_values_masks_are_masks() -> None:

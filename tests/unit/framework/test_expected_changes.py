@@ -28,20 +28,20 @@ def mark_of(cache: AssumeCache[PersistentVolumeClaim]) -> str | None:
 def watched() -> tuple[FakeHandle, AssumeCache[PersistentVolumeClaim], list[Any]]:
     handle = FakeHandle(objects=[make_claim("c")])
     cache = AssumeCache(handle, CLAIMS)
-    told: list[Any] = []
-    cache.subscribe(lambda old, new: told.append((old, new)))
-    told.clear()
-    return handle, cache, told
+    events: list[Any] = []
+    cache.subscribe(lambda old, new: events.append((old, new)))
+    events.clear()
+    return handle, cache, events
 
 
 def test_an_expected_change_is_seen_until_the_watch_tells_anything_newer() -> None:
-    handle, cache, told = watched()
+    handle, cache, events = watched()
     claim = cache.get(KEY)
     assert claim is not None
     assert cache.expect(marked(claim, "mine"))
     assert mark_of(cache) == "mine"
     assert [one.metadata.annotations for one in cache] == [{"mark": "mine"}]
-    assert told == [(claim, marked(claim, "mine"))]
+    assert events == [(claim, marked(claim, "mine"))]
     handle.add(make_claim("c", annotations={"mark": "theirs"}))
     assert mark_of(cache) == "theirs"
 
@@ -56,16 +56,16 @@ def test_hearing_the_same_version_again_does_not_end_it() -> None:
 
 
 def test_a_change_of_something_old_or_gone_is_not_expected() -> None:
-    handle, cache, told = watched()
+    handle, cache, events = watched()
     claim = cache.get(KEY)
     assert claim is not None
     handle.add(make_claim("c", annotations={"mark": "theirs"}))
-    told.clear()
+    events.clear()
     assert not cache.expect(marked(claim, "mine"))
     handle.remove("PersistentVolumeClaim", KEY)
     assert not cache.expect(marked(claim, "mine"))
     assert mark_of(cache) is None
-    assert len(told) == 1
+    assert len(events) == 1
 
 
 def test_what_was_expected_can_be_given_up_or_be_written() -> None:
@@ -77,9 +77,9 @@ def test_what_was_expected_can_be_given_up_or_be_written() -> None:
     assert mark_of(cache) == ""
     cache.expect(marked(claim, "mine"))
     newer = str(int(claim.metadata.resource_version) + 7)
-    answer = marked(claim, "written")
-    meta = msgspec.structs.replace(answer.metadata, resource_version=newer)
-    assert cache.assume(msgspec.structs.replace(answer, metadata=meta))
+    written = marked(claim, "written")
+    meta = msgspec.structs.replace(written.metadata, resource_version=newer)
+    assert cache.assume(msgspec.structs.replace(written, metadata=meta))
     assert mark_of(cache) == "written"
     handle.add(make_claim("c", annotations={"mark": "late"}))
     assert mark_of(cache) == "written"

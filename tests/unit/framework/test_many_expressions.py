@@ -32,7 +32,7 @@ def expression(operator: str, number: int) -> dict[str, Any]:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The keys whose columns are looked at."""
     keys: list[str] = []
     column = LabelColumns.column
@@ -48,7 +48,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.parametrize("operator", ["Exists", "DoesNotExist", "In", "NotIn", "Gt", "Lt"])
 @pytest.mark.parametrize("together", [True, False])
 def test_keys_that_no_node_has_are_not_looked_up(
-    asked: list[str], operator: str, together: bool
+    evaluated: list[str], operator: str, together: bool
 ) -> None:
     table = make_table([make_node(f"n{number}") for number in range(3)])
     expressions = [expression(operator, number) for number in range(MANY)]
@@ -57,7 +57,7 @@ def test_keys_that_no_node_has_are_not_looked_up(
     mask = node_affinity_of(requiring(*terms).pod).matches_all(table)
 
     assert mask.tolist() == [operator in ("DoesNotExist", "NotIn")] * 3
-    assert not asked
+    assert not evaluated
 
 
 def test_a_key_that_comes_later_is_found() -> None:
@@ -85,7 +85,7 @@ def test_keys_of_nodes_that_are_gone_are_forgotten() -> None:
     assert columns.key_count == 1
 
 
-def test_requirements_of_one_key_are_put_together(asked: list[str]) -> None:
+def test_requirements_of_one_key_are_put_together(evaluated: list[str]) -> None:
     table = make_table([make_node(f"n{number}") for number in range(3)])
     expressions = [
         {"key": HOST, "operator": "NotIn", "values": [f"n{number}"]} for number in range(1, MANY)
@@ -94,7 +94,7 @@ def test_requirements_of_one_key_are_put_together(asked: list[str]) -> None:
     mask = node_affinity_of(requiring(expressions).pod).matches_all(table)
 
     assert mask.tolist() == [True, False, False]
-    assert len(asked) <= 2
+    assert len(evaluated) <= 2
 
 
 VALUES = ["1", "2", "7", "a", "-3"]
@@ -138,7 +138,7 @@ def test_a_pod_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     known = node_affinity(pod)
 
     def fail(*_: object) -> None:
-        raise AssertionError("asked again")
+        raise AssertionError("evaluated again")
 
     monkeypatch.setattr(module, "node_affinity_of", fail)
 

@@ -27,7 +27,7 @@ KINDS: tuple[dict[str, Any], ...] = (
     {"labels": {"size": "7"}, "images": {"a": 7}, "resources": {GPU: 4}, "unschedulable": True},
     {"cpu": 0, "memory": "1Gi", "taints": ["k:NoSchedule", "k:NoExecute"]},
 )
-ASKED: tuple[dict[str, Any], ...] = (
+REQUESTS: tuple[dict[str, Any], ...] = (
     {},
     {"cpu": "1", "memory": "1Gi"},
     {"cpu": "1m", "host_ports": [80]},
@@ -61,7 +61,7 @@ def apply(table: NodeTable, operation: Operation) -> None:
         case "remove node" if row is not None:
             table.remove_node(table[row])
         case "add pod" if row is not None:
-            pod = make_pod(f"p{other}", **ASKED[other % len(ASKED)])
+            pod = make_pod(f"p{other}", **REQUESTS[other % len(REQUESTS)])
             if pod.uid not in (uid for _, uid in placed):
                 table.add_pod(row, pod)
         case "remove pod" if placed:
@@ -167,7 +167,7 @@ def test_a_fork_is_its_own() -> None:
     fork = table.fork(np.array([1]))
 
     fork.remove_pod(0, there.uid)
-    fork.add_pod(0, make_pod("trial", "2", host_ports=[443, 80]))
+    fork.add_pod(0, make_pod("added", "2", host_ports=[443, 80]))
 
     assert fork.requested["cpu"].tolist() == [2000]
     assert fork[0].requested["cpu"] == 2000

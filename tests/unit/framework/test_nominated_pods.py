@@ -69,8 +69,8 @@ class World:
                     self.queue.add_unschedulable(queued)
 
 
-def _named(beside: NominatedPodsByRow) -> dict[int, tuple[Pod, ...]]:
-    return {row: tuple(info.pod for info in pods) for row, pods in beside.by_row.items()}
+def _named(nominated: NominatedPodsByRow) -> dict[int, tuple[Pod, ...]]:
+    return {row: tuple(info.pod for info in pods) for row, pods in nominated.by_row.items()}
 
 
 @settings(max_examples=150, deadline=None)
@@ -85,16 +85,16 @@ def test_it_is_what_it_would_be_made_anew(rounds: list[list[tuple[object, ...]]]
         for step in steps:
             world.do(step)
         for priority in (0, 10):
-            beside = kept.of(make_pod("x", priority=priority), table)
-            assert beside is before[priority]
-            assert _named(beside) == _named(NominatedPodsByRow(nominator, table, priority))
+            nominated = kept.of(make_pod("x", priority=priority), table)
+            assert nominated is before[priority]
+            assert _named(nominated) == _named(NominatedPodsByRow(nominator, table, priority))
             was, position = seen[priority]
-            changed = beside.changes.since(position, 1000)
+            changed = nominated.changes.since(position, 1000)
             assert changed is not None
-            for row in beside.by_row.keys() | was.keys():
+            for row in nominated.by_row.keys() | was.keys():
                 if row not in changed:
-                    assert was.get(row) == _named(beside).get(row)
-            seen[priority] = _named(beside), beside.changes.position
+                    assert was.get(row) == _named(nominated).get(row)
+            seen[priority] = _named(nominated), nominated.changes.position
 
 
 def test_a_pod_does_not_stand_in_its_own_way_nor_in_that_of_its_like() -> None:
@@ -115,20 +115,20 @@ def test_asking_again_looks_up_only_what_changed(monkeypatch) -> None:
     for number in range(4):
         world.do(("node", number))
         world.do(("nominated", number, number))
-    nominator, asked = world.queue.nominator, []
+    nominator, queried = world.queue.nominator, []
     look_up = nominator.nominated_pods
 
     def nominated_pods(name):
-        asked.append(name)
+        queried.append(name)
         return look_up(name)
 
     monkeypatch.setattr(nominator, "nominated_pods", nominated_pods)
     kept = NominatedPodsByPriority(nominator)
     kept.of(make_pod("x"), world.table)
-    assert sorted(asked) == ["n0", "n1", "n2", "n3"]
-    asked.clear()
+    assert sorted(queried) == ["n0", "n1", "n2", "n3"]
+    queried.clear()
     kept.of(make_pod("y"), world.table)
-    assert asked == []
+    assert queried == []
     world.do(("nominated", 2, 1))
     kept.of(make_pod("z"), world.table)
-    assert sorted(asked) == ["n1", "n2"]
+    assert sorted(queried) == ["n1", "n2"]

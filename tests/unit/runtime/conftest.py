@@ -33,7 +33,7 @@ from ..plugin_factory import plugin
 
 
 def make_pod(name: str, cpu: int = 100, **spec: object) -> PodInfo:
-    """Return a pod that asks for milli-CPU."""
+    """Return a pod that requests milli-CPU."""
     requests = {"cpu": f"{cpu}m"}
     raw = {
         "metadata": {"name": name, "namespace": "ns", "uid": name},
@@ -51,8 +51,8 @@ def make_node(name: str, cpu: int = 1000, **labels: str) -> Node:
     return decoder_for(Node).convert(raw)
 
 
-class Room(FilterPlugin, ScorePlugin):
-    """Fits by CPU, prefers room: both forms, shared, without normalisation."""
+class FitsCpu(FilterPlugin, ScorePlugin):
+    """Filters by CPU, prefers free CPU: both forms, cached, without NormalizeScore."""
 
     row_local = True
 
@@ -61,13 +61,15 @@ class Room(FilterPlugin, ScorePlugin):
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         free = node.allocatable["cpu"] - node.requested.get("cpu", 0)
-        return None if pod.requests.amounts["cpu"] <= free else Status.unschedulable("no room")
+        return (
+            None if pod.requests.amounts["cpu"] <= free else Status.unschedulable("too little cpu")
+        )
 
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
         free = nodes.allocatable["cpu"] - nodes.requested["cpu"]
-        verdicts.reject(free < pod.requests.amounts["cpu"], "no room")
+        verdicts.reject(free < pod.requests.amounts["cpu"], "too little cpu")
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         free = node.allocatable["cpu"] - node.requested.get("cpu", 0)
@@ -208,17 +210,17 @@ class SearchHarness:
 
 
 class Kit:
-    """What the tests of this room build with."""
+    """What the tests of this package build with."""
 
     make_pod = staticmethod(make_pod)
     make_node = staticmethod(make_node)
     SearchHarness = SearchHarness
     plugin = staticmethod(plugin)
-    Room, Cordon, Fewest, Flat, Even, Few = Room, Cordon, Fewest, Flat, Even, Few
+    FitsCpu, Cordon, Fewest, Flat, Even, Few = FitsCpu, Cordon, Fewest, Flat, Even, Few
 
     @staticmethod
     def shared_harness() -> SearchHarness:
-        return SearchHarness(Room, Cordon, Fewest, Flat, weights={"Fewest": 3})
+        return SearchHarness(FitsCpu, Cordon, Fewest, Flat, weights={"Fewest": 3})
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Work of plugins beside scheduling, in virtual time."""
+"""Background work of plugins, in virtual time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.looptime
 
 
 class Worker(BackgroundPlugin):
-    """Writes down when it is called and cancelled; fails as often as it is told to."""
+    """Records when it is called and cancelled; fails a given number of times."""
 
     def __init__(self, failures: int = 0) -> None:
         super().__init__(None, FakeHandle())

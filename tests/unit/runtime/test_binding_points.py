@@ -1,4 +1,4 @@
-"""PreBind, Bind and PostBind: what each status leads to, who runs beside whom."""
+"""PreBind, Bind and PostBind: the effect of each status, and which plugins run concurrently."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ REJECTIONS = [Status.unschedulable("no"), Status.unresolvable("no"), Status.pend
 # ---- pre-flight ----------------------------------------------------------------------------------
 
 
-def pre_flight(kit, **answers: object) -> frozenset[str]:
+def pre_flight(kit, **results: object) -> frozenset[str]:
     plugins = [
-        kit.plugin(name, PreBindPlugin, pre_bind_pre_flight=a) for name, a in answers.items()
+        kit.plugin(name, PreBindPlugin, pre_bind_pre_flight=a) for name, a in results.items()
     ]
     profile = kit.SearchHarness(*plugins).profile
     return run_pre_bind_pre_flight(profile, CycleState(), kit.make_pod("p"), "n")
@@ -35,19 +35,19 @@ def test_pre_flight_names_who_has_work(kit) -> None:
     assert pre_flight(kit, A=None, B=Status.skip(), C=Status(Code.SUCCESS)) == {"A", "C"}
 
 
-@pytest.mark.parametrize("answer", [Status.error("boom"), ValueError("boom")])
-def test_pre_flight_error(kit, answer) -> None:
+@pytest.mark.parametrize("result", [Status.error("boom"), ValueError("boom")])
+def test_pre_flight_error(kit, result) -> None:
     with pytest.raises(PluginError) as caught:
-        pre_flight(kit, A=answer)
+        pre_flight(kit, A=result)
     assert str(caught.value) == 'running PreBindPreFlight "A": boom'
 
 
-@pytest.mark.parametrize("answer", [*REJECTIONS, Status.wait(1)])
-def test_pre_flight_must_not_reject(kit, answer) -> None:
+@pytest.mark.parametrize("result", [*REJECTIONS, Status.wait(1)])
+def test_pre_flight_must_not_reject(kit, result) -> None:
     with pytest.raises(PluginError) as caught:
-        pre_flight(kit, A=answer)
+        pre_flight(kit, A=result)
     assert str(caught.value) == (
-        f'PreBindPreFlight A returned "{answer.code.label}", which is unsupported. '
+        f'PreBindPreFlight A returned "{result.code.label}", which is unsupported. '
         "It is supposed to return Success, Skip, or Error status"
     )
 
@@ -63,7 +63,7 @@ class CallLog:
         self.lines: list[str] = []
         self.plugins: list[type] = []
 
-    def add(self, name: str, parallel: bool = False, turns: int = 2, answer: object = None) -> None:
+    def add(self, name: str, parallel: bool = False, turns: int = 2, result: object = None) -> None:
         async def pre_bind(plugin, state, pod, node_name):
             self.lines.append(f"{name} begins")
             try:
@@ -72,10 +72,10 @@ class CallLog:
             except asyncio.CancelledError:
                 self.lines.append(f"{name} is cancelled")
                 raise
-            if isinstance(answer, Exception):
-                raise answer
+            if isinstance(result, Exception):
+                raise result
             self.lines.append(f"{name} ends")
-            return answer
+            return result
 
         self.plugins.append(
             self.kit.plugin(name, PreBindPlugin, pre_bind=pre_bind, allow_parallel=parallel)
@@ -124,21 +124,21 @@ async def test_a_skipped_plugin_is_not_run(call_log) -> None:
     assert call_log.lines == ["B begins", "B ends"]
 
 
-@pytest.mark.parametrize("answer", REJECTIONS)
-async def test_a_rejection_ends_pre_bind(call_log, answer) -> None:
-    call_log.add("A", answer=answer)
+@pytest.mark.parametrize("result", REJECTIONS)
+async def test_a_rejection_ends_pre_bind(call_log, result) -> None:
+    call_log.add("A", result=result)
     call_log.add("B")
-    assert await call_log.run() == answer.with_plugin("A")
+    assert await call_log.run() == result.with_plugin("A")
     assert "B begins" not in call_log.lines
 
 
-@pytest.mark.parametrize("answer", [Status.unschedulable("no"), ValueError("boom")])
-async def test_the_first_failure_cancels_its_group(call_log, answer) -> None:
+@pytest.mark.parametrize("result", [Status.unschedulable("no"), ValueError("boom")])
+async def test_the_first_failure_cancels_its_group(call_log, result) -> None:
     call_log.add("A", parallel=True, turns=50)
-    call_log.add("B", parallel=True, turns=1, answer=answer)
+    call_log.add("B", parallel=True, turns=1, result=result)
     call_log.add("C")
-    if isinstance(answer, Status):
-        assert await call_log.run() == answer.with_plugin("B")
+    if isinstance(result, Status):
+        assert await call_log.run() == result.with_plugin("B")
     else:
         with pytest.raises(PluginError, match=r'^running PreBind plugin "B": boom$'):
             await call_log.run()
@@ -147,7 +147,7 @@ async def test_the_first_failure_cancels_its_group(call_log, answer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "text"),
+    ("result", "text"),
     [
         (Status.error("boom"), "boom"),
         (ValueError("boom"), "boom"),
@@ -156,8 +156,8 @@ async def test_the_first_failure_cancels_its_group(call_log, answer) -> None:
         ("fine", "PreBind must return a Status or None, not 'fine'"),
     ],
 )
-async def test_what_pre_bind_must_not_answer(call_log, answer, text) -> None:
-    call_log.add("A", answer=answer)
+async def test_what_pre_bind_must_not_return(call_log, result, text) -> None:
+    call_log.add("A", result=result)
     with pytest.raises(PluginError) as caught:
         await call_log.run()
     assert str(caught.value) == f'running PreBind plugin "A": {text}'
@@ -166,13 +166,13 @@ async def test_what_pre_bind_must_not_answer(call_log, answer, text) -> None:
 # ---- Bind, PostBind ------------------------------------------------------------------------------
 
 
-async def bind(kit, **answers: object) -> Status | None:
-    plugins = [kit.plugin(name, BindPlugin, bind=a) for name, a in answers.items()]
+async def bind(kit, **results: object) -> Status | None:
+    plugins = [kit.plugin(name, BindPlugin, bind=a) for name, a in results.items()]
     return await run_bind(kit.SearchHarness(*plugins).profile, CycleState(), kit.make_pod("p"), "n")
 
 
 async def test_the_first_that_does_not_skip_binds(kit) -> None:
-    assert await bind(kit, A=Status.skip(), B=None, C=ValueError("never asked")) is None
+    assert await bind(kit, A=Status.skip(), B=None, C=ValueError("never called")) is None
 
 
 async def test_all_skip(kit) -> None:
@@ -182,28 +182,28 @@ async def test_all_skip(kit) -> None:
     assert status.message
 
 
-@pytest.mark.parametrize("answer", REJECTIONS)
-async def test_a_rejection_ends_bind(kit, answer) -> None:
-    assert await bind(kit, A=answer, B=None) == answer.with_plugin("A")
+@pytest.mark.parametrize("result", REJECTIONS)
+async def test_a_rejection_ends_bind(kit, result) -> None:
+    assert await bind(kit, A=result, B=None) == result.with_plugin("A")
 
 
 @pytest.mark.parametrize(
-    ("answer", "text"),
+    ("result", "text"),
     [
         (Status.error("boom"), "boom"),
         (ValueError("boom"), "boom"),
         (Status.wait(1), "Bind does not allow the status Wait"),
     ],
 )
-async def test_what_bind_must_not_answer(kit, answer, text) -> None:
+async def test_what_bind_must_not_return(kit, result, text) -> None:
     with pytest.raises(PluginError) as caught:
-        await bind(kit, A=answer, B=None)
+        await bind(kit, A=result, B=None)
     assert str(caught.value) == f'running Bind plugin "A": {text}'
 
 
 def test_post_bind_goes_on_after_a_failure(kit) -> None:
-    told = []
+    bound = []
     bad = kit.plugin("A", PostBindPlugin, post_bind=ValueError("boom"))
-    good = kit.plugin("B", PostBindPlugin, post_bind=lambda self, *args: told.append(args[2]))
+    good = kit.plugin("B", PostBindPlugin, post_bind=lambda self, *args: bound.append(args[2]))
     run_post_bind(kit.SearchHarness(bad, good).profile, CycleState(), kit.make_pod("p"), "n")
-    assert told == ["n"]
+    assert bound == ["n"]

@@ -1,4 +1,4 @@
-"""Shared answers are what a fresh evaluation would say, whatever happened in between."""
+"""Cached results equal those of a fresh evaluation, whatever happened in between."""
 
 from __future__ import annotations
 
@@ -17,7 +17,18 @@ from proreus.runtime.prioritize_nodes import prioritize_nodes, run_pre_score
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            ["place", "place", "place", "leave", "join", "drop", "cordon", "resize", "ask", "ask"]
+            [
+                "place",
+                "place",
+                "place",
+                "leave",
+                "join",
+                "drop",
+                "cordon",
+                "resize",
+                "schedule",
+                "schedule",
+            ]
         ),
         st.integers(0, 50),
         st.sampled_from([100, 250, 600]),
@@ -28,11 +39,11 @@ STEPS = st.lists(
 
 
 class World:
-    """A bench under random events, and the answers it should give."""
+    """A bench under random events, and the results that it should give."""
 
     def __init__(self, kit, first=(), last=()) -> None:
         self.kit = kit
-        shared = (kit.Room, kit.Cordon, kit.Fewest, kit.Flat)
+        shared = (kit.FitsCpu, kit.Cordon, kit.Fewest, kit.Flat)
         self.harness = kit.SearchHarness(*first, *shared, *last, weights={"Fewest": 3, "Even": 2})
         self.all_from_cache = not (first or last)
         self.cache = self.harness.cache
@@ -47,7 +58,7 @@ class World:
         name = table[pick % table.size].name if table.size else ""
         if action == "join":
             self.cache.add_node(self.kit.make_node(f"x{self.count}", cpu=500 + 10 * pick))
-        elif action == "ask":
+        elif action == "schedule":
             self.check(cpu)
         elif not name:
             return
@@ -65,7 +76,7 @@ class World:
 
     def check(self, cpu: int) -> None:
         profile, state = self.harness.profile, CycleState()
-        pod = self.kit.make_pod("asked", cpu)
+        pod = self.kit.make_pod("pod", cpu)
         fresh = run_filter_plugins(profile.filter, state, pod, self.cache.table)
         found = self.harness.search.find(profile, state, pod, None)
         assert found.equivalence_class is not None
@@ -81,11 +92,12 @@ class World:
         expected[found.rows] = sum(each.values())
         assert totals.scores.tolist() == expected.tolist()
         assert totals.draw(self.rng) in np.flatnonzero(expected == expected.max())
-        told: dict[str, np.ndarray] = {}
+        scores: dict[str, np.ndarray] = {}
         assert (
-            prioritize_nodes(profile, state, pod, found, told).scores.tolist() == expected.tolist()
+            prioritize_nodes(profile, state, pod, found, scores).scores.tolist()
+            == expected.tolist()
         )
-        assert {name: added.tolist() for name, added in told.items()} == {
+        assert {name: added.tolist() for name, added in scores.items()} == {
             name: added.tolist() for name, added in each.items()
         }
 
@@ -138,13 +150,13 @@ def test_only_changed_rows_are_asked_again(kit) -> None:
         harness.cache.add_node(kit.make_node(f"n{i}"))
     pod = kit.make_pod("a")
     harness.search.find(harness.profile, CycleState(), pod, None)
-    asked = harness.profile.filter[0].evaluations.filter
-    before = asked.value
+    evaluations = harness.profile.filter[0].evaluations.filter
+    before = evaluations.value
     harness.search.find(harness.profile, CycleState(), kit.make_pod("b"), None)
-    assert asked.value == before
+    assert evaluations.value == before
     harness.cache.assume(pod, "n42")
     harness.search.find(harness.profile, CycleState(), kit.make_pod("c"), None)
-    assert asked.value == before + 1
+    assert evaluations.value == before + 1
 
 
 def test_pods_of_another_kind_do_not_share(kit) -> None:

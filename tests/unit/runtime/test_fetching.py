@@ -1,4 +1,4 @@
-"""Plugins that fetch their answers: waited for in front of the point, together, and timed once."""
+"""Fetching plugins: awaited together right before the point, and timed once."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from proreus.testing.fake_handle import FakeHandle
 
 
 class Far(FetchingPlugin, FilterPlugin, ReservePlugin):
-    """Answers what ``outcome`` says, once ``connect`` lets it."""
+    """Returns ``outcome`` once ``connect`` allows it."""
 
     outcome: Any = None
     connect: Any = None
 
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.fetched: list[Any] = []
 
     async def fetch_filter(
         self, state: CycleState, pod: PodInfo, rows: Rows | None
     ) -> Status | None:
-        self.told.append(rows)
+        self.fetched.append(rows)
         if self.connect is not None:
             await self.connect()
         if isinstance(self.outcome, Exception):
@@ -76,7 +76,7 @@ async def test_plugins_of_a_point_are_waited_for_together() -> None:
     far.connect = farther.connect = barrier.wait
     async with asyncio.timeout(5):
         await fetch_filter(profile_of(far, farther), CycleState(), POD, None)
-    assert far.told == farther.told == [None]
+    assert far.fetched == farther.fetched == [None]
 
 
 async def test_where_one_fails_the_others_have_ended_too() -> None:
@@ -94,16 +94,16 @@ async def test_where_one_fails_the_others_have_ended_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "told"),
+    ("outcome", "text"),
     [
         (ValueError("broken"), 'running "Far" filter plugin: broken'),
         (Status.unschedulable("x"), "Filter does not allow the status Unschedulable: x"),
     ],
 )
-async def test_what_a_fetch_must_not_do(outcome: Any, told: str) -> None:
+async def test_what_a_fetch_must_not_do(outcome: Any, text: str) -> None:
     far = Far()
     far.outcome = outcome
-    with pytest.raises(PluginError, match=told):
+    with pytest.raises(PluginError, match=text):
         await fetch_filter(profile_of(far), CycleState(), POD, None)
 
 
@@ -118,7 +118,7 @@ async def test_who_skips_or_is_left_out_is_not_fetched_for() -> None:
     disabled.health.disabled = True
     await fetch_filter(profile, CycleState(), POD, None)
     await fetch_reserve(profile, CycleState(), POD, "n")
-    assert far.told == disabled.told == []
+    assert far.fetched == disabled.fetched == []
 
 
 async def test_the_fetch_is_what_is_timed() -> None:

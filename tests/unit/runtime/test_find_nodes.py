@@ -15,25 +15,25 @@ NO = Status.unschedulable("no")
 
 
 class Visits:
-    """A per-node plugin that writes down which nodes it was asked about."""
+    """A per-node plugin that writes down which nodes it was called for."""
 
     def __init__(self, kit, name: str = "Visits", rejects=lambda node_name: False) -> None:
         self.names: list[str] = []
 
-        def judge(plugin, state, pod, node):
+        def run_filter(plugin, state, pod, node):
             self.names.append(node.name)
             return NO if rejects(node.name) else None
 
-        self.plugin = kit.plugin(name, FilterPlugin, filter=judge)
+        self.plugin = kit.plugin(name, FilterPlugin, filter=run_filter)
 
 
 def columnar(kit, name: str, *rejected: str, status: Status = NO):
-    def judge_all(self, state, pod, nodes, verdicts) -> None:
+    def run_filter_all(self, state, pod, nodes, verdicts) -> None:
         for row, node in enumerate(nodes):
             if node.name in rejected:
                 verdicts.reject_row(row, status)
 
-    return kit.plugin(name, FilterPlugin, filter_all=judge_all)
+    return kit.plugin(name, FilterPlugin, filter_all=run_filter_all)
 
 
 def scoring(kit):
@@ -77,7 +77,7 @@ def test_per_node_plugins_see_a_sample_and_then_the_next_one(kit) -> None:
     visits = Visits(kit)
     harness = harness_of(kit, visits.plugin, scoring(kit), nodes=250)
     found = harness.find(kit.make_pod("a"))
-    # pct = 50 - 250/125 = 48: 120 of 250; the one too many is asked and does not count
+    # pct = 50 - 250/125 = 48: 120 of 250; the one too many is filtered and does not count
     assert found.count == 120
     assert visits.names == [f"n{i:03}" for i in range(121)]
     assert harness.search.next_start_node_index == 120
@@ -184,13 +184,13 @@ def test_only_named_nodes_are_judged(kit) -> None:
 
 
 def test_a_search_among_named_nodes_moves_the_start_too(kit) -> None:
-    harness = harness_of(kit, kit.Room, nodes=5)
+    harness = harness_of(kit, kit.FitsCpu, nodes=5)
     harness.find(kit.make_pod("p"), frozenset({"n003", "n001"}))
     assert harness.search.next_start_node_index == 2
 
 
 def test_among_named_nodes_too_nobody_is_asked_after_a_rejection(kit) -> None:
-    fragile = kit.plugin("Fragile", FilterPlugin, filter=ValueError("must not be asked"))
+    fragile = kit.plugin("Fragile", FilterPlugin, filter=ValueError("must not be called"))
     harness = harness_of(kit, columnar(kit, "First", "n000"), fragile, nodes=2)
     assert harness.find(kit.make_pod("p"), frozenset({"n000"})).count == 0
 
@@ -199,23 +199,23 @@ def test_among_named_nodes_too_nobody_is_asked_after_a_rejection(kit) -> None:
 
 
 def test_a_nominated_pod_takes_its_room(kit) -> None:
-    harness = harness_of(kit, kit.Room, nodes=2)
+    harness = harness_of(kit, kit.FitsCpu, nodes=2)
     harness.nominator.pods["n000"] = [kit.make_pod("big", 950)]
     found = harness.find(kit.make_pod("p", 100))
     assert harness.names(found) == ["n001"]
-    assert found.verdicts.status(0) == Status(Code.UNSCHEDULABLE, ("no room",), "Room")
+    assert found.verdicts.status(0) == Status(Code.UNSCHEDULABLE, ("too little cpu",), "FitsCpu")
     assert harness.nodes[0].requested.get("cpu", 0) == 0
 
 
 @pytest.mark.parametrize(("priority", "feasible"), [(-1, 2), (0, 1), (1, 1)])
 def test_less_important_nominated_pods_do_not_count(kit, priority, feasible) -> None:
-    harness = harness_of(kit, kit.Room, nodes=2)
+    harness = harness_of(kit, kit.FitsCpu, nodes=2)
     harness.nominator.pods["n000"] = [kit.make_pod("big", 950, priority=priority)]
     assert harness.find(kit.make_pod("p", 100)).count == feasible
 
 
 def test_a_pod_does_not_stand_in_its_own_way(kit) -> None:
-    harness = harness_of(kit, kit.Room, nodes=2)
+    harness = harness_of(kit, kit.FitsCpu, nodes=2)
     pod = kit.make_pod("p", 600)
     harness.nominator.pods["n000"] = [pod]
     assert harness.find(pod).count == 2
@@ -268,7 +268,7 @@ def test_a_skipped_plugin_does_not_hear_of_nominated_pods(kit) -> None:
 def test_a_walk_does_not_count_nodes_that_nominated_pods_fill(kit) -> None:
     """Otherwise a sample might turn out to be empty although other nodes are free."""
     visits = Visits(kit)
-    harness = harness_of(kit, kit.Room, visits.plugin, nodes=3)
+    harness = harness_of(kit, kit.FitsCpu, visits.plugin, nodes=3)
     for name in ("n000", "n001"):
         harness.nominator.pods[name] = [kit.make_pod(f"big-{name}", 950)]
     assert harness.names(harness.find(kit.make_pod("p", 100))) == ["n002"]
@@ -276,7 +276,7 @@ def test_a_walk_does_not_count_nodes_that_nominated_pods_fill(kit) -> None:
 
 def test_many_nominations_are_judged_at_once_with_the_same_result(kit) -> None:
     forks = []
-    harness = harness_of(kit, kit.Room, kit.Cordon, nodes=30)
+    harness = harness_of(kit, kit.FitsCpu, kit.Cordon, nodes=30)
     fork = harness.nodes.fork
     harness.nodes.fork = lambda rows: forks.append(len(rows)) or fork(rows)
     for number in range(20):
@@ -285,15 +285,15 @@ def test_many_nominations_are_judged_at_once_with_the_same_result(kit) -> None:
     harness.cache.assume(harness.nominator.pods["n001"][0], "n001")
     found = harness.find(kit.make_pod("p", 100, priority=1))
     assert forks == [13], "one fork of the nodes whose nominated pods are to be respected"
-    room = [i for i in range(30) if i >= 20 or i % 3 == 0]
-    assert harness.names(found) == [f"n{i:03}" for i in room]
+    free = [i for i in range(30) if i >= 20 or i % 3 == 0]
+    assert harness.names(found) == [f"n{i:03}" for i in free]
     assert harness.nodes[2].requested.get("cpu", 0) == 0
     harness.cache.validate()
 
 
 def test_what_nodes_came_to_with_nominated_pods_holds_until_something_changes(kit) -> None:
     forks = []
-    harness = harness_of(kit, kit.Room, kit.Cordon, nodes=10)
+    harness = harness_of(kit, kit.FitsCpu, kit.Cordon, nodes=10)
     fork = harness.nodes.fork
     harness.nodes.fork = lambda rows: forks.append(rows.tolist()) or fork(rows)
     nominated = harness.nominator.pods
@@ -304,17 +304,17 @@ def test_what_nodes_came_to_with_nominated_pods_holds_until_something_changes(ki
         forks.clear()
         return harness.names(harness.find(kit.make_pod(name, cpu)))
 
-    room = ["n000", "n002", "n004", "n006", "n008", "n009"]
-    assert found("first") == room
+    free = ["n000", "n002", "n004", "n006", "n008", "n009"]
+    assert found("first") == free
     assert forks == [list(range(8))]
-    assert found("second") == room
+    assert found("second") == free
     assert forks == []
     harness.cache.assume(kit.make_pod("filler", 900), "n000")
-    assert found("third") == room[1:]
+    assert found("third") == free[1:]
     assert forks == [[0]]
     nominated["n002"] = [kit.make_pod("bigger", 950)]
     nominated["n001"] = [kit.make_pod("smaller", 10)]
-    assert found("fourth") == ["n001", *room[2:]]
+    assert found("fourth") == ["n001", *free[2:]]
     assert forks == [[1, 2]]
     assert found("other", 995) == ["n008", "n009"]
     assert len(forks) == 1, "pods that are not alike share nothing"
@@ -323,7 +323,7 @@ def test_what_nodes_came_to_with_nominated_pods_holds_until_something_changes(ki
     forks.clear()
     assert "n003" in harness.names(harness.find(own))
     assert "n003" in found("fifth")
-    assert forks == [[3]], "for others it stands in the way, though there is room for both"
+    assert forks == [[3]], "for others it stands in the way, though both would fit"
 
 
 def test_plugins_that_count_across_nodes_hear_of_each_nominated_pod_alone(kit) -> None:
@@ -346,7 +346,7 @@ def test_plugins_that_count_across_nodes_hear_of_each_nominated_pod_alone(kit) -
 
 
 def test_shared_answers_stay_what_they_are_without_nominated_pods(kit) -> None:
-    harness = harness_of(kit, kit.Room, nodes=2)
+    harness = harness_of(kit, kit.FitsCpu, nodes=2)
     harness.nominator.pods["n000"] = [kit.make_pod("big", 950)]
     assert harness.find(kit.make_pod("p", 100)).count == 1
     harness.nominator.pods.clear()
@@ -357,7 +357,7 @@ def test_shared_answers_stay_what_they_are_without_nominated_pods(kit) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "text"),
+    ("result", "text"),
     [
         (Status.error("boom"), "boom"),
         (ValueError("boom"), "boom"),
@@ -368,9 +368,9 @@ def test_shared_answers_stay_what_they_are_without_nominated_pods(kit) -> None:
 )
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("nodes", [1, 20])
-def test_what_filter_must_not_answer(kit, answer, text, shared, nodes) -> None:
+def test_what_filter_must_not_return(kit, result, text, shared, nodes) -> None:
     extra = {"row_local": True, "sign": ()} if shared else {}
-    harness = harness_of(kit, kit.plugin("A", FilterPlugin, filter=answer, **extra), nodes=nodes)
+    harness = harness_of(kit, kit.plugin("A", FilterPlugin, filter=result, **extra), nodes=nodes)
     with pytest.raises(PluginError) as caught:
         harness.find(kit.make_pod("p"))
     assert str(caught.value) == f'running "A" filter plugin: {text}'
@@ -392,13 +392,13 @@ def test_an_error_about_a_node_that_was_rejected_before_goes_unnoticed(kit, name
 def test_a_plugin_that_failed_half_way_is_asked_about_every_row_again(kit) -> None:
     broken = [False]
 
-    def judge(self, state, pod, node):
+    def run_filter(self, state, pod, node):
         if broken[0] and node.name == "n002":
             raise ValueError("boom")
         return NO if node.name in ("n000", "n003") else None
 
     harness = harness_of(
-        kit, kit.plugin("A", FilterPlugin, filter=judge, row_local=True, sign=()), nodes=4
+        kit, kit.plugin("A", FilterPlugin, filter=run_filter, row_local=True, sign=()), nodes=4
     )
     pod = kit.make_pod("p")
     assert harness.find(pod).count == 2

@@ -1,4 +1,4 @@
-"""PlacementGenerate and PlacementScore: what answers lead to, weights, bounds."""
+"""PlacementGenerate and PlacementScore: the effect of results, weights, bounds."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def profile(*plugins: Plugin, **weights: int) -> Profile:
     return Profile("p", points, {}, table=handle.nodes, metrics=metrics, placement_weights=weights)
 
 
-def generate(answer: Any) -> Any:
-    return run_placement_generate(profile(Generator(answer, FakeHandle())), CycleState(), GROUP)
+def generate(result: Any) -> Any:
+    return run_placement_generate(profile(Generator(result, FakeHandle())), CycleState(), GROUP)
 
 
 def test_without_a_plugin_there_is_one_placement_of_all_nodes() -> None:
@@ -73,10 +73,10 @@ def test_placements_and_rejections_are_handed_on() -> None:
     assert (status.code, status.plugin) == (Code.UNSCHEDULABLE, "Generator")
 
 
-@pytest.mark.parametrize("answer", [Status.error("broken"), ValueError("broken")])
-def test_errors_are_errors(answer: Any) -> None:
+@pytest.mark.parametrize("result", [Status.error("broken"), ValueError("broken")])
+def test_errors_are_errors(result: Any) -> None:
     with pytest.raises(PluginError, match='running PlacementGenerate plugin "Generator": broken'):
-        generate(answer)
+        generate(result)
 
 
 def score(*plugins: Plugin, **weights: int) -> list[int]:
@@ -100,7 +100,7 @@ def test_without_plugins_all_placements_are_equal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plugin", "answers", "text"),
+    ("plugin", "results", "text"),
     [
         (Scorer, {"a": 101, "b": 0}, "invalid placement score 101"),
         (Doubling, {"a": 51, "b": 0}, "invalid placement score 102"),
@@ -111,9 +111,9 @@ def test_without_plugins_all_placements_are_equal() -> None:
         (Wordy, {"a": 1, "b": 0}, "Normalize must return an integer a placement, not 'many'"),
     ],
 )
-def test_what_is_no_score_is_an_error(plugin: Any, answers: Any, text: str) -> None:
+def test_what_is_no_score_is_an_error(plugin: Any, results: Any, text: str) -> None:
     with pytest.raises(PluginError, match=text):
-        score(plugin(answers, FakeHandle()), **{plugin.name: 1})
+        score(plugin(results, FakeHandle()), **{plugin.name: 1})
 
 
 def test_numpy_scores_are_fine() -> None:

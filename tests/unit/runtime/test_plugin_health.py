@@ -57,7 +57,7 @@ SKIP = replace(CALM, policy="skip", failures=3, disable_seconds=30, max_disable_
 
 
 class Cluster:
-    """One or more nodes, and a scheduler with some plugins beside the default ones."""
+    """One or more nodes, and a scheduler with some plugins in addition to the default ones."""
 
     def __init__(self, *plugins: type[Plugin], rules: FailureRules = SKIP, nodes: int = 2) -> None:
         registry = Registry((*IN_TREE_PLUGINS, *plugins))
@@ -70,13 +70,13 @@ class Cluster:
                 disabled=(PluginRef(name="*"),) if sorting else (),
             ),
         )
-        self.told: list[tuple[str, str]] = []
+        self.reported: list[tuple[str, str]] = []
         self.offline = OfflineCluster(
             default_configuration(registry, gates, sets),
             registry,
             gates,
             rules=rules,
-            record_event=lambda _, reason, note: self.told.append((reason, note)),
+            record_event=lambda _, reason, note: self.reported.append((reason, note)),
         )
         for number in range(nodes):
             self.add_node(f"n{number}")
@@ -161,7 +161,7 @@ async def test_it_is_logged_again_after_a_while_with_the_number_of_those_in_betw
     clock = FakeClock(1000.0)
     tracebacks = TracebackLog(clock)
 
-    def told() -> list[int]:
+    def reported() -> list[int]:
         return [record.pairs["unlogged"] for record in caplog.records]
 
     for seconds in (0, 1, 1):
@@ -169,17 +169,17 @@ async def test_it_is_logged_again_after_a_while_with_the_number_of_those_in_betw
         tracebacks.record_event("A", "Filter", ValueError("x"))
     tracebacks.record_event("A", "Score", ValueError("x"))
     tracebacks.record_event("A", "Filter", KeyError("x"))
-    assert told() == [0, 0, 0]
+    assert reported() == [0, 0, 0]
     clock.advance(600)
     tracebacks.record_event("A", "Filter", ValueError("x"))
-    assert told() == [0, 0, 0, 2]
+    assert reported() == [0, 0, 0, 2]
 
 
 async def test_failing_again_and_again_is_reported_once_and_nothing_is_skipped(caplog):
     plugin = make("Raises", PermitPlugin, permit=fail)
     cluster = Cluster(plugin, rules=replace(CALM, failures=3))
     await cluster.schedule(10)
-    assert cluster.told == [
+    assert cluster.reported == [
         (
             "PluginFailing",
             "plugin Raises of profile default-scheduler "
@@ -198,7 +198,7 @@ async def test_a_success_in_between_ends_a_streak():
 
     cluster = Cluster(make("Sometimes", PermitPlugin, permit=permit))
     await cluster.schedule(20)
-    assert (cluster.told, cluster.skipped) == ([], {"Sometimes": False})
+    assert (cluster.reported, cluster.skipped) == ([], {"Sometimes": False})
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ async def test_wrong_answers_count_as_failures(base, methods, point, reason):
     cluster = Cluster(plugin)
     assert (await cluster.schedule(4))[:3] == ["", "", ""]
     assert cluster.failures("Wrong", point, reason) >= 3
-    assert [told for told, _ in cluster.told] == ["PluginSkipped"]
+    assert [reported for reported, _ in cluster.reported] == ["PluginSkipped"]
 
 
 async def test_a_plugin_over_its_budget_is_slow_and_does_not_fail_the_pod(monkeypatch):
@@ -237,8 +237,8 @@ async def test_a_plugin_over_its_budget_is_slow_and_does_not_fail_the_pod(monkey
     rules = FailureRules(failures=3, budget_seconds=0.004)
     cluster = Cluster(make("Slow", FilterPlugin, filter=slow), rules=rules)
     assert "" not in await cluster.schedule(5)
-    assert cluster.failures("Slow", "Filter", "slow") == 4  # the last one is not judged yet
-    assert cluster.told == [
+    assert cluster.failures("Slow", "Filter", "slow") == 4  # the last one is not evaluated yet
+    assert cluster.reported == [
         (
             "PluginFailing",
             "plugin Slow of profile default-scheduler "
@@ -258,8 +258,8 @@ async def test_what_the_cycle_waits_for_in_front_of_a_point_is_of_its_time(monke
     plugin = make("Far", *bases, fetch_filter=fetch_filter, filter=lambda *_: None)
     cluster = Cluster(plugin, rules=FailureRules(failures=3))
     assert "" not in await cluster.schedule(5)
-    assert cluster.failures("Far", "Filter", "slow") == 4  # the last one is not judged yet
-    assert [told for told, _ in cluster.told] == ["PluginFailing"]
+    assert cluster.failures("Far", "Filter", "slow") == 4  # the last one is not evaluated yet
+    assert [reported for reported, _ in cluster.reported] == ["PluginFailing"]
 
 
 def test_what_is_called_while_pods_are_bound_is_looked_at_call_by_call(monkeypatch):
@@ -272,13 +272,13 @@ def test_what_is_called_while_pods_are_bound_is_looked_at_call_by_call(monkeypat
     def post_bind(self: Any, state: Any, pod: Any, node_name: str) -> None:
         stopwatch.advance(pod)
 
-    plugin = make("Told", PostBindPlugin, post_bind=post_bind)(None, None)
-    health = PluginHealthMonitor("Told", "p", True, health_context)
+    plugin = make("Notified", PostBindPlugin, post_bind=post_bind)(None, None)
+    health = PluginHealthMonitor("Notified", "p", True, health_context)
     instrument(plugin, health)
     for _ in range(10):
         plugin.post_bind(None, 0.001, "n")
     health.begin_attempt()
-    slow = metrics.plugin_failures_total.labels("Told", "PostBind", "slow")
+    slow = metrics.plugin_failures_total.labels("Notified", "PostBind", "slow")
     assert slow.value == 0
     plugin.post_bind(None, 0.005, "n")
     assert slow.value == 1
@@ -305,7 +305,7 @@ async def test_by_policy_a_failing_plugin_is_left_out_and_tried_again_ever_more_
     cluster.offline.advance(29)
     assert "" not in await cluster.schedule()
     cluster.offline.advance(1)
-    assert await cluster.schedule() == [""]  # the trial: one failure is enough
+    assert await cluster.schedule() == [""]  # half-open: one failure is enough
     assert "" not in await cluster.schedule()
     cluster.offline.advance(59)
     assert "" not in await cluster.schedule()
@@ -313,14 +313,14 @@ async def test_by_policy_a_failing_plugin_is_left_out_and_tried_again_ever_more_
     cluster.offline.advance(1)
     assert await cluster.schedule(3) == ["n1", "n1", "n1"]
     assert gauge.value == 0
-    assert [reason for reason, _ in cluster.told] == [
+    assert [reason for reason, _ in cluster.reported] == [
         "PluginSkipped",
         "PluginSkipped",
         "PluginResumed",
     ]
     broken[0] = True
     await cluster.schedule(4)
-    assert cluster.told[-1][1].endswith(
+    assert cluster.reported[-1][1].endswith(
         "is disabled for 30s: it failed at Filter too often in a row"
     )
 
@@ -400,9 +400,9 @@ async def test_at_every_point_a_plugin_that_is_left_out_lets_pods_pass(base, met
     assert cluster.skipped == {"Broken": True}
 
 
-@pytest.mark.parametrize("answer", [fail, lambda *_: Status.error("x"), lambda *_: True])
-async def test_a_plugin_that_gates_every_pod_is_left_out_by_the_clock(answer):
-    cluster = Cluster(make("Broken", PreEnqueuePlugin, pre_enqueue=answer))
+@pytest.mark.parametrize("result", [fail, lambda *_: Status.error("x"), lambda *_: True])
+async def test_a_plugin_that_gates_every_pod_is_disabled_by_the_clock(result):
+    cluster = Cluster(make("Broken", PreEnqueuePlugin, pre_enqueue=result))
     queue = cluster.offline.scheduler.queue
     for _ in range(3):
         cluster.add_pod()
@@ -424,16 +424,16 @@ async def test_a_bind_plugin_that_is_left_out_leaves_pods_to_the_others():
 
 
 async def test_making_room_goes_on_without_a_plugin_that_is_left_out():
-    asked = []
+    called = []
 
     async def post_filter(self: Any, state: Any, pod: Any, verdicts: Any) -> PostFilterResult:
-        asked.append(pod.uid)
+        called.append(pod.uid)
         raise ValueError("broken")
 
     nowhere = make("Nowhere", FilterPlugin, filter=lambda *_: Status.unschedulable("no"))
     cluster = Cluster(nowhere, make("Broken", PostFilterPlugin, post_filter=post_filter))
     assert await cluster.schedule(5) == [""] * 5
-    assert len(asked) == 3
+    assert len(called) == 3
 
 
 async def test_reservations_are_undone_even_of_a_plugin_that_is_left_out():
@@ -537,7 +537,7 @@ async def test_whoever_wants_an_end_has_failed_and_no_more(base, methods):
     cluster = Cluster(make("Ends", base, **methods))
     assert await cluster.schedule(3) == ["", "", ""]
     assert "" not in await cluster.schedule(3)
-    assert [told for told, _ in cluster.told] == ["PluginSkipped"]
+    assert [reported for reported, _ in cluster.reported] == ["PluginSkipped"]
 
 
 async def async_garbage(*_: Any) -> Status:
@@ -569,7 +569,7 @@ async def test_whatever_is_answered_the_scheduler_goes_on(base, methods):
     cluster = Cluster(make("Garbage", base, **methods))
     assert await cluster.schedule(3) == ["", "", ""]
     assert "" not in await cluster.schedule(3)
-    assert [told for told, _ in cluster.told] == ["PluginSkipped"]
+    assert [reported for reported, _ in cluster.reported] == ["PluginSkipped"]
 
 
 async def test_the_queue_survives_plugins_that_want_an_end():
@@ -606,11 +606,11 @@ async def test_what_comes_from_outside_goes_through():
         await task
 
 
-# ---- what is called beside attempts ------------------------------------------------------------
+# ---- what is called outside attempts ------------------------------------------------------------
 
 
 class Around(PermitPlugin):
-    """Misbehaves where nobody asks it."""
+    """Raises in handlers and background work."""
 
     __module__ = "somebody"
 
@@ -633,12 +633,12 @@ async def test_handlers_and_background_work_that_raise_are_logged_only(caplog, m
     monkeypatch.setitem(_work.__globals__, "__name__", "somebody")
     cluster = Cluster(Around)
     assert "" not in await cluster.schedule(2)
-    told = {record.getMessage() for record in caplog.records if record.levelno == logging.ERROR}
-    assert told == {"A plugin's on_change handler raised", "A plugin's background work raised"}
+    reported = {record.getMessage() for record in caplog.records if record.levelno == logging.ERROR}
+    assert reported == {"A plugin's on_change handler raised", "A plugin's background work raised"}
 
 
 @pytest.mark.parametrize(
-    ("methods", "told"),
+    ("methods", "reported"),
     [
         ({"__init__": fail}, "ValueError: broken"),
         ({"__init__": exits}, "SystemExit: broken"),
@@ -649,11 +649,11 @@ async def test_handlers_and_background_work_that_raise_are_logged_only(caplog, m
         ),
     ],
 )
-def test_a_plugin_that_cannot_be_made_is_a_configuration_error(methods, told):
+def test_a_plugin_that_cannot_be_made_is_a_configuration_error(methods, reported):
     plugin = make("Broken", FilterPlugin, filter=lambda *_: None, **methods)
     with pytest.raises(ConfigError) as caught:
         Cluster(plugin)
-    assert str(caught.value).endswith(told)
+    assert str(caught.value).endswith(reported)
 
 
 def test_events_may_come_from_a_generator():

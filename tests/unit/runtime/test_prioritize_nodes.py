@@ -79,7 +79,7 @@ def test_a_plugin_whose_pre_score_skips_does_not_score(kit) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "text"),
+    ("result", "text"),
     [
         (Status.error("boom"), "boom"),
         (ValueError("boom"), "boom"),
@@ -89,16 +89,16 @@ def test_a_plugin_whose_pre_score_skips_does_not_score(kit) -> None:
         (3, "PreScore must return a Status or None, not 3"),
     ],
 )
-def test_what_pre_score_must_not_answer(kit, answer, text) -> None:
+def test_what_pre_score_must_not_return(kit, result, text) -> None:
     with pytest.raises(PluginError) as caught:
-        Scoring(kit, kit.plugin("A", PreScorePlugin, pre_score=answer)).totals()
+        Scoring(kit, kit.plugin("A", PreScorePlugin, pre_score=result)).totals()
     assert str(caught.value) == f'running PreScore plugin "A": {text}'
 
 
 @pytest.mark.parametrize("extra", [{}, SHARED])
 @pytest.mark.parametrize("nodes", [2, 20])
 @pytest.mark.parametrize(
-    ("answer", "text"),
+    ("result", "text"),
     [
         (ValueError("boom"), "boom"),
         (KeyError("zone"), "KeyError: 'zone'"),
@@ -109,9 +109,9 @@ def test_what_pre_score_must_not_answer(kit, answer, text) -> None:
         (Status.error("boom"), "Score must return an integer a node, not"),
     ],
 )
-def test_what_score_must_not_answer(kit, answer, text, nodes, extra) -> None:
+def test_what_score_must_not_return(kit, result, text, nodes, extra) -> None:
     with pytest.raises(PluginError) as caught:
-        Scoring(kit, kit.plugin("A", ScorePlugin, score=answer, **extra), nodes=nodes).totals()
+        Scoring(kit, kit.plugin("A", ScorePlugin, score=result, **extra), nodes=nodes).totals()
     message = str(caught.value)
     assert message.startswith(f'running Score plugins: plugin "A" failed with: {text}')
 
@@ -125,14 +125,14 @@ def test_a_column_of_the_wrong_length_is_an_error(kit, extra) -> None:
 
 @pytest.mark.parametrize("extra", [{}, SHARED])
 @pytest.mark.parametrize(
-    ("answer", "text"),
+    ("result", "text"),
     [
         (ValueError("boom"), "boom"),
         (None, "ScoreExtensionNormalize must return an integer a node, not None"),
     ],
 )
-def test_normalize_errors(kit, answer, text, extra) -> None:
-    plugin = kit.plugin("A", ScorePlugin, score=5, normalize=answer, **extra)
+def test_normalize_errors(kit, result, text, extra) -> None:
+    plugin = kit.plugin("A", ScorePlugin, score=5, normalize=result, **extra)
     with pytest.raises(PluginError) as caught:
         Scoring(kit, plugin).totals()
     assert str(caught.value) == (
@@ -144,13 +144,13 @@ def test_normalize_errors(kit, answer, text, extra) -> None:
 @pytest.mark.parametrize("kind", ["constant", "row", "normalized"])
 @pytest.mark.parametrize("score", [-1, 101])
 def test_a_score_out_of_range_is_an_error(kit, score, kind, extra) -> None:
-    answers = {
+    results = {
         "constant": {"score_all": score},
         "row": {"score": lambda self, state, pod, node: score if node.row else 0},
         "normalized": {"score": 1, "normalize": lambda self, s, p, scores: scores * 0 + score},
     }[kind]
     with pytest.raises(PluginError) as caught:
-        Scoring(kit, kit.plugin("A", ScorePlugin, **answers, **extra)).totals()
+        Scoring(kit, kit.plugin("A", ScorePlugin, **results, **extra)).totals()
     assert str(caught.value) == (
         f'applying score defaultWeights on Score plugins: plugin "A" returns an invalid score '
         f"{score}, it should in the range of [0, 100] after normalizing"
@@ -164,16 +164,16 @@ def test_a_score_out_of_range_is_none_where_another_plugin_rejected_the_node(
 ) -> None:
     """Per node, or over columns: in both ways a plugin may share nothing."""
 
-    def judge(self, state, pod, node):
+    def run_filter(self, state, pod, node):
         return Status.unschedulable("no") if node.row in away else None
 
-    def judge_all(self, state, pod, nodes, verdicts):
+    def run_filter_all(self, state, pod, nodes, verdicts):
         verdicts.reject(np.isin(np.arange(len(nodes)), list(away)), "no")
 
     def score_all(self, state, pod, nodes):
         return np.array([200 if node.row == 1 else node.row for node in nodes], dtype=np.int64)
 
-    form = {"filter_all": judge_all} if reject_all else {"filter": judge}
+    form = {"filter_all": run_filter_all} if reject_all else {"filter": run_filter}
     away = {1}
     more = {"normalize": lambda self, s, p, scores: scores + 1} if normalizes else {}
     beyond = kit.plugin("A", ScorePlugin, score_all=score_all, **SHARED, **more)

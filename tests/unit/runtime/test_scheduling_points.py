@@ -30,8 +30,8 @@ WAIT, SKIP, ERROR = Status.wait(1), Status.skip(), Status.error("boom")
 # ---- PreFilter -----------------------------------------------------------------------------------
 
 
-def pre_filter(kit, **answers: object):
-    plugins = [kit.plugin(name, PreFilterPlugin, pre_filter=a) for name, a in answers.items()]
+def pre_filter(kit, **results: object):
+    plugins = [kit.plugin(name, PreFilterPlugin, pre_filter=a) for name, a in results.items()]
     harness, state = kit.SearchHarness(*plugins), CycleState()
     return run_pre_filter(harness.profile, state, kit.make_pod("p")), state
 
@@ -63,7 +63,7 @@ def test_the_last_unschedulable_is_remembered_and_others_are_asked(kit) -> None:
 
 def test_unresolvable_ends_the_point_and_forgets_who_narrowed(kit) -> None:
     outcome, _ = pre_filter(
-        kit, A=frozenset({"n"}), B=Status.unresolvable("no"), C=ValueError("never asked")
+        kit, A=frozenset({"n"}), B=Status.unresolvable("no"), C=ValueError("never called")
     )
     assert outcome.status == Status(Code.UNRESOLVABLE, ("no",), "B")
     assert outcome.narrowing == ()
@@ -82,23 +82,23 @@ def test_unschedulable_goes_before_names_that_are_left(kit) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "text"),
+    ("results", "text"),
     [
         ({"A": frozenset()}, "node(s) didn't satisfy plugin A"),
         (
-            {"B": {"m"}, "A": {"n"}, "C": ValueError("never asked")},
+            {"B": {"m"}, "A": {"n"}, "C": ValueError("never called")},
             "node(s) didn't satisfy plugin(s) [A B] simultaneously",
         ),
     ],
 )
-def test_no_node_left_names_nobody_in_its_status(kit, answers, text) -> None:
-    outcome, _ = pre_filter(kit, **answers)
+def test_no_node_left_names_nobody_in_its_status(kit, results, text) -> None:
+    outcome, _ = pre_filter(kit, **results)
     assert outcome.status == Status(Code.UNRESOLVABLE, (text,), "")
-    assert set(outcome.narrowing) == {name for name in answers if name != "C"}
+    assert set(outcome.narrowing) == {name for name in results if name != "C"}
 
 
 @pytest.mark.parametrize(
-    ("answer", "text"),
+    ("result", "text"),
     [
         (ERROR, "boom"),
         (ValueError("boom"), "boom"),
@@ -107,9 +107,9 @@ def test_no_node_left_names_nobody_in_its_status(kit, answers, text) -> None:
         (["n1"], "PreFilter must return a Status, a set of node names or None, not ['n1']"),
     ],
 )
-def test_what_pre_filter_must_not_answer(kit, answer, text) -> None:
+def test_what_pre_filter_must_not_return(kit, result, text) -> None:
     with pytest.raises(PluginError) as caught:
-        pre_filter(kit, A=answer)
+        pre_filter(kit, A=result)
     assert str(caught.value) == f'running PreFilter plugin "A": {text}'
 
 
@@ -139,14 +139,14 @@ def test_a_signature_that_cannot_be_hashed_is_the_plugins_error(kit) -> None:
 # ---- PostFilter ----------------------------------------------------------------------------------
 
 
-async def post_filter(kit, **answers: object):
+async def post_filter(kit, **results: object):
     plugins = [
         kit.plugin(
             name,
             PostFilterPlugin,
             post_filter=PostFilterResult(*a) if isinstance(a, tuple) else a,
         )
-        for name, a in answers.items()
+        for name, a in results.items()
     ]
     harness = kit.SearchHarness(*plugins)
     return await run_post_filter(harness.profile, CycleState(), kit.make_pod("p"), Verdicts(0))
@@ -157,7 +157,7 @@ ON_N, ON_M = NominatingInfo("n"), NominatingInfo("m")
 
 
 @pytest.mark.parametrize(
-    ("answers", "expected"),
+    ("results", "expected"),
     [
         ({"A": (None, ON_N), "B": ValueError("never")}, (Code.SUCCESS, "", ON_N)),
         ({"A": (NO_A,), "B": (NO_B,)}, (Code.UNSCHEDULABLE, "a, b1, b2", None)),
@@ -175,27 +175,27 @@ ON_N, ON_M = NominatingInfo("n"), NominatingInfo("m")
         ),
     ],
 )
-async def test_post_filter(kit, answers, expected) -> None:
-    outcome = await post_filter(kit, **answers)
+async def test_post_filter(kit, results, expected) -> None:
+    outcome = await post_filter(kit, **results)
     assert (outcome.code, outcome.message, outcome.nominating) == expected
 
 
 # ---- Reserve -------------------------------------------------------------------------------------
 
 
-def reserve(kit, **answers: object) -> Status | None:
-    plugins = [kit.plugin(name, ReservePlugin, reserve=a) for name, a in answers.items()]
+def reserve(kit, **results: object) -> Status | None:
+    plugins = [kit.plugin(name, ReservePlugin, reserve=a) for name, a in results.items()]
     return run_reserve(kit.SearchHarness(*plugins).profile, CycleState(), kit.make_pod("p"), "n")
 
 
 @pytest.mark.parametrize("make", [Status.unschedulable, Status.unresolvable, Status.pending])
 def test_any_rejection_ends_reserve(kit, make) -> None:
-    status = reserve(kit, A=None, B=make("no"), C=ValueError("never asked"))
+    status = reserve(kit, A=None, B=make("no"), C=ValueError("never called"))
     assert status == make("no").with_plugin("B")
 
 
 @pytest.mark.parametrize(
-    ("answer", "text"),
+    ("result", "text"),
     [
         (ERROR, "boom"),
         (ValueError("boom"), "boom"),
@@ -203,9 +203,9 @@ def test_any_rejection_ends_reserve(kit, make) -> None:
         (WAIT, "Reserve does not allow the status Wait"),
     ],
 )
-def test_what_reserve_must_not_answer(kit, answer, text) -> None:
+def test_what_reserve_must_not_return(kit, result, text) -> None:
     with pytest.raises(PluginError) as caught:
-        reserve(kit, A=answer)
+        reserve(kit, A=result)
     assert str(caught.value) == f'running Reserve plugin "A": {text}'
 
 
@@ -225,8 +225,8 @@ def test_unreserve_undoes_all_in_reverse_whatever_fails(kit) -> None:
 # ---- Permit --------------------------------------------------------------------------------------
 
 
-def permit(kit, **answers: object):
-    plugins = [kit.plugin(name, PermitPlugin, permit=a) for name, a in answers.items()]
+def permit(kit, **results: object):
+    plugins = [kit.plugin(name, PermitPlugin, permit=a) for name, a in results.items()]
     return run_permit(kit.SearchHarness(*plugins).profile, CycleState(), kit.make_pod("p"), "n")
 
 
@@ -237,20 +237,20 @@ def test_every_plugin_that_waits_has_its_own_timeout_of_15_minutes_at_most(kit) 
 
 
 def test_a_rejection_withdraws_earlier_waits(kit) -> None:
-    outcome = permit(kit, A=WAIT, B=Status.unschedulable("no"), C=ValueError("never asked"))
+    outcome = permit(kit, A=WAIT, B=Status.unschedulable("no"), C=ValueError("never called"))
     assert outcome.timeouts == {}
     assert outcome.status == Status(Code.UNSCHEDULABLE, ("no",), "B")
 
 
 @pytest.mark.parametrize(
-    ("answer", "text"),
+    ("result", "text"),
     [
         (ERROR, "boom"),
         (ValueError("boom"), "boom"),
         (SKIP, "Permit does not allow the status Skip"),
     ],
 )
-def test_what_permit_must_not_answer(kit, answer, text) -> None:
+def test_what_permit_must_not_return(kit, result, text) -> None:
     with pytest.raises(PluginError) as caught:
-        permit(kit, A=answer)
+        permit(kit, A=result)
     assert str(caught.value) == f'running Permit plugin "A": {text}'
