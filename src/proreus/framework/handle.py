@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from proreus.framework.nominated_pods import NominatedPodsByRow, Nominator
     from proreus.framework.pod_group import PodGroupStates
     from proreus.framework.pod_info import PodInfo
+    from proreus.framework.post_filter_result import Victims
     from proreus.framework.status import Status
     from proreus.framework.verdicts import BoolArray, Rows, Verdicts
-    from proreus.framework.victims import Victims
     from proreus.metrics import SchedulerMetrics
     from proreus.objects.pod import Pod
     from proreus.objects.scheduling import PodGroup

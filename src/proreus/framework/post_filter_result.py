@@ -1,9 +1,11 @@
-"""The result of PostFilter: a status, and a nomination to set, to clear or to keep."""
+"""Results of PostFilter: a status, a nomination to set or clear, and the victims on a node."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 
 
@@ -26,3 +28,13 @@ class PostFilterResult:
 
     status: Status | None = None
     nominating: NominatingInfo | None = None
+
+
+class Victims(NamedTuple):
+    """The pods to be evicted from one node, the most important first.
+
+    ``pdb_violations``: how many of them violate a PodDisruptionBudget.
+    """
+
+    pods: tuple[PodInfo, ...]
+    pdb_violations: int

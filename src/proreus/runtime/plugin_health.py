@@ -146,7 +146,7 @@ class PluginHealthMonitor(PluginHealth):
             self._points[point] = PointHealth(point, waits)
         return self._points[point]
 
-    # ---- what happens --------------------------------------------------------------------------
+    # ---- observations --------------------------------------------------------------------------
 
     def note(self, point: str, reason: Reason, error: BaseException | None = None) -> None:
         """Count a failure, log the exception, and disable or report the plugin at the limit."""
@@ -212,7 +212,7 @@ class PluginHealthMonitor(PluginHealth):
             self._enter_half_open()
         return False
 
-    # ---- what comes of it ----------------------------------------------------------------------
+    # ---- consequences --------------------------------------------------------------------------
 
     def _on_failure_limit(self, point_health: PointHealth, reason: Reason) -> None:
         if self.out_of_tree and self._health_context.rules.policy == "skip":

@@ -12,7 +12,7 @@ from proreus.config.types import Extender as ExtenderConfiguration
 from proreus.errors import ConfigError, ExtenderError
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.victims import Victims
+from proreus.framework.post_filter_result import Victims
 from proreus.logs import logger
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.node import Node

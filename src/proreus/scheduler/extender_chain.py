@@ -23,9 +23,9 @@ import numpy.typing as npt
 from proreus.errors import ExtenderError
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
+from proreus.framework.post_filter_result import Victims
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Rows
-from proreus.framework.victims import Victims
 from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.node import Node

@@ -14,7 +14,7 @@ import msgspec
 
 from proreus.errors import ExtenderError
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.victims import Victims
+from proreus.framework.post_filter_result import Victims
 from proreus.objects.codec import UNDECODABLE, decode_error
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod

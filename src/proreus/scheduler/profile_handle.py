@@ -21,8 +21,8 @@ from proreus.framework.handle import ApiWriter, DryRunKey, EventRecorder
 from proreus.framework.node_table import NodeTable
 from proreus.framework.nominated_pods import Nominator
 from proreus.framework.pod_info import PodInfo
+from proreus.framework.post_filter_result import Victims
 from proreus.framework.verdicts import Rows, Verdicts
-from proreus.framework.victims import Victims
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.meta import ApiObject, Resource
 from proreus.objects.pod import Pod

@@ -22,9 +22,8 @@ from proreus.framework.handle import DryRunKey, WaitingPod
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.post_filter_result import NominatingInfo
+from proreus.framework.post_filter_result import NominatingInfo, Victims
 from proreus.framework.verdicts import Rows, Verdicts
-from proreus.framework.victims import Victims
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import BY_KIND, NODES, PODS
 from proreus.objects.meta import Resource

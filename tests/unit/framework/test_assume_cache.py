@@ -1,4 +1,4 @@
-"""What is assumed holds until the watch has something as new, or the object goes."""
+"""Assumed objects: kept until the watch delivers a version as new, or a deletion."""
 
 from __future__ import annotations
 

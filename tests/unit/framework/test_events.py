@@ -1,4 +1,4 @@
-"""Events: which registrations cover what happened."""
+"""ClusterEvent: which registrations cover an event."""
 
 from __future__ import annotations
 

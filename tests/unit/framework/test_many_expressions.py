@@ -1,4 +1,4 @@
-"""What a pod may write about nodes is bounded by its size alone: 24,000 expressions and more."""
+"""Node affinity with 24,000 expressions and more, which fit into one pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pods say about nodes: parsed once, the same for nodes and for columns."""
+"""Node affinity: parsed once, with the same result for nodes and for columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NodeTable: columns stay in step with the nodes, whatever happens; parts and forks of tables."""
+"""NodeTable: columns agree with the nodes after any history; views and forks."""
 
 from __future__ import annotations
 

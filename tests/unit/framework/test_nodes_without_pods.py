@@ -1,4 +1,4 @@
-"""Nodes as they are after an extender sent them back as objects: their own, but without pods."""
+"""NodesWithoutPods: nodes that an extender returned as objects, without their pods."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Nominated pods by row are what the nominator says, whatever happened in whatever order."""
+"""Nominated pods by row equal those of the nominator after any history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pod index: after any history, counts are what counting anew would give."""
+"""The pod index: after any history, counts equal those of a new index."""
 
 from __future__ import annotations
 

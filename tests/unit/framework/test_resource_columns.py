@@ -1,4 +1,4 @@
-"""Resource columns: resources that few nodes have take no column, and read like all others."""
+"""Resource columns: resources of few nodes are sparse, and read like all others."""
 
 from __future__ import annotations
 

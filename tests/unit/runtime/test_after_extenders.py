@@ -1,4 +1,4 @@
-"""What is left of a search once extenders had their say."""
+"""FeasibleNodes.after_extenders: the nodes that extenders kept, and their reasons."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The best rows are kept in step with the scores."""
+"""CachedTotals: the set of the best rows follows the scores, whatever changes."""
 
 from __future__ import annotations
 

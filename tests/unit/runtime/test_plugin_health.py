@@ -1,4 +1,4 @@
-"""What becomes of plugins that fail: in a whole scheduler, offline, in virtual time."""
+"""Plugins that fail: counted, reported, disabled; a whole scheduler offline, in virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PreScore, Score, NormalizeScore, weights: sums and errors, shared or not."""
+"""PreScore, Score, NormalizeScore, weights: sums and errors, cached or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PreFilter, PostFilter, Reserve and Permit: what each status leads to, in exact words."""
+"""PreFilter, PostFilter, Reserve and Permit: the effect of each status, with exact texts."""
 
 from __future__ import annotations
 

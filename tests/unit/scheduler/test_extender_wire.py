@@ -5,7 +5,7 @@ import json
 import pytest
 
 from proreus.errors import ExtenderError
-from proreus.framework.victims import Victims
+from proreus.framework.post_filter_result import Victims
 from proreus.objects.codec import decoder_for
 from proreus.objects.with_json import NodeWithJson, PodWithJson, keep_json
 from proreus.scheduler.extender_wire import (

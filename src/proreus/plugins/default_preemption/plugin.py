@@ -24,10 +24,14 @@ from proreus.framework.plugin import (
     PreEnqueuePlugin,
 )
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.post_filter_result import CLEAR_NOMINATION, NominatingInfo, PostFilterResult
+from proreus.framework.post_filter_result import (
+    CLEAR_NOMINATION,
+    NominatingInfo,
+    PostFilterResult,
+    Victims,
+)
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Rows, Verdicts
-from proreus.framework.victims import Victims
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod, condition_of
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
