@@ -55,7 +55,7 @@ def run_filter(pod: PodInfo, *gates: str) -> Status | list[str]:
     statuses = {node.name: plugin.filter(state, pod, node) for node in handle.nodes}
     rejected = {status for status in statuses.values() if status is not None}
     text = "node(s) didn't match Pod's required features"
-    assert rejected <= {Status.unresolvable(text).of("NodeDeclaredFeatures")}
+    assert rejected <= {Status.unresolvable(text).with_plugin("NodeDeclaredFeatures")}
     return [name for name, status in statuses.items() if status is None]
 
 

@@ -12,7 +12,9 @@ from proreus.plugins.node_name import NodeName
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
 from proreus.testing.agreement import assert_agreement
 
-REJECTED = Status.unresolvable("node(s) didn't match the requested node name").of("NodeName")
+REJECTED = Status.unresolvable("node(s) didn't match the requested node name").with_plugin(
+    "NodeName"
+)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def rejected(pod: PodInfo, *there: PodInfo) -> bool:
     assert plugin.pre_filter(CycleState(), pod, handle.nodes) is None
     assert_agreement(plugin, pod, handle.nodes)
     status = plugin.filter(CycleState(), pod, handle.nodes[0])
-    assert status in (None, REJECTED.of("NodePorts"))
+    assert status in (None, REJECTED.with_plugin("NodePorts"))
     return status is not None
 
 

@@ -33,7 +33,7 @@ def test_filter(tolerations: list[dict[str, Any]], passing: bool) -> None:
     handle = FakeHandle([CORDONED])
     plugin = make_plugin(NodeUnschedulable, handle)
     pod = make_pod(tolerations=tolerations)
-    rejected = Status.unresolvable("node(s) were unschedulable").of("NodeUnschedulable")
+    rejected = Status.unresolvable("node(s) were unschedulable").with_plugin("NodeUnschedulable")
 
     assert_agreement(plugin, pod, handle.nodes)
     status = plugin.filter(CycleState(), pod, handle.nodes[0])

@@ -44,7 +44,7 @@ def test_only_changed_rows_are_stale() -> None:
     snapshot.next_update(cache.table)
     assert row_results.rows_without_verdict(snapshot, "", everything).tolist() == [2]
     set_verdicts(row_results, snapshot, rows(2), rows(2))
-    assert row_results.verdicts(everything).counts() == {HOT.of("P"): 2}
+    assert row_results.verdicts(everything).counts() == {HOT.with_plugin("P"): 2}
     set_verdicts(row_results, snapshot, rows(1, 2), rows())
     assert row_results.verdicts(everything).passed().all()
 
