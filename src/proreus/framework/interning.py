@@ -41,6 +41,7 @@ class Interner(Generic[H]):
 
     def code(self, value: H) -> int:
         """Return the code of a value, a new one if the value is new."""
+        # Codes are handed out in order, so ``values`` and the columns' gathers need no gaps.
         code = self._codes.get(value)
         if code is None:
             code = self._codes[value] = len(self.values)

@@ -127,6 +127,7 @@ class NominatedPodsByPriority:
 
     def of(self, pod: PodInfo, table: NodeTable) -> NominatedPodsByRow:
         """Return the nominated pods that a pod must respect; its own nomination is excluded."""
+        # Rows of another table are other nodes: nothing that is cached holds for it.
         if table is not self._table:
             self._table = table
             self._by_priority.clear()

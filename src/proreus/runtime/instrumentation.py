@@ -70,8 +70,8 @@ def config_errors_from(plugin: type[Plugin]) -> Iterator[None]:
 
 def log_exceptions(function: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
     """Wrap a handler for ``handle.on_change`` so that its exceptions are logged, not raised."""
-    # Handlers of one resource are called in one loop: an exception would keep the event from the
-    # cache and the queue, which are handlers too. In-tree handlers are trusted to be right.
+    # The informer would record a fault of the object, and it does not catch ``SystemExit``: here
+    # the failure is logged as the plugin's own, with its traceback.
     if not is_out_of_tree(function):
         return function
 
