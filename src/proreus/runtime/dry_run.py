@@ -180,7 +180,7 @@ class PreemptionDryRun:
 
     def _fail(self, row: int, plugin: PreFilterPlugin | FilterPlugin, error: PluginError) -> None:
         # The first error counts, as in kube-scheduler, where it ends the dry run of the node.
-        self._errors.setdefault(row, Status.error(str(error)).of(plugin.name))
+        self._errors.setdefault(row, Status.error(str(error)).with_plugin(plugin.name))
 
     # ---- filters -------------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ from proreus.plugins.default_preemption.potential_victims import (
     PodsByPriority,
     sorted_by_importance,
 )
+from proreus.runtime.profile import Profile
 from proreus.runtime.registry import Registry
 from proreus.runtime.scheduling_points import run_pre_filter
 from proreus.testing import FakeHandle, make_node, make_pod
@@ -122,21 +123,22 @@ def _reference(
     profile: Profile, state: CycleState, pod: PodInfo, budgets: DisruptionBudgets, row: int
 ) -> Candidate | Status:
     """Dry-run one node: remove all victims, run filters, reprieve one by one."""
+    handle: Any = profile.post_filter[0].handle
     fork, forked_state = handle.nodes.fork(np.array([row])), state.clone()
     potential = [p for p in fork[0].pods.values() if p.priority < pod.priority]
     if not potential:
         return Status.unresolvable("No preemption victims found for incoming pod")
     for victim in potential:
-        handle.run_remove_pod(forked_state, pod, victim, fork, 0)
+        profile.remove_pod(forked_state, pod, victim, fork, 0)
     status = handle.run_filters_with_nominated_pods(forked_state, pod, fork).status(0)
     if status is not None:
         return status
     violating, others = budgets.filter_pods_with_pdb_violation(sorted_by_importance(potential))
     victims, violations = [], 0
     for back in violating + others:
-        handle.run_add_pod(forked_state, pod, back, fork, 0)
+        profile.add_pod(forked_state, pod, back, fork, 0)
         if handle.run_filters_with_nominated_pods(forked_state, pod, fork).status(0) is not None:
-            handle.run_remove_pod(forked_state, pod, back, fork, 0)
+            profile.remove_pod(forked_state, pod, back, fork, 0)
             victims.append(back)
             violations += back in violating
     if violating and others:

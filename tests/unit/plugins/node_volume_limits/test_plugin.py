@@ -73,7 +73,7 @@ def full(handle: FakeHandle, pod: PodInfo) -> list[bool]:
     results = run_filter(handle, pod)
     assert isinstance(results, list)
     rejected = {status for status in results if status is not None}
-    assert rejected <= {Status.unschedulable(FULL).of("NodeVolumeLimits")}
+    assert rejected <= {Status.unschedulable(FULL).with_plugin("NodeVolumeLimits")}
     return [status is not None for status in results]
 
 
@@ -151,7 +151,7 @@ def test_a_missing_claim() -> None:
     handle = FakeHandle(NODES, objects=[make_csi_node("n0", {DRIVER: 1})])
     results = run_filter(handle, make_pod(spec=spec_with_claims("b")))
     text = 'looking up PVC default/b: persistentvolumeclaim "b" not found'
-    assert results == [Status.unresolvable(text).of("NodeVolumeLimits")] * 2
+    assert results == [Status.unresolvable(text).with_plugin("NodeVolumeLimits")] * 2
     # Of a pod that runs it is passed over.
     handle = FakeHandle(
         NODES,
@@ -170,7 +170,7 @@ def test_ephemeral_volumes_count_and_must_be_the_pods_own() -> None:
     theirs = make_claim("p-v", owner_uid="another")
     results = run_filter(FakeHandle(NODES, objects=[*objects, theirs]), pod)
     text = "PVC default/p-v was not created for pod default/p (pod is not owner)"
-    assert results == [Status.error(text).of("NodeVolumeLimits")] * 2
+    assert results == [Status.error(text).with_plugin("NodeVolumeLimits")] * 2
 
 
 def test_a_pod_with_undeterminable_volumes_is_an_error_on_its_node() -> None:
@@ -259,7 +259,7 @@ def test_drivers_that_prevent_scheduling_if_missing(
     handle = FakeHandle(NODES, objects=objects, gates=[f"VolumeLimitScaling={gate}"])
     results = run_filter(handle, make_pod(spec=spec_with_claims("a")))
     text = f"{DRIVER} CSI driver is not installed on the node"
-    expected = Status.unschedulable(text).of("NodeVolumeLimits") if rejected else None
+    expected = Status.unschedulable(text).with_plugin("NodeVolumeLimits") if rejected else None
     assert results == [None, expected]
 
 
