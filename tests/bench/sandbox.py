@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import uvloop
 
-from proreus.sandbox import Sandbox
+from proreus.sandbox import ListenOptions, Sandbox
 
 CONNECTIONS = 32
 EVENT = {
@@ -78,7 +78,7 @@ class Watcher:
 
 async def bench(nodes: int, pods: int, writes: int) -> None:
     begun = time.perf_counter()
-    async with Sandbox(nodes, tls=False) as sandbox:
+    async with Sandbox(nodes, listen=ListenOptions(tls=False)) as sandbox:
         say("node created in process", nodes, time.perf_counter() - begun)
         begun = time.perf_counter()
         for number in range(pods):

@@ -72,19 +72,16 @@ def command(
 
     All objects are kept in memory: when the process ends, the cluster is gone.
     """
-    from proreus.sandbox import KubeletOptions, Sandbox
+    from proreus.sandbox import KubeletOptions, ListenOptions, Sandbox
     from proreus.sandbox.manifests import apply_file
 
     async def serve() -> None:
         sandbox = Sandbox(
             nodes,
             zones=zones,
-            host=host,
-            port=port,
-            secure_port=secure_port,
-            token=token,
-            usage_share=usage_share,
             kubelet=KubeletOptions() if kubelets else None,
+            listen=ListenOptions(host, port, secure_port, token=token),
+            usage_share=usage_share,
         )
         for manifest in manifests:
             click.echo(f"applied {', '.join(apply_file(sandbox.store, manifest))}")

@@ -1,8 +1,8 @@
-"""What a kubelet lets onto its node: the accounts of each node, and the check of a new pod.
+"""Kubelet admission: what the pods of a node have allocated, and whether a new pod still fits.
 
-Written apart from the scheduler's own arithmetic on purpose: a pod that was put where it does not
-fit is refused here, visibly. Reasons and messages are the kubelet's (``OutOfcpu``, ``NodePorts``);
-like it, this one names the first thing that is wrong only.
+Deliberately independent of the scheduler's own arithmetic: a pod that was bound to a node where it
+does not fit ends as Failed here, instead of running unnoticed. Reasons and messages are the
+kubelet's (``OutOfcpu``, ``NodePorts``); like the kubelet, only the first failed check is reported.
 """
 
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ HostPort = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a pod may not run here."""
+    """Why a kubelet rejects a pod: ``status.reason`` and ``status.message`` of the failed pod."""
 
     reason: str
     message: str
@@ -35,14 +35,14 @@ class Rejection:
 
 @dataclass(slots=True)
 class PodRequirements:
-    """What a pod takes from a node while it is there."""
+    """What a pod occupies of a node: requests (CPU in millicores, others in units) and ports."""
 
     requests: dict[str, int]
     ports: tuple[HostPort, ...]
 
 
 def pod_requirements(pod: Pod) -> PodRequirements:
-    """Return what a pod takes."""
+    """Return the effective requests and the host ports of a pod; it also counts as one pod."""
     requests = {name: amount for name, amount in pod_requests(pod).items() if amount}
     requests[PODS] = 1
     ports = tuple(
@@ -56,7 +56,7 @@ def pod_requirements(pod: Pod) -> PodRequirements:
 
 @dataclass(slots=True)
 class NodeAllocation:
-    """A node, and what the pods that it has let in take of it."""
+    """A node, and what the pods admitted to it occupy."""
 
     node: Node
     address: str = ""
@@ -65,27 +65,27 @@ class NodeAllocation:
     capacity: dict[str, int] = field(default_factory=dict)
 
     def refresh(self, node: Node) -> None:
-        """Take over the present state of the node."""
+        """Replace the node object, and read its allocatable resources anew."""
         self.node = node
         self.capacity = {
             name: parse_amount(name, amount) for name, amount in node.status.allocatable.items()
         }
 
     def add_pod(self, requirements: PodRequirements) -> None:
-        """Count a pod in."""
+        """Add what an admitted pod occupies."""
         for name, amount in requirements.requests.items():
             self.used[name] = self.used.get(name, 0) + amount
         self.ports.extend(requirements.ports)
 
     def remove_pod(self, requirements: PodRequirements) -> None:
-        """Count a pod out."""
+        """Subtract what a pod occupied that has ended or is gone."""
         for name, amount in requirements.requests.items():
             self.used[name] -= amount
         for port in requirements.ports:
             self.ports.remove(port)
 
     def check(self, pod: Pod, requirements: PodRequirements) -> Rejection | None:
-        """Return why a pod may not come in, or None."""
+        """Return why the node rejects a pod, or None when it is admitted."""
         for name in sorted(requirements.requests, key=lambda n: (_FIRST.get(n, 4), n)):
             wanted = requirements.requests[name]
             used, capacity = self.used.get(name, 0), self.capacity.get(name, 0)

@@ -1,4 +1,4 @@
-"""A certificate that the sandbox signs itself; it is good for loopback and lives in memory."""
+"""The self-signed certificate of a sandbox, valid for loopback and its host, kept in memory."""
 
 import datetime
 import ipaddress
@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID
 
 
 def make_server_context(host: str) -> tuple[ssl.SSLContext, bytes]:
-    """Return a server's TLS context, and the certificate (PEM) that clients are to trust."""
+    """Return a server's TLS context, and its certificate (PEM) for the clients' trust store."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "proreus-sandbox")])
     now = datetime.datetime.now(datetime.UTC)

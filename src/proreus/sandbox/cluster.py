@@ -1,4 +1,4 @@
-"""Nodes to try things on: zones, sizes and labels as a small cloud would have them."""
+"""Node objects for a sandbox, with zones, sizes and labels as cloud providers set them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,7 +29,10 @@ def make_node(
     taints: list[JsonObject] | None = None,
     address: str = "10.0.0.1",
 ) -> JsonObject:
-    """Return a Node that is ready. ``capacity`` adds to, or replaces, what the size gives."""
+    """Return a ready Node.
+
+    ``size`` is a key of ``SIZES``; ``capacity`` adds to its resources, or overrides them.
+    """
     amounts = {**SIZES[size], **(capacity or {})}
     default_labels = {
         "kubernetes.io/hostname": name,
@@ -79,7 +82,10 @@ def make_nodes(
     sizes: tuple[str, ...] = ("medium",),
     labels: Mapping[str, str] | None = None,
 ) -> list[JsonObject]:
-    """Return nodes spread evenly over ``zone-1`` … ``zone-N``, the sizes taken in turn."""
+    """Return nodes spread evenly over ``zone-1`` … ``zone-N``, cycling through ``sizes``.
+
+    With ``zones=0`` they have no zone label.
+    """
     nodes = []
     width = len(str(max(count - 1, 0)))
     for number in range(count):

@@ -1,9 +1,9 @@
-"""One resource's objects and their recent past, as bytes.
+"""The objects of one resource and their recent changes, as bytes.
 
-What is kept of an object is its JSON, encoded once and shared by every list and watch that shows
-it, and the few values that selectors look at. Objects as dicts exist only while something changes
-them. So 50,000 pods cost their bytes, the garbage collector has nothing to walk, and nobody can
-alter what is stored.
+An object is stored as JSON, encoded once and shared by every list and watch that returns it, next
+to the few values that selectors read. It is a dict only while it is being changed. So 50,000 pods
+cost no more than their bytes, the garbage collector has nothing to traverse, and a caller cannot
+alter a stored object by accident.
 
 The history is a list of changes with a moving start; a watch is a position in it.
 """
@@ -27,13 +27,17 @@ decode_json = msgspec.json.Decoder().decode
 encode_json = msgspec.json.Encoder().encode
 
 COMPACTED_POSITION: Final = -1
-"""A position from which nothing can be read."""
+"""A position before all history: reading from it raises ``StatusError`` 410."""
 
 _DEFAULTS = {"spec.unschedulable": "false", "spec.hostNetwork": "false"}
 
 
 class StoredObject:
-    """An object at one resourceVersion; ``fields`` starts with its name and its namespace."""
+    """An object at one resourceVersion.
+
+    ``fields`` are the values of the selectable fields, in the order of ``field_labels``: the name
+    and the namespace come first.
+    """
 
     __slots__ = ("data", "fields", "labels", "revision")
 
@@ -52,17 +56,17 @@ class StoredObject:
 
     @property
     def namespace(self) -> str:
-        """``metadata.namespace``; empty for cluster-wide objects."""
+        """``metadata.namespace``; empty for cluster-scoped objects."""
         return self.fields[1]
 
     def object(self) -> JsonObject:
-        """Return the object, decoded anew: the caller may do with it what it likes."""
+        """Return the object, freshly decoded: the caller may alter it."""
         found: JsonObject = decode_json(self.data)
         return found
 
 
 class WatchCacheEvent:
-    """What happened at one resourceVersion; ``previous`` is None for ADDED."""
+    """One change: the object after it, and before it (None for ADDED)."""
 
     __slots__ = ("previous", "type", "version")
 
@@ -77,10 +81,10 @@ def _revision_of(change: WatchCacheEvent) -> int:
 
 
 class Collection:
-    """The objects of one resource by namespace and name, and the changes that led there.
+    """The objects of one resource by namespace and name, and their recent changes.
 
-    ``history_bytes`` bounds the past: beyond it the oldest changes are forgotten, and who wants to
-    start there gets 410.
+    ``history_bytes`` bounds the history: beyond it the oldest quarter of the changes is dropped,
+    and a watch that asks for them gets 410.
     """
 
     def __init__(self, field_paths: tuple[str, ...], history_bytes: int, revision: int) -> None:
@@ -95,9 +99,9 @@ class Collection:
         self._changes_bytes = 0
         self._start = 0  # position of self._changes[0]
         self.compacted = revision
-        """Changes up to this resourceVersion are forgotten."""
+        """Changes up to this resourceVersion have been dropped."""
         self.listeners: list[Callable[[], None]] = []
-        """Called, without arguments and often, after each change: wake up and read."""
+        """Called without arguments after each change, so they must be cheap."""
 
     def __len__(self) -> int:
         return sum(map(len, self._objects.values()))
@@ -110,7 +114,7 @@ class Collection:
     def select(
         self, namespace: str | None = None, selector: SelectionPredicate = ALL
     ) -> list[StoredObject]:
-        """Return the objects of a namespace (None: of all), in the order of their keys."""
+        """Return the selected objects of a namespace (None: of all), sorted by key."""
         if selector.fields:
             if (name := selector.equal_to(0)) is not None:
                 return self._select_name(name, namespace, selector)
@@ -126,7 +130,7 @@ class Collection:
         return [version for version in found if selector.matches(version.labels, version.fields)]
 
     def by_namespace(self) -> Iterator[Iterable[StoredObject]]:
-        """Return the objects of each namespace, the first that was created first."""
+        """Return the objects of each namespace, in the order of their creation."""
         return (objects.values() for objects in self._objects.values())
 
     def _select_name(
@@ -137,7 +141,7 @@ class Collection:
         return [v for v in found if v is not None and selector.matches(v.labels, v.fields)]
 
     def write(self, obj: JsonObject, revision: int) -> StoredObject:
-        """Keep an object, which says itself which one it is, as of ``revision``."""
+        """Store an object under its own namespace and name, as of ``revision``."""
         version = self._version(obj, revision)
         objects = self._objects.get(version.fields[1])
         if objects is None:
@@ -148,7 +152,7 @@ class Collection:
         return version
 
     def remove(self, obj: JsonObject, revision: int) -> StoredObject:
-        """Forget an object; return its last state, as of ``revision``."""
+        """Remove an object; return its last state, as of ``revision``."""
         version = self._version(obj, revision)
         objects = self._objects[version.fields[1]]
         previous = objects.pop(version.fields[0])
@@ -158,7 +162,7 @@ class Collection:
         return version
 
     def draft(self, obj: JsonObject, revision: int) -> StoredObject:
-        """Return what writing would keep, without keeping it (a dry run)."""
+        """Return what ``write`` would store, without storing it (a dry run)."""
         return self._version(obj, revision)
 
     def _version(self, obj: JsonObject, revision: int) -> StoredObject:
@@ -193,7 +197,7 @@ class Collection:
         self.compacted = gone[-1].version.revision
 
     def compact(self, revision: int) -> None:
-        """Forget the history; ``revision`` is where the whole store now stands."""
+        """Drop the history; ``revision`` is the current one of the whole store."""
         self._forget(len(self._changes))
         self.compacted = revision
 
@@ -203,13 +207,13 @@ class Collection:
         return self._start + len(self._changes)
 
     def position_after(self, revision: int) -> int:
-        """Return where the changes after a resourceVersion begin; raises ``StatusError`` 410."""
+        """Return the position of the changes after ``revision``; raises ``StatusError`` 410."""
         if revision < self.compacted:
             raise expired(f"too old resource version: {revision} ({self.compacted})")
         return self._start + bisect_right(self._changes, revision, key=_revision_of)
 
     def changes_from(self, position: int, most: int | None = None) -> list[WatchCacheEvent]:
-        """Return (at most so many) changes from a position on; raises ``StatusError`` 410."""
+        """Return the changes from a position on, at most ``most``; raises ``StatusError`` 410."""
         if position < self._start:
             raise expired(f"too old resource version: history begins after {self.compacted}")
         first = position - self._start
@@ -217,5 +221,5 @@ class Collection:
 
 
 def field_labels(fields: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what selectors may name, in the order of ``StoredObject.fields``."""
+    """Return the selectable fields of a resource, in the order of ``StoredObject.fields``."""
     return ALWAYS_SELECTABLE + fields

@@ -1,18 +1,31 @@
-"""What the apiserver says of itself: versions, groups, resources."""
+"""The discovery documents: versions, groups, resources, and a minimal OpenAPI.
+
+OpenAPI has only what lets kubectl leave validation to the server: kubectl checks whether PATCH of a
+kind has the parameter ``fieldValidation``, and if so validates no field itself. So the documents
+list paths and parameters, and no schemas.
+"""
 
 from typing import Any
 
+from proreus.sandbox.api_errors import path_not_found
 from proreus.sandbox.resources import Resources, ServedResource
 
 JsonObject = dict[str, Any]
 
 KUBERNETES_VERSION = "v1.36.2"
 
+_KINDS = {"binding": "Binding", "eviction": "Eviction"}
+"""Kinds that are created at a subresource of pods."""
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+_INFO = {"title": "Kubernetes", "version": KUBERNETES_VERSION}
+_PARAMETERS = [
+    {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
+    for name in ("dryRun", "fieldManager", "fieldValidation")
+]
 
 
 def describe(resources: Resources, parts: list[str]) -> JsonObject | None:
-    """Return the document at a path of discovery, or None when there is none."""
+    """Return the discovery document at a path, given as its segments; None if there is none."""
     match parts:
         case [""]:
             return {"paths": ["/api", "/api/v1", "/apis", "/healthz", "/openapi/v3", "/version"]}
@@ -36,7 +49,7 @@ def describe(resources: Resources, parts: list[str]) -> JsonObject | None:
 
 
 def version_info() -> JsonObject:
-    """Return what ``/version`` says."""
+    """Return the body of ``/version``."""
     major, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
     return {
         "major": major,
@@ -61,7 +74,7 @@ def _versions(resources: Resources) -> dict[str, list[str]]:
 
 
 def _group(name: str, versions: list[str]) -> JsonObject:
-    # The most stable comes first: v1 before v1beta1 before v1alpha2.
+    # kubectl uses the first version by default, so the most stable comes first.
     entries = [
         {"groupVersion": f"{name}/{version}", "version": version}
         for version in sorted(versions, key=lambda v: ("alpha" in v, "beta" in v, v))
@@ -113,4 +126,43 @@ def _verbs_of(served: ServedResource) -> list[str]:
     return ["get", "list"] if served.read_only else _VERBS
 
 
-_KINDS = {"binding": "Binding", "eviction": "Eviction"}
+def openapi_v2() -> JsonObject:
+    """Return the OpenAPI v2 document, which is empty."""
+    return {"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": {}}
+
+
+def openapi_v3(resources: Resources, parts: list[str]) -> JsonObject:
+    """Return the OpenAPI v3 document of a group version, or their index if ``parts`` is empty.
+
+    Raises ``StatusError`` 404.
+    """
+    versions = resources.versions()
+    served_by_path = {_group_version_path(*key): served for key, served in versions.items()}
+    if not parts:
+        return {"paths": {p: {"serverRelativeURL": f"/openapi/v3/{p}"} for p in served_by_path}}
+    served = served_by_path.get("/".join(parts))
+    if served is None:
+        raise path_not_found()
+    return {
+        "openapi": "3.0.0",
+        "info": _INFO,
+        "paths": dict(_operations(resource) for resource in served if _is_stored(resource)),
+        "components": {"schemas": {}},
+    }
+
+
+def _is_stored(served: ServedResource) -> bool:
+    return not (served.create_only or served.read_only)
+
+
+def _group_version_path(group: str, version: str) -> str:
+    return f"apis/{group}/{version}" if group else f"api/{version}"
+
+
+def _operations(served: ServedResource) -> tuple[str, JsonObject]:
+    namespace = "/namespaces/{namespace}" if served.namespaced else ""
+    prefix = _group_version_path(served.group, served.version)
+    path = f"/{prefix}{namespace}/{served.plural}/{{name}}"
+    kind = {"group": served.group, "version": served.version, "kind": served.kind}
+    patch = {"parameters": _PARAMETERS, "x-kubernetes-group-version-kind": kind, "responses": {}}
+    return path, {"patch": patch}

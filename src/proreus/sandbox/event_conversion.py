@@ -1,7 +1,7 @@
-"""The two forms of an Event.
+"""Conversion of Events between ``v1`` and ``events.k8s.io/v1``.
 
-kube-apiserver keeps Events once and serves them as ``v1`` and as ``events.k8s.io/v1``. They are
-kept here in the newer form, which schedulers write; the older one is made when it is asked for.
+kube-apiserver stores Events once and serves them in both versions. Here the stored version is
+``events.k8s.io/v1``, which schedulers write; the other is converted on each read.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ FIELDS = (
     "reportingController",
     "source",
 )
-"""What field selectors may name, in either form."""
+"""The fields that selectors may name, in either version."""
 
 _RENAMED = (
     ("involvedObject", "regarding"),
@@ -56,7 +56,7 @@ def to_core(event: Event) -> Event:
 
 
 def stored_path(field: str) -> str:
-    """Return where the stored form keeps what a field selector names."""
+    """Return the path, in the stored version, of a field that a selector names."""
     head, dot, rest = field.partition(".")
     if head == "source":
         return "deprecatedSource.component"

@@ -1,6 +1,6 @@
-"""Signs of life of the nodes: fresh conditions in their status, and their Leases.
+"""Node heartbeats: the conditions' ``lastHeartbeatTime``, and the nodes' Leases.
 
-Nodes take turns, so that 5,000 of them are a steady trickle and not a wave.
+Heartbeats are spread over their period, so that 5,000 nodes do not write all at once.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ LEASE_SECONDS = 40
 
 
 class RoundRobin:
-    """Lets each of many have its turn once a period: says who is due as time goes by."""
+    """Spreads the turns of many names evenly over a period: each is due once a period."""
 
     def __init__(self, period_seconds: float, now: float) -> None:
         self._period_seconds = period_seconds
@@ -25,7 +25,10 @@ class RoundRobin:
         self._last = now
 
     def due(self, names: list[str], now: float) -> list[str]:
-        """Return whose turn has come since the last call; each at most once."""
+        """Return the names whose turn came since the last call, each at most once.
+
+        ``now`` is in seconds, on the clock of the constructor's ``now``.
+        """
         share = (now - self._last) / self._period_seconds
         self._last = now
         if not names:
@@ -39,7 +42,7 @@ class RoundRobin:
 
 
 def update_node_status(store: Store, name: str) -> None:
-    """Set the time of the last heartbeat in a node's conditions."""
+    """Set ``lastHeartbeatTime`` in all conditions of a node."""
     version = store.collection("nodes").get(name)
     if version is None:
         return
@@ -55,7 +58,7 @@ def update_node_status(store: Store, name: str) -> None:
 
 
 def renew_lease(store: Store, name: str) -> None:
-    """Renew the Lease of a node, or make it."""
+    """Renew the Lease of a node, or create it."""
     now = store.time.clock.now()
     renew_time = f"{rfc3339(now)[:-1]}.{int(now % 1 * 1e6):06d}Z"
     version = store.collection(LEASES).get(name, LEASE_NAMESPACE)
@@ -79,7 +82,7 @@ def renew_lease(store: Store, name: str) -> None:
 
 
 def delete_lease(store: Store, name: str) -> None:
-    """Delete the Lease of a node that is gone."""
+    """Delete the Lease of a node that was deleted."""
     try:
         store.delete(LEASES, name, LEASE_NAMESPACE)
     except StatusError:

@@ -1,8 +1,8 @@
-"""The network in front of the ``ApiServer``: aiohttp, without its routes, sessions and access log.
+"""HTTP in front of the ``ApiServer``: aiohttp, without its routes, sessions and access log.
 
-A watch is served by its connection's own task, which sleeps until its collection changes; all that
-has changed by the time it runs goes out in one write. So a burst of bindings costs a watcher one
-system call, and a slow watcher costs memory only in the history that all share.
+A watch is served by its connection's own task, which sleeps until its collection changes; all
+changes up to the moment it runs go out in one write. So a burst of bindings costs one system call
+a watcher, and a slow watcher needs no memory beyond the history that all watchers share.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _MAX_BODY_BYTES = 3 * 1024 * 1024
 
 
 class HttpServer:
-    """Serves an ``ApiServer`` on 127.0.0.1, or wherever asked. ``bookmark_seconds``: how often."""
+    """Serves an ``ApiServer`` over HTTP; watches get a bookmark each ``bookmark_seconds``."""
 
     def __init__(self, api: ApiServer, bookmark_seconds: float = 60.0) -> None:
         self._api = api
@@ -32,7 +32,10 @@ class HttpServer:
     async def listen(
         self, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
     ) -> int:
-        """Listen on one more port (0: a free one); return its number."""
+        """Listen on one more port (0: any free one), and return its number.
+
+        Raises ``OSError`` when the address cannot be bound.
+        """
         if self._server is None:
             self._server = web.Server(
                 self._handle,
@@ -47,7 +50,7 @@ class HttpServer:
         return number
 
     async def close(self) -> None:
-        """End all watches in good order and stop listening."""
+        """Stop listening, and end all watches with the last chunk of their streams."""
         for listener in self._listeners:
             listener.close()
         for waker in tuple(self._watches):
@@ -64,51 +67,51 @@ class HttpServer:
             text = f"Request entity too large: limit is {_MAX_BODY_BYTES}"
             status_error = StatusError(413, "RequestEntityTooLarge", text)
             return web.json_response(status_error.status(), status=status_error.code)
-        answer = self._api.answer(
+        response = self._api.handle(
             ApiRequest(request.method, request.raw_path, request.headers, body)
         )
-        if isinstance(answer, ApiServerResponse):
-            headers: dict[str, str] = {"Content-Type": answer.content_type, **answer.headers}
-            return web.Response(body=answer.body, status=answer.code, headers=headers)
-        return await self._serve_watch(request, answer)
+        if isinstance(response, ApiServerResponse):
+            headers: dict[str, str] = {"Content-Type": response.content_type, **response.headers}
+            return web.Response(body=response.body, status=response.code, headers=headers)
+        return await self._serve_watch(request, response)
 
     async def _serve_watch(
-        self, request: web.BaseRequest, answer: WatchResponse
+        self, request: web.BaseRequest, watching: WatchResponse
     ) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        response.enable_chunked_encoding()
-        await response.prepare(request)
-        collection = self._api.store.collection(answer.served)
+        stream = web.StreamResponse(headers={"Content-Type": "application/json"})
+        stream.enable_chunked_encoding()
+        await stream.prepare(request)
+        collection = self._api.store.collection(watching.served)
         waker = _Waker(collection)
         self._watches.add(waker)
         try:
-            await self._stream_events(response, answer, waker)
+            await self._stream_events(stream, watching, waker)
         except ConnectionError:
-            pass  # the watcher has gone, as watchers do
+            pass  # watchers end by closing the connection: the usual end, not an error
         finally:
             waker.close()
             self._watches.discard(waker)
-        return response
+        return stream
 
     async def _stream_events(
-        self, response: web.StreamResponse, answer: WatchResponse, waker: "_Waker"
+        self, stream: web.StreamResponse, watching: WatchResponse, waker: "_Waker"
     ) -> None:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + answer.timeout_seconds
+        deadline = loop.time() + watching.timeout_seconds
         next_bookmark = min(loop.time() + self._bookmark_seconds, deadline)
-        watch, write = answer.watch, response.write
+        watch, write = watching.watch, stream.write
         try:
             while not waker.stopped:
                 if data := watch.next_events():
                     await write(data)
                     continue
-                if answer.initial_events_end:
-                    await write(answer.initial_events_end)
-                    answer.initial_events_end = b""
+                if watching.initial_events_end:
+                    await write(watching.initial_events_end)
+                    watching.initial_events_end = b""
                     continue
                 if loop.time() >= next_bookmark:
-                    if answer.bookmarks:
-                        await write(self._api.bookmark(answer.served))
+                    if watching.bookmarks:
+                        await write(self._api.bookmark(watching.served))
                     if loop.time() >= deadline:
                         break
                     next_bookmark = min(loop.time() + self._bookmark_seconds, deadline)
@@ -116,11 +119,11 @@ class HttpServer:
                 await waker.wait(next_bookmark)
         except StatusError as status_error:
             await write(self._api.error(status_error))
-        await response.write_eof()
+        await stream.write_eof()
 
 
 def _make_request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> Any:
-    """Make aiohttp's request with the apiserver's limit for bodies instead of aiohttp's."""
+    """Return aiohttp's request, with kube-apiserver's limit for bodies instead of aiohttp's."""
     loop = asyncio.get_running_loop()
     return web.BaseRequest(
         message, payload, protocol, writer, task, loop, client_max_size=_MAX_BODY_BYTES
@@ -128,7 +131,7 @@ def _make_request(message: Any, payload: Any, protocol: Any, writer: Any, task: 
 
 
 class _Waker:
-    """Wakes the one task that waits when a collection changes, or when it is time."""
+    """Wakes the task of a watch when its collection changes, or when a time is reached."""
 
     def __init__(self, collection: Collection) -> None:
         self._loop = asyncio.get_running_loop()
@@ -145,7 +148,7 @@ class _Waker:
                 waiting.set_result(None)
 
     async def wait(self, until: float) -> None:
-        """Sleep until something changes, or the loop's clock shows ``until``."""
+        """Sleep until the collection changes, or until ``until`` on the loop's clock."""
         self._waiting = waiting = self._loop.create_future()
         timer = self._loop.call_at(until, self._wake)
         try:
@@ -154,10 +157,10 @@ class _Waker:
             timer.cancel()
 
     def stop(self) -> None:
-        """Tell the task to end."""
+        """Wake the task and make it end its stream."""
         self.stopped = True
         self._wake()
 
     def close(self) -> None:
-        """Listen no longer."""
+        """Stop listening to the collection."""
         self._listeners.remove(self._wake)

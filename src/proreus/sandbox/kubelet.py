@@ -1,9 +1,8 @@
-"""Fake kubelets: one object looks after all nodes and their pods.
+"""Fake kubelets: one object acts as the kubelets of all nodes.
 
-There is no task a node and none a pod. What has changed is read from the store's history, what is
-to happen later stands in one heap, and ``Kubelets.step`` does all that is due in one go. ``step``
-is sync and takes the time as an argument; ``start`` runs it in the loop, in slices that leave the
-loop free for others.
+There is no task per node or pod. Changes are read from the store's history, later actions are in
+one heap of timers, and ``Kubelets.step`` does all that is due. ``step`` does not wait and takes the
+time as an argument; ``start`` runs it in the event loop, in slices that let other tasks run.
 """
 
 import asyncio
@@ -34,20 +33,21 @@ JsonObject = dict[str, Any]
 Key = tuple[str, str]
 
 RUN_SECONDS = "proreus.dev/run-seconds"
-"""Annotation: how long a pod runs before it succeeds; without it a pod runs until it is deleted."""
+"""Annotation: seconds for which a pod runs before it succeeds; without it, until it is deleted."""
 
 _SLICE = 100
-"""Pods that are seen to before others get the loop: about two milliseconds."""
-_NODE_NAME, _PHASE = 2, 3  # places in Version.fields of pods
+"""Pods handled before other tasks get the event loop: about two milliseconds."""
+_NODE_NAME, _PHASE = 2, 3  # indices into StoredObject.fields of pods
 
 
 @dataclass(frozen=True)
 class KubeletOptions:
-    """How fast the fake kubelets are; all in seconds, 0 for "at once".
+    """How fast the fake kubelets are, in seconds; 0 is immediately.
 
-    ``start_seconds``: from binding to Running, with up to ``start_jitter`` of it added at random.
-    ``stop_seconds``: from deletion to being gone, at most the pod's grace. ``heartbeat_seconds``:
-    how often a node's status, ``lease_seconds``: how often its Lease is renewed; 0 for never.
+    ``start_seconds``: from binding to Running, plus a random fraction, up to ``start_jitter``, of
+    it. ``stop_seconds``: from deletion to removal, at most the pod's grace period.
+    ``heartbeat_seconds`` and ``lease_seconds``: the period in which a node's status is updated and
+    its Lease renewed; 0 is never.
     """
 
     start_seconds: float = 0.2
@@ -63,9 +63,7 @@ class _PodState:
 
     uid: str
     node: str
-    requirements: PodRequirements | None = (
-        None  # None: takes nothing, for it is not let in or has ended
-    )
+    requirements: PodRequirements | None = None  # None: not admitted yet, or ended
     stopping: bool = False
 
 
@@ -79,7 +77,7 @@ class Kubelets:
         self._nodes = store.collection("nodes")
         self._accounts: dict[str, NodeAllocation] = {}
         self._pod_states: dict[Key, _PodState] = {}
-        self._pods_of_unknown_nodes: dict[str, set[Key]] = {}  # bound to nodes that are not there
+        self._pods_of_unknown_nodes: dict[str, set[Key]] = {}  # bound to nodes that do not exist
         self._timers: list[tuple[float, int, str, Key, str]] = []
         self._order = count()
         self._pods_seen = self._nodes_seen = COMPACTED_POSITION
@@ -93,13 +91,13 @@ class Kubelets:
     # -- in the loop -----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to look after the nodes; must be called in a running loop."""
+        """Start the kubelets; must be called in a running event loop."""
         for collection in (self._pods, self._nodes):
             collection.listeners.append(self._wake.set)
         self._task = asyncio.get_running_loop().create_task(self._run(), name="kubelets")
 
     async def stop(self) -> None:
-        """Stop at once."""
+        """Stop the kubelets; raises the error that ended them, if there was one."""
         task, self._task = self._task, None
         if task is None:
             return
@@ -129,7 +127,10 @@ class Kubelets:
     # -- the state machine -----------------------------------------------------------------------
 
     def step(self, now: float) -> bool:
-        """See to what has changed and to what is due; tell whether there is more of it."""
+        """Handle changes and due timers, up to a slice; return whether more are left.
+
+        ``now`` is in seconds, on the store's clock.
+        """
         self._read_nodes()
         more = self._read_pods(now)
         for _ in range(_SLICE):
@@ -157,7 +158,7 @@ class Kubelets:
         try:
             changes = self._nodes.changes_from(self._nodes_seen)
             self._nodes_seen += len(changes)
-        except StatusError:  # history was forgotten: all nodes count as new
+        except StatusError:  # the history was compacted: read all nodes as new
             changes = [WatchCacheEvent(ADDED, version, None) for version in self._nodes.select()]
             self._nodes_seen = self._nodes.end
             for name in self._accounts.keys() - {change.version.name for change in changes}:
@@ -179,7 +180,7 @@ class Kubelets:
         heartbeats.delete_lease(self._store, name)
 
     def _add_node(self, node: Node, version: StoredObject) -> None:
-        """A node came (back): its pods count, and those that waited for it may start."""
+        """Count the pods that a new node already runs; admit those that waited for it."""
         now = self._store.time.clock.now()
         name = version.name
         addresses = version.object().get("status", {}).get("addresses") or ()
@@ -198,7 +199,7 @@ class Kubelets:
         try:
             changes = self._pods.changes_from(self._pods_seen, _SLICE)
             self._pods_seen += len(changes)
-        except StatusError:  # history was forgotten: begin anew from what there is
+        except StatusError:  # the history was compacted: start over from the present pods
             changes = [WatchCacheEvent(ADDED, version, None) for version in self._pods.select()]
             self._pods_seen = self._pods.end
             for pod_state in self._pod_states.values():
@@ -219,7 +220,7 @@ class Kubelets:
         if pod_state is not None:
             if version.fields[_PHASE] in TERMINAL_PHASES:
                 self._release(pod_state)
-            # The bytes are searched first because nearly no change is a deletion.
+            # Searching the bytes first avoids decoding: hardly any change is a deletion.
             if not pod_state.stopping and b'"deletionTimestamp"' in version.data:
                 self._observe_deletion(key, pod_state, version, now)
             return

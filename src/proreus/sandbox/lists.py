@@ -1,4 +1,4 @@
-"""Lists: bodies made by joining the bytes of objects, and pages of one consistent snapshot."""
+"""List requests: bodies joined from the stored bytes, and pages of one consistent snapshot."""
 
 import base64
 import binascii
@@ -16,11 +16,11 @@ from proreus.sandbox.watch import Converter
 JsonObject = dict[str, Any]
 
 _SNAPSHOTS = 32
-"""How many half-read lists are remembered; who comes back later than that gets 410."""
+"""How many unfinished paged lists are kept; the oldest expires first, with 410."""
 
 
 def parse_revision(text: str) -> int:
-    """Parse a resourceVersion; raises ``StatusError`` 400."""
+    """Parse a resourceVersion, "" as 0; raises ``StatusError`` 400."""
     if not text:
         return 0
     if not text.isascii() or not text.isdigit():
@@ -29,7 +29,7 @@ def parse_revision(text: str) -> int:
 
 
 def check_not_ahead(store: Store, revision: int) -> None:
-    """Raise ``StatusError`` 504 for a resourceVersion that has not come yet."""
+    """Raise ``StatusError`` 504 for a resourceVersion greater than the current one."""
     if revision > store.revision:
         cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
         raise StatusError(
@@ -42,7 +42,7 @@ def check_not_ahead(store: Store, revision: int) -> None:
 
 
 class ListPage:
-    """Some objects of a list, and where the list goes on."""
+    """One page of a list, with the token for the next (empty on the last page)."""
 
     __slots__ = ("continue_", "remaining", "revision", "versions")
 
@@ -75,7 +75,7 @@ class ListPage:
 
 
 class Lists:
-    """Reads lists, whole or in pages; a list that was begun is remembered until it is read."""
+    """Serves lists, whole or in pages; a paged list keeps its snapshot until the last page."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -89,7 +89,7 @@ class Lists:
         selector: SelectionPredicate,
         query: Mapping[str, str],
     ) -> ListPage:
-        """Return what a list request asks for; raises ``StatusError`` 400, 410 or 504."""
+        """Return the page that a list request asks for; raises ``StatusError`` 400, 410 or 504."""
         limit = parse_revision(query.get("limit", ""))
         token = query.get("continue", "")
         if token:
@@ -111,7 +111,7 @@ class Lists:
         return self._page(name, 0, limit)
 
     def forget(self) -> None:
-        """Let all half-read lists expire, as a compaction does."""
+        """Expire all unfinished paged lists, as a compaction does."""
         self._snapshots.clear()
 
     def _go_on(self, token: str, limit: int) -> ListPage:
@@ -144,8 +144,10 @@ class Lists:
         selector: SelectionPredicate,
         revision: int,
     ) -> list[StoredObject]:
-        """Undo the changes after ``revision``; raises ``StatusError`` 410 when they are
-        forgotten."""
+        """Return the objects as of ``revision``, by undoing later changes.
+
+        Raises ``StatusError`` 410 when those have been compacted.
+        """
         collection = self._store.collection(served)
         state = {version.fields[:2]: version for version in collection.select(namespace)}
         for change in reversed(collection.changes_from(collection.position_after(revision))):

@@ -1,6 +1,6 @@
-"""Objects from YAML files put into a store, as ``kubectl apply`` would through an apiserver.
+"""Objects of YAML files applied to a store, as ``kubectl apply`` does through an apiserver.
 
-But for one thing: a status counts too, so that a file can give a node devices.
+Unlike kubectl, it applies ``status`` too, so that a file can give a node extended resources.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ JsonObject = dict[str, Any]
 
 
 def apply_file(store: Store, path: Path) -> list[str]:
-    """Create each object of a file, or merge it into the one there is; return ``kind/name`` each.
+    """Create each object of a file, or merge it into the existing one; return their ``kind/name``.
 
-    Raises ``ConfigError`` that names the document; what came before it stays.
+    Raises ``ConfigError`` that names the document; the documents before it stay applied.
     """
     applied = []
     for number, obj in enumerate(_read(path), 1):

@@ -1,4 +1,4 @@
-"""What the apiserver itself puts into ``metadata``, and guards there."""
+"""Object metadata: what the apiserver sets, and what it does not let clients change."""
 
 import random
 import uuid
@@ -24,16 +24,16 @@ _SYSTEM_FIELDS = (
     "generateName",
 )
 _ABSENT: tuple[Any, ...] = (None, {}, [])
-"""Go leaves out what is empty."""
+"""Values that Go's ``omitempty`` does not encode, so they are not stored either."""
 
 
 def rfc3339(seconds: float) -> str:
-    """Return an instant as metav1.Time has it."""
+    """Return a time, in seconds since the epoch, as metav1.Time encodes it."""
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Timestamps:
-    """The present as text, made once a second."""
+    """The current time as text, formatted once a second."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -41,7 +41,7 @@ class Timestamps:
         self._text = ""
 
     def now(self) -> str:
-        """Return the present as metav1.Time has it."""
+        """Return the current time as metav1.Time encodes it."""
         second = int(self.clock.now())
         if second != self._second:
             self._second, self._text = second, rfc3339(second)
@@ -49,17 +49,20 @@ class Timestamps:
 
 
 def new_uid() -> str:
-    """Return a random UID; not ``uuid4``, whose entropy costs a system call each."""
+    """Return a random UID. ``uuid4`` would cost a system call for each."""
     return str(uuid.UUID(int=random.getrandbits(128), version=4))
 
 
 def generate_name(prefix: str) -> str:
-    """Return a name made of a prefix and five random letters."""
+    """Return the prefix with five random characters appended, as ``generateName`` specifies."""
     return prefix + "".join(random.choices(_SUFFIX_LETTERS, k=5))
 
 
 def check_type(resource: ServedResource, obj: Any) -> JsonObject:
-    """Return the object with its kind and apiVersion; raises ``StatusError`` 400 for another's."""
+    """Return the object with ``kind`` and ``apiVersion`` set.
+
+    Raises ``StatusError`` 400 if the body is not an object of this kind and version.
+    """
     if not isinstance(obj, dict):
         raise bad_request("the body of the request is not an object")
     for key, expected in (("apiVersion", resource.api_version), ("kind", resource.kind)):
@@ -76,7 +79,7 @@ def check_type(resource: ServedResource, obj: Any) -> JsonObject:
 def prepare_create(
     resource: ServedResource, obj: JsonObject, namespace: str, now: str
 ) -> JsonObject:
-    """Return the metadata of an object that is new."""
+    """Return the metadata of a new object; raises ``StatusError`` 400 or 422."""
     given = obj.get("metadata") or {}
     metadata = {key: value for key, value in given.items() if value not in _ABSENT}
     if metadata.get("resourceVersion"):
@@ -105,7 +108,7 @@ def prepare_create(
 
 
 def prepare_update(resource: ServedResource, metadata: JsonObject, old: JsonObject) -> JsonObject:
-    """Return the metadata of an object that is written anew; raises ``StatusError`` 409."""
+    """Return the metadata of an updated object; raises ``StatusError`` 400 or 409."""
     name = old["name"]
     if metadata.get("name", name) != name:
         raise bad_request(
@@ -122,7 +125,7 @@ def prepare_update(resource: ServedResource, metadata: JsonObject, old: JsonObje
 
 
 def check_preconditions(resource: ServedResource, wanted: JsonObject, old: JsonObject) -> None:
-    """Compare uid and resourceVersion, where they are given; raises ``StatusError`` 409."""
+    """Raise ``StatusError`` 409 unless uid and resourceVersion match, where ``wanted`` has them."""
     name = old["name"]
     uid, version = wanted.get("uid"), wanted.get("resourceVersion")
     if uid and uid != old["uid"]:
@@ -131,10 +134,25 @@ def check_preconditions(resource: ServedResource, wanted: JsonObject, old: JsonO
         raise modified(resource.name, name)
 
 
+def should_delete_during_update(metadata: JsonObject) -> bool:
+    """Return whether an update removed the last finalizer of an object marked for deletion."""
+    return (
+        "deletionTimestamp" in metadata
+        and not metadata.get("finalizers")
+        and not metadata.get("deletionGracePeriodSeconds")
+    )
+
+
+def spec_changed(new: JsonObject, old: JsonObject) -> bool:
+    """Return whether more than metadata and status changed, which makes a new generation."""
+    keys = (new.keys() | old.keys()) - {"metadata", "status"}
+    return any(new.get(key) != old.get(key) for key in keys)
+
+
 def uid_conflict(
     resource: ServedResource, name: str, namespace: str, wanted: str, found: str
 ) -> Exception:
-    """409 with the real apiserver's text."""
+    """Return a 409 for a UID precondition that failed, with kube-apiserver's text."""
     key = "/".join(filter(None, ("/registry", resource.plural, namespace, name)))
     return conflict(
         resource.name,

@@ -1,9 +1,9 @@
-"""metrics.k8s.io: what nodes and pods are said to use, as metrics-server would tell it.
+"""metrics.k8s.io: the usage of nodes and pods, in the form of metrics-server.
 
-Nothing runs in the sandbox, so usage is made up: a running pod uses a share of what it asks for,
-and a node what its pods use together. Annotations of a node or a pod say otherwise:
+Nothing runs in the sandbox, so usage is made up: a running pod uses a fraction of its requests, and
+a node uses the sum of its pods. Annotations of a node or a pod override this:
 ``proreus.dev/cpu-usage: 3500m``, ``proreus.dev/memory-usage: 2Gi``, or ``none`` for a node that
-metrics-server does not reach. Answers are made when they are asked for; nothing is stored.
+metrics-server cannot reach. Usage is computed for each request; nothing is stored.
 """
 
 from collections.abc import Mapping
@@ -23,17 +23,18 @@ Nano = dict[str, int]
 
 CPU_USAGE, MEMORY_USAGE = "proreus.dev/cpu-usage", "proreus.dev/memory-usage"
 NONE = "none"
-"""As a node's annotation: it reports nothing."""
+"""Value of a node's annotation: the node has no metrics."""
 
 DEFAULT_SHARE = 0.5
 
 _ANNOTATIONS = {"cpu": CPU_USAGE, "memory": MEMORY_USAGE}
-_NODE_NAME, _PHASE = 2, 3  # places in Version.fields of pods
+_NODE_NAME, _PHASE = 2, 3  # indices into StoredObject.fields of pods
 _WINDOW = "10s"
 
 
 class FakeMetricsServer:
-    """Usage of the nodes and pods of a store; ``share``: of its requests that a pod uses."""
+    """Usage of the nodes and pods of a store; ``share`` is the fraction of its requests that a pod
+    uses."""
 
     def __init__(self, store: Store, share: float = DEFAULT_SHARE) -> None:
         self._store = store
@@ -41,7 +42,7 @@ class FakeMetricsServer:
         self._containers: dict[tuple[str, str], tuple[int, dict[str, Nano]]] = {}
 
     def read(self, target: RequestInfo, selector: SelectionPredicate) -> list[JsonObject]:
-        """Return the metrics that a path and a selector name; raises ``StatusError`` 404."""
+        """Return the NodeMetrics or PodMetrics that are requested; raises ``StatusError`` 404."""
         pods = target.served.plural == "pods"
         measured = self._stored(target, selector, "pods" if pods else "nodes")
         shown = self._pods(measured) if pods else self._nodes(measured)
@@ -52,7 +53,7 @@ class FakeMetricsServer:
     def _stored(
         self, target: RequestInfo, selector: SelectionPredicate, plural: str
     ) -> list[StoredObject]:
-        """Return the nodes or pods whose metrics are asked for: labels are theirs."""
+        """Return the nodes or pods whose metrics are requested: selectors apply to their labels."""
         collection = self._store.collection(plural)
         if not target.name:
             return collection.select(target.namespace, selector)
@@ -103,11 +104,11 @@ class FakeMetricsServer:
     def _usage_of(self, version: StoredObject) -> dict[str, Nano]:
         """Return the usage of a pod's containers; computed once a version of the pod."""
         key = (version.namespace, version.name)
-        known = self._containers.get(key)
-        if known is None or known[0] != version.revision:
+        cached = self._containers.get(key)
+        if cached is None or cached[0] != version.revision:
             pod = decoder_for(Pod).decode(version.data)
-            known = self._containers[key] = (version.revision, self._estimate_usage(pod))
-        return known[1]
+            cached = self._containers[key] = (version.revision, self._estimate_usage(pod))
+        return cached[1]
 
     def _estimate_usage(self, pod: Pod) -> dict[str, Nano]:
         containers = pod.spec.containers
@@ -141,7 +142,7 @@ class FakeMetricsServer:
 
 
 def _stated(annotations: Mapping[str, str], kind: str, name: str) -> Nano:
-    """Return what annotations say; raises ``StatusError`` 500 for what is no quantity."""
+    """Return the usage that annotations state; raises ``StatusError`` 500 for a bad quantity."""
     stated = {}
     for resource, key in _ANNOTATIONS.items():
         if key in annotations:
@@ -154,6 +155,6 @@ def _stated(annotations: Mapping[str, str], kind: str, name: str) -> Nano:
 
 
 def _as_text(usage: Nano) -> dict[str, str]:
-    """Return quantities in the units of metrics-server: nanocores and Ki."""
+    """Return usage in the units of metrics-server: nanocores (``n``) and ``Ki``."""
     cpu, memory = usage.get("cpu", 0), usage.get("memory", 0)
     return {"cpu": f"{cpu}n", "memory": f"{memory // (1024 * 10**9)}Ki"}

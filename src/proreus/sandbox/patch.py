@@ -1,8 +1,8 @@
 """JSON patch (RFC 6902), JSON merge patch (RFC 7386) and strategic merge patch.
 
-All are pure: the object given is not altered, the one returned shares with it what is unchanged.
-Strategic merge knows the merge keys of the lists of pods, nodes and workloads; other lists are
-replaced, as the real one does with lists that have no merge key.
+All are pure functions: the given object is not altered, and the result shares its unchanged parts.
+Strategic merge has the merge keys of the lists in pods, nodes and workloads; other lists are
+replaced, as kube-apiserver does with lists that have no merge key.
 """
 
 import copy
@@ -40,9 +40,8 @@ _MERGE_KEYS: dict[str, tuple[str, ...]] = {
     "podIPs": ("ip",),
     "hostIPs": ("ip",),
 }
-"""Lists of objects that are merged by key. ``ports`` is told by what its items have; taints and
-tolerations have no merge key in the API (``taints`` of a node: patchStrategy is absent), so they
-are replaced."""
+"""Lists of objects that are merged by key. That of ``ports`` depends on its items (``_keys_of``);
+taints and tolerations have no merge key in the API, so they are replaced."""
 _SETS = frozenset({"finalizers", "podCIDRs"})
 """Lists of values that are merged as sets."""
 
@@ -50,7 +49,7 @@ _SETS = frozenset({"finalizers", "podCIDRs"})
 def apply_patch(content_type: str, obj: JsonObject, patch: Any, custom: bool) -> JsonObject:
     """Return the patched object; raises ``StatusError`` 400, 415 or 422.
 
-    ``custom``: a custom resource, for which there is no strategic merge.
+    ``custom``: the object is a custom resource, which has no strategic merge.
     """
     if content_type == JSON_PATCH:
         return apply_json_patch(obj, patch)
@@ -61,7 +60,7 @@ def apply_patch(content_type: str, obj: JsonObject, patch: Any, custom: bool) ->
     if content_type == STRATEGIC_MERGE_PATCH and not custom:
         return merge_strategically(obj, patch)
     if content_type.startswith("application/apply-patch"):
-        # Who owns which field is not kept, so nothing is removed by leaving it out.
+        # Field ownership is not tracked, so a field that an apply omits stays as it is.
         return _merge_object(obj, patch) if custom else merge_strategically(obj, patch)
     accepted = [JSON_PATCH, MERGE_PATCH, APPLY_PATCH]
     if not custom:
@@ -75,7 +74,7 @@ def _merge_object(obj: JsonObject, patch: JsonObject) -> JsonObject:
 
 
 def merge_strategically(obj: JsonObject, patch: JsonObject) -> JsonObject:
-    """Apply a strategic merge patch to an object or a part of one."""
+    """Return an object, or a part of one, with a strategic merge patch applied."""
     directive = patch.get("$patch")
     if directive == "replace":
         return {key: value for key, value in patch.items() if key != "$patch"}
@@ -101,7 +100,7 @@ def merge_strategically(obj: JsonObject, patch: JsonObject) -> JsonObject:
 
 
 def _apply_directive(merged: JsonObject, key: str, value: Any) -> None:
-    """Deletions from lists of values count; an order of elements is a wish that is not kept."""
+    """Apply ``$deleteFromPrimitiveList`` in place; ``$setElementOrder`` is ignored."""
     if key.startswith("$deleteFromPrimitiveList/"):
         field = key.partition("/")[2]
         merged[field] = [item for item in merged.get(field) or [] if item not in value]
@@ -143,7 +142,10 @@ def _merge_list(field: str, old: list[Any], patch: list[Any]) -> list[Any]:
 
 
 def apply_json_patch(obj: JsonObject, patch: Any) -> JsonObject:
-    """Apply a JSON patch; raises ``StatusError`` 400 or, when it does not fit the object, 422."""
+    """Return the object with a JSON patch applied.
+
+    Raises ``StatusError`` 400 if it is no patch, 422 if it cannot be applied to the object.
+    """
     if not isinstance(patch, list) or not all(isinstance(step, dict) for step in patch):
         raise bad_request("a JSON patch is a list of operations")
     root = {"": copy.deepcopy(obj)}

@@ -1,4 +1,4 @@
-"""What a kubelet writes into ``status`` of a pod: it runs, it has ended, it was rejected."""
+"""The pod statuses that a kubelet writes: running, succeeded, rejected at admission."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ _ENDED = ("Ready", "ContainersReady")
 
 
 def set_running(pod: JsonObject, pod_ip: str, host_ip: str, now: str) -> None:
-    """All containers have started and are ready."""
+    """Set the status of a pod whose containers are all running and ready, in place."""
     status = pod["status"]
     status["phase"] = "Running"
     status["hostIP"] = host_ip
@@ -38,7 +38,7 @@ def set_running(pod: JsonObject, pod_ip: str, host_ip: str, now: str) -> None:
 
 
 def set_succeeded(pod: JsonObject, now: str) -> None:
-    """All containers have ended, well."""
+    """Set the status of a pod whose containers have all exited with 0, in place."""
     status = pod["status"]
     started = status.get("startTime", now)
     status["phase"] = "Succeeded"
@@ -50,7 +50,7 @@ def set_succeeded(pod: JsonObject, now: str) -> None:
 
 
 def set_rejected(pod: JsonObject, reason: str, message: str, now: str) -> None:
-    """The kubelet does not let the pod in."""
+    """Set the status of a pod that admission rejected, in place."""
     status = pod["status"]
     status["phase"] = "Failed"
     status["reason"] = reason

@@ -1,7 +1,7 @@
-"""Pods: what the apiserver makes of a new one, and the subresources binding and eviction.
+"""Pods: defaulting and validation, and the subresources ``binding`` and ``eviction``.
 
-Defaults are those that a scheduler or a person sees; the many others of a real pod would only make
-each of 50,000 pods longer.
+Only the defaults that schedulers and kubectl read are set; the many others of kube-apiserver would
+only make each of 50,000 pods larger.
 """
 
 from typing import Any
@@ -34,10 +34,10 @@ _MUTABLE_WHILE_GATED = frozenset({"nodeSelector", "affinity"})
 
 
 class PodStrategy(RegistryStrategy):
-    """Defaulting, immutability and graceful deletion."""
+    """Pods: defaults, immutable fields and graceful deletion."""
 
     def prepare_create(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
-        """Default the spec, resolve the priority, begin the status."""
+        """Default the spec, resolve the priority, and initialise the status."""
         name = obj["metadata"]["name"]
         spec = obj.get("spec")
         if not isinstance(spec, dict) or not spec.get("containers"):
@@ -72,7 +72,7 @@ class PodStrategy(RegistryStrategy):
         old: JsonObject,
         subresource: str,
     ) -> None:
-        """Refuse changes of the spec beyond those that a pod survives."""
+        """Reject changes to immutable fields of the spec."""
         if subresource or new.get("spec") == old["spec"]:
             return
         spec, before = new.get("spec") or {}, old["spec"]
@@ -99,7 +99,7 @@ class PodStrategy(RegistryStrategy):
             raise invalid("", "Pod", old["metadata"]["name"], ("spec", "FieldValueForbidden", text))
 
     def grace_seconds(self, obj: JsonObject, wanted: int | None) -> int:
-        """A pod that no kubelet has, or that has ended, goes at once."""
+        """Return the grace period; 0 for a pod that is not bound, or has ended."""
         spec = obj["spec"]
         if not spec.get("nodeName") or obj["status"].get("phase") in TERMINAL_PHASES:
             return 0
@@ -108,7 +108,10 @@ class PodStrategy(RegistryStrategy):
 
 
 def bind(store: Store, pods: ServedResource, name: str, namespace: str, binding: Any) -> None:
-    """Assign a pod to a node; raises ``StatusError`` 404 or 409 with the real apiserver's texts."""
+    """Bind a pod to a node.
+
+    Raises ``StatusError`` 400, 404, 409 or 422, with kube-apiserver's texts.
+    """
     if not isinstance(binding, dict):
         raise bad_request("the body of the request is not a Binding")
     target = (binding.get("target") or {}).get("name")
@@ -140,7 +143,7 @@ def bind(store: Store, pods: ServedResource, name: str, namespace: str, binding:
 
 
 def _topology_of(store: Store, node: str) -> dict[str, str]:
-    """Return the labels of the node that a bound pod gets (KEP-4742)."""
+    """Return the topology labels of a node, which a pod bound to it receives (KEP-4742)."""
     version = store.collection("nodes").get(node)
     if version is None:
         return {}
@@ -152,7 +155,7 @@ def _not_bound(name: str, why: str) -> StatusError:
 
 
 def set_condition(status: JsonObject, type_: str, value: str, now: str, **more: Any) -> None:
-    """Set a condition of a pod; the time of transition changes with the value only."""
+    """Set a condition of a pod, in place; ``lastTransitionTime`` changes only with the value."""
     conditions = status.setdefault("conditions", [])
     fresh = {"type": type_, "status": value, "lastProbeTime": None, "lastTransitionTime": now}
     fresh |= more
@@ -166,7 +169,7 @@ def set_condition(status: JsonObject, type_: str, value: str, now: str, **more: 
 
 
 def evict(store: Store, pods: ServedResource, name: str, namespace: str, eviction: Any) -> None:
-    """Delete a pod if its disruption budgets allow it; raises ``StatusError`` 429 if not."""
+    """Delete a pod, or raise ``StatusError`` 429 if its PodDisruptionBudget does not allow it."""
     if not isinstance(eviction, dict) or eviction.get("kind", "Eviction") != "Eviction":
         raise bad_request("the body of the request is not an Eviction")
     current = store.get(pods, name, namespace)
@@ -229,7 +232,7 @@ def _decrement_disruptions_allowed(store: Store, budget: JsonObject, pod_name: s
 
 
 def qos_class(spec: JsonObject) -> str:
-    """Return Guaranteed, Burstable or BestEffort."""
+    """Return the QoS class of a pod: Guaranteed, Burstable or BestEffort."""
     containers = [*spec.get("containers", ()), *(spec.get("initContainers") or ())]
     named, guaranteed = False, True
     for container in containers:
@@ -276,7 +279,7 @@ def _resolve_priority(store: Store, pod_name: str, spec: JsonObject) -> None:
                 {"name": pod_name, "kind": "pods"},
             )
         found = version.object()
-    elif len(classes) > 2:  # more than the two of the system
+    elif len(classes) > 2:  # only the two system classes exist otherwise: nothing to search
         defaults = (v.object() for v in classes.select() if b'"globalDefault":true' in v.data)
         found = max(defaults, key=lambda c: int(c["value"]), default={})
         if found:
@@ -324,7 +327,7 @@ def _add_expressions(part: JsonObject, labels: dict[str, str], field: str, opera
     if selector is None or not keys:
         return
     expressions = [{"key": k, "operator": operator, "values": [labels[k]]} for k in keys]
-    known = selector.get("matchExpressions") or []
+    existing = selector.get("matchExpressions") or []
     part["labelSelector"] = selector | {
-        "matchExpressions": known + [e for e in expressions if e not in known]
+        "matchExpressions": existing + [e for e in expressions if e not in existing]
     }

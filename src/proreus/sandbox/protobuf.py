@@ -1,8 +1,8 @@
-"""Just enough of Kubernetes' protobuf to understand what kubectl insists on sending in it.
+"""The part of Kubernetes' protobuf that kubectl uses, decode only.
 
 Most of kubectl speaks JSON; ``drain``, ``auth can-i`` and some forms of ``create`` use generated
-clients that write protobuf. The messages below are theirs. Others are refused with 415, and all
-answers are JSON, which those clients read as well.
+clients that write protobuf. The messages below are theirs. Others are rejected with 415, and all
+responses are JSON, which those clients read as well.
 
 Source: the ``generated.proto`` files of k8s.io/api; field numbers never change.
 """
@@ -20,7 +20,7 @@ MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 JsonObject = dict[str, Any]
 Schema = dict[int, tuple[str, Any]]
 """Fields by number: name, and how the value is read (a reader or the Schema of a message).
-A name that ends in ``[]`` is a list, one that ends in ``{}`` a map whose values are so read."""
+A name that ends in ``[]`` is a list; one that ends in ``{}`` is a map with values read that way."""
 
 
 def _text(value: Any) -> str:
@@ -113,8 +113,10 @@ _MESSAGES: dict[str, Schema] = {
 
 
 def decode(body: bytes) -> JsonObject:
-    """Return the object in a request's body; raises ``StatusError`` 400 or, for other kinds,
-    415."""
+    """Return the object in a request's body.
+
+    Raises ``StatusError`` 400 if it cannot be decoded, 415 for a kind without a schema here.
+    """
     if not body.startswith(MAGIC):
         raise bad_request("the body of the request does not begin as Kubernetes' protobuf does")
     try:
@@ -146,7 +148,7 @@ def _message(data: bytes, schema: Schema) -> JsonObject:
             found.setdefault(name[:-2], []).append(_value(value, kind))
         else:
             found[name] = _value(value, kind)
-    # An empty string is Go's way of leaving a field out.
+    # Go's protobuf encodes an unset field as an empty string.
     return {name: value for name, value in found.items() if value != ""}
 
 

@@ -1,6 +1,6 @@
-"""What a request says: which object its path names, its body, its selectors and options.
+"""Parsing of requests: the object that a path names, the body, selectors and options.
 
-The path is split by hand: a table of hundreds of routes would cost more than most of the verbs.
+Paths are split by hand: matching against hundreds of routes would cost more than most verbs.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,12 @@ import msgspec
 import yaml
 
 from proreus.sandbox import protobuf
-from proreus.sandbox.api_errors import bad_request, path_not_found, unsupported_media_type
+from proreus.sandbox.api_errors import (
+    bad_request,
+    invalid,
+    path_not_found,
+    unsupported_media_type,
+)
 from proreus.sandbox.collection import decode_json, field_labels
 from proreus.sandbox.lists import parse_revision
 from proreus.sandbox.resources import Resources, ServedResource
@@ -24,7 +29,7 @@ JSON = "application/json"
 
 @dataclass(slots=True)
 class ApiRequest:
-    """What came over the network. Header names are as the network layer compares them."""
+    """An HTTP request; ``headers`` must be a mapping that ignores case, as aiohttp's does."""
 
     method: str
     target: str
@@ -34,7 +39,10 @@ class ApiRequest:
 
 @dataclass(slots=True)
 class RequestInfo:
-    """Where a path points."""
+    """The resource, and perhaps the object, that a path names (client-go's RequestInfo).
+
+    ``namespace`` is None for all namespaces, ``name`` empty for a collection.
+    """
 
     served: ServedResource
     namespace: str | None
@@ -43,9 +51,9 @@ class RequestInfo:
 
 
 def request_info_of(resources: Resources, parts: list[str]) -> RequestInfo | None:
-    """Return what a path names, or None for one that is not below a version of a group.
+    """Return what a path names, or None for a path that is not below a group version.
 
-    Raises ``StatusError`` 404.
+    ``parts``: the path's segments. Raises ``StatusError`` 404 if the resource is not served.
     """
     if parts[0] == "api" and len(parts) > 2 and parts[1] == "v1":
         group, version, rest = "", "v1", parts[2:]
@@ -73,15 +81,27 @@ def request_info_of(resources: Resources, parts: list[str]) -> RequestInfo | Non
 
 
 def selector_of(served: ServedResource, query: Mapping[str, str]) -> SelectionPredicate:
-    """Return the selectors of a query; raises ``StatusError`` 400."""
+    """Return the label and field selectors of a query; raises ``StatusError`` 400."""
     labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
     if not labels and not fields:
         return ALL
     return parse_selector(labels, fields, field_labels(served.fields))
 
 
+def check_watch_list(query: Mapping[str, str], bookmarks: bool) -> None:
+    """Raise ``StatusError`` 422 for a WatchList that kube-apiserver rejects (KEP-3157)."""
+    if query.get("resourceVersionMatch") != "NotOlderThan":
+        text = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        cause = ("resourceVersionMatch", "FieldValueForbidden", text)
+        raise invalid("meta.k8s.io", "ListOptions", "", cause)
+    if not bookmarks:
+        text = "Forbidden: sendInitialEvents is forbidden for watch without allowWatchBookmarks"
+        cause = ("sendInitialEvents", "FieldValueForbidden", text)
+        raise invalid("meta.k8s.io", "ListOptions", "", cause)
+
+
 def decode_body(request: ApiRequest, content_type: str = "") -> Any:
-    """Decode the body: JSON, YAML, or some protobuf; raises ``StatusError`` 400 or 415."""
+    """Return the decoded body: JSON, YAML, or some protobuf; raises ``StatusError`` 400 or 415."""
     content_type = content_type or request.headers.get("Content-Type", JSON)
     if content_type.startswith(protobuf.MEDIA_TYPE):
         return protobuf.decode(request.body)
@@ -99,7 +119,7 @@ def decode_body(request: ApiRequest, content_type: str = "") -> Any:
 
 
 def options_of(request: ApiRequest, query: Mapping[str, str]) -> JsonObject:
-    """Return DeleteOptions, of the body or the query; raises ``StatusError`` 400."""
+    """Return the DeleteOptions of the body and the query; raises ``StatusError`` 400."""
     options = decode_body(request) if request.body else {}
     if not isinstance(options, dict):
         raise bad_request("the body of the request is not a DeleteOptions")

@@ -1,8 +1,8 @@
-"""Which resources are served, and under which names.
+"""The table of served resources.
 
-A ``ServedResource`` is one (group, version, plural). Two of them may share their storage: Events
-are kept once and shown as ``v1`` and as ``events.k8s.io/v1``; a custom resource may have several
-versions. Custom resources come and go with their definitions, so the table is a mutable registry.
+A ``ServedResource`` is one (group, version, plural). Several may share their storage: Events are
+stored once and served as ``v1`` and as ``events.k8s.io/v1``, and a custom resource may have several
+versions. Custom resources come and go with their definitions, so the table can change.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ StorageKey = tuple[str, str]
 
 
 class GroupVersionResource(Protocol):
-    """What names a resource elsewhere (``objects.meta.Resource``)."""
+    """What names a resource; ``objects.meta.Resource`` satisfies it."""
 
     @property
     def group(self) -> str: ...  # noqa: D102
@@ -32,10 +32,12 @@ class GroupVersionResource(Protocol):
 class ServedResource:
     """A served resource.
 
-    ``fields``: dotted paths that field selectors may name, beside metadata.name and
-    metadata.namespace. ``status``: it has the subresource. ``to_storage`` and ``from_storage``
-    convert where another version is what is kept. ``create_only``: answered, never kept (reviews).
-    ``read_only``: worked out from other objects when it is asked for (metrics).
+    ``fields``: dotted paths that field selectors may name, in addition to metadata.name and
+    metadata.namespace. ``status``: it has the subresource ``status``. ``storage``: the collection
+    that stores its objects, if it is another resource's; ``to_storage`` and ``from_storage``
+    convert to and from the stored version. ``create_only``: evaluated, never stored (reviews).
+    ``read_only``: computed from other objects on each request (metrics). ``columns``: the
+    additionalPrinterColumns of a custom resource.
     """
 
     group: str
@@ -63,12 +65,12 @@ class ServedResource:
 
     @property
     def name(self) -> str:
-        """``plural.group``, as error messages have it."""
+        """``plural.group``, as in error messages; the plural alone in the core group."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
     def storage_key(self) -> StorageKey:
-        """Which collection holds its objects."""
+        """The (group, plural) of the collection that stores its objects."""
         return self.storage if self.storage != ("", "") else (self.group, self.plural)
 
 
@@ -219,7 +221,7 @@ class Resources:
         self._name_all()
 
     def _name_all(self) -> None:
-        """Note which resource a name means; the first version that is served has it."""
+        """Index the resources by name; the first served version of a resource has the name."""
         self._by_name.clear()
         for resource in self._served.values():
             self._by_name.setdefault(resource.name, resource)
@@ -248,21 +250,21 @@ class Resources:
         return self._served[resource.group, resource.version, resource.plural]
 
     def versions(self) -> dict[tuple[str, str], list[ServedResource]]:
-        """Return the resources of each (group, version), in the order of their coming."""
+        """Return the resources of each (group, version), in the order of their registration."""
         versions: dict[tuple[str, str], list[ServedResource]] = {}
         for resource in self._served.values():
             versions.setdefault((resource.group, resource.version), []).append(resource)
         return versions
 
     def define(self, definition: JsonObject) -> None:
-        """Serve what a CustomResourceDefinition names; an earlier state of it is replaced."""
+        """Serve the versions of a CustomResourceDefinition, in place of an earlier state of it."""
         self.undefine(definition)
         for resource in resources_of_crd(definition):
             self._served[resource.group, resource.version, resource.plural] = resource
         self._name_all()
 
     def undefine(self, definition: JsonObject) -> None:
-        """Stop serving what a CustomResourceDefinition names."""
+        """Stop serving the versions of a CustomResourceDefinition."""
         spec = definition["spec"]
         gone = [
             key
@@ -275,7 +277,7 @@ class Resources:
 
 
 def resources_of_crd(definition: JsonObject) -> list[ServedResource]:
-    """Return the resources, one a served version, that a CustomResourceDefinition names."""
+    """Return one resource for each served version of a CustomResourceDefinition."""
     spec = definition["spec"]
     names = spec["names"]
     group = spec["group"]
@@ -311,7 +313,7 @@ def resources_of_crd(definition: JsonObject) -> list[ServedResource]:
 
 
 def _to_version(api_version: str) -> Conversion:
-    """Conversion strategy None: only the apiVersion differs."""
+    """Return a conversion that sets the apiVersion, as conversion strategy ``None`` does."""
 
     def convert(obj: JsonObject) -> JsonObject:
         return obj | {"apiVersion": api_version}

@@ -1,6 +1,7 @@
-"""TokenReview and SubjectAccessReview: who somebody is, and whether they may.
+"""Authentication, TokenReview and SubjectAccessReview.
 
-The sandbox knows tokens, not roles: who holds a token of it may do everything, others nothing.
+There are tokens but no roles: the holder of one of the sandbox's tokens may do everything, any
+other client nothing.
 """
 
 from typing import Any
@@ -13,18 +14,18 @@ ADMINISTRATORS = "system:masters"
 
 
 class Users:
-    """Names by token. All of them are administrators."""
+    """User names by bearer token. All users are administrators."""
 
     def __init__(self, tokens: dict[str, str]) -> None:
         self._names = tokens
 
     def name_of(self, authorization: str) -> str | None:
-        """Return who sends an ``Authorization`` header, or None."""
+        """Return the user that an ``Authorization`` header identifies, or None."""
         kind, _, token = authorization.partition(" ")
         return self._names.get(token.strip()) if kind.lower() == "bearer" else None
 
     def review(self, served: ServedResource, review: JsonObject) -> JsonObject:
-        """Return a review with its status."""
+        """Return a TokenReview or (Self)SubjectAccessReview with its status filled in."""
         spec = review.get("spec") or {}
         if served.kind == "TokenReview":
             return review | {"status": self._review_token(str(spec.get("token", "")))}

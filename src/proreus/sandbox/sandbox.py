@@ -1,10 +1,11 @@
-"""The embedded cluster as one object: store, apiserver, fake kubelets, kubeconfig."""
+"""The embedded cluster as one object: store, apiserver, fake kubelets, kubeconfig (ADR 0011)."""
 
 import asyncio
 import base64
 import os
 import secrets
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -27,18 +28,36 @@ JsonObject = dict[str, Any]
 ADMINISTRATOR = "sandbox-admin"
 
 
+@dataclass(frozen=True)
+class ListenOptions:
+    """Where and how a sandbox serves its API.
+
+    ``port`` and ``secure_port``: for HTTP and HTTPS, 0 for any free port. ``tls``: whether to serve
+    HTTPS at all; kubectl needs it, since it sends no token over plain HTTP. ``token``: the bearer
+    token that requests must have; random if empty. ``bookmark_seconds``: how often watches get a
+    bookmark.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    secure_port: int = 0
+    tls: bool = True
+    token: str = ""
+    bookmark_seconds: float = 60.0
+
+
 class Sandbox:
     """A cluster inside this process: ``async with Sandbox(nodes=100) as sandbox``.
 
-    Inside the block ``url`` (plain HTTP) and ``secure_url`` (TLS, trusted by way of the
-    kubeconfig) are served, and ``token`` is what they ask for. ``store`` is the cluster's content,
-    to be read and written without a network in between. The fake kubelets look after every node
-    that there is.
+    Inside the block the API is served at ``url`` (HTTP) and ``secure_url`` (HTTPS, with a
+    certificate that the kubeconfig trusts) for requests with the bearer token ``token``. ``store``
+    is the content of the cluster, for reading and writing without a network. Fake kubelets run the
+    pods of all nodes.
 
-    ``nodes``: a number (see ``cluster.make_nodes``) or Node objects. ``kubelet``: None for a
-    cluster whose nodes do nothing. ``usage_share``: what metrics.k8s.io says that a running pod
-    uses of its requests (see ``usage``). ``tls``: False leaves out ``secure_url``; kubectl, which
-    sends no token over plain HTTP, then stays outside.
+    ``nodes``: how many (see ``cluster.make_nodes``, also for ``zones``), or Node objects.
+    ``kubelet``: None for a cluster whose nodes run nothing. ``history_bytes``: see ``Store``.
+    ``usage_share``: the fraction of its requests that a running pod uses, according to
+    metrics.k8s.io. Entering the block raises ``OSError`` when an address cannot be bound.
     """
 
     def __init__(
@@ -46,25 +65,20 @@ class Sandbox:
         nodes: int | Iterable[JsonObject] = 0,
         *,
         zones: int = 3,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        secure_port: int = 0,
-        tls: bool = True,
         kubelet: KubeletOptions | None = KubeletOptions(),  # noqa: B008 - frozen
-        token: str = "",
+        listen: ListenOptions = ListenOptions(),
         clock: Clock | None = None,
         history_bytes: int = DEFAULT_HISTORY_BYTES,
-        bookmark_seconds: float = 60.0,
         usage_share: float = DEFAULT_SHARE,
     ) -> None:
-        self.token = token or secrets.token_urlsafe(24)
+        self.token = listen.token or secrets.token_urlsafe(24)
         self.store = Store(STRATEGIES, clock, history_bytes)
         usage = FakeMetricsServer(self.store, usage_share)
         self.api = ApiServer(self.store, Users({self.token: ADMINISTRATOR}), usage)
         self.url = ""
         self.secure_url = ""
-        self._http = HttpServer(self.api, bookmark_seconds)
-        self._host, self._port, self._secure_port, self._tls = host, port, secure_port, tls
+        self._http = HttpServer(self.api, listen.bookmark_seconds)
+        self._listen = listen
         self._certificate = b""
         self._timer: asyncio.TimerHandle | None = None
         self.kubelets = None if kubelet is None else Kubelets(self.store, kubelet)
@@ -72,13 +86,14 @@ class Sandbox:
             self.store.create("nodes", node)
 
     async def __aenter__(self) -> Self:
-        """Begin to serve."""
-        number = await self._http.listen(self._host, self._port)
-        self.url = f"http://{self._host}:{number}"
-        if self._tls:
-            context, self._certificate = make_server_context(self._host)
-            number = await self._http.listen(self._host, self._secure_port, context)
-            self.secure_url = f"https://{self._host}:{number}"
+        """Start the servers and the kubelets."""
+        listen = self._listen
+        number = await self._http.listen(listen.host, listen.port)
+        self.url = f"http://{listen.host}:{number}"
+        if listen.tls:
+            context, self._certificate = make_server_context(listen.host)
+            number = await self._http.listen(listen.host, listen.secure_port, context)
+            self.secure_url = f"https://{listen.host}:{number}"
         if self.kubelets is not None:
             self.kubelets.start()
         self._expire_events()
@@ -102,12 +117,12 @@ class Sandbox:
         self._timer = asyncio.get_running_loop().call_later(60.0, self._expire_events)
 
     def compact(self) -> None:
-        """Forget history and half-read lists: resuming watches get 410."""
+        """Drop the history and unfinished paged lists: watches that resume get 410."""
         self.store.compact()
         self.api.lists.forget()
 
     def kubeconfig(self) -> JsonObject:
-        """Return a kubeconfig: the context ``sandbox`` speaks TLS, ``sandbox-http`` does not."""
+        """Return a kubeconfig with the contexts ``sandbox`` (HTTPS) and ``sandbox-http``."""
         clusters: dict[str, JsonObject] = {}
         if self.secure_url:
             authority = base64.b64encode(self._certificate).decode()
@@ -129,7 +144,7 @@ class Sandbox:
         }
 
     def write_kubeconfig(self, path: str | Path) -> Path:
-        """Write the kubeconfig, readable by its owner only; return its path."""
+        """Write the kubeconfig, readable by its owner only, and return its path."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:

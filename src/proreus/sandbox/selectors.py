@@ -1,7 +1,7 @@
-"""Label and field selectors as query parameters, parsed once a request or watch.
+"""Label and field selectors of query parameters, parsed once per request or watch.
 
-A selector looks at a ``StoredObject`` only through what was noted when that was written (labels and
-the values of the selectable fields), so matching never decodes an object.
+A selector reads only what a ``StoredObject`` keeps decoded (labels and the values of the selectable
+fields), so matching never decodes an object.
 """
 
 import re
@@ -39,18 +39,18 @@ class SelectionPredicate:
 
     @property
     def everything(self) -> bool:
-        """Whether it selects all objects."""
+        """Whether all objects are selected."""
         return not self.fields and self.labels.empty
 
     def matches(self, labels: Mapping[str, str], fields: tuple[str, ...]) -> bool:
-        """Tell whether an object with these labels and field values is selected."""
+        """Return whether an object with these labels and field values is selected."""
         for index, value, equal in self.fields:
             if (fields[index] == value) is not equal:
                 return False
         return self.labels.empty or self.labels.matches(labels)
 
     def equal_to(self, index: int) -> str | None:
-        """Return the value that a field must equal, if there is one."""
+        """Return the value that the field at ``index`` must have, or None."""
         return next((v for i, v, equal in self.fields if equal and i == index), None)
 
 
@@ -58,9 +58,9 @@ ALL = SelectionPredicate()
 
 
 def parse_selector(labels: str, fields: str, selectable: tuple[str, ...]) -> SelectionPredicate:
-    """Parse query parameters; ``selectable`` are the field paths, in the order of their values.
+    """Parse ``labelSelector`` and ``fieldSelector``; raises ``StatusError`` 400.
 
-    Raises ``StatusError`` 400.
+    ``selectable``: the field paths, in the order of ``StoredObject.fields``.
     """
     if not labels and not fields:
         return ALL
@@ -100,8 +100,10 @@ def _next_expression(text: str, position: int) -> tuple[LabelSelectorRequirement
 
 
 def parse_fields(text: str, selectable: tuple[str, ...]) -> tuple[tuple[int, str, bool], ...]:
-    """Parse ``a=b,c==d,e!=f``; a backslash escapes ``, = \\`` in values. Raises ``StatusError``
-    400."""
+    """Parse ``a=b,c==d,e!=f``, with ``, = \\`` in values escaped by a backslash.
+
+    Returns (index, value, whether equal) of each term; raises ``StatusError`` 400.
+    """
     found = []
     for term in re.split(r"(?<!\\),", text):
         if not term.strip():

@@ -1,6 +1,7 @@
-"""Requests to verbs: the apiserver's paths, without the network.
+"""The apiserver without the network: authentication, routing, and the verbs' responses.
 
-One sync function takes a request and returns the answer, or the watch that is to be served.
+``ApiServer.handle`` takes a request and returns the response, or the watch to stream. It never
+waits.
 """
 
 import logging
@@ -9,20 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from proreus.sandbox import discovery, openapi, tables
+from proreus.sandbox import discovery, tables
 from proreus.sandbox.api_errors import (
     StatusError,
-    invalid,
     method_not_allowed,
     path_not_found,
     unauthorized,
 )
-from proreus.sandbox.collection import (
-    COMPACTED_POSITION,
-    Collection,
-    StoredObject,
-    encode_json,
-)
+from proreus.sandbox.collection import StoredObject, encode_json
 from proreus.sandbox.lists import Lists, parse_revision
 from proreus.sandbox.metrics_server import FakeMetricsServer
 from proreus.sandbox.patch import MERGE_PATCH
@@ -31,6 +26,7 @@ from proreus.sandbox.requests import (
     JSON,
     ApiRequest,
     RequestInfo,
+    check_watch_list,
     decode_body,
     options_of,
     request_info_of,
@@ -40,7 +36,14 @@ from proreus.sandbox.resources import ServedResource
 from proreus.sandbox.reviews import Users
 from proreus.sandbox.selectors import SelectionPredicate
 from proreus.sandbox.store import Store
-from proreus.sandbox.watch import Converter, Watch, bookmark, converter_for, error_line
+from proreus.sandbox.watch import (
+    Converter,
+    Watch,
+    bookmark,
+    converter_for,
+    error_line,
+    start_position,
+)
 
 JsonObject = dict[str, Any]
 
@@ -55,7 +58,7 @@ _SUCCESS = encode_json(
 
 @dataclass(slots=True)
 class ApiServerResponse:
-    """A whole answer."""
+    """A complete response."""
 
     code: int
     body: bytes
@@ -65,7 +68,11 @@ class ApiServerResponse:
 
 @dataclass(slots=True)
 class WatchResponse:
-    """A watch to be served for ``timeout_seconds``; ``opening`` comes first."""
+    """A watch to stream for ``timeout_seconds``.
+
+    ``initial_events_end`` is the bookmark to send after the initial objects (KEP-3157), or empty.
+    ``bookmarks``: whether the client wants periodic bookmarks.
+    """
 
     watch: Watch
     served: ServedResource
@@ -75,7 +82,7 @@ class WatchResponse:
 
 
 class ApiServer:
-    """Answers requests out of a store."""
+    """Serves the API from a store."""
 
     def __init__(self, store: Store, users: Users, usage: FakeMetricsServer | None = None) -> None:
         self.store = store
@@ -83,10 +90,10 @@ class ApiServer:
         self.lists = Lists(store)
         self._users = users
 
-    def answer(self, request: ApiRequest) -> ApiServerResponse | WatchResponse:
-        """Answer a request; errors become Status bodies."""
+    def handle(self, request: ApiRequest) -> ApiServerResponse | WatchResponse:
+        """Return the response to a request; errors become Status bodies, unexpected ones a 500."""
         try:
-            return self._answer(request)
+            return self._route(request)
         except StatusError as status_error:
             headers = {}
             if status_error.retry_after_seconds:
@@ -94,12 +101,12 @@ class ApiServer:
             return ApiServerResponse(
                 status_error.code, encode_json(status_error.status()), headers=headers
             )
-        except Exception as error:  # a server outlives what it does not understand
+        except Exception as error:  # one malformed object must not end the server
             logger.exception("%s %s failed", request.method, request.target)
             failure = StatusError(500, "InternalError", f"Internal error occurred: {error!r}")
             return ApiServerResponse(failure.code, encode_json(failure.status()))
 
-    def _answer(self, request: ApiRequest) -> ApiServerResponse | WatchResponse:
+    def _route(self, request: ApiRequest) -> ApiServerResponse | WatchResponse:
         path, _, query_text = request.target.partition("?")
         if "%" in path:
             path = unquote(path)
@@ -149,7 +156,7 @@ class ApiServer:
     def _measure(
         self, target: RequestInfo, query: Mapping[str, str], as_table: bool
     ) -> ApiServerResponse:
-        """Answer with what is worked out here and now; there is nothing to be watched."""
+        """Return metrics, which are computed on request and cannot be watched."""
         served = target.served
         if query.get("watch") in ("true", "1"):
             raise method_not_allowed()
@@ -179,7 +186,7 @@ class ApiServer:
         text = query.get("resourceVersion", "")
         revision = parse_revision(text)
         if send_initial:
-            _check_watch_list(served, query, bookmarks)
+            check_watch_list(query, bookmarks)
         collection = store.collection(served)
         convert: Converter | None = converter_for(served)
         if as_table:
@@ -191,17 +198,17 @@ class ApiServer:
             if send_initial:
                 end = bookmark(served, store.revision, initial_events_end=True)
         else:
-            position = _start_of(collection, revision)
+            position = start_position(collection, revision)
         watch = Watch(collection, selector, position, initial, convert)
         timeout = float(query.get("timeoutSeconds") or 0) or 1800.0
         return WatchResponse(watch, served, timeout, bookmarks, end)
 
     def bookmark(self, served: ServedResource) -> bytes:
-        """Return the line that says how far a watch has come, when it has told all."""
+        """Return the bookmark of a watch that has sent all changes up to now."""
         return bookmark(served, self.store.revision)
 
     def error(self, status_error: StatusError) -> bytes:
-        """Return the line that ends a watch."""
+        """Return the ERROR event that ends a watch."""
         return error_line(status_error)
 
     def _shown(
@@ -324,7 +331,7 @@ class ApiServer:
             )
         return ApiServerResponse(200, page.body(served, converter_for(served)))
 
-    # -- about itself ----------------------------------------------------------------------------
+    # -- discovery -------------------------------------------------------------------------------
 
     def _serve_discovery(self, parts: list[str], request: ApiRequest) -> ApiServerResponse:
         if request.method != "GET":
@@ -333,35 +340,14 @@ class ApiServer:
             case ["healthz" | "livez" | "readyz", *_]:
                 return ApiServerResponse(200, b"ok", TEXT)
             case ["openapi", "v2"]:
-                return ApiServerResponse(200, encode_json(openapi.swagger()))
+                return ApiServerResponse(200, encode_json(discovery.openapi_v2()))
             case ["openapi", "v3", *rest]:
-                return ApiServerResponse(
-                    200, encode_json(openapi.document(self.store.resources, rest))
-                )
+                document = discovery.openapi_v3(self.store.resources, rest)
+                return ApiServerResponse(200, encode_json(document))
         found = discovery.describe(self.store.resources, parts)
         if found is None:
             raise path_not_found()
         return ApiServerResponse(200, encode_json(found))
-
-
-def _start_of(collection: Collection, revision: int) -> int:
-    """Return where a watch begins; one that begins too early is told so in its stream."""
-    try:
-        return collection.position_after(revision) if revision else collection.end
-    except StatusError:
-        return COMPACTED_POSITION
-
-
-def _check_watch_list(served: ServedResource, query: Mapping[str, str], bookmarks: bool) -> None:
-    """Refuse what the real apiserver refuses of a WatchList (KEP-3157)."""
-    if query.get("resourceVersionMatch") != "NotOlderThan":
-        text = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        cause = ("resourceVersionMatch", "FieldValueForbidden", text)
-        raise invalid("meta.k8s.io", "ListOptions", "", cause)
-    if not bookmarks:
-        text = "Forbidden: sendInitialEvents is forbidden for watch without allowWatchBookmarks"
-        cause = ("sendInitialEvents", "FieldValueForbidden", text)
-        raise invalid("meta.k8s.io", "ListOptions", "", cause)
 
 
 def _is_new(version: StoredObject, before: int) -> bool:

@@ -1,8 +1,8 @@
-"""The apiserver without HTTP: what each verb does to what is stored.
+"""The storage of the sandbox, and what each verb does to it.
 
-Everything is sync and happens at once, so there are no locks and no retries inside; optimistic
-concurrency is for those who read and write in two requests. What is special about a kind stands in
-its ``RegistryStrategy`` (``strategies``, ``pods``), which whoever makes the store passes in.
+Nothing here waits, so there are no locks and no retries; optimistic concurrency only concerns
+clients that read and write in two requests. What differs between kinds is in their
+``RegistryStrategy`` (``strategies``, ``pods``), which the creator of the store passes in.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from proreus.sandbox.metadata import (
     prepare_create,
     prepare_update,
     rfc3339,
+    should_delete_during_update,
+    spec_changed,
 )
 from proreus.sandbox.patch import MERGE_PATCH, apply_patch
 from proreus.sandbox.resources import GroupVersionResource, Resources, ServedResource, StorageKey
@@ -35,20 +37,20 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_HISTORY_BYTES = 96 * 1024 * 1024
 EVENT_SECONDS = 3600.0
-"""How long Events are kept, as kube-apiserver's ``--event-ttl`` has it by default."""
+"""How long Events are kept: the default of kube-apiserver's ``--event-ttl``."""
 SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
 class RegistryStrategy:
-    """The hooks by which a kind differs from the others; nothing special here.
+    """The hooks in which kinds differ; these are the defaults, which do nothing.
 
-    They may alter ``obj`` (``new``) in place and raise ``StatusError``.
+    Hooks may alter ``obj`` (``new``) in place and raise ``StatusError``.
     """
 
     keeps_status_at_create = False
 
     def prepare_create(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
-        """Default and check a new object; its metadata is ready."""
+        """Default and validate a new object, whose metadata is complete."""
 
     def prepare_update(
         self,
@@ -58,29 +60,32 @@ class RegistryStrategy:
         old: JsonObject,
         subresource: str,
     ) -> None:
-        """Check an update, and undo what it may not change."""
+        """Validate an update, and restore fields that it must not change."""
 
     def grace_seconds(self, obj: JsonObject, wanted: int | None) -> int:
-        """Return how long an object that is deleted stays; 0: not at all."""
+        """Return for how many seconds a deleted object remains; 0: it is removed at once.
+
+        ``wanted``: the grace period of the request, or None.
+        """
         return 0
 
     def after_write(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
-        """React to an object that was created or updated."""
+        """Act on an object that was created or updated."""
 
     def after_remove(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
-        """React to an object that is gone."""
+        """Act on an object that was removed."""
 
 
 Strategies = Mapping[tuple[str, str], RegistryStrategy]
-"""By group and plural; ``("", "")`` is for all other kinds."""
+"""By (group, plural); ``("", "")`` is for all other kinds."""
 
 
 class Store:
-    """All objects of the sandbox. Methods raise ``StatusError`` where the apiserver would.
+    """All objects of the sandbox. Methods raise ``StatusError`` where kube-apiserver would.
 
     A resource is given as a ``ServedResource``, an ``objects`` Resource, or by name (``"pods"``,
-    ``"replicasets.apps"``). ``history_bytes`` bounds the past that watches can resume from, a
-    resource.
+    ``"replicasets.apps"``). ``history_bytes`` bounds the history of each resource, from which
+    watches can resume.
     """
 
     def __init__(
@@ -93,7 +98,7 @@ class Store:
         self._strategies = strategies
         self.time = Timestamps(clock or RealClock())
         self.revision = 0
-        """The resourceVersion of the last change of all."""
+        """The resourceVersion of the latest change to any object."""
         self._history_bytes = history_bytes
         self._collections: dict[StorageKey, Collection] = {}
         for name in SYSTEM_NAMESPACES:
@@ -108,7 +113,7 @@ class Store:
     # -- reading ---------------------------------------------------------------------------------
 
     def collection(self, resource: AnyResource) -> Collection:
-        """Return where the objects of a resource are kept."""
+        """Return the collection that stores the objects of a resource."""
         served = self.resources.find(resource)
         key = served.storage_key
         collection = self._collections.get(key)
@@ -132,15 +137,15 @@ class Store:
         namespace: str | None = None,
         selector: SelectionPredicate = ALL,
     ) -> list[StoredObject]:
-        """Return the objects of a namespace (None: of all), in the order of their keys."""
+        """Return the selected objects of a namespace (None: of all), sorted by key."""
         return self.collection(resource).select(namespace, selector)
 
     def expire_events(self) -> int:
-        """Forget Events that were made over an hour ago; return how many."""
+        """Remove Events older than ``EVENT_SECONDS``; return how many."""
         oldest = rfc3339(self.time.clock.now() - EVENT_SECONDS)
         stale = []
         for events in self.collection("events").by_namespace():
-            for version in events:  # in the order in which they were created
+            for version in events:  # in the order of their creation, so the first fresh one ends it
                 obj = version.object()
                 if obj["metadata"]["creationTimestamp"] >= oldest:
                     break
@@ -150,7 +155,7 @@ class Store:
         return len(stale)
 
     def compact(self) -> None:
-        """Forget all history: a watch that wants to resume from before now gets 410."""
+        """Drop all history: a watch that resumes from an earlier resourceVersion gets 410."""
         for collection in self._collections.values():
             collection.compact(self.revision)
 
@@ -165,10 +170,10 @@ class Store:
         keep_status: bool = False,
         dry_run: bool = False,
     ) -> StoredObject:
-        """Create an object. The namespace may also stand in the object; it defaults to "default".
+        """Create an object. Its own namespace is used if none is given, or else "default".
 
-        ``keep_status``: take the status as given, as though the object had been there for long
-        (the apiserver drops it). ``obj`` itself is not altered at its top, but parts of it may be.
+        ``keep_status``: store the given status, which kube-apiserver drops. Parts of ``obj`` may
+        be altered.
         """
         served = self.resources.find(resource)
         obj = check_type(served, obj)
@@ -201,7 +206,7 @@ class Store:
         subresource: str = "",
         dry_run: bool = False,
     ) -> StoredObject:
-        """Replace an object, or with ``subresource="status"`` the status of one."""
+        """Replace an object, or only its status with ``subresource="status"``."""
         served = self.resources.find(resource)
         obj = check_type(served, obj)
         obj["metadata"] = dict(obj.get("metadata") or {})
@@ -223,7 +228,7 @@ class Store:
         subresource: str = "",
         dry_run: bool = False,
     ) -> StoredObject:
-        """Patch an object; a server-side apply creates what is not there."""
+        """Patch an object; a server-side apply creates it if it does not exist."""
         served = self.resources.find(resource)
         if content_type.startswith("application/apply-patch") and not subresource:
             found = self.collection(served).get(name, namespace)
@@ -259,10 +264,10 @@ class Store:
         strategy.prepare_update(self, served, new, old, subresource)
         if new == old:
             return current
-        if subresource != "status" and _spec_changed(new, old):
+        if subresource != "status" and spec_changed(new, old):
             metadata["generation"] = metadata.get("generation", 0) + 1
         collection = self.collection(served)
-        if _should_delete_during_update(metadata) and not dry_run:
+        if should_delete_during_update(metadata) and not dry_run:
             return self.remove(served, new)
         version = self._write(collection, new, dry_run)
         if not dry_run:
@@ -270,7 +275,7 @@ class Store:
         return version
 
     def write(self, resource: AnyResource, obj: JsonObject) -> StoredObject:
-        """Keep an object that was read in the same breath: no checks, no hooks."""
+        """Store an object that was read in the same event-loop tick: no checks, no hooks."""
         return self._write(self.collection(resource), obj, False)
 
     def delete(
@@ -283,9 +288,10 @@ class Store:
         preconditions: Mapping[str, str] | None = None,
         dry_run: bool = False,
     ) -> tuple[StoredObject, bool]:
-        """Delete an object; return its last state and whether it is gone already.
+        """Delete an object; return its last state, and whether it has been removed.
 
-        It stays, marked, while it has finalizers or, a pod on a node, until the kubelet is done.
+        With finalizers or a grace period it is only marked by ``deletionTimestamp``, until the last
+        finalizer is removed or the kubelet has stopped the pod.
         """
         served = self.resources.find(resource)
         current = self.get(served, name, namespace)
@@ -306,7 +312,7 @@ class Store:
         return self._write(self.collection(served), obj, dry_run), False
 
     def remove(self, resource: AnyResource, obj: JsonObject) -> StoredObject:
-        """Forget an object for good, whatever keeps it."""
+        """Remove an object at once, regardless of finalizers and grace period."""
         served = self.resources.find(resource)
         self.revision += 1
         version = self.collection(served).remove(obj, self.revision)
@@ -337,18 +343,3 @@ class Store:
         if must_exist and self.collection("namespaces").get(namespace) is None:
             raise not_found("namespaces", namespace)
         return namespace
-
-
-def _should_delete_during_update(metadata: JsonObject) -> bool:
-    """Whether a marked object was kept by nothing but the finalizers that it no longer has."""
-    return (
-        "deletionTimestamp" in metadata
-        and not metadata.get("finalizers")
-        and not metadata.get("deletionGracePeriodSeconds")
-    )
-
-
-def _spec_changed(new: JsonObject, old: JsonObject) -> bool:
-    """Whether more than metadata and status changed, which counts as a new generation."""
-    keys = (new.keys() | old.keys()) - {"metadata", "status"}
-    return any(new.get(key) != old.get(key) for key in keys)

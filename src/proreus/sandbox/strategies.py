@@ -1,7 +1,7 @@
-"""What is special about a kind when it is created, updated or deleted.
+"""The registry strategies (kube-apiserver's term): what a kind does at create, update and delete.
 
-The word is the real apiserver's: a registry strategy. Kinds that need nothing special share the
-plain ``RegistryStrategy``. Pods have a module of their own.
+Kinds without a strategy of their own share the plain ``RegistryStrategy``. That of pods is in
+``pods``.
 """
 
 import random
@@ -30,16 +30,16 @@ _NO_INFO = dict.fromkeys(
     ),
     "",
 )
-"""Fields that strict clients take for granted."""
+"""The required fields of ``status.nodeInfo``, which strict clients expect."""
 
 
 class NodeStrategy(RegistryStrategy):
-    """Nodes come with the status that they report; allocatable defaults to capacity."""
+    """Nodes keep the status that they are created with; allocatable defaults to capacity."""
 
     keeps_status_at_create = True
 
     def prepare_create(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
-        """Fill in what a kubelet may leave out."""
+        """Default spec, allocatable and nodeInfo."""
         obj.setdefault("spec", {})
         status = obj.setdefault("status", {})
         if "capacity" in status:
@@ -54,7 +54,7 @@ class NodeStrategy(RegistryStrategy):
         old: JsonObject,
         subresource: str,
     ) -> None:
-        """Keep what may only be set once."""
+        """Reject a change of ``spec.providerID``, which can be set only once."""
         provider, before = (o.get("spec", {}).get("providerID") for o in (new, old))
         if before and provider != before:
             text = "Forbidden: node updates may not change provider ID"
@@ -63,17 +63,17 @@ class NodeStrategy(RegistryStrategy):
 
 
 class NamespaceStrategy(RegistryStrategy):
-    """A namespace takes its content with it when it goes."""
+    """Namespaces: removing one removes its objects."""
 
     def prepare_create(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
-        """Add the label that selectors rely on."""
+        """Add the label ``kubernetes.io/metadata.name``, which namespace selectors use."""
         metadata = obj["metadata"]
         labels = dict(metadata.get("labels") or {})
         metadata["labels"] = labels | {"kubernetes.io/metadata.name": metadata["name"]}
         obj["status"] = {"phase": "Active"}
 
     def after_remove(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
-        """Remove what was in it, finalizers or not."""
+        """Remove the objects of the namespace, regardless of finalizers."""
         namespace = obj["metadata"]["name"]
         for resource in list(store.resources):
             if resource.namespaced and not resource.create_only and resource.from_storage is None:
@@ -82,10 +82,10 @@ class NamespaceStrategy(RegistryStrategy):
 
 
 class ServiceStrategy(RegistryStrategy):
-    """Services get an address."""
+    """Services: a cluster IP and the defaults of ports."""
 
     def prepare_create(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
-        """Default the type and draw a cluster IP."""
+        """Default the type and the ports, and choose a cluster IP at random."""
         spec = obj.setdefault("spec", {})
         spec.setdefault("type", "ClusterIP")
         if spec["type"] != "ExternalName" and not spec.get("clusterIP"):
@@ -99,13 +99,13 @@ class ServiceStrategy(RegistryStrategy):
 
 
 class PhaseStrategy(RegistryStrategy):
-    """Kinds whose status starts with a phase."""
+    """Volumes and claims: a status that starts with a phase."""
 
     def __init__(self, phase: str) -> None:
         self._phase = phase
 
     def prepare_create(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
-        """Start in the first phase, unless a status was kept."""
+        """Set the first phase, unless a given status was kept."""
         status = obj.setdefault("status", {})
         status.setdefault("phase", self._phase)
         spec = obj.get("spec")
@@ -114,21 +114,21 @@ class PhaseStrategy(RegistryStrategy):
 
 
 class StorageClassStrategy(RegistryStrategy):
-    """Storage classes: two defaults that the volume plugins read."""
+    """StorageClasses: two defaults that the volume plugins read."""
 
     def prepare_create(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
-        """Default reclaim policy and binding mode."""
+        """Default the reclaim policy and the binding mode."""
         obj.setdefault("reclaimPolicy", "Delete")
         obj.setdefault("volumeBindingMode", "Immediate")
 
 
 class PriorityClassStrategy(RegistryStrategy):
-    """Priority classes: only the system's own may be higher than a billion."""
+    """PriorityClasses: only those of the system may exceed 1,000,000,000."""
 
     _highest: ClassVar = 1_000_000_000
 
     def prepare_create(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
-        """Default the preemption policy and check the value."""
+        """Default the preemption policy and validate the value."""
         obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
         obj.setdefault("value", 0)
         name = obj["metadata"]["name"]
@@ -139,10 +139,10 @@ class PriorityClassStrategy(RegistryStrategy):
 
 
 class CustomResourceDefinitionStrategy(RegistryStrategy):
-    """CustomResourceDefinitions: what they name is served from then on."""
+    """CustomResourceDefinitions: their resources are served as long as they exist."""
 
     def prepare_create(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
-        """Check the name and accept it."""
+        """Validate the name, and set the conditions of an established definition."""
         spec, name = obj.get("spec") or {}, obj["metadata"]["name"]
         for field in ("group", "names", "versions"):
             if not spec.get(field):
@@ -171,11 +171,11 @@ class CustomResourceDefinitionStrategy(RegistryStrategy):
         }
 
     def after_write(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
-        """Serve it."""
+        """Serve the resource."""
         store.resources.define(obj)
 
     def after_remove(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
-        """Serve it no longer; its objects go too."""
+        """Remove the objects of the resource, and stop serving it."""
         name = f"{obj['spec']['names']['plural']}.{obj['spec']['group']}"
         try:
             resource = store.resources.find(name)
@@ -187,10 +187,10 @@ class CustomResourceDefinitionStrategy(RegistryStrategy):
 
 
 class PodDisruptionBudgetStrategy(RegistryStrategy):
-    """Disruption budgets: nothing to fill in, but a selector is a must for being useful."""
+    """PodDisruptionBudgets: ``minAvailable`` and ``maxUnavailable`` exclude each other."""
 
     def prepare_create(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
-        """Refuse a budget that says both how many must stay and how many may go."""
+        """Reject a budget that has both."""
         spec = obj.get("spec") or {}
         if "minAvailable" in spec and "maxUnavailable" in spec:
             raise StatusError(
@@ -214,4 +214,4 @@ STRATEGIES: dict[tuple[str, str], RegistryStrategy] = {
     ("apiextensions.k8s.io", "customresourcedefinitions"): CustomResourceDefinitionStrategy(),
     ("policy", "poddisruptionbudgets"): PodDisruptionBudgetStrategy(),
 }
-"""By (group, plural); ("", "") is for all others."""
+"""By (group, plural); ("", "") is for all other kinds."""

@@ -1,4 +1,4 @@
-"""What ``kubectl get`` prints: the server makes the rows (metav1.Table)."""
+"""The tables that ``kubectl get`` prints, which the server renders (``metav1.Table``)."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -32,13 +32,13 @@ _COLUMNS: dict[tuple[str, str], tuple[tuple[str, int], ...]] = {
     ("metrics.k8s.io", "nodes"): _MEASURED,
     ("metrics.k8s.io", "pods"): _MEASURED,
 }  # fmt: skip
-"""Titles, each with its priority: 1 is shown with ``-o wide`` only."""
+"""(Title, priority) of the columns; priority 1 is shown with ``-o wide`` only."""
 _GENERIC = (("Name", 0), _AGE)
 _NONE = "<none>"
 
 
 def wants_table(accept: str) -> bool:
-    """Tell whether an ``Accept`` header asks for a table."""
+    """Return whether an ``Accept`` header asks for a table."""
     return "as=Table" in accept
 
 
@@ -49,7 +49,7 @@ def make_table(
     query: Mapping[str, str],
     clock: Clock,
 ) -> JsonObject:
-    """Return a Table; the query's ``includeObject`` says what each row carries beside its cells."""
+    """Return a Table; ``includeObject`` of the query selects what rows contain besides cells."""
     objects = [_shown(served, version.object()) for version in versions]
     if not list_metadata and versions:
         list_metadata = {"resourceVersion": str(versions[0].revision)}
@@ -59,12 +59,12 @@ def make_table(
 def make_table_from_objects(
     served: ServedResource, objects: list[JsonObject], query: Mapping[str, str], clock: Clock
 ) -> JsonObject:
-    """Return a Table of objects that are not kept, but were made for this answer."""
+    """Return a Table of objects that are not stored, but computed for this response."""
     return _table(served, objects, {}, query.get("includeObject", "Metadata"), clock)
 
 
 def table_converter(served: ServedResource, query: Mapping[str, str], clock: Clock) -> Converter:
-    """Return what makes a table of one row of an object, for watches."""
+    """Return a function that makes a one-row Table of an object, for watches."""
     include = query.get("includeObject", "Metadata")
 
     def convert(data: bytes) -> bytes:
@@ -172,7 +172,7 @@ def _pod_cells(pod: JsonObject, name: str, age: str) -> Row:
 
 
 def _pod_status(pod: JsonObject) -> str:
-    """Return the phase, or what says more."""
+    """Return the STATUS column: the phase, or the more specific reason."""
     status = pod.get("status", {})
     text = status.get("reason") or status.get("phase", "")
     for condition in status.get("conditions") or ():
@@ -229,7 +229,7 @@ def _measured_cells(metrics: JsonObject, name: str) -> Row:
 
 
 def _at_path(obj: JsonObject, column: JsonObject, now: float) -> Any:
-    """Return what a printer column's simple JSON path finds."""
+    """Return the value at a printer column's simple JSON path."""
     value: Any = obj
     for part in str(column.get("jsonPath", "")).strip(".").split("."):
         value = value.get(part) if isinstance(value, dict) else None
@@ -241,7 +241,7 @@ def _at_path(obj: JsonObject, column: JsonObject, now: float) -> Any:
 
 
 def duration_since(timestamp: str | None, now: float) -> str:
-    """Return an age as kubectl words it (``duration.HumanDuration``)."""
+    """Return an age in kubectl's form (``duration.HumanDuration``); ``now`` in epoch seconds."""
     if not timestamp:
         return "<unknown>"
     seconds = max(0, int(now - datetime.fromisoformat(timestamp).timestamp()))

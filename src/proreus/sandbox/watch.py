@@ -1,8 +1,8 @@
 """A watch: a position in a collection's history, and a selector that gives events their types.
 
-To a watcher with a selector an object that begins to match is ADDED and one that ceases to is
-DELETED, whatever really happened to it. Nothing here waits: who serves a watch asks ``next_events``
-for what has come, as often as the collection's listeners wake it.
+For a watch with a selector, an object that begins to match is ADDED and one that ceases to match is
+DELETED, whatever really happened to it. Nothing here waits: the server calls ``next_events`` each
+time the collection's listeners wake it.
 """
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from typing import Any
 from proreus.sandbox.api_errors import StatusError
 from proreus.sandbox.collection import (
     ADDED,
+    COMPACTED_POSITION,
     DELETED,
     MODIFIED,
     Collection,
@@ -33,10 +34,10 @@ _CLOSING = b"}\n"
 
 
 class Watch:
-    """What one watcher is still to be told.
+    """The events that one watcher has not been sent yet.
 
-    ``initial``: objects to begin with, as ADDED. ``convert`` turns the stored form of an object
-    into the one that the watcher asked for (None: it is the stored one).
+    ``initial``: objects to send first, as ADDED. ``convert`` turns stored bytes into the requested
+    form (None: they are the same).
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Watch:
         self._convert = convert
 
     def next_events(self, most: int = 1000) -> bytes:
-        """Return the next events, one a line, at most ``most``; nothing when all is told.
+        """Return the next events, one a line, at most ``most``; ``b""`` when all have been sent.
 
         Raises ``StatusError`` 410 when the history was compacted past this watcher.
         """
@@ -64,7 +65,7 @@ class Watch:
             return b"".join([self._line(ADDED, version.data) for version in batch])
         if self._position == self._collection.end:
             return b""
-        # What no selector passes is skipped within one call: no bytes means no more events.
+        # Changes that the selector rejects are skipped within one call, so b"" means "no more".
         lines: list[bytes] = []
         changes = self._collection.changes_from(self._position)
         everything, line_of = self._selector.everything, self._line_of
@@ -89,7 +90,8 @@ class Watch:
             return None
         if change.type == DELETED:
             return self._line(DELETED, version.data)
-        # It left the selection: told as it was when it last belonged, at the revision of leaving.
+        # The object ceased to match: as in kube-apiserver, the event has its last matching state
+        # with the resourceVersion of the change.
         assert previous is not None
         left = previous.object()
         left["metadata"]["resourceVersion"] = str(version.revision)
@@ -101,8 +103,20 @@ class Watch:
         return _OPENINGS[type_] + data + _CLOSING
 
 
+def start_position(collection: Collection, revision: int) -> int:
+    """Return where a watch after ``revision`` starts, 0 being now.
+
+    If that has been compacted, ``Watch.next_events`` raises ``StatusError`` 410: as in
+    kube-apiserver, the watch begins, and its stream reports the error.
+    """
+    try:
+        return collection.position_after(revision) if revision else collection.end
+    except StatusError:
+        return COMPACTED_POSITION
+
+
 def bookmark(served: ServedResource, revision: int, initial_events_end: bool = False) -> bytes:
-    """Return the line that says: all until this resourceVersion is told."""
+    """Return a BOOKMARK event: all changes up to ``revision`` have been sent."""
     metadata: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
     if initial_events_end:
         metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
@@ -111,12 +125,12 @@ def bookmark(served: ServedResource, revision: int, initial_events_end: bool = F
 
 
 def error_line(status_error: StatusError) -> bytes:
-    """Return the line that ends a watch."""
+    """Return the ERROR event that ends a watch."""
     return encode_json({"type": "ERROR", "object": status_error.status()}) + b"\n"
 
 
 def converter_for(served: ServedResource) -> Converter | None:
-    """Return how the stored form becomes what is served, if it is not the same."""
+    """Return what converts stored bytes to the served version, or None if they are the same."""
     convert = served.from_storage
     if convert is None:
         return None

@@ -3,12 +3,13 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from proreus.sandbox import Sandbox
+from proreus.sandbox import ListenOptions, Sandbox
 
 
 @pytest.fixture
 async def sandbox() -> AsyncIterator[Sandbox]:
-    async with Sandbox(tls=False, kubelet=None, bookmark_seconds=0.2) as sandbox:
+    options = ListenOptions(tls=False, bookmark_seconds=0.2)
+    async with Sandbox(kubelet=None, listen=options) as sandbox:
         yield sandbox
 
 

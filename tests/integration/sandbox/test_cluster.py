@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 import yaml
 
-from proreus.sandbox import KubeletOptions, Sandbox, make_nodes
+from proreus.sandbox import KubeletOptions, ListenOptions, Sandbox, make_nodes
 
 QUICK = KubeletOptions(start_seconds=0.0, stop_seconds=0.0)
 KUBECTL = os.environ.get("KUBECTL") or shutil.which("kubectl")
@@ -28,8 +28,8 @@ async def phase_becomes(sandbox: Sandbox, name: str, phase: str) -> None:
             await changed.wait()
 
 
-async def test_a_bound_pod_runs_and_a_deleted_one_goes() -> None:
-    async with Sandbox(nodes=3, tls=False, kubelet=QUICK) as sandbox:
+async def test_a_bound_pod_runs_and_a_deleted_one_is_removed() -> None:
+    async with Sandbox(nodes=3, kubelet=QUICK, listen=ListenOptions(tls=False)) as sandbox:
         headers = {"Authorization": f"Bearer {sandbox.token}"}
         async with aiohttp.ClientSession(sandbox.url, headers=headers) as http:
             pods = "/api/v1/namespaces/default/pods"
@@ -45,7 +45,7 @@ async def test_a_bound_pod_runs_and_a_deleted_one_goes() -> None:
             assert [line[:17] for line in lines] == [b'{"type":"MODIFIED', b'{"type":"DELETED"']
 
 
-async def test_the_kubeconfig_leads_to_a_trusted_server(tmp_path: Path) -> None:
+async def test_the_kubeconfig_trusts_the_server(tmp_path: Path) -> None:
     async with Sandbox(nodes=make_nodes(2), kubelet=None) as sandbox:
         path = sandbox.write_kubeconfig(tmp_path / "deep" / "kubeconfig")
         assert path.stat().st_mode & 0o077 == 0
@@ -63,7 +63,7 @@ async def test_the_kubeconfig_leads_to_a_trusted_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="there is no kubectl; name one by KUBECTL")
-async def test_kubectl_finds_its_way_around(tmp_path: Path) -> None:
+async def test_kubectl_works(tmp_path: Path) -> None:
     manifest = {
         "apiVersion": "v1",
         "kind": "Pod",

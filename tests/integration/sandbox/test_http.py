@@ -17,7 +17,7 @@ def make_pod(name: str, **spec: Any) -> dict[str, Any]:
 
 
 class Watcher:
-    """Reads the events of one watch; leave it and the watch is closed."""
+    """Reads the events of one watch, which closes when the block is left."""
 
     def __init__(self, http: aiohttp.ClientSession, path: str, **query: str) -> None:
         self._request = http.get(path, params={"watch": "true", **query})
@@ -37,7 +37,7 @@ class Watcher:
         return event["type"], event["object"]
 
     async def rest(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return all that comes until the server ends the watch."""
+        """Return all events until the server ends the watch."""
         lines = (await asyncio.wait_for(self._response.content.read(), 5)).splitlines()
         return [(event["type"], event["object"]) for event in map(json.loads, lines)]
 
@@ -45,7 +45,7 @@ class Watcher:
         return await asyncio.wait_for(self._response.content.readline(), 5) == b""
 
 
-async def test_without_the_token_nothing_is_told(sandbox: Sandbox) -> None:
+async def test_requests_without_the_token_are_rejected(sandbox: Sandbox) -> None:
     async with aiohttp.ClientSession(sandbox.url) as stranger:
         async with stranger.get("/api/v1/nodes") as answer:
             assert answer.status == 401
@@ -54,7 +54,7 @@ async def test_without_the_token_nothing_is_told(sandbox: Sandbox) -> None:
             assert (answer.status, await answer.text()) == (200, "ok")
 
 
-async def test_a_pod_is_created_bound_and_seen(
+async def test_a_pod_is_created_bound_and_watched(
     sandbox: Sandbox, http: aiohttp.ClientSession
 ) -> None:
     sandbox.store.create("nodes", make_node("n1", zone="a"))
@@ -78,7 +78,7 @@ async def test_a_pod_is_created_bound_and_seen(
             )
 
 
-async def test_an_object_that_leaves_the_selection_is_deleted_to_its_watcher(
+async def test_an_object_that_ceases_to_match_is_a_deletion_to_its_watcher(
     sandbox: Sandbox, http: aiohttp.ClientSession
 ) -> None:
     sandbox.store.create("pods", make_pod("p", nodeName="n1"))
@@ -98,7 +98,7 @@ async def test_an_object_that_leaves_the_selection_is_deleted_to_its_watcher(
         assert pod["metadata"]["resourceVersion"] == revision
 
 
-async def test_watch_list_ends_its_beginning_with_a_bookmark(
+async def test_watch_list_ends_its_initial_events_with_a_bookmark(
     sandbox: Sandbox, http: aiohttp.ClientSession
 ) -> None:
     sandbox.store.create("nodes", make_node("n1"))
@@ -117,7 +117,7 @@ async def test_watch_list_ends_its_beginning_with_a_bookmark(
         assert (type_, obj["metadata"]["name"]) == ("ADDED", "n2")
 
 
-async def test_bookmarks_come_and_the_watch_ends_in_time(
+async def test_a_watch_sends_bookmarks_and_ends_at_its_timeout(
     sandbox: Sandbox, http: aiohttp.ClientSession
 ) -> None:
     query = {"resourceVersion": str(sandbox.store.revision), "allowWatchBookmarks": "true"}
@@ -130,7 +130,7 @@ async def test_bookmarks_come_and_the_watch_ends_in_time(
             assert obj["metadata"]["resourceVersion"] == str(sandbox.store.revision)
 
 
-async def test_compaction_is_told_at_the_start_and_to_the_slow(
+async def test_compaction_is_reported_to_new_and_slow_watches(
     sandbox: Sandbox, http: aiohttp.ClientSession
 ) -> None:
     old = str(sandbox.store.revision)
@@ -149,7 +149,9 @@ async def test_compaction_is_told_at_the_start_and_to_the_slow(
         assert await watch.ended()
 
 
-async def test_pages_show_one_moment(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+async def test_pages_show_one_consistent_snapshot(
+    sandbox: Sandbox, http: aiohttp.ClientSession
+) -> None:
     for number in range(5):
         sandbox.store.create("nodes", make_node(f"n{number}"))
     names, token, revisions = [], "", set()
@@ -188,7 +190,7 @@ async def test_pages_show_one_moment(sandbox: Sandbox, http: aiohttp.ClientSessi
         ("POST", "/api/v1/namespaces/none/pods", 404),
     ],
 )
-async def test_what_cannot_be_answered_is_a_status(
+async def test_errors_are_status_bodies(
     http: aiohttp.ClientSession, method: str, path: str, code: int
 ) -> None:
     async with http.request(method, path, json=make_pod("p")) as answer:
@@ -207,12 +209,12 @@ async def test_bodies_may_be_large_but_not_huge(
         assert (await answer.json())["kind"] == ("ConfigMap" if code == 201 else "Status")
 
 
-async def test_a_watcher_that_goes_leaves_nothing_behind(
+async def test_a_closed_watch_removes_its_listener(
     sandbox: Sandbox, http: aiohttp.ClientSession
 ) -> None:
     listeners = sandbox.store.collection("pods").listeners
     async with Watcher(http, "/api/v1/pods"):
         assert len(listeners) == 1
     async with asyncio.timeout(5):
-        while listeners:  # noqa: ASYNC110 - it only takes turns of the loop
+        while listeners:  # noqa: ASYNC110 - waits for a few turns of the loop only
             await asyncio.sleep(0)

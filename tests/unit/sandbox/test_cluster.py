@@ -23,7 +23,7 @@ def test_nodes_are_named_in_their_order() -> None:
     assert names[-1] == "node-10"
 
 
-def test_a_node_can_have_anything_on_top() -> None:
+def test_capacity_labels_and_taints_are_added() -> None:
     node = make_node("n", capacity={"x.com/gpu": "2", "cpu": "1"}, taints=[{"key": "k"}])
     assert node["status"]["capacity"]["x.com/gpu"] == "2"
     assert node["status"]["allocatable"]["cpu"] == "1"

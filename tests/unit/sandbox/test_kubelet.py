@@ -53,7 +53,7 @@ def cluster() -> Cluster:
     return cluster
 
 
-def test_a_bound_pod_runs_after_its_delay(cluster: Cluster) -> None:
+def test_a_bound_pod_runs_after_start_seconds(cluster: Cluster) -> None:
     cluster.place("p", "n1")
     cluster.settle(0.9)
     assert cluster.pod("p")["status"]["phase"] == "Pending"
@@ -67,7 +67,7 @@ def test_a_bound_pod_runs_after_its_delay(cluster: Cluster) -> None:
     assert status["containerStatuses"][0]["ready"]
 
 
-def test_a_pod_with_a_length_of_life_succeeds_and_gives_its_room_back(cluster: Cluster) -> None:
+def test_a_pod_with_run_seconds_succeeds_and_releases_its_requests(cluster: Cluster) -> None:
     cluster.place("p", "n1", cpu="4", annotations={RUN_SECONDS: "5"}, restartPolicy="Never")
     cluster.settle(1.0)
     cluster.settle(4.9)
@@ -79,7 +79,7 @@ def test_a_pod_with_a_length_of_life_succeeds_and_gives_its_room_back(cluster: C
     assert cluster.pod("q")["status"]["phase"] == "Running"
 
 
-def test_what_does_not_fit_is_rejected_with_the_numbers(cluster: Cluster) -> None:
+def test_a_pod_that_does_not_fit_is_rejected(cluster: Cluster) -> None:
     cluster.place("p", "n1", cpu="3800m")
     cluster.place("q", "n1", cpu="500m")
     cluster.settle(2.0)
@@ -112,7 +112,7 @@ def test_other_reasons_of_rejection(cluster: Cluster, more: dict[str, Any], reas
     assert cluster.pod("q")["status"]["reason"] == reason
 
 
-def test_a_taint_that_is_not_tolerated_is_refused() -> None:
+def test_a_pod_that_does_not_tolerate_a_taint_is_rejected() -> None:
     cluster = Cluster()
     taint = {"key": "k", "effect": "NoExecute"}
     cluster.store.create("nodes", make_node("n1", taints=[taint]))
@@ -124,7 +124,7 @@ def test_a_taint_that_is_not_tolerated_is_refused() -> None:
     assert cluster.pod("q")["status"]["phase"] == "Running"
 
 
-def test_a_deleted_pod_goes_when_its_kubelet_is_done(cluster: Cluster) -> None:
+def test_a_deleted_pod_is_removed_after_stop_seconds(cluster: Cluster) -> None:
     cluster.place("p", "n1", cpu="4")
     cluster.settle(1.0)
     _, gone = cluster.store.delete("pods", "p", "default")
@@ -140,7 +140,7 @@ def test_a_deleted_pod_goes_when_its_kubelet_is_done(cluster: Cluster) -> None:
     assert cluster.pod("q")["status"]["phase"] == "Running"
 
 
-def test_pods_wait_for_a_node_that_is_not_there_yet(cluster: Cluster) -> None:
+def test_pods_wait_for_a_node_that_does_not_exist_yet(cluster: Cluster) -> None:
     cluster.place("p", "n2")
     cluster.settle(5.0)
     assert cluster.pod("p")["status"]["phase"] == "Pending"
@@ -150,7 +150,7 @@ def test_pods_wait_for_a_node_that_is_not_there_yet(cluster: Cluster) -> None:
     assert cluster.pod("p")["status"]["phase"] == "Running"
 
 
-def test_forgotten_history_does_not_confuse_the_accounts(cluster: Cluster) -> None:
+def test_allocations_survive_a_compaction(cluster: Cluster) -> None:
     cluster.place("p", "n1", cpu="3")
     cluster.settle(1.0)
     cluster.place("q", "n1", cpu="1")
@@ -163,7 +163,7 @@ def test_forgotten_history_does_not_confuse_the_accounts(cluster: Cluster) -> No
     assert cluster.pod("r")["status"]["reason"] == "OutOfcpu"
 
 
-def test_nodes_show_signs_of_life_in_turns() -> None:
+def test_heartbeats_are_spread_over_their_period() -> None:
     cluster = Cluster()
     names = [f"n{number}" for number in range(10)]
     for name in names:
@@ -193,7 +193,7 @@ def test_a_pod_that_is_deleted_before_it_starts_never_runs(cluster: Cluster) -> 
     assert cluster.pod("p")["status"]["phase"] == "Pending"
 
 
-def test_nodes_that_went_while_history_was_forgotten_are_gone(cluster: Cluster) -> None:
+def test_nodes_deleted_before_a_compaction_are_gone(cluster: Cluster) -> None:
     cluster.store.create("nodes", make_node("n2"))
     cluster.settle()
     cluster.store.delete("nodes", "n1")

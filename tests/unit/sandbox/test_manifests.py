@@ -25,7 +25,7 @@ items:
 """
 
 
-async def test_objects_come_or_are_changed(tmp_path: Path) -> None:
+async def test_objects_are_created_or_patched(tmp_path: Path) -> None:
     (tmp_path / "objects.yaml").write_text(OBJECTS)
     sandbox = Sandbox(1)
     applied = apply_file(sandbox.store, tmp_path / "objects.yaml")
@@ -53,13 +53,13 @@ async def test_objects_come_or_are_changed(tmp_path: Path) -> None:
         (OBJECTS + "---\n{apiVersion: v1, kind: Pod, metadata: {name: Not A Name}}", "document 4"),
     ],
 )
-async def test_faults_name_the_document(text: str, complaint: str, tmp_path: Path) -> None:
+async def test_errors_name_the_document(text: str, complaint: str, tmp_path: Path) -> None:
     (tmp_path / "objects.yaml").write_text(text)
 
     with pytest.raises(ConfigError, match=complaint):
         apply_file(Sandbox(1).store, tmp_path / "objects.yaml")
 
 
-async def test_a_file_must_be_there(tmp_path: Path) -> None:
+async def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot read .*: No such file"):
         apply_file(Sandbox(1).store, tmp_path / "missing.yaml")

@@ -21,7 +21,7 @@ def api(store: Store) -> ApiServer:
 
 
 def ask(api: ApiServer, target: str, method: str = "GET", **headers: str) -> tuple[int, Any]:
-    answer = api.answer(ApiRequest(method, target, {"Authorization": "Bearer secret"} | headers))
+    answer = api.handle(ApiRequest(method, target, {"Authorization": "Bearer secret"} | headers))
     assert isinstance(answer, ApiServerResponse)
     return answer.code, json.loads(answer.body)
 
@@ -65,7 +65,7 @@ def test_a_node_uses_what_its_running_pods_use(api: ApiServer, store: Store) -> 
     assert ask(api, f"{METRICS}/nodes/a")[1]["usage"]["cpu"] == "100000000n"
 
 
-def test_annotations_say_otherwise(api: ApiServer, store: Store) -> None:
+def test_annotations_override_usage(api: ApiServer, store: Store) -> None:
     store.create("nodes", make_node("a"))
     run_pod(store, "p", "a", "1", "1")
     annotate(store, "pods", "p", "default", **{CPU_USAGE: "3"})
@@ -98,7 +98,7 @@ def test_pods_by_label_and_namespace(api: ApiServer, store: Store) -> None:
     assert ask(api, f"{METRICS}/namespaces/other/pods")[1]["items"] == []
 
 
-def test_it_can_be_discovered_and_read_and_no_more(api: ApiServer, store: Store) -> None:
+def test_metrics_are_read_only(api: ApiServer, store: Store) -> None:
     store.create("nodes", make_node("a"))
     groups = {group["name"]: group for group in ask(api, "/apis")[1]["groups"]}
     assert groups["metrics.k8s.io"]["preferredVersion"]["version"] == "v1beta1"

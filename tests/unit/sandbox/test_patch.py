@@ -63,7 +63,7 @@ def test_maps_can_be_replaced_or_emptied() -> None:
     }
 
 
-def test_an_item_without_its_key_is_refused() -> None:
+def test_an_item_without_its_merge_key_is_rejected() -> None:
     with pytest.raises(StatusError, match="does not contain declared merge key: name"):
         merge_strategically({}, {"containers": [{"image": "i"}]})
 
@@ -98,7 +98,7 @@ def test_json_patch_is_rfc_6902(step: dict[str, Any], expected: dict[str, Any]) 
         {"op": "add", "path": "a", "value": 1},
     ],
 )
-def test_a_json_patch_that_does_not_fit_is_refused(step: dict[str, Any]) -> None:
+def test_a_json_patch_that_cannot_be_applied_is_rejected(step: dict[str, Any]) -> None:
     with pytest.raises(StatusError) as refused:
         apply_json_patch({"a": 1, "l": []}, [step])
     assert refused.value.code == 422

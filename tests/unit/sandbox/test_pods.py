@@ -45,7 +45,7 @@ def test_the_spec_is_defaulted(store: Store) -> None:
         ({"limits": {"x.com/gpu": "1"}}, "BestEffort"),
     ],
 )
-def test_quality_of_service(store: Store, resources: Json, expected: str) -> None:
+def test_qos_class(store: Store, resources: Json, expected: str) -> None:
     pod = create(store, containers=[{"name": "c", "resources": resources}])
     assert pod["status"]["qosClass"] == expected
 
@@ -106,7 +106,7 @@ def test_binding_assigns_the_pod(store: Store) -> None:
     assert pod["metadata"]["labels"]["topology.kubernetes.io/zone"] == "z"
 
 
-def test_what_cannot_be_bound(store: Store) -> None:
+def test_bindings_that_are_rejected(store: Store) -> None:
     with pytest.raises(StatusError, match='pods "p" not found'):
         bind_to(store, "n")
     uid = create(store)["metadata"]["uid"]
@@ -131,7 +131,7 @@ def test_what_cannot_be_bound(store: Store) -> None:
         bind_to(store, "n", "going")
 
 
-def test_gates_are_told_and_can_only_go(store: Store) -> None:
+def test_scheduling_gates_set_a_condition_and_can_only_be_removed(store: Store) -> None:
     pod = create(store, schedulingGates=[{"name": "a"}, {"name": "b"}])
     (condition,) = pod["status"]["conditions"]
     assert (condition["status"], condition["reason"]) == ("False", "SchedulingGated")
@@ -145,14 +145,14 @@ def test_gates_are_told_and_can_only_go(store: Store) -> None:
 @pytest.mark.parametrize(
     "patch", [{"nodeName": "n"}, {"schedulerName": "other"}, {"containers": [{"name": "new"}]}]
 )
-def test_a_pod_cannot_be_turned_into_another(store: Store, patch: Json) -> None:
+def test_immutable_fields_of_a_pod(store: Store, patch: Json) -> None:
     create(store)
     with pytest.raises(StatusError) as refused:
         store.patch("pods", "p", {"spec": patch}, "default")
     assert refused.value.code == 422
 
 
-def test_eviction_spends_the_disruption_budget(store: Store) -> None:
+def test_eviction_decrements_the_disruption_budget(store: Store) -> None:
     budgets = "poddisruptionbudgets.policy"
     budget = {
         "metadata": {"name": "b"},

@@ -20,7 +20,7 @@ def body(api_version: str, kind: str, raw: bytes) -> bytes:
     return b"k8s\x00" + message((1, message((1, api_version), (2, kind))), (2, raw))
 
 
-def test_an_eviction_is_understood() -> None:
+def test_an_eviction_is_decoded() -> None:
     metadata = message((1, "p"), (2, ""), (11, message((1, "a"), (2, "b"))))
     options = message((1, 30), (2, message((1, "uid"))), (5, "All"), (5, "None"), (99 >> 3, 7))
     assert decode(body("policy/v1", "Eviction", message((1, metadata), (2, options)))) == {
@@ -50,7 +50,7 @@ def test_secrets_are_base64_as_in_json() -> None:
         (body("v1", "Namespace", b"\x0b"), 400),
     ],
 )
-def test_what_is_not_understood_is_refused(data: bytes, code: int) -> None:
+def test_other_messages_are_rejected(data: bytes, code: int) -> None:
     with pytest.raises(StatusError) as refused:
         decode(data)
     assert refused.value.code == code

@@ -27,7 +27,7 @@ def test_label_selectors(text: str, expected: bool) -> None:
 
 
 @pytest.mark.parametrize("text", ["a in b", "a=b c=d", "=a", "a=b,,c", "a in ()b", "a/b/c=d"])
-def test_label_selectors_that_are_none(text: str) -> None:
+def test_invalid_label_selectors(text: str) -> None:
     with pytest.raises(StatusError, match="unable to parse requirement") as refused:
         parse_labels(text)
     assert refused.value.code == 400
@@ -46,7 +46,7 @@ def test_field_selectors() -> None:
 
 
 @pytest.mark.parametrize("text", ["spec.colour=red", "metadata.name", "metadata.name>a"])
-def test_field_selectors_that_are_none(text: str) -> None:
+def test_invalid_field_selectors(text: str) -> None:
     with pytest.raises(StatusError) as refused:
         parse_fields(text, ("metadata.name",))
     assert refused.value.code == 400

@@ -21,7 +21,7 @@ def ask(
     api: ApiServer, method: str, target: str, body: Any = None, **headers: str
 ) -> tuple[int, Any]:
     data = b"" if body is None else json.dumps(body).encode()
-    answer = api.answer(ApiRequest(method, target, HEADERS | headers, data))
+    answer = api.handle(ApiRequest(method, target, HEADERS | headers, data))
     assert isinstance(answer, ApiServerResponse)
     return answer.code, json.loads(answer.body)
 
@@ -30,7 +30,7 @@ def names(listing: Any) -> list[str]:
     return [item["metadata"]["name"] for item in listing["items"]]
 
 
-def test_a_list_can_show_the_past(api: ApiServer, store: Store) -> None:
+def test_an_exact_list_shows_a_past_revision(api: ApiServer, store: Store) -> None:
     store.create("nodes", make_node("a"))
     store.create("nodes", make_node("b"))
     then = store.revision
@@ -48,12 +48,12 @@ def test_a_list_can_show_the_past(api: ApiServer, store: Store) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "&resourceVersionMatch=NotOlderThan"])
-def test_watch_list_has_its_conditions(api: ApiServer, query: str) -> None:
+def test_watch_list_requires_its_parameters(api: ApiServer, query: str) -> None:
     code, status = ask(api, "GET", f"/api/v1/pods?watch=1&sendInitialEvents=true{query}")
     assert (code, status["reason"]) == (422, "Invalid")
 
 
-def test_who_holds_the_token_is_known(api: ApiServer) -> None:
+def test_token_review(api: ApiServer) -> None:
     reviews = "/apis/authentication.k8s.io/v1/tokenreviews"
     code, review = ask(api, "POST", reviews, {"spec": {"token": "secret"}})
     assert code == 201
@@ -65,13 +65,13 @@ def test_who_holds_the_token_is_known(api: ApiServer) -> None:
 
 
 @pytest.mark.parametrize(("user", "allowed"), [("somebody", True), ("nobody", False)])
-def test_who_may_do_what(api: ApiServer, user: str, allowed: bool) -> None:
+def test_subject_access_review(api: ApiServer, user: str, allowed: bool) -> None:
     path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
     _, review = ask(api, "POST", path, {"spec": {"user": user}})
     assert review["status"]["allowed"] is allowed
 
 
-def test_discovery_names_what_is_served(api: ApiServer) -> None:
+def test_discovery_lists_served_resources(api: ApiServer) -> None:
     assert ask(api, "GET", "/version")[1]["gitVersion"] == "v1.36.2"
     groups = {group["name"] for group in ask(api, "GET", "/apis")[1]["groups"]}
     assert {"apps", "policy", "storage.k8s.io", "resource.k8s.io"} <= groups
@@ -91,7 +91,7 @@ def test_a_collection_is_deleted_by_selector(api: ApiServer, store: Store) -> No
     assert names(ask(api, "GET", path)[1]) == ["b"]
 
 
-def test_deletions_answer_with_a_status_or_the_pod(api: ApiServer, store: Store) -> None:
+def test_deletions_return_a_status_or_the_pod(api: ApiServer, store: Store) -> None:
     store.create("configmaps", {"metadata": {"name": "m"}})
     _, status = ask(api, "DELETE", "/api/v1/namespaces/default/configmaps/m")
     assert (status["kind"], status["status"]) == ("Status", "Success")
@@ -101,11 +101,11 @@ def test_deletions_answer_with_a_status_or_the_pod(api: ApiServer, store: Store)
     assert ask(api, "DELETE", path)[1]["metadata"]["deletionGracePeriodSeconds"] == 7
 
 
-def test_a_body_that_makes_no_sense_is_survived(
+def test_a_malformed_body_does_not_end_the_server(
     api: ApiServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     pods = "/api/v1/namespaces/default/pods"
-    broken = api.answer(ApiRequest("POST", pods, HEADERS, b"{"))
+    broken = api.handle(ApiRequest("POST", pods, HEADERS, b"{"))
     assert isinstance(broken, ApiServerResponse)
     assert broken.code == 400
     odd = {"metadata": {"name": "p"}, "spec": {"containers": ["c"]}}

@@ -17,7 +17,7 @@ def make_pod(name: str = "p", **spec: Any) -> Json:
     return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c"}], **spec}}
 
 
-def test_create_fills_in_what_the_apiserver_fills_in(store: Store) -> None:
+def test_create_sets_system_metadata(store: Store) -> None:
     pod = store.create(PODS, make_pod()).object()
     metadata = pod["metadata"]
     assert metadata["namespace"] == "default"
@@ -28,14 +28,14 @@ def test_create_fills_in_what_the_apiserver_fills_in(store: Store) -> None:
     assert (pod["apiVersion"], pod["kind"]) == ("v1", "Pod")
 
 
-def test_create_drops_the_status_unless_told_to_keep_it(store: Store) -> None:
+def test_create_drops_the_status_without_keep_status(store: Store) -> None:
     running = {"status": {"phase": "Running"}}
     assert store.create("pods", make_pod() | running).object()["status"]["phase"] == "Pending"
     kept = store.create("pods", make_pod("q") | running, keep_status=True)
     assert kept.object()["status"]["phase"] == "Running"
 
 
-def test_what_is_read_can_be_altered_without_harm(store: Store) -> None:
+def test_altering_an_object_that_was_read_does_not_alter_the_store(store: Store) -> None:
     store.create("pods", make_pod())
     store.get("pods", "p", "default").object()["metadata"]["name"] = "another"
     assert store.get("pods", "p", "default").object()["metadata"]["name"] == "p"
@@ -61,14 +61,14 @@ def test_generated_names_are_new_names(store: Store) -> None:
         (make_pod(priorityClassName="x"), "", 403, "no PriorityClass with name x was found"),
     ],
 )
-def test_create_refuses(store: Store, obj: Json, namespace: str, code: int, text: str) -> None:
+def test_create_rejects(store: Store, obj: Json, namespace: str, code: int, text: str) -> None:
     store.create("pods", make_pod("there"))
     with pytest.raises(StatusError, match=text) as refused:
         store.create("pods", obj, namespace)
     assert refused.value.code == code
 
 
-def test_update_needs_the_version_that_is_there(store: Store) -> None:
+def test_update_requires_the_current_resource_version(store: Store) -> None:
     old = store.create("nodes", make_node("n")).object()
     changed = store.patch("nodes", "n", {"metadata": {"labels": {"a": "b"}}}).object()
     old["spec"]["unschedulable"] = True
@@ -91,14 +91,14 @@ def test_the_generation_counts_changes_of_the_spec_only(store: Store) -> None:
     assert generation({"spec": {"unschedulable": True}}) == 2
 
 
-def test_an_update_that_changes_nothing_is_no_change(store: Store) -> None:
+def test_an_update_that_changes_nothing_is_not_written(store: Store) -> None:
     store.create("nodes", make_node("n"))
     before = store.revision
     store.patch("nodes", "n", {"metadata": {"labels": {"kubernetes.io/os": "linux"}}})
     assert store.revision == before
 
 
-def test_spec_and_status_are_written_by_different_doors(store: Store) -> None:
+def test_spec_and_status_are_written_separately(store: Store) -> None:
     store.create("pods", make_pod())
     both = {"status": {"phase": "Running"}, "spec": {"activeDeadlineSeconds": 5}}
     pod = store.patch("pods", "p", both, "default").object()
@@ -128,14 +128,14 @@ def test_json_patch_and_apply(store: Store) -> None:
     assert applied.object()["data"] == {"a": "1", "b": "2"}
 
 
-def test_a_dry_run_leaves_no_trace(store: Store) -> None:
+def test_a_dry_run_stores_nothing(store: Store) -> None:
     before = store.revision
     assert store.create("pods", make_pod(), dry_run=True).name == "p"
     assert store.revision == before
     assert not store.list("pods")
 
 
-def test_finalizers_hold_an_object_until_they_are_gone(store: Store) -> None:
+def test_an_object_is_removed_with_its_last_finalizer(store: Store) -> None:
     store.create("configmaps", {"metadata": {"name": "m", "finalizers": ["a/b"]}})
     version, gone = store.delete("configmaps", "m", "default")
     assert not gone
@@ -170,7 +170,7 @@ def test_preconditions_of_a_delete(store: Store) -> None:
     assert store.delete("pods", "p", "default", preconditions={"uid": uid})[1]
 
 
-def test_a_namespace_takes_its_content_along(store: Store) -> None:
+def test_removing_a_namespace_removes_its_objects(store: Store) -> None:
     store.create("namespaces", {"metadata": {"name": "team"}})
     store.create("pods", make_pod(), "team")
     store.create("pods", make_pod())

@@ -25,7 +25,7 @@ def create(store: Store, name: str, **labels: str) -> None:
     store.create("pods", {"metadata": {"name": name, "labels": labels}, "spec": spec})
 
 
-def test_what_is_there_comes_first_then_what_happens(store: Store) -> None:
+def test_existing_objects_come_first_then_changes(store: Store) -> None:
     create(store, "a")
     watcher = watch(store)
     assert events(watcher.next_events()) == [("ADDED", "a")]
@@ -37,7 +37,7 @@ def test_what_is_there_comes_first_then_what_happens(store: Store) -> None:
     assert watcher.next_events() == b""
 
 
-def test_labels_that_come_and_go_are_additions_and_deletions(store: Store) -> None:
+def test_objects_that_begin_or_cease_to_match_are_added_or_deleted(store: Store) -> None:
     create(store, "a", app="x")
     watcher = watch(store, parse_selector("app=x", "", ()))
     watcher.next_events()
@@ -59,7 +59,7 @@ def test_labels_that_come_and_go_are_additions_and_deletions(store: Store) -> No
     assert events(watcher.next_events()) == [("DELETED", "a")]
 
 
-def test_a_backlog_comes_in_pieces(store: Store) -> None:
+def test_a_backlog_comes_in_batches(store: Store) -> None:
     for number in range(5):
         create(store, f"p{number}")
     watcher = watch(store)
@@ -78,7 +78,7 @@ def test_changes_that_do_not_concern_it_do_not_stop_a_watch(store: Store) -> Non
     assert events(watcher.next_events(most=1)) == [("ADDED", "p9")]
 
 
-def test_compaction_leaves_the_slow_behind(store: Store) -> None:
+def test_a_watch_behind_a_compaction_gets_410(store: Store) -> None:
     watcher = watch(store)
     create(store, "a")
     store.compact()
@@ -87,7 +87,7 @@ def test_compaction_leaves_the_slow_behind(store: Store) -> None:
     assert (refused.value.code, refused.value.reason) == (410, "Expired")
 
 
-def test_events_have_two_forms(store: Store) -> None:
+def test_events_are_converted_between_versions(store: Store) -> None:
     regarding = {"kind": "Pod", "name": "p", "namespace": "default"}
     event = {"metadata": {"name": "e"}, "regarding": regarding, "note": "text", "reason": "R"}
     store.create("events.events.k8s.io", event)
