@@ -73,7 +73,7 @@ def test_both_schedulers_run_the_same_workload(binaries: dict[str, Path], tmp_pa
         env=os.environ | {"PATH": f"{search}{os.pathsep}{os.environ['PATH']}"},
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "SchedulerQueueingHints=false is left out: the gate is locked" in done.stderr
+    assert "SchedulerQueueingHints=false is not set: the gate is locked" in done.stderr
     [report] = json.loads(figures.read_text())
     passes = {one["scheduler"]: one for one in report["passes"]}
     assert set(passes) == {"kube-scheduler", "proreus", "bare"}

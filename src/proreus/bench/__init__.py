@@ -1,10 +1,10 @@
 """``proreus bench``: workloads in scheduler_perf's language, run against a real apiserver.
 
-``operations`` and ``workloads`` are the language, ``templates`` and ``objects`` make what it
-speaks of, ``api`` sends it, ``pods`` sees what becomes of it. ``executor`` is one pass through a
-workload, ``pod_creation`` and ``devices`` are its larger parts. ``control_plane`` and
-``schedulers`` are the processes under test, ``measures`` what is taken of them, ``comparison`` the
-rounds, ``report`` and ``plot`` what people get to see.
+``operations`` and ``workloads`` parse the files, ``templates`` and ``objects`` make the API
+objects, ``api`` sends them and ``pods`` watches the pods. ``executor`` runs one pass of a workload;
+``pod_creation`` and ``devices`` are its larger operations. ``control_plane`` and ``schedulers`` are
+the processes under test, ``measures`` takes the figures, ``comparison`` runs the rounds, ``report``
+and ``plot`` show the results.
 
-Nothing here knows how proreus decides: it is one more process, asked the same way as the others.
+Nothing here depends on how proreus schedules: it is one more process, measured like the others.
 """

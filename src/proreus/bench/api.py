@@ -1,11 +1,12 @@
-"""The bench's own way to the apiserver: many writes at once, any kind of object, patience.
+"""The bench's API client: concurrent writes, objects of any kind, retries.
 
-It is the load, not the scheduler: it has connections of its own and nobody limits its rate.
+It generates the load, so it has connections of its own and no rate limit.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -24,10 +25,11 @@ from proreus.errors import ApiError, Conflict, NotFound, TooManyRequests
 T = TypeVar("T")
 
 CONCURRENCY = 32
-"""Writes under way together; scheduler_perf has 30."""
+"""Concurrent writes; scheduler_perf has 30."""
 
 _ATTEMPTS = 6
 _REQUEST_SECONDS = 120.0
+_NOT_SERVED_SECONDS = 20.0
 
 encode = msgspec.json.encode
 decode = msgspec.json.decode
@@ -35,7 +37,7 @@ decode = msgspec.json.decode
 
 @dataclass(frozen=True)
 class RestMapping:
-    """Where a kind is served."""
+    """The path below which a kind is served (client-go's RESTMapping)."""
 
     prefix: str
     plural: str
@@ -49,20 +51,20 @@ class RestMapping:
 
 
 class Api:
-    """One apiserver."""
+    """A client of one apiserver. Methods raise ``ApiError`` after the last retry."""
 
     def __init__(self, client: ApiClient) -> None:
         self.client = client
         self._rest_mappings: dict[tuple[str, str], RestMapping] = {}
 
     async def create(self, path: str, body: JsonObject | bytes) -> JsonObject:
-        """POST an object; what exists already is as good as created."""
+        """POST an object and return it as created; ``{}`` if it already exists."""
         data = body if isinstance(body, bytes) else encode(body)
         try:
-            answer = await self.request("POST", path, data)
+            response = await self.request("POST", path, data)
         except Conflict:
             return {}
-        return dict(decode(answer))
+        return dict(decode(response))
 
     async def get(self, path: str) -> JsonObject:
         """GET an object."""
@@ -73,11 +75,11 @@ class Api:
         await self.request("PUT", path, encode(body))
 
     async def patch(self, path: str, body: JsonObject) -> None:
-        """Merge into an object."""
+        """PATCH an object by a JSON merge patch."""
         await self.request("PATCH", path, encode(body), content_type=MERGE_PATCH)
 
     async def delete(self, path: str, *, now: bool = False) -> None:
-        """DELETE an object or a collection, at once or with its grace; it may be gone already."""
+        """DELETE an object or a collection, which need not exist; ``now``: without grace period."""
         body = encode({"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
         with suppress(NotFound):
             await self.request("DELETE", path, body if now else None)
@@ -95,7 +97,7 @@ class Api:
             query = f"limit=2000&continue={token}"
 
     async def rest_mapping_for(self, obj: JsonObject) -> RestMapping:
-        """Return where objects of this apiVersion and kind are served, as discovery tells."""
+        """Return the RestMapping of an object's apiVersion and kind, from discovery."""
         version, kind = obj["apiVersion"], obj["kind"]
         if (version, kind) not in self._rest_mappings:
             prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
@@ -114,7 +116,11 @@ class Api:
         query: str = "",
         content_type: str = JSON,
     ) -> bytes:
-        """Send, and send again when the apiserver is busy; raise ``ApiError`` in the end."""
+        """Return the response to a request.
+
+        Retries when the apiserver is overloaded, fails, or cannot be reached; raises the last
+        ``ApiError``.
+        """
         for attempt in range(_ATTEMPTS):
             try:
                 return await self.client.request(
@@ -141,7 +147,7 @@ class Api:
 
 @asynccontextmanager
 async def connected(kubeconfig: Path, component: str = "bench") -> AsyncIterator[Api]:
-    """Speak to the apiserver of a kubeconfig."""
+    """Yield a client of the apiserver that a kubeconfig names."""
     user = await credentials.load(str(kubeconfig))
     async with ApiClient(user, agent=user_agent(component)) as client:
         yield Api(client)
@@ -150,7 +156,7 @@ async def connected(kubeconfig: Path, component: str = "bench") -> AsyncIterator
 async def for_each(
     items: Iterable[T], work: Callable[[T], Awaitable[Any]], concurrency: int = CONCURRENCY
 ) -> None:
-    """Do the work of each item, some at once; the first failure ends it all and is raised."""
+    """Await ``work`` for each item, ``concurrency`` at a time; the first error ends all."""
     waiting = iter(items)
 
     async def worker() -> None:
@@ -164,3 +170,15 @@ async def for_each(
         for each in workers:
             each.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
+
+
+async def retry_until_served(work: Callable[[], Awaitable[JsonObject]]) -> JsonObject:
+    """Retry on 404 for some seconds: a kind that was just defined is not served at once."""
+    deadline = time.perf_counter() + _NOT_SERVED_SECONDS
+    while True:
+        try:
+            return await work()
+        except ApiError as error:
+            if error.status != 404 or time.perf_counter() > deadline:
+                raise
+            await asyncio.sleep(0.5)

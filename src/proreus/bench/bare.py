@@ -1,10 +1,10 @@
-"""The bare client: binds each waiting pod to the next node, and does nothing else.
+"""The bare client: binds each pending pod to the next node, and does nothing else.
 
     python -m proreus.bench.bare KUBECONFIG [LEASE]
 
-It begins when the Lease, if one is named, is nobody's. It neither looks whether a pod fits nor
-writes Events or conditions: it shows how fast the apiserver takes Bindings from a client of this
-kind while the same workload runs.
+It starts when the Lease, if one is named, has no holder. It neither checks whether a pod fits nor
+writes Events or conditions: it measures how fast the apiserver takes Bindings from a Python client
+under the same workload.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Spec(ApiStruct, frozen=True):
 
 
 class PendingPod(ApiStruct, frozen=True):
-    """A pod, as far as one must know to bind it."""
+    """The fields of a pod that are needed to bind it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: _Spec = _Spec()
@@ -41,7 +41,7 @@ PODS = Resource("", "v1", "pods", "Pod", True, PendingPod)
 
 
 class Binder:
-    """Binds whatever waits."""
+    """Binds all pending pods, in turn to each node."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -55,18 +55,18 @@ class Binder:
         self._number = 0
 
     def on_add(self, pod: PendingPod) -> None:
-        """Put a pod in line."""
+        """Enqueue a pod, unless it is gated or being deleted."""
         if not pod.spec.scheduling_gates and pod.metadata.deletion_timestamp is None:
             self._waiting.append(pod)
             self._available.release()
 
     def on_update(self, old: PendingPod, new: PendingPod) -> None:
-        """Put a pod in line whose gates are open now."""
+        """Enqueue a pod whose scheduling gates were removed."""
         if old.spec.scheduling_gates:
             self.on_add(new)
 
     def on_delete(self, pod: PendingPod, final_state_unknown: bool) -> None:
-        """Mind nothing: a bound pod leaves this watch."""
+        """Ignore deletions: a bound pod leaves this watch, which selects unbound ones."""
 
     async def run(self, lease: str) -> None:
         """Bind until cancelled."""
@@ -90,7 +90,7 @@ class Binder:
                 self.on_add(pod)
 
     async def _wait_for(self, lease: str) -> None:
-        """Wait until nobody holds a lease."""
+        """Wait until a Lease, given by its path, has no holder."""
         held = bool(lease)
         while held:
             held = bool((await self._api.get(lease))["spec"].get("holderIdentity"))

@@ -1,6 +1,6 @@
-"""The certificates of one control plane: an authority, and what it signs.
+"""The certificates of one control plane: an authority, and the certificates that it issues.
 
-Elliptic curves, since making keys is part of every start. Nothing here outlives a run.
+Keys are elliptic curves, because they are generated at each start. Certificates expire after a day.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 
 class CertificateAuthority:
-    """A certificate authority that keeps everything in one folder as PEM files."""
+    """A certificate authority that writes its PEM files to one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -32,7 +32,7 @@ class CertificateAuthority:
         self.file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def issue(self, name: str, groups: tuple[str, ...] = (), *, serves: bool = False) -> None:
-        """Write <name>.crt and <name>.key: a server on loopback, or a client in ``groups``."""
+        """Write <name>.crt and <name>.key, for a server on loopback or a client in ``groups``."""
         key = ec.generate_private_key(ec.SECP256R1())
         attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         attributes.append(x509.NameAttribute(NameOID.COMMON_NAME, name))
@@ -86,7 +86,7 @@ def write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
 
 
 def write_service_account_keys(folder: Path) -> None:
-    """Write sa.key and sa.pub, with which an apiserver signs and checks ServiceAccount tokens."""
+    """Write sa.key and sa.pub, with which an apiserver signs and verifies ServiceAccount tokens."""
     key = ec.generate_private_key(ec.SECP256R1())
     write_key(folder / "sa.key", key)
     (folder / "sa.pub").write_bytes(

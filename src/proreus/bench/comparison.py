@@ -1,8 +1,7 @@
-"""The rounds: each scheduler in turn runs the same workload, and the order changes every round.
+"""The rounds: each scheduler runs the same workload, and the order alternates between rounds.
 
-A control plane that the bench starts itself is started anew for each pass: the same programs and
-flags, an empty etcd, no memory of the pass before. An apiserver that is there already is cleaned
-up instead.
+A control plane that the bench starts itself is started anew for each pass, with the same programs
+and flags and an empty etcd. An existing apiserver is cleaned up after each pass instead.
 """
 
 from __future__ import annotations
@@ -44,7 +43,11 @@ ReportProgress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Options:
-    """How to run. With ``kubeconfig`` an apiserver that runs already, else ``programs`` for one."""
+    """How to run the rounds.
+
+    ``kubeconfig``: an existing apiserver to use; otherwise one is started from ``programs``.
+    ``backlog``: create the measured pods before the scheduler may start on them.
+    """
 
     rounds: int = 1
     timeout_seconds: float = 600.0
@@ -52,12 +55,12 @@ class Options:
     kubeconfig: Path | None = None
     programs: Mapping[str, Path] = field(default_factory=dict)
     keep: Path | None = None
-    """Where to leave logs and configurations; None: nowhere."""
+    """Folder in which logs and configurations are kept; None: they are deleted."""
 
 
 @dataclass(frozen=True)
 class BenchEnvironment:
-    """Where a pass takes place."""
+    """The cluster of one pass. ``own``: the bench has started it, with these ``children``."""
 
     kubeconfig: Path
     folder: Path
@@ -71,9 +74,9 @@ async def compare(
     options: Options,
     report_progress: ReportProgress,
 ) -> AsyncIterator[Pass]:
-    """Yield what each scheduler did, round by round.
+    """Yield the results of each scheduler, round by round.
 
-    A pass that fails is yielded too, with its ``failure``; who comes after it goes on.
+    A pass that fails is yielded too, with its ``failure`` set, and the next pass follows.
     """
     gates, _ = unlocked_gates(plan.feature_gates)
     for number in range(options.rounds):
@@ -140,7 +143,7 @@ async def _pass(
 
 
 class _Runner:
-    """The scheduler of a pass, started and, to let pods pile up, changed for one that stands by."""
+    """The scheduler of a pass; to build a backlog, it is replaced by one that is not the leader."""
 
     def __init__(
         self,
@@ -161,7 +164,7 @@ class _Runner:
         self._base = plan.path(path) if path else None
 
     async def start(self, *, elects: bool = False) -> float:
-        """Start one; return the seconds until it was ready."""
+        """Start a scheduler process; return the seconds until it was ready."""
         config = configuration(self._base, self._environment.kubeconfig, elects=elects)
         name = f"scheduler-{len(self._started)}"
         process = SchedulerProcess(
@@ -174,7 +177,7 @@ class _Runner:
         return time.perf_counter() - began
 
     async def hold(self) -> None:
-        """Put one in its place that stands by with warm caches."""
+        """Replace the scheduler by one that has warm caches but cannot get the Lease."""
         self._collector.scheduler = None
         await self._started[-1].finish()
         await hold_lease(self._api)
@@ -182,29 +185,29 @@ class _Runner:
         await wait_until_idle(self._started[-1], _STAND_BY_SECONDS)
 
     async def release(self) -> None:
-        """Let it lead."""
+        """Let the standby scheduler become the leader."""
         for child in self._environment.children.values():
             await wait_until_idle(child, _STAND_BY_SECONDS)
         await release_lease(self._api)
 
     def check(self) -> None:
-        """Raise ``ChildFailed`` when the scheduler has ended by itself."""
+        """Raise ``ChildFailed`` if the scheduler has exited by itself."""
         if self._started[-1] is self._collector.scheduler and not self._started[-1].running:
             process = self._started[-1]
             raise ChildFailed(f"{process.name} ended by itself\n{process.log_tail(5)}")
 
     async def finish(self) -> None:
-        """End what still runs."""
+        """Stop the scheduler that is still running."""
         for process in self._started[-1:]:
             await process.finish()
 
     def errors(self) -> list[str]:
-        """Return what their logs say of errors."""
+        """Return the errors in the logs of all schedulers of the pass."""
         return [line for process in self._started for line in process.errors]
 
 
 async def _run_while_scheduler_alive(runner: _Runner, work: Coroutine[Any, Any, None]) -> None:
-    """Do the work, but give up at once when there is nobody left to schedule."""
+    """Await ``work``, but raise ``ChildFailed`` as soon as the scheduler has exited."""
     task = asyncio.create_task(work)
     try:
         while not task.done():
@@ -220,10 +223,10 @@ async def _run_while_scheduler_alive(runner: _Runner, work: Coroutine[Any, Any, 
 async def _environment(
     options: Options, gates: Mapping[str, bool], name: str
 ) -> AsyncIterator[BenchEnvironment]:
-    """A folder, and a control plane in it unless there is one already."""
+    """Yield a folder for a pass, with a control plane in it unless an existing one is used."""
     with tempfile.TemporaryDirectory(prefix="proreus-bench-") as temporary:
         folder = (options.keep or Path(temporary)) / name
-        while folder.exists():  # left by a run before
+        while folder.exists():  # kept by an earlier run
             folder = folder.with_name(f"{folder.name}+")
         folder.mkdir(parents=True)
         if options.kubeconfig is not None:
@@ -241,7 +244,7 @@ async def _environment(
 
 
 def _apiserver_flags(gates: Mapping[str, bool]) -> list[str]:
-    """Return what makes the apiserver serve what the gates are about."""
+    """Return the apiserver's flags for feature gates and for the API versions that they need."""
     flags = []
     if gates:
         settings = ",".join(f"{name}={str(on).lower()}" for name, on in gates.items())
@@ -259,7 +262,7 @@ def _apiserver_flags(gates: Mapping[str, bool]) -> list[str]:
 async def _report_progress_periodically(
     title: str, executor: Executor, pods: PodTracker, report_progress: ReportProgress
 ) -> None:
-    """Say twice a second how far it is."""
+    """Report progress twice a second."""
     before, at = 0, time.perf_counter()
     while True:
         await asyncio.sleep(0.5)
@@ -272,7 +275,7 @@ async def _report_progress_periodically(
 
 
 async def _clean_up(api: Api, executor: Executor, pods: PodTracker) -> None:
-    """Remove what a pass left behind in a cluster that is not ours."""
+    """Delete the objects of a pass from a cluster that existed before."""
 
     async def delete(path: str) -> None:
         await api.delete(path, now=True)

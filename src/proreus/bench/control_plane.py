@@ -1,7 +1,8 @@
-"""etcd and kube-apiserver on loopback, as scheduler_perf has them: admission that needs controllers
-is off, and so is Priority, since its templates set ``spec.priority`` themselves.
+"""etcd and kube-apiserver on loopback, configured as in scheduler_perf.
 
-Nothing is kept: etcd does not wait for the disk, and each control plane begins empty.
+Admission plugins that need controllers are disabled, and so is Priority, since scheduler_perf's
+templates set ``spec.priority`` themselves. etcd does not sync to disk; each control plane starts
+empty.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from proreus.errors import ConfigError
 
 ADMIN = ("admin", ("system:masters",))
 ADMIN_TOKEN = "admin-token"
-"""A token of the same user. Schedulers use it: a certificate costs the apiserver 0.2 ms a request
-more, and in a cluster they have tokens too."""
+"""A token of the same user. Schedulers use it, as they do in a cluster; verifying a client
+certificate would cost the apiserver another 0.2 ms a request."""
 
 DISABLED_ADMISSION = ("ServiceAccount", "TaintNodesByCondition", "Priority")
 
@@ -34,7 +35,7 @@ def find_programs(
 ) -> dict[str, Path]:
     """Return the path of each program: in ``assets``, in KUBEBUILDER_ASSETS or on the PATH.
 
-    Raises ``ConfigError`` that names what is missing and where it was looked for.
+    Raises ``ConfigError`` that names the missing programs and the folders searched.
     """
     folders = (assets, environ.get("KUBEBUILDER_ASSETS"), environ.get("PATH", os.defpath))
     search = os.pathsep.join(str(folder) for folder in folders if folder)
@@ -49,9 +50,9 @@ def find_programs(
 
 
 class ControlPlane:
-    """One control plane in one folder. A restart of its parts keeps ports and data.
+    """One control plane in one folder; restarting its processes keeps ports and data.
 
-    ``flags`` are further ones of the apiserver, ``tokens`` further lines of its token file.
+    ``flags``: further flags of the apiserver. ``tokens``: further lines of its token file.
     """
 
     def __init__(
@@ -78,20 +79,20 @@ class ControlPlane:
         )
 
     def start(self) -> None:
-        """Start both; returns once the apiserver is ready, about five seconds later."""
+        """Start both, and wait until the apiserver is ready (about five seconds)."""
         self.etcd.start()
         self.start_apiserver()
         self.apiserver.wait_for(
-            30, "default namespace", lambda: self._answers("/api/v1/namespaces/default")
+            30, "default namespace", lambda: self._is_ok("/api/v1/namespaces/default")
         )
 
     def start_apiserver(self) -> None:
-        """Start the apiserver (again) and wait until it is ready."""
+        """Start or restart the apiserver, and wait until it is ready."""
         self.apiserver.start()
-        self.apiserver.wait_for(60, "readyz", lambda: self._answers("/readyz"))
+        self.apiserver.wait_for(60, "readyz", lambda: self._is_ok("/readyz"))
 
     def stop(self) -> None:
-        """End both and forget the data."""
+        """Kill both and delete their data."""
         self.apiserver.kill()
         self.etcd.kill()
         shutil.rmtree(self.folder / "etcd", ignore_errors=True)
@@ -99,7 +100,7 @@ class ControlPlane:
     def write_kubeconfig(
         self, path: Path, *, certificate: str | None = None, token: str | None = None
     ) -> Path:
-        """Write a kubeconfig of a user with a client certificate or a token."""
+        """Write a kubeconfig for a client certificate, by its name, or for a token."""
         user: dict[str, str] = {"token": token} if token else {}
         if certificate:
             user["client-certificate"] = str(self.folder / f"pki/{certificate}.crt")
@@ -119,17 +120,17 @@ class ControlPlane:
         path.write_text(yaml.safe_dump(document))
         return path
 
-    def _answers(self, path: str) -> bool:
+    def _is_ok(self, path: str) -> bool:
         context = ssl.create_default_context(cafile=str(self.folder / "pki/ca.crt"))
         request = urllib.request.Request(
             self.server + path, headers={"Authorization": f"Bearer {ADMIN_TOKEN}"}
         )
-        # errors of the network and of HTTP are OSErrors, which count as "not yet"
+        # errors of the network and of HTTP are OSErrors, which wait_for retries
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
         )
-        with opener.open(request, timeout=2) as answer:
-            return bool(answer.status == 200)
+        with opener.open(request, timeout=2) as response:
+            return bool(response.status == 200)
 
     def _write_credentials(self, tokens: Sequence[str]) -> None:
         pki = self.folder / "pki"
@@ -166,7 +167,7 @@ class ControlPlane:
             f"--tls-cert-file={pki / 'apiserver.crt'}",
             f"--tls-private-key-file={pki / 'apiserver.key'}",
             f"--client-ca-file={pki / 'ca.crt'}",
-            # nobody is a front proxy here, but kube-scheduler complains of a missing authority
+            # there is no front proxy, but kube-scheduler logs an error without this authority
             f"--requestheader-client-ca-file={pki / 'ca.crt'}",
             "--requestheader-allowed-names=front-proxy",
             "--requestheader-username-headers=X-Remote-User",

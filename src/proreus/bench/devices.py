@@ -1,4 +1,4 @@
-"""Devices and their claims, where a driver or a controller would be at work."""
+"""What DRA drivers and the resource claim controller would do: ResourceSlices and claims."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def publish(api: Api, operation: CreateResourceDriver) -> None:
 
 
 async def create_claims_of(api: Api, pod: JsonObject, templates: dict[str, JsonObject]) -> None:
-    """Make a pod's claims from their templates, and tell the pod of them."""
+    """Create a pod's claims from their templates, and set them in the pod's status."""
     namespace, statuses = pod["metadata"]["namespace"], []
     for claim, template in objects.claims_of_templates(pod):
         body = objects.claim_for_pod(templates[template], pod, claim)
@@ -40,7 +40,7 @@ async def create_claims_of(api: Api, pod: JsonObject, templates: dict[str, JsonO
 
 
 async def delete_claims_of_pods(api: Api, namespace: str) -> None:
-    """Delete the claims of a namespace that belong to pods, whoever holds on to them."""
+    """Delete the claims of a namespace that pods own, regardless of finalizers."""
 
     async def delete(claim: JsonObject) -> None:
         path = f"{CLAIMS.format(namespace)}/{claim['metadata']['name']}"
@@ -53,7 +53,10 @@ async def delete_claims_of_pods(api: Api, namespace: str) -> None:
 
 
 async def allocate(api: Api, namespace: str) -> None:
-    """Allocate claims that ask for devices by count, each on a node drawn at random."""
+    """Allocate claims that request devices by count, each on a random node.
+
+    Raises ``ProreusError`` when no node has enough free devices. ``namespace``: empty for all.
+    """
     claims = await api.list(CLAIMS.format(namespace) if namespace else ALL_CLAIMS)
     free = _free_devices(await api.list(SLICES), claims)
 
@@ -67,7 +70,7 @@ async def allocate(api: Api, namespace: str) -> None:
 
 
 Free = dict[str, list[JsonObject]]
-"""Node -> results, but for the request that each is for."""
+"""Node -> allocation results of its free devices, without the ``request``."""
 
 
 def _free_devices(slices: list[JsonObject], claims: list[JsonObject]) -> Free:
@@ -91,7 +94,10 @@ def _free_devices(slices: list[JsonObject], claims: list[JsonObject]) -> Free:
 
 
 def _allocation(claim: JsonObject, free: Free) -> JsonObject:
-    """Take devices of one node; selectors are not looked at, since a driver's devices are alike."""
+    """Return an allocation of devices of one node, and remove them from ``free``.
+
+    Selectors are ignored: all devices of the bench's drivers have the same attributes.
+    """
     wanted = [
         request["name"]
         for request in claim["spec"]["devices"]["requests"]

@@ -1,19 +1,19 @@
-"""One pass through a workload: its operations one after the other, as scheduler_perf does them.
+"""One pass through a workload: its operations in order, with scheduler_perf's meaning.
 
-Background work (churn, slow deletions) ends with the workload.
+Background operations (churn, slow deletions) end with the workload.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, Protocol
 
 from proreus.bench import devices, objects
 from proreus.bench import operations as ops
-from proreus.bench.api import Api, for_each
+from proreus.bench.api import Api, for_each, retry_until_served
 from proreus.bench.pod_creation import PODS, PodCreation
 from proreus.bench.pods import PodTracker
 from proreus.bench.templates import JsonObject, Template, template_of
@@ -25,37 +25,37 @@ NODES = "/api/v1/nodes"
 CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
-_RETRY_SECONDS = 20.0
-
 
 class Collector(Protocol):
-    """Who measures."""
+    """Takes measurements over periods."""
 
     async def start(self, name: str, namespaces: list[str], labels: dict[str, str]) -> None:
-        """Begin a period."""
+        """Start a period that measures the pods of these namespaces with these labels."""
         ...
 
     async def stop(self) -> None:
-        """End it."""
+        """End the period."""
         ...
 
 
 class Backlog(Protocol):
-    """Who can let measured pods pile up before the scheduler sets to work on them."""
+    """Holds the scheduler back, so that all measured pods exist before it starts on them."""
 
     async def hold(self) -> None:
-        """Let the scheduler stand by."""
+        """Make the scheduler stand by."""
         ...
 
     async def release(self) -> None:
-        """Let it begin."""
+        """Let the scheduler start."""
         ...
 
 
 class Executor:
-    """Runs a plan. ``current_operation`` is what it does now, for those who watch.
+    """Runs a workload. ``current_operation`` names the running operation, for progress reports.
 
-    ``priority_classes``: pods get their priority by a class, as the Priority admission wants it.
+    ``timeout_seconds``: how long no pod may make progress before an operation fails.
+    ``priority_classes``: give pods their priority by a PriorityClass, which the Priority admission
+    plugin requires.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class Executor:
     ) -> None:
         self.current_operation = ""
         self.expected = 0
-        """How many pods the operation under way waits for."""
+        """How many pods the running operation waits for."""
         self.created: list[str] = []
-        """Paths of what is not gone with its namespace, in order."""
+        """Paths of objects that are not deleted with a namespace, in the order of creation."""
         self.namespaces: dict[str, int] = {}
-        """Known namespaces, and how many pods in them nobody has waited for yet."""
+        """How many pods in each namespace no operation has waited for yet."""
         self._plan = plan
         self._api = api
         self._pods = pods
@@ -102,7 +102,7 @@ class Executor:
             raise ProreusError(f"{self.current_operation}: {failures.exceptions[0]}") from failures
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something in the background, to the end of the workload."""
+        """Run ``work`` in the background, until the end of the workload."""
         self._background.append(self._tasks.create_task(work))
 
     async def _run(self, operation: ops.Operation, index: int) -> None:
@@ -139,7 +139,7 @@ class Executor:
             case ops.AllocResourceClaims():
                 await devices.allocate(self._api, operation.namespace)
             case _:
-                raise ProreusError(f"nobody runs {operation.opcode}")
+                raise ProreusError(f"{operation.opcode} is not implemented")
 
     # nodes and namespaces
 
@@ -207,7 +207,7 @@ class Executor:
             await self._collector.stop()
 
     async def _create_steadily(self, operation: ops.CreatePods, namespace: str) -> None:
-        """Create, wait, delete, again and again, until the time is up."""
+        """Create pods, wait until they are bound, and delete them, until the duration is over."""
         deadline = time.perf_counter() + operation.duration
         with suppress(TimeoutError):
             async with asyncio.timeout(operation.duration):
@@ -266,7 +266,7 @@ class Executor:
         async def create(index: int) -> None:
             body = template.object(index, operation.count)
             path = await self._collection(body, operation.namespace)
-            made = await _retry_until_served(lambda: self._api.create(path, body))
+            made = await retry_until_served(lambda: self._api.create(path, body))
             if not operation.namespace and made:
                 self.created.append(f"{path}/{made['metadata']['name']}")
 
@@ -315,7 +315,7 @@ class Executor:
         async def turn(number: int) -> None:
             for body, path, names in zip(bodies, collections, slots, strict=True):
                 slot = number % len(names)
-                with suppress(ApiError):  # upstream does not mind either
+                with suppress(ApiError):  # scheduler_perf ignores errors of churn too
                     if operation.mode == "recreate" and names[slot]:
                         name, names[slot] = names[slot], ""
                         await self._api.delete(f"{path}/{name}")
@@ -344,15 +344,3 @@ class Executor:
 
     def _template(self, path: str | None) -> Template | None:
         return template_of(self._plan.path(path)) if path else None
-
-
-async def _retry_until_served(work: Callable[[], Awaitable[JsonObject]]) -> JsonObject:
-    """Try again for a while: a kind just defined is not served at once."""
-    deadline = time.perf_counter() + _RETRY_SECONDS
-    while True:
-        try:
-            return await work()
-        except ApiError as error:
-            if error.status != 404 or time.perf_counter() > deadline:
-                raise
-            await asyncio.sleep(0.5)

@@ -1,4 +1,4 @@
-"""What is measured of one pass: throughput, latencies, algorithm time, CPU, memory, spread."""
+"""The measurements of one pass: throughput, latencies, algorithm time, CPU, memory, spread."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ _SHARED = ("cpu", "memory")
 
 @dataclass
 class Period:
-    """One period of measuring. Times are in seconds unless the name says otherwise."""
+    """The measurements of one period. Times are in seconds unless the name has a unit."""
 
     name: str
     pods: int
     seconds: float
     pods_per_second: float
     each_second: list[int]
-    """Pods bound in the first second of the period, the next …"""
+    """Pods bound in each second of the period."""
     latency_p50: float
     latency_p90: float
     latency_p99: float
     algorithm_mean_ms: float | None
     algorithm_p99_ms: float | None
     cpu_seconds: dict[str, float]
-    """Of each process, from the beginning until the scheduler has written its last Event."""
+    """CPU time of each process, from the start until the scheduler has written its last Event."""
     other_cpus_busy: float = 0.0
-    """How many CPUs others kept busy meanwhile: noise, if it is much."""
+    """How many CPUs other processes kept busy meanwhile; a high value means noisy figures."""
 
 
 @dataclass
 class Pass:
-    """What one scheduler did with one workload, in one round."""
+    """The results of one scheduler with one workload, in one round."""
 
     scheduler: str
     round: int
@@ -59,18 +59,18 @@ class Pass:
     """Standard deviation of the nodes' utilisation (mean of CPU and memory), in per cent."""
     log_errors: list[str] = field(default_factory=list)
     failure: str = ""
-    """Why it did not come to its end; the measures are then worth nothing."""
+    """Why the pass did not complete; its measurements are then meaningless."""
 
     @property
     def main(self) -> Period | None:
-        """The period with most pods."""
+        """The period with the most pods, or None."""
         return max(self.periods, key=lambda period: period.pods, default=None)
 
 
 class PeriodCollector:
-    """Measures periods: the bindings that a watch saw, and what the processes used meanwhile.
+    """Measures periods: the bindings that a watch saw, and the CPU that the processes used.
 
-    ``from_first_binding``: the period begins with the first binding, not with ``start``.
+    ``from_first_binding``: the period starts with the first binding, not with ``start``.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class PeriodCollector:
         self._from_first_binding = from_first_binding
 
     async def start(self, name: str, namespaces: list[str], labels: dict[str, str]) -> None:
-        """Begin once the scheduler has digested what came before."""
+        """Start a period, once the scheduler has become idle."""
         assert self.scheduler is not None, "no scheduler runs yet"
         await wait_until_idle(self.scheduler, _IDLE_TIMEOUT_SECONDS)
         self._name, self._namespaces, self._labels = name, frozenset(namespaces), labels
@@ -93,7 +93,7 @@ class PeriodCollector:
         self._began = time.perf_counter()
 
     async def stop(self) -> None:
-        """End the period; what the scheduler still has to write is waited for."""
+        """End the period, and wait until the scheduler has written its remaining Events."""
         assert self.scheduler is not None
         ended = time.perf_counter()
         bindings = [
@@ -124,7 +124,7 @@ class PeriodCollector:
         each_second = [0] * math.ceil(seconds)
         for moment in times:
             each_second[min(int(moment - began), len(each_second) - 1)] += 1
-        # a pod that had to wait for the scheduler to be let loose waits from then on
+        # pods of a backlog were held back on purpose, so their latency counts from the start
         latencies = [each.bound - max(each.created or began, began) for each in bindings]
         p50, p90, p99_latency = (percentile(latencies, part) for part in (0.5, 0.9, 0.99))
         return Period(
@@ -149,22 +149,23 @@ class PeriodCollector:
         return {name: child.cpu_seconds() for name, child in children.items()} | {"bench": own}
 
     def peak_rss_bytes(self) -> dict[str, int]:
-        """Return the most memory that each process ever held."""
+        """Return the peak resident memory of each process, in bytes."""
         assert self.scheduler is not None
         children = {"scheduler": self.scheduler, **self._children}
         return {name: child.peak_rss_bytes() for name, child in children.items()}
 
 
 def percentile(values: Iterable[float], part: float) -> float:
-    """Return the smallest value that at least ``part`` of the values do not exceed; 0 of none."""
+    """Return the ``part`` quantile (0 to 1) by nearest rank; 0 if there are no values."""
     ordered = sorted(values)
     return ordered[max(math.ceil(part * len(ordered)) - 1, 0)] if ordered else 0.0
 
 
 def histogram_between(name: str, before: str, after: str) -> tuple[float | None, float | None]:
-    """Return mean and 99th percentile of what a histogram observed between two scrapes.
+    """Return the mean and the 99th percentile of a histogram's observations between two scrapes.
 
-    The percentile is interpolated within its bucket, as Prometheus does it.
+    The percentile is interpolated within its bucket, as by Prometheus' ``histogram_quantile``; both
+    are None if nothing was observed.
     """
     early, late = _buckets(name, before), _buckets(name, after)
     count = late.get("count", 0.0) - early.get("count", 0.0)
@@ -202,8 +203,8 @@ def _buckets(name: str, text: str) -> dict[str, float]:
 async def utilisation_spread(api: Api) -> float:
     """Return the standard deviation of the nodes' utilisation, in per cent.
 
-    A node's utilisation is the mean of what is asked for of its CPU and of its memory; nodes that
-    have neither are left out.
+    A node's utilisation is the mean of the requested shares of its CPU and its memory; nodes that
+    lack either are ignored.
     """
     used: dict[str, Counter[str]] = defaultdict(Counter)
     pods = decoder_for(PODS.type)
@@ -215,8 +216,9 @@ async def utilisation_spread(api: Api) -> float:
     nodes = decoder_for(NODES.type)
     for item in await api.list("/api/v1/nodes"):
         node = nodes.convert(item)
-        room = {key: parse_amount(key, node.status.allocatable.get(key, "0")) for key in _SHARED}
-        if all(room.values()):
+        amounts = node.status.allocatable
+        allocatable = {key: parse_amount(key, amounts.get(key, "0")) for key in _SHARED}
+        if all(allocatable.values()):
             mine = used[node.metadata.name]
-            shares.append(100 * statistics.fmean(mine[key] / room[key] for key in _SHARED))
+            shares.append(100 * statistics.fmean(mine[key] / allocatable[key] for key in _SHARED))
     return statistics.pstdev(shares) if shares else 0.0

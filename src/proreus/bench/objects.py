@@ -1,6 +1,6 @@
-"""The objects that operations create: bases, strategies for nodes, volumes, claims, devices.
+"""The objects that operations create: nodes and their strategies, volumes, claims, devices.
 
-Plain dicts, ready to be posted. What scheduler_perf patches afterwards is set at once here.
+They are plain dicts, complete: fields that scheduler_perf patches after creation are set at once.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ HOSTNAME = "kubernetes.io/hostname"
 MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
 CLAIM_OF_POD = "resource.kubernetes.io/pod-claim-name"
 
-_ROOM = {"pods": "110", "cpu": "4", "memory": "32Gi"}
+_RESOURCES = {"pods": "110", "cpu": "4", "memory": "32Gi"}
 
 
 def default_node(prefix: str) -> JsonObject:
-    """Return the node of a createNodes that names no template."""
+    """Return the node of a createNodes without a template."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"generateName": prefix},
         "status": {
-            "capacity": dict(_ROOM),
-            "allocatable": dict(_ROOM),
+            "capacity": dict(_RESOURCES),
+            "allocatable": dict(_RESOURCES),
             "phase": "Running",
             "conditions": [{"type": "Ready", "status": "True"}],
         },
@@ -34,7 +34,7 @@ def default_node(prefix: str) -> JsonObject:
 
 
 def default_pod() -> JsonObject:
-    """Return the pod of a createPods that has no template."""
+    """Return the pod of a createPods without a template."""
     asked = {"cpu": "100m", "memory": "500Mi"}
     container = {
         "name": "pause",
@@ -51,9 +51,9 @@ def default_pod() -> JsonObject:
 
 
 def take_priority_by_class(pod: JsonObject) -> JsonObject:
-    """Replace a pod's priority by a class of that value; return the class, {} if there is none.
+    """Replace a pod's priority by a PriorityClass of that value; return the class, or {}.
 
-    scheduler_perf switches the Priority admission off; where it is on, a bare number is refused.
+    scheduler_perf disables the Priority admission plugin, which rejects a bare ``spec.priority``.
     """
     spec = pod["spec"]
     if "priority" not in spec or "priorityClassName" in spec:
@@ -69,7 +69,7 @@ def take_priority_by_class(pod: JsonObject) -> JsonObject:
 
 
 def finish_node(node: JsonObject, operation: CreateNodes, index: int, number: int) -> JsonObject:
-    """Name a node and prepare it as the operation's strategy says; return its CSINode, if any.
+    """Name a node and apply the operation's strategies to it; return its CSINode, or {}.
 
     ``index`` counts the nodes of the operation, ``number`` those of the whole workload.
     """
@@ -83,20 +83,20 @@ def finish_node(node: JsonObject, operation: CreateNodes, index: int, number: in
         labels[strategy.label_key] = strategy.label_values[index % len(strategy.label_values)]
     if unique := operation.unique_node_label_strategy:
         labels[unique.label_key] = f"value-{number}"
-    room = operation.node_allocatable_strategy
-    if room is None:
+    allocatable = operation.node_allocatable_strategy
+    if allocatable is None:
         return {}
-    status["allocatable"].update(room.node_allocatable)
+    status["allocatable"].update(allocatable.node_allocatable)
     drivers = [
         {"name": driver, "nodeID": name, "allocatable": {"count": resources.count}}
-        for driver, resources in room.csi_node_allocatable.items()
+        for driver, resources in allocatable.csi_node_allocatable.items()
     ]
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSINode",
         "metadata": {
             "name": name,
-            "annotations": {MIGRATED_PLUGINS: ",".join(room.migrated_plugins)},
+            "annotations": {MIGRATED_PLUGINS: ",".join(allocatable.migrated_plugins)},
         },
         "spec": {"drivers": drivers},
     }
@@ -126,14 +126,14 @@ def bound_volume(
 
 
 def with_claim(pod: JsonObject, index: int) -> JsonObject:
-    """Give a pod the volume of claim number ``index``, and no other."""
+    """Make the volume of claim number ``index`` the pod's only volume, in place."""
     source = {"claimName": f"pvc-{index}"}
     pod["spec"]["volumes"] = [{"name": "vol", "persistentVolumeClaim": source}]
     return pod
 
 
 def claims_of_templates(pod: JsonObject) -> list[tuple[str, str]]:
-    """Return the pod's claims that come of templates: (name in the pod, name of the template)."""
+    """Return the pod's claims from templates, as (name in the pod, name of the template)."""
     return [
         (claim["name"], claim["resourceClaimTemplateName"])
         for claim in pod["spec"].get("resourceClaims") or ()
@@ -142,7 +142,7 @@ def claims_of_templates(pod: JsonObject) -> list[tuple[str, str]]:
 
 
 def claim_for_pod(template: JsonObject, pod: JsonObject, claim: str) -> JsonObject:
-    """Return the ResourceClaim that the resource claim controller would make for a pod."""
+    """Return the ResourceClaim that the resource claim controller would create for a pod."""
     metadata = pod["metadata"]
     inner = copy.deepcopy(template["spec"])
     made: dict[str, Any] = {"metadata": inner.get("metadata") or {}, "spec": inner["spec"]}
@@ -165,7 +165,7 @@ def claim_for_pod(template: JsonObject, pod: JsonObject, claim: str) -> JsonObje
 
 
 def resource_slice(driver: str, node: str, devices: int) -> JsonObject:
-    """Return what a driver publishes for a node: so many devices, alike but for their number."""
+    """Return the ResourceSlice of a node, with ``devices`` devices that differ only in number."""
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",

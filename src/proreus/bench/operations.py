@@ -1,8 +1,7 @@
-"""The operations of a workload, field by field as scheduler_perf has them.
+"""The operations of a workload, with scheduler_perf's fields.
 
-Numbers and the like may be parameters of the workload: ``countParam: $initNodes`` fills ``count``.
-Paths are relative to the file that names them. What an operation does is in ``executor``; what is
-here only says how it is written, and what is allowed.
+Some values may be parameters of the workload: ``countParam: $initNodes`` sets ``count``. Paths are
+relative to the workload file. This module only validates operations; ``executor`` runs them.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from proreus.config.durations import parse_duration
 
 
 class StrictModel(BaseModel):
-    """A piece of a workload file: camelCase there, nothing that is not known, nothing bent."""
+    """A part of a workload file: camelCase, no unknown fields, no conversion of types."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, alias_generator=to_camel, validate_by_name=True
@@ -32,19 +31,19 @@ def _seconds(value: object) -> object:
 
 
 Seconds = Annotated[float, BeforeValidator(_seconds)]
-"""Written as Go writes durations: ``10s``, ``1m30s``."""
+"""A duration in Go's form: ``10s``, ``1m30s``."""
 
 
 class Operation(StrictModel):
-    """What all operations share."""
+    """The base of all operations."""
 
     opcode: str
     parameters: ClassVar[dict[str, str]] = {"count_param": "count"}
-    """Which fields name a parameter, and which field its value is for."""
+    """Fields that name a parameter -> the field that gets its value."""
 
     @property
     def collects(self) -> bool:
-        """Whether measures are taken by it, or end with it."""
+        """Whether this operation yields a period of measurements."""
         return False
 
 
@@ -68,7 +67,7 @@ class _NodeAllocatable(StrictModel):
 
 
 class CreateNodes(Operation):
-    """Nodes of a template or of 4 CPUs, 32Gi and 110 pods; labels and CSINodes by a strategy."""
+    """Create nodes, by a template or with 4 CPUs, 32Gi and 110 pods, and apply strategies."""
 
     opcode: Literal["createNodes"]
     count: Count = 0
@@ -80,7 +79,7 @@ class CreateNodes(Operation):
 
 
 class CreateNamespaces(Operation):
-    """Namespaces ``<prefix>-0``, ``<prefix>-1`` …"""
+    """Create the namespaces ``<prefix>-0``, ``<prefix>-1`` …"""
 
     opcode: Literal["createNamespaces"]
     prefix: str
@@ -90,9 +89,10 @@ class CreateNamespaces(Operation):
 
 
 class CreatePods(Operation):
-    """Pods, as fast as they can be created; waits until they are bound unless told not to.
+    """Create pods as fast as possible, and wait until they are bound.
 
-    ``steadyState``: so many pods again and again, deleted once they are bound, for ``duration``.
+    ``skipWaitToCompletion``: do not wait. ``steadyState``: create ``count`` pods, delete them once
+    they are bound, and start over, for ``duration``.
     """
 
     opcode: Literal["createPods"]
@@ -132,12 +132,12 @@ class CreatePods(Operation):
 
     @property
     def collects(self) -> bool:
-        """Whether measures are taken by it, or end with it."""
+        """Whether this operation yields a period of measurements."""
         return self.collect_metrics
 
 
 class CreatePodSets(Operation):
-    """The same createPods in each of the namespaces ``<namespacePrefix>-0`` …"""
+    """Run the same createPods in each of the namespaces ``<namespacePrefix>-0`` …"""
 
     opcode: Literal["createPodSets"]
     count: Count = 0
@@ -147,12 +147,12 @@ class CreatePodSets(Operation):
 
     @property
     def collects(self) -> bool:
-        """Whether measures are taken by it, or end with it."""
+        """Whether this operation yields a period of measurements."""
         return self.create_pods_op.collects
 
 
 class DeletePods(Operation):
-    """Delete a namespace's pods (with these labels), at once or so many a second."""
+    """Delete a namespace's pods (with these labels), at once or at a rate per second."""
 
     opcode: Literal["deletePods"]
     namespace: str
@@ -162,10 +162,10 @@ class DeletePods(Operation):
 
 
 class Churn(Operation):
-    """In the background: objects of all templates every so often, to the end of the workload.
+    """Create objects of all templates at an interval, in the background until the workload ends.
 
-    ``create``: ``number`` times (0: without end). ``recreate``: ``number`` of them are created,
-    then deleted, and so on.
+    ``create``: ``number`` times (0: without limit). ``recreate``: create ``number``, delete them,
+    and start over.
     """
 
     opcode: Literal["churn"]
@@ -183,7 +183,7 @@ class Churn(Operation):
 
 
 class Barrier(Operation):
-    """Wait until the pods of these namespaces (default: all) are bound, or were tried at least."""
+    """Wait until the pods of these namespaces (default: all) are bound, or at least attempted."""
 
     opcode: Literal["barrier"]
     namespaces: list[str] = []
@@ -197,7 +197,7 @@ class Barrier(Operation):
 
 
 class Sleep(Operation):
-    """Wait."""
+    """Wait for ``duration``."""
 
     opcode: Literal["sleep"]
     duration: Seconds = 0.0
@@ -206,7 +206,7 @@ class Sleep(Operation):
 
 
 class StartCollectingMetrics(Operation):
-    """Begin to measure the pods of these namespaces (with these labels)."""
+    """Start measuring the pods of these namespaces (with these labels)."""
 
     opcode: Literal["startCollectingMetrics"]
     name: str = ""
@@ -215,18 +215,18 @@ class StartCollectingMetrics(Operation):
 
 
 class StopCollectingMetrics(Operation):
-    """Stop to measure."""
+    """Stop measuring."""
 
     opcode: Literal["stopCollectingMetrics"]
 
     @property
     def collects(self) -> bool:
-        """Whether measures are taken by it, or end with it."""
+        """Whether this operation yields a period of measurements."""
         return True
 
 
 class CreateAny(Operation):
-    """Objects of any kind; their template may use .Index and .Count."""
+    """Create objects of any kind; their template may use .Index and .Count."""
 
     opcode: Literal["createAny"]
     namespace: str = ""
@@ -236,7 +236,7 @@ class CreateAny(Operation):
 
 
 class UpdateAny(Operation):
-    """Replace objects of any kind and their status, at once or so many a second."""
+    """Replace objects of any kind and their status, at once or at a rate per second."""
 
     opcode: Literal["updateAny"]
     namespace: str = ""
@@ -248,7 +248,7 @@ class UpdateAny(Operation):
 
 
 class CreateResourceClaims(Operation):
-    """ResourceClaims of one template."""
+    """Create ResourceClaims from one template."""
 
     opcode: Literal["createResourceClaims"]
     count: Count = 0
@@ -258,7 +258,7 @@ class CreateResourceClaims(Operation):
 
 
 class CreateResourceDriver(Operation):
-    """A ResourceSlice of so many devices for each node whose name matches the glob ``nodes``."""
+    """Create a ResourceSlice for each node whose name matches the glob ``nodes``."""
 
     opcode: Literal["createResourceDriver"]
     driver_name: str = Field(min_length=1)
@@ -269,7 +269,7 @@ class CreateResourceDriver(Operation):
 
 
 class AllocResourceClaims(Operation):
-    """Allocate the claims of a namespace (default: all) without pods, on random nodes."""
+    """Allocate the claims of a namespace (default: all) on random nodes, without pods."""
 
     opcode: Literal["allocResourceClaims"]
     namespace: str = ""

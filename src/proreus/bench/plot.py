@@ -1,4 +1,4 @@
-"""The plot: throughput over time, and the medians as bars. Needs the extra ``bench``."""
+"""Plots: throughput over time, and the medians as bars. Needs matplotlib (the extra ``bench``)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BARS = (
 
 
 def check(path: Path) -> None:
-    """Raise ``ConfigError`` where ``draw`` could not: an unknown format, no matplotlib."""
+    """Raise ``ConfigError`` if ``draw`` would fail: unknown format, or no matplotlib."""
     if path.suffix not in FORMATS:
         raise ConfigError(f"--plot {path}: must end in {' or '.join(FORMATS)}")
     try:
@@ -30,7 +30,7 @@ def check(path: Path) -> None:
 
 
 def draw(path: Path, title: str, passes: Sequence[Pass]) -> None:
-    """Draw what the passes of one workload came to."""
+    """Draw the results of the passes of one workload to a file."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -44,7 +44,7 @@ def draw(path: Path, title: str, passes: Sequence[Pass]) -> None:
         if one.main is None or one.failure:
             continue
         rates = one.main.each_second
-        # the last second is a part of one: its count is no rate
+        # the last second is incomplete, so its count is not a rate
         seconds = [index + 0.5 for index in range(len(rates))][: max(len(rates) - 1, 1)]
         label = one.scheduler if one.scheduler not in labelled else None
         labelled.add(one.scheduler)
@@ -64,6 +64,6 @@ def draw(path: Path, title: str, passes: Sequence[Pass]) -> None:
         axes.set_title(name, fontsize=8)
         axes.set_xticks([])
         axes.tick_params(labelsize=7)
-    # letters as letters, not as shapes: smaller, and they can be searched
+    # text as text instead of outlines: smaller files, and searchable
     with rc_context({"svg.fonttype": "none"}):
         figure.savefig(path)

@@ -1,7 +1,7 @@
-"""Pods by the thousand: their bodies, and what has to be there before each of them.
+"""Creation of pods by the thousand, with the objects that each of them needs.
 
-What only controllers would do is done here, since none run: volumes are bound to their claims,
-claims made from their templates.
+No controllers run, so their work is done here: volumes are bound to their claims, and
+ResourceClaims are created from their templates.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 class PodCreation:
-    """Creates the pods of createPods. ``created`` takes the paths of what outlives a namespace."""
+    """Creates the pods of createPods.
+
+    Paths of objects that are not deleted with a namespace are appended to ``created``.
+    ``classes``: give pods their priority by a PriorityClass.
+    """
 
     def __init__(
         self,
@@ -43,7 +47,7 @@ class PodCreation:
         self._numbers: Counter[str] = Counter()
 
     async def create(self, operation: CreatePods, namespace: str) -> None:
-        """Create the pods of an operation, many at once, each after what it needs."""
+        """Create the pods of an operation concurrently, each after the objects that it needs."""
         path = PODS.format(namespace)
         bodies = self._pod_bodies(operation, namespace)
         example = self._example(operation)
@@ -63,7 +67,7 @@ class PodCreation:
         await for_each(bodies, create)
 
     async def admit(self, pod: JsonObject) -> None:
-        """Let a pod have its priority where admission wants a class for it."""
+        """Create the PriorityClass of a pod, where admission requires one."""
         if self._classes and (made := objects.take_priority_by_class(pod)):
             await self._api.create(PRIORITY_CLASSES, made)
             self._created.append(f"{PRIORITY_CLASSES}/{made['metadata']['name']}")
@@ -71,7 +75,7 @@ class PodCreation:
     def _pod_bodies(
         self, operation: CreatePods, namespace: str
     ) -> Iterator[tuple[int, str, bytes]]:
-        """Yield number, name and body of each pod; pods of a static template are encoded once."""
+        """Yield index, name and JSON of each pod; a static template is encoded only once."""
         template = self._pod_template(operation)
         static = template is None or template.static
         mark, prefix = "name-of-the-pod", ""
@@ -99,7 +103,7 @@ class PodCreation:
         return number
 
     def _volumes(self, operation: CreatePods) -> tuple[JsonObject, JsonObject] | None:
-        """Return the volume and the claim that each pod gets a copy of."""
+        """Return the volume and the claim of which each pod gets a copy, or None."""
         volume = self._template(operation.persistent_volume_template_path)
         claim = self._template(operation.persistent_volume_claim_template_path)
         return (volume.object(), claim.object()) if volume and claim else None
@@ -107,7 +111,7 @@ class PodCreation:
     async def _create_volume(
         self, volume: JsonObject, claim: JsonObject, namespace: str, index: int
     ) -> None:
-        """Create a volume and its claim, bound as the volume controller leaves them."""
+        """Create a volume and its claim, bound to each other as by the volume controller."""
         volume, claim = objects.bound_volume(volume, claim, namespace, index)
         claims, phase = VOLUME_CLAIMS.format(namespace), {"status": {"phase": "Bound"}}
         name = volume["metadata"]["name"]
@@ -118,7 +122,7 @@ class PodCreation:
         self._created.append(f"{VOLUMES}/{name}")
 
     async def _claim_templates(self, pod: JsonObject, namespace: str) -> dict[str, JsonObject]:
-        """Return the ResourceClaimTemplates that pods like this one name."""
+        """Return the ResourceClaimTemplates that a pod names, by name."""
         return {
             name: await self._api.get(f"{devices.CLAIM_TEMPLATES.format(namespace)}/{name}")
             for _, name in objects.claims_of_templates(pod)

@@ -1,8 +1,8 @@
-"""What becomes of pods, as a watch tells: when each was created, tried and bound.
+"""Tracks pods by a watch: when each was created, attempted and bound.
 
-``PodTracker`` decodes as little of a pod as answers that, so that looking on costs the machine
-under test little. Times are this process's: a pod is created when its POST is sent, and bound when
-the watch says so; latencies are therefore upper bounds, by the same amounts for every scheduler.
+``PodTracker`` decodes only the fields that it needs, so that observing costs the machine under test
+little. Times are this process's: a pod is created when its POST is sent, and bound when the watch
+event arrives; latencies are therefore upper bounds, by the same amount for every scheduler.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Stage = Literal["Scheduled", "Attempted"]
 
 
 class PodsTimedOut(ProreusError):
-    """Pods that should have been bound, tried or deleted were not."""
+    """Pods were not bound, attempted or deleted in time."""
 
 
 class _Condition(ApiStruct, frozen=True):
@@ -42,7 +42,7 @@ class _Status(ApiStruct, frozen=True):
 
 
 class TrackedPod(ApiStruct, frozen=True):
-    """As much of a pod as is looked at."""
+    """The fields of a pod that are tracked."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: _Spec = _Spec()
@@ -50,19 +50,19 @@ class TrackedPod(ApiStruct, frozen=True):
 
     @property
     def bound(self) -> bool:
-        """Whether it has a node."""
+        """Whether the pod has a node."""
         return bool(self.spec.node_name)
 
     @property
     def attempted(self) -> bool:
-        """Whether a scheduler has bound it, or said why not."""
+        """Whether a scheduler has bound the pod, or set its condition PodScheduled."""
         return self.bound or any(each.type == "PodScheduled" for each in self.status.conditions)
 
     @property
     def reason(self) -> str:
-        """What the scheduler said last."""
-        told = [each.message for each in self.status.conditions if each.type == "PodScheduled"]
-        return told[0] if told else "no scheduler has said anything about it"
+        """The message of the condition PodScheduled."""
+        messages = [each.message for each in self.status.conditions if each.type == "PodScheduled"]
+        return messages[0] if messages else "no scheduler has attempted it"
 
 
 TRACKED_PODS = Resource("", "v1", "pods", "Pod", True, TrackedPod)
@@ -70,7 +70,7 @@ TRACKED_PODS = Resource("", "v1", "pods", "Pod", True, TrackedPod)
 
 @dataclass(frozen=True, slots=True)
 class ObservedBinding:
-    """One pod that was bound; times are of ``time.perf_counter``, in seconds."""
+    """The binding of one pod; times are of ``time.perf_counter``, in seconds."""
 
     key: str
     labels: Mapping[str, str]
@@ -79,49 +79,49 @@ class ObservedBinding:
 
     @property
     def namespace(self) -> str:
-        """Return the pod's namespace."""
+        """The pod's namespace."""
         return self.key.partition("/")[0]
 
 
 class PodTracker:
-    """All pods of a cluster, and their history since ``run`` began."""
+    """The pods of a cluster, and their bindings since ``run`` began."""
 
     def __init__(self, client: ApiClient) -> None:
         self.bindings: list[ObservedBinding] = []
         self.created: dict[str, float] = {}
-        """When the bench sent each pod, by namespace/name."""
+        """When the bench sent each pod (``time.perf_counter``), by namespace/name."""
         self.bound: Counter[str] = Counter()
-        """How many pods of each namespace have a node now."""
+        """How many pods of each namespace have a node."""
         self.attempted: Counter[str] = Counter()
-        """How many of them were tried at least."""
+        """How many pods of each namespace have been attempted or bound."""
         self._informer = Informer(client, TRACKED_PODS)
         self._informer.add_handler(self)
         self._informer.add_batch_hook(self._on_batch)
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Keep watching until cancelled."""
+        """Watch until cancelled."""
         await self._informer.run()
 
     async def synced(self) -> None:
-        """Return once the pods that are there are known."""
+        """Wait for the initial list of pods."""
         await self._informer.synced.wait()
 
     def on_add(self, pod: TrackedPod) -> None:
-        """Take in a new pod."""
+        """Count a new pod."""
         self._count(pod, 1)
         if pod.bound:
             self._note_bound(pod)
 
     def on_update(self, old: TrackedPod, new: TrackedPod) -> None:
-        """Note the moment of a binding."""
+        """Record the time of a binding."""
         self._count(old, -1)
         self._count(new, 1)
         if new.bound and not old.bound:
             self._note_bound(new)
 
     def on_delete(self, pod: TrackedPod, final_state_unknown: bool) -> None:
-        """Forget when it was created: the next of that name is another one."""
+        """Drop a pod's creation time: another pod may get the same name."""
         self._count(pod, -1)
         self.created.pop(key_of(pod), None)
 
@@ -135,7 +135,7 @@ class PodTracker:
     def matching(
         self, namespaces: Iterable[str] = (), labels: Mapping[str, str] | None = None
     ) -> list[TrackedPod]:
-        """Return the pods that are there now, of these namespaces (none: all) and labels."""
+        """Return the present pods of these namespaces (none: of all) with these labels."""
         wanted, asked = frozenset(namespaces), (labels or {}).items()
         return [
             pod
@@ -153,9 +153,10 @@ class PodTracker:
         labels: Mapping[str, str] | None = None,
         timeout_seconds: float,
     ) -> None:
-        """Wait until ``count`` pods of a namespace (with these labels) have come to a stage.
+        """Wait until ``count`` pods of a namespace (with these labels) have reached a stage.
 
-        Raises ``PodsTimedOut`` when none has come so far for ``timeout_seconds``, with an example.
+        Raises ``PodsTimedOut``, with an example, when no further pod reached it for
+        ``timeout_seconds``.
         """
         most, since = -1, time.perf_counter()
         while True:
@@ -184,7 +185,7 @@ class PodTracker:
         return "; there are no more pods"
 
     async def wait_until_gone(self, namespaces: Iterable[str], timeout_seconds: float) -> None:
-        """Wait until these namespaces have no pods any more."""
+        """Wait until these namespaces have no pods left; raises ``PodsTimedOut``."""
         deadline = time.perf_counter() + timeout_seconds
         while left := len(self.matching(namespaces)):
             if time.perf_counter() > deadline:
@@ -192,7 +193,7 @@ class PodTracker:
             await self._next_change(1.0)
 
     async def _next_change(self, timeout_seconds: float) -> None:
-        """Wait for changes; then leave the machine to those under test for a moment."""
+        """Wait for changes, then pause, so that counting does not compete with the scheduler."""
         self._changed.clear()
         try:
             await asyncio.wait_for(self._changed.wait(), timeout_seconds)

@@ -1,10 +1,10 @@
-"""Processes that a run starts, and that never outlive it; what they cost.
+"""Child processes that never outlive the run, and the CPU and memory that they use.
 
-Each child leads a process group of its own, so that ending it ends what it started. Whatever still
-runs when the run ends, by whatever way but SIGKILL, is ended then; should the run itself be killed
-that hard, the kernel ends its children.
+Each child leads its own process group, so that killing it kills its descendants. Children that
+still run when the run exits are killed; if the run itself is killed by SIGKILL, the kernel kills
+them (``PR_SET_PDEATHSIG``).
 
-Linux only: costs are read from /proc.
+Linux only: CPU and memory are read from /proc.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _alive: set[Child] = set()
 
 
 class ChildFailed(ProreusError):
-    """A process ended when it should not have, or did not do in time what it should."""
+    """A process exited unexpectedly, or did not get ready or exit in time."""
 
 
 class Child:
     """One process with its log file. Start it from the main thread only.
 
-    The kernel's parent-death signal follows the thread that forked, hence the rule.
+    The kernel sends the parent-death signal when the thread ends that started the process.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, appending to its log."""
+        """Start the process; its output is appended to the log."""
         with open(self.log, "ab") as log:
             self._process = subprocess.Popen(
                 self.command,
@@ -71,21 +71,21 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Return its process id."""
+        """The process id."""
         assert self._process is not None, f"{self.name} was not started"
         return self._process.pid
 
     @property
     def running(self) -> bool:
-        """Tell whether it has been started and has not ended."""
+        """Whether the process has been started and has not exited."""
         return self._process is not None and self._process.poll() is None
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process itself."""
+        """Send a signal to the process, without its descendants."""
         os.kill(self.pid, number)
 
     def wait(self, timeout_seconds: float = 30) -> int:
-        """Return the exit code, once it ends by itself."""
+        """Wait for the process to exit, and return its exit code; raises ``ChildFailed``."""
         assert self._process is not None
         try:
             code = self._process.wait(timeout_seconds)
@@ -97,12 +97,12 @@ class Child:
         return code
 
     def terminate(self, timeout_seconds: float = 30) -> int:
-        """Ask it to end, and return its exit code."""
+        """Send SIGTERM, and return the exit code; raises ``ChildFailed`` after the timeout."""
         self.signal(signal.SIGTERM)
         return self.wait(timeout_seconds)
 
     def kill(self) -> None:
-        """End it and everything that it started, at once."""
+        """Kill the process and its descendants."""
         if self._process is None:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -114,14 +114,14 @@ class Child:
         _alive.discard(self)
 
     def log_tail(self, lines: int = 60) -> str:
-        """Return the end of its log, under a heading."""
+        """Return the last lines of the log, under a heading."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return "\n".join([f"--- log of {self.name} ---", *text.splitlines()[-lines:]])
 
     def wait_for(self, seconds: float, what: str, probe: Callable[[], T]) -> T:
-        """Return the first true answer of ``probe``; fail when the process ends or time runs out.
+        """Call ``probe`` until it returns a true value, and return that; retries on ``OSError``.
 
-        Errors of the network count as "not yet".
+        Raises ``ChildFailed`` when the process exits, or after ``seconds``.
         """
         deadline = time.monotonic() + seconds
         trouble = ""
@@ -129,21 +129,21 @@ class Child:
             if not self.running:
                 raise ChildFailed(f"{self.name} ended before {what}\n{self.log_tail()}")
             try:
-                if answer := probe():
-                    return answer
+                if value := probe():
+                    return value
             except OSError as error:
                 trouble = f" (last trouble: {error})"
             time.sleep(0.05)
         raise ChildFailed(f"{self.name}: no {what} in {seconds} s{trouble}\n{self.log_tail()}")
 
     def cpu_seconds(self) -> float:
-        """Return the user and system time that it has used so far, with all threads."""
-        # the name in parentheses may hold blanks; the fields after it are plain numbers
+        """Return the user and system time used so far, in seconds, by all threads."""
+        # the second field, the name in parentheses, may contain spaces
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS_A_SECOND
 
     def peak_rss_bytes(self) -> int:
-        """Return the most memory that it ever held."""
+        """Return the peak resident memory, in bytes."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
@@ -151,13 +151,13 @@ class Child:
 
 
 def machine_cpu_seconds() -> float:
-    """Return what all CPUs together have worked since boot, for whomever."""
+    """Return the busy time of all CPUs since boot, in seconds, for all processes."""
     user, nice, system, _, _, irq, soft = map(int, Path("/proc/stat").read_text().split()[1:8])
     return (user + nice + system + irq + soft) / CLOCK_TICKS_A_SECOND
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of 127.0.0.1 that nobody listens on."""
+    """Return free TCP ports of 127.0.0.1."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:
@@ -170,6 +170,6 @@ def free_ports(count: int) -> list[int]:
 
 @atexit.register
 def end_all() -> None:
-    """End every child that still runs."""
+    """Kill every child that still runs."""
     for child in list(_alive):
         child.kill()

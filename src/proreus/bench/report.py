@@ -1,4 +1,4 @@
-"""What people get to see: medians side by side, ratios, and everything as JSON."""
+"""Reports: a table of medians and ratios, failures, and all measurements as JSON."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ FIGURES: tuple[tuple[str, str, Figure], ...] = (
     ("start_seconds", "seconds until ready", lambda one, _: one.start_seconds),
     ("other_cpus_busy", "CPUs busy with others", lambda _, period: period.other_cpus_busy),
 )
-"""Name in JSON, title in the table, and where it is found; None where there is no such thing."""
+"""Name in JSON, title in the table, and a function that returns the figure, or None."""
 
 
 def medians(passes: Sequence[Pass]) -> dict[str, dict[str, float | None]]:
@@ -78,7 +78,7 @@ def _median(passes: Sequence[Pass], figure: Figure) -> float | None:
 
 
 def ratios(middle: Mapping[str, Mapping[str, float | None]]) -> dict[str, float | None]:
-    """Return proreus's figures as shares of the other scheduler's; empty when it ran alone."""
+    """Return proreus's figures divided by the other scheduler's; empty if it ran alone."""
     others = [name for name in middle if name not in (PROREUS, BARE)]
     if PROREUS not in middle or not others:
         return {}
@@ -90,7 +90,7 @@ def ratios(middle: Mapping[str, Mapping[str, float | None]]) -> dict[str, float 
 
 
 def table(passes: Sequence[Pass]) -> Table:
-    """Return the medians side by side."""
+    """Return a table of the medians by scheduler, with proreus's ratios."""
     middle = medians(passes)
     share = ratios(middle)
     lines = Table()
@@ -108,14 +108,14 @@ def table(passes: Sequence[Pass]) -> Table:
 
 
 def format_number(value: float | None) -> str:
-    """Return a figure as people read it: three digits, a dash for none."""
+    """Format a figure with three significant digits; "-" for None."""
     if value is None:
         return "-"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.3g}"
 
 
 def failure_lines(passes: Sequence[Pass]) -> list[str]:
-    """Return what went wrong, a line each: passes that failed, errors in logs."""
+    """Return a line for each pass that failed or has errors in its log."""
     lines = []
     for one in passes:
         title = f"round {one.round + 1}, {one.scheduler}"
@@ -127,7 +127,7 @@ def failure_lines(passes: Sequence[Pass]) -> list[str]:
 
 
 def machine() -> JsonObject:
-    """Return what the figures depend on."""
+    """Return the hardware and the Python version that the figures depend on."""
     cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
     models = [line.partition(":")[2].strip() for line in cpuinfo if line.startswith("model name")]
     return {
@@ -141,7 +141,7 @@ def machine() -> JsonObject:
 def as_json(
     plan: ResolvedWorkload, passes: Sequence[Pass], settings: Mapping[str, Any]
 ) -> JsonObject:
-    """Return everything that was measured of one workload."""
+    """Return all measurements of one workload, with its settings."""
     middle = medians(passes)
     return {
         "workload": plan.name,

@@ -1,9 +1,9 @@
-"""The schedulers under test: the same configuration, flags and token for each of them.
+"""The schedulers under test: processes with the same configuration, flags and token.
 
-Each is a process of its own. ``bare`` is no scheduler but the ceiling: it binds pods to nodes in
-turn and does nothing else, so what it reaches is what the apiserver can bind at all.
+``bare`` is not a scheduler but an upper bound: it binds pods to nodes in turn and does nothing
+else, so its rate is what the apiserver can bind at all.
 
-To let pods pile up, the bench holds the Lease while the scheduler, with warm caches, stands by.
+To build a backlog, the bench holds the Lease while the scheduler, with warm caches, stands by.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ _ELECTION = {
 }
 _START_SECONDS = 120.0
 _IDLE_CPU_SHARE = 0.05
-"""A process that uses less of a CPU than this has nothing left to do."""
+"""A process that uses less than this share of a CPU counts as idle."""
 
 _ERROR_LINE = re.compile(r"E\d{4} |panic:|Traceback ")
 _IGNORED_ERROR_LINES = ("The manifest file is empty, ignoring",)
-"""What kube-scheduler calls an error at every start."""
+"""Lines that kube-scheduler logs as errors at every start."""
 
 
 @dataclass(frozen=True)
 class SchedulerUnderTest:
-    """Who schedules: a name for the table, and its program (None for proreus's own)."""
+    """A scheduler: its name in the table, and its program (None for proreus)."""
 
     name: str
     program: Path | None = None
 
 
 def schedulers_under_test(choice: str) -> list[SchedulerUnderTest]:
-    """Return who ``--scheduler`` names: proreus, a path, or (with a path) both.
+    """Return the scheduler that ``--scheduler`` names: ``proreus``, or the path of a program.
 
-    Raises ``ConfigError`` for a path that is no program.
+    Raises ``ConfigError`` if there is no file at the path.
     """
     if choice == PROREUS:
         return [SchedulerUnderTest(PROREUS)]
@@ -73,7 +73,11 @@ def schedulers_under_test(choice: str) -> list[SchedulerUnderTest]:
 
 
 def configuration(base: Path | None, kubeconfig: Path, *, elects: bool) -> dict[str, Any]:
-    """Return the KubeSchedulerConfiguration: the workload's own or the default, no rate limit."""
+    """Return the KubeSchedulerConfiguration: that of the workload, without a client rate limit.
+
+    ``base``: the workload's file, None for the default. ``elects``: with leader election. Raises
+    ``ConfigError`` if the file cannot be read.
+    """
     config: dict[str, Any] = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -91,13 +95,13 @@ def configuration(base: Path | None, kubeconfig: Path, *, elects: bool) -> dict[
 
 
 def unlocked_gates(gates: Mapping[str, bool]) -> tuple[dict[str, bool], list[str]]:
-    """Return the gates that 1.36 lets one set, and a note on each that is locked otherwise."""
+    """Return the gates that can be set in 1.36, and a note on each that is locked."""
     free: dict[str, bool] = {}
     notes = []
     for name, value in gates.items():
         gate = GATES.get(name)
         if gate is not None and gate.lock_to_default and gate.default != value:
-            notes.append(f"{name}={str(value).lower()} is left out: the gate is locked in 1.36")
+            notes.append(f"{name}={str(value).lower()} is not set: the gate is locked in 1.36")
         else:
             free[name] = value
     return free, notes
@@ -116,7 +120,7 @@ class SchedulerProcess(Child):
     ) -> None:
         self.under_test = under_test
         self.errors: list[str] = []
-        """The lines of its log that spoke of errors before it was asked to end."""
+        """Errors in its log from before it was stopped."""
         [self._port] = free_ports(1)
         config_file = folder / f"{name}.yaml"
         config_file.write_text(yaml.safe_dump(config))
@@ -144,11 +148,11 @@ class SchedulerProcess(Child):
 
     @property
     def has_metrics(self) -> bool:
-        """Whether it has /metrics."""
+        """Whether the process serves /metrics."""
         return self.under_test.name != BARE
 
     async def run(self) -> None:
-        """Start it and wait until it is ready."""
+        """Start the process and wait until it is ready; raises ``ChildFailed``."""
         self.start()
         if self.has_metrics:
             await asyncio.to_thread(
@@ -156,22 +160,22 @@ class SchedulerProcess(Child):
             )
 
     async def metrics(self) -> str:
-        """Return what its /metrics says; empty for one that has none."""
+        """Return the body of /metrics; empty for a process without it."""
         return await asyncio.to_thread(self.get, "/metrics") if self.has_metrics else ""
 
     def get(self, path: str) -> str:
-        """Return what one of its own endpoints answers; raises OSError."""
-        # its certificate is its own: there is nothing to check it against
+        """Return the body of one of the process's endpoints; raises ``OSError``."""
+        # the certificate is self-signed, so there is no authority to verify it against
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
         )
-        with opener.open(f"https://127.0.0.1:{self._port}{path}", timeout=20) as answer:
-            return str(answer.read().decode())
+        with opener.open(f"https://127.0.0.1:{self._port}{path}", timeout=20) as response:
+            return str(response.read().decode())
 
     async def finish(self) -> None:
-        """Ask it to end, and see that it does; one that has ended by itself is an error too."""
+        """Stop the process, and set ``errors``; that it exited by itself is an error too."""
         if not self.running:
             self.errors = [*self._error_lines(), f"{self.name} ended by itself\n{self.log_tail(5)}"]
         else:
@@ -192,7 +196,7 @@ class SchedulerProcess(Child):
 
 
 async def wait_until_idle(child: Child, timeout_seconds: float) -> None:
-    """Wait until a process has nothing left to do, or the time is up."""
+    """Wait until a process uses next to no CPU, at most ``timeout_seconds``."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_seconds
     before, at = child.cpu_seconds(), loop.time()
@@ -205,7 +209,7 @@ async def wait_until_idle(child: Child, timeout_seconds: float) -> None:
 
 
 async def hold_lease(api: Api) -> None:
-    """Keep every scheduler standing by."""
+    """Take the Lease, so that no scheduler can become the leader."""
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec = {
         "holderIdentity": "bench",
@@ -219,5 +223,5 @@ async def hold_lease(api: Api) -> None:
 
 
 async def release_lease(api: Api) -> None:
-    """Let the one that stands by lead."""
+    """Give the Lease up, so that the standby scheduler becomes the leader."""
     await api.patch(f"{LEASES}/{LEASE}", {"spec": {"holderIdentity": ""}})

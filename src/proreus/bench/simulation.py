@@ -1,9 +1,9 @@
-"""The engine without an apiserver: how many pods a second, and how many bytes, at any size.
+"""The engine without an apiserver: pods per second and bytes per object, at any cluster size.
 
 A simulation is the live scheduler (handlers, queue, cache, cycles, the scheduling loop) over an API
-in memory. Objects come as the JSON that an apiserver sends and are decoded as those are; a binding
-comes back as a watch event would. What is missing is the network. Each simulation is meant for a
-process of its own, since what it tells of memory is the growth of that process.
+in memory. Objects arrive as the JSON that an apiserver sends and are decoded like it; a binding
+comes back as a watch event would. Only the network is missing. Each simulation runs in a fresh
+process, since memory is measured as the growth of that process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NAMESPACE = "simulation"
 _ZONES = 3
 _CHUNK = 1000
 _LONGEST_SECONDS = 3600.0
-"""A simulation that takes longer has lost a pod."""
+"""A simulation that takes longer fails: a pod must have been lost."""
 
 Json = dict[str, Any]
 
@@ -47,28 +47,28 @@ class Scale:
 
     nodes: int
     pods: int
-    """Pods that are scheduled, after ``placed`` others."""
+    """Pods to schedule, in a cluster that already runs ``placed`` others."""
 
     placed: int = 0
     alike: bool = True
-    """All pods ask for the same; if not, each for something of its own."""
+    """Whether all pods are equivalent; if not, each has requests of its own."""
 
     @property
     def title(self) -> str:
-        """Return a few words for a table."""
+        """The scale in a few words, for a table."""
         kind = "alike" if self.alike else "all different"
         return f"{kind}, {self.placed:,} placed" if self.placed else kind
 
 
 class SimulationResult(NamedTuple):
-    """What a simulation took."""
+    """The time and memory that a simulation took."""
 
     scale: Scale
     pods_per_second: float
     """From the first pop to the last binding, everything included."""
 
     start_seconds: float
-    """To take in nodes and placed pods, from JSON to caches that are ready."""
+    """Time to load nodes and placed pods, from JSON to a filled cache."""
 
     bytes_a_node: float
     bytes_a_pod: float
@@ -80,7 +80,7 @@ class SimulationResult(NamedTuple):
 
 
 def simulate(scale: Scale) -> SimulationResult:
-    """Run one simulation in a fresh process; raises ``RuntimeError`` when a pod finds no node."""
+    """Run one simulation in a fresh process; raises ``RuntimeError`` if a pod fits on no node."""
     with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as process:
         return process.submit(_simulate, scale).result()
 
@@ -93,7 +93,7 @@ def _simulate(scale: Scale) -> SimulationResult:
 
 
 class _Simulation:
-    """One run, stage by stage; each leaves a mark of the memory in use."""
+    """One simulation; memory is measured after each step."""
 
     def __init__(self, scale: Scale) -> None:
         self._scale = scale
@@ -121,7 +121,7 @@ class _Simulation:
         )
 
     def _load(self, kind: Resource[Any], objects: Iterator[Json]) -> float:
-        """Decode objects and tell the handlers; return the seconds that it took."""
+        """Decode objects and deliver them to the handlers; return the seconds that it took."""
         decode, put = decoder_for(kind.type).decode, self._cluster.api.put
         seconds = 0.0
         while chunk := [msgspec.json.encode(obj) for obj in islice(objects, _CHUNK)]:
@@ -132,7 +132,7 @@ class _Simulation:
         return seconds
 
     async def _schedule(self) -> float:
-        """Let the scheduler's own loop place what waits; return pods a second."""
+        """Run the scheduling loop until all pods are bound or rejected; return pods per second."""
         pods = self._scale.pods
         bound, refused = 0, set[str]()
         done = asyncio.Event()
@@ -140,7 +140,7 @@ class _Simulation:
         def watched(old: Any, new: Any) -> None:
             nonlocal bound
             if old is None:
-                return  # it was there before
+                return  # an addition, from before the loop started
             if new.spec.node_name:
                 bound += 1
             else:
@@ -210,7 +210,7 @@ def _node(number: int) -> Json:
 
 
 def _pod(number: int, prefix: str, alike: bool) -> Json:
-    """Return a pending pod as an apiserver completes it."""
+    """Return a pending pod with the defaults that an apiserver adds."""
     name = f"{prefix}-{number}"
     cpu, memory = (
         ("100m", "500Mi") if alike else (f"{100 + number % 1999}m", f"{500 + number % 97}Mi")
@@ -251,7 +251,7 @@ def _placed_on(pod: Json, node_name: str) -> Json:
 
 
 def _resident_bytes() -> int:
-    """Return the memory that this process holds now (Linux)."""
+    """Return the resident memory of this process, in bytes (Linux)."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize()
 

@@ -1,7 +1,7 @@
-"""Templates of API objects: YAML with as much of Go's text/template as scheduler_perf offers.
+"""Templates of API objects: YAML with the part of Go's text/template that scheduler_perf uses.
 
-That is ``{{.Index}}``, ``{{.Count}}`` and its arithmetic (``{{DivideInt .Index 10}}``, nested in
-parentheses if need be). A template without braces is read once, however many objects it makes.
+That is ``{{.Index}}``, ``{{.Count}}`` and its arithmetic (``{{DivideInt .Index 10}}``, nested by
+parentheses).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FUNCTIONS: dict[str, Callable[..., Number]] = {
     "SubtractFloat": lambda left, right: float(left - right),
     "SubtractInt": lambda left, right: int(left - right),
 }
-"""What templates may call: scheduler_perf's functions. Like Go's, Mod has the sign of its left."""
+"""The functions of scheduler_perf's templates. As in Go, Mod has the sign of the left operand."""
 
 _FREE_FORM = frozenset(
     (
@@ -53,11 +53,11 @@ _FREE_FORM = frozenset(
         "consumesCounters",
     )
 )
-"""Fields whose keys are the author's own, and not the API's."""
+"""Fields whose keys are data and not field names of the API."""
 
 
 class Template:
-    """One file."""
+    """One template file; raises ``ConfigError`` if it cannot be read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -66,10 +66,10 @@ class Template:
         except OSError as error:
             raise ConfigError(f"{path}: {error.strerror}") from error
         self.static = "{{" not in self._text
-        """Whether all objects of it are the same."""
+        """Whether it has no actions, so that all its objects are the same."""
 
     def object(self, index: int = 0, count: int = 1) -> JsonObject:
-        """Return the object number ``index`` of ``count``; each call makes a fresh one."""
+        """Return a new object, number ``index`` of ``count``; raises ``ConfigError``."""
         text = self._text
         if not self.static:
             names = {".Index": index, ".Count": count}
@@ -91,7 +91,7 @@ class Template:
 
 @lru_cache(maxsize=256)
 def template_of(path: Path) -> Template:
-    """Return the (shared) template of a file."""
+    """Return the template of a file, read only once."""
     return Template(path)
 
 
@@ -104,7 +104,7 @@ def _evaluate(expression: str, names: dict[str, int]) -> str:
 
 
 def _call(tokens: list[str], names: dict[str, int]) -> tuple[Number, list[str]]:
-    """Evaluate a function and its arguments, or a single value; return it and what follows."""
+    """Evaluate a function call or a single value; return it and the remaining tokens."""
     if tokens and tokens[0] in FUNCTIONS:
         function, rest = FUNCTIONS[tokens[0]], tokens[1:]
         arguments = []
@@ -136,7 +136,10 @@ def _value(tokens: list[str], names: dict[str, int]) -> tuple[Number, list[str]]
 
 
 def _with_json_field_names(value: Any) -> Any:
-    """Begin field names in lower case: Go does not mind, but the apiserver would drop them."""
+    """Return a value with field names in lower camelCase.
+
+    Go decodes them regardless of case, but the apiserver would drop those in upper case.
+    """
     if isinstance(value, dict):
         return dict(_fields(value))
     if isinstance(value, list):

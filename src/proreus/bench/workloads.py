@@ -1,6 +1,6 @@
-"""Files of workloads: read, checked, chosen from, and their parameters filled in.
+"""Workload files: reading, validation, selection, and substitution of parameters.
 
-The form is that of scheduler_perf's ``performance-config.yaml``: a list of test cases, each with
+The format is that of scheduler_perf's ``performance-config.yaml``: a list of test cases, each with
 the operations of all its workloads (``workloadTemplate``) and the workloads' parameters.
 """
 
@@ -34,7 +34,7 @@ class _Collected(StrictModel):
 
 
 class Workload(StrictModel):
-    """One size of a test case. Thresholds are upstream's own and are only shown."""
+    """One size of a test case. Thresholds are accepted but not enforced."""
 
     name: str = Field(min_length=1)
     params: Parameters = {}
@@ -45,9 +45,9 @@ class Workload(StrictModel):
 
 
 class TestCase(StrictModel):
-    """One scenario."""
+    """One scenario: operations, and the workloads that give their parameters."""
 
-    __test__ = False  # not one of pytest's, whatever its name
+    __test__ = False  # keeps pytest from collecting it by its name
 
     name: str = Field(min_length=1)
     feature_gates: dict[str, bool] = {}
@@ -67,7 +67,7 @@ _TEST_CASES: TypeAdapter[list[TestCase]] = TypeAdapter(
 
 @dataclass(frozen=True)
 class ResolvedWorkload:
-    """One workload, ready to be run: operations with their numbers, paths made absolute."""
+    """One workload with its parameters substituted in the operations."""
 
     test_case: TestCase
     workload: Workload
@@ -77,21 +77,21 @@ class ResolvedWorkload:
 
     @property
     def name(self) -> str:
-        """What ``--workload`` calls it."""
+        """The name for ``--workload``: test case and workload."""
         return f"{self.test_case.name}/{self.workload.name}"
 
     @property
     def feature_gates(self) -> dict[str, bool]:
-        """Gates to set; the workload's own win."""
+        """The feature gates to set; those of the workload override those of the test case."""
         return {**self.test_case.feature_gates, **self.workload.feature_gates}
 
     def path(self, name: str) -> Path:
-        """Return a path that the file names."""
+        """Return the absolute form of a path in the file."""
         return self.folder / name
 
 
 def load(path: Path) -> list[TestCase]:
-    """Read a file of test cases. Raises ``ConfigError`` with all its faults and their fields."""
+    """Read a file of test cases; raises ``ConfigError`` with all errors and their fields."""
     try:
         document = read(path.read_bytes())
     except OSError as error:
@@ -113,17 +113,17 @@ def load(path: Path) -> list[TestCase]:
 
 
 def names(cases: list[TestCase]) -> list[str]:
-    """Return what can be chosen: test case and workload."""
+    """Return the names of all workloads, as ``CASE/WORKLOAD``."""
     return [f"{case.name}/{workload.name}" for case in cases for workload in case.workloads]
 
 
 def plan(
     cases: list[TestCase], name: str, folder: Path, overrides: Mapping[str, Any] | None = None
 ) -> ResolvedWorkload:
-    """Return the workload ``CASE/WORKLOAD``, its parameters filled in, some of them overridden.
+    """Return the workload ``CASE/WORKLOAD`` with its parameters, or ``overrides``, substituted.
 
     Raises ``ConfigError`` for an unknown name or parameter. A parameter that no operation uses is
-    noted, no error: some of upstream's are for the Go code around the file.
+    only noted, since some of scheduler_perf's are used by its Go code.
     """
     case, workload = _find(cases, name)
     if overrides:
@@ -158,7 +158,7 @@ def _find(cases: list[TestCase], name: str) -> tuple[TestCase, Workload]:
 
 
 def _filled(operation: Operation, workload: Workload, used: set[str], where: str) -> Operation:
-    """Return the operation with the workload's parameters in their places."""
+    """Return the operation with the workload's parameters substituted; adds them to ``used``."""
     values: dict[str, Any] = {}
     for parameter_field, field in operation.parameters.items():
         reference = getattr(operation, parameter_field, None)
@@ -172,7 +172,7 @@ def _filled(operation: Operation, workload: Workload, used: set[str], where: str
         values[field] = workload.params[name]
     if not values:
         return operation
-    # validated again, without the references
+    # validate again, since parameters may have any type
     fields = {name: getattr(operation, name) for name in operation.model_fields_set}
     for parameter_field in operation.parameters:
         fields.pop(parameter_field, None)
@@ -190,7 +190,7 @@ def _filled(operation: Operation, workload: Workload, used: set[str], where: str
 def _unrolled(
     operation: Operation, workload: Workload, used: set[str], where: str
 ) -> Iterator[Operation]:
-    """Yield the operation, or each of the createPods that it stands for."""
+    """Yield the operation; a createPodSets as its createPods, one for each namespace."""
     if not isinstance(operation, CreatePodSets):
         yield operation
         return
@@ -217,7 +217,7 @@ def _inconsistencies(cases: list[TestCase]) -> Iterator[str]:
 
 
 def _text(detail: ErrorDetails) -> str:
-    """Say what is wrong: the field's path, and what is allowed there."""
+    """Return an error's text: the field's path, and what is allowed there."""
     path, model = _path_and_model(detail["loc"])
     match detail["type"]:
         case "extra_forbidden":
@@ -239,7 +239,7 @@ def _text(detail: ErrorDetails) -> str:
 def _path_and_model(location: tuple[int | str, ...]) -> tuple[str, type[BaseModel]]:
     """Return a location as a path in the file, and the model that it is in.
 
-    Steps that are in no file (the opcode that chose a model) are left out.
+    Pydantic's steps that do not occur in the file (the opcode of a union) are dropped.
     """
     path = ""
     model: type[BaseModel] = TestCase

@@ -1,4 +1,4 @@
-"""``proreus bench`` end to end, on the embedded cluster: an apiserver that is there already."""
+"""``proreus bench`` end to end, on the embedded cluster: an existing apiserver."""
 
 import asyncio
 import json
@@ -63,7 +63,7 @@ spec: {ports: [{port: 80}]}
 
 
 def bench(sandbox: Sandbox, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command against the sandbox, without its loop being in the way."""
+    """Run the command against the sandbox in a thread, so that the sandbox can serve meanwhile."""
     kubeconfig = sandbox.write_kubeconfig(folder / "kubeconfig")
     command = [sys.executable, "-m", "proreus", "bench", f"--kubeconfig={kubeconfig}"]
     return subprocess.run(
@@ -77,9 +77,7 @@ async def run(folder: Path, *arguments: str) -> tuple[subprocess.CompletedProces
 
 
 @pytest.mark.parametrize("mode", [[], ["--backlog"]], ids=["live", "backlog"])
-async def test_a_small_workload_is_measured_and_leaves_nothing_behind(
-    tmp_path: Path, mode: list[str]
-) -> None:
+async def test_a_small_workload_is_measured_and_cleaned_up(tmp_path: Path, mode: list[str]) -> None:
     figures, drawing = tmp_path / "figures.json", tmp_path / "plot.svg"
     done, sandbox = await run(
         tmp_path,
@@ -109,7 +107,7 @@ async def test_a_small_workload_is_measured_and_leaves_nothing_behind(
     assert sandbox.store.list("nodes") == []
 
 
-async def test_namespaces_churn_and_periods_of_many_operations(tmp_path: Path) -> None:
+async def test_namespaces_churn_and_measuring_periods(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(CHANGING)
     (tmp_path / "service.yaml").write_text(SERVICE)
     (tmp_path / "high.yaml").write_text(HIGH)
@@ -126,7 +124,7 @@ async def test_namespaces_churn_and_periods_of_many_operations(tmp_path: Path) -
     assert (period["name"], period["pods"]) == ("both", 40)
 
 
-async def test_pods_that_never_fit_are_told_of(tmp_path: Path) -> None:
+async def test_pods_that_never_fit_are_an_error(tmp_path: Path) -> None:
     config = CHANGING.replace(
         "countParam: $pods,", "countParam: $pods, podTemplatePath: huge.yaml,"
     )
@@ -197,7 +195,7 @@ async def test_an_interrupt_ends_the_scheduler_and_cleans_up(tmp_path: Path) -> 
         ),
     ],
 )
-async def test_wrong_arguments_are_refused_with_what_is_allowed(
+async def test_errors_of_arguments_name_what_is_allowed(
     tmp_path: Path, arguments: list[str], words: str
 ) -> None:
     done, _ = await run(tmp_path, f"--config={WORKLOADS / 'basic.yaml'}", *arguments)

@@ -7,7 +7,7 @@ from proreus.bench.report import failure_lines, medians, ratios
 
 
 def scrape(*, fast: int, slow: int) -> str:
-    """Return a histogram of so many observations of 1 ms and of 3 ms."""
+    """Return a histogram with these numbers of observations of 1 ms and of 3 ms."""
     return (
         "# TYPE wait_seconds histogram\n"
         f'wait_seconds_bucket{{le="0.001"}} {fast}\n'
@@ -61,7 +61,7 @@ def one(scheduler: str, number: int, rate: float, failure: str = "") -> Pass:
     return Pass(scheduler, number, [period], {"scheduler": 2**20}, failure=failure)
 
 
-def test_ratios_are_of_medians_and_leave_failed_passes_out() -> None:
+def test_ratios_are_of_medians_without_failed_passes() -> None:
     passes = [
         *(one("kube-scheduler", number, rate) for number, rate in enumerate((100, 300, 200))),
         *(one("proreus", number, rate) for number, rate in enumerate((900, 1000, 700))),
@@ -79,5 +79,5 @@ def test_ratios_are_of_medians_and_leave_failed_passes_out() -> None:
     assert failure_lines(passes) == ["round 4, proreus: stuck"]
 
 
-def test_there_is_no_ratio_of_one() -> None:
+def test_one_scheduler_has_no_ratio() -> None:
     assert ratios(medians([one("proreus", 0, 900), one("bare", 0, 2000)])) == {}

@@ -18,7 +18,7 @@ def test_every_pod_is_placed_and_counted(alike: bool) -> None:
     assert 0 <= outcome.cpu_spread < 0.02
 
 
-def test_pods_that_fit_nowhere_are_told_of() -> None:
+def test_pods_that_fit_nowhere_are_an_error() -> None:
     with pytest.raises(RuntimeError, match="20 of 130 pods found no node"):
         simulate(Scale(nodes=1, pods=130))
 

@@ -1,4 +1,4 @@
-"""Templates of objects: arithmetic, forms, and what is refused."""
+"""Templates of objects: arithmetic, field names, and errors."""
 
 from pathlib import Path
 
@@ -45,13 +45,13 @@ def test_arithmetic(tmp_path: Path, action: str, value: str) -> None:
         ("{{.Index .Count}}", "ends too late, at .Count"),
     ],
 )
-def test_what_cannot_be_evaluated_names_the_file(tmp_path: Path, action: str, words: str) -> None:
+def test_errors_name_the_file(tmp_path: Path, action: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
         made(tmp_path, f"{HEAD}  name: a-{action}")
     assert "template.yaml: " in str(caught.value)
 
 
-def test_field_names_begin_in_lower_case_and_the_author_s_own_keys_stay(tmp_path: Path) -> None:
+def test_field_names_are_lower_camel_case_and_free_form_keys_unchanged(tmp_path: Path) -> None:
     text = (
         HEAD + "  labels: {Team: red}\nspec:\n  NodeName: x\n  list:\n  - NodeTaintsPolicy: Honor"
     )
@@ -66,5 +66,5 @@ def test_an_object_needs_its_kind(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", OURS, ids=lambda path: path.stem)
-def test_each_of_our_templates_makes_an_object(path: Path) -> None:
+def test_each_bundled_template_makes_an_object(path: Path) -> None:
     assert Template(path).object(3, 10)["kind"]

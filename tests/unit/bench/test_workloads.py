@@ -1,4 +1,4 @@
-"""The language of workloads: what is read, what is refused, and in which words."""
+"""Workload files: parsing, validation, and the texts of errors."""
 
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def refusal(tmp_path: Path, text: str) -> str:
     return str(caught.value).replace(f"{tmp_path}/performance-config.yaml: ", "")
 
 
-def test_parameters_fill_in_and_sets_unroll(tmp_path: Path) -> None:
+def test_parameters_are_substituted_and_pod_sets_unrolled(tmp_path: Path) -> None:
     plan = workloads.plan(load(tmp_path, BASIC), "Basic/small", tmp_path)
     nodes, *sets, _barrier, sleep, measured = plan.operations
     assert isinstance(nodes, operations.CreateNodes)
@@ -65,7 +65,7 @@ def test_parameters_fill_in_and_sets_unroll(tmp_path: Path) -> None:
     assert plan.notes == ()
 
 
-def test_parameters_may_be_overridden_but_not_invented(tmp_path: Path) -> None:
+def test_only_known_parameters_can_be_overridden(tmp_path: Path) -> None:
     cases = load(tmp_path, BASIC)
     plan = workloads.plan(cases, "Basic/large", tmp_path, {"pods": 7})
     assert plan.operations[-1].count == 7
@@ -73,7 +73,7 @@ def test_parameters_may_be_overridden_but_not_invented(tmp_path: Path) -> None:
         workloads.plan(cases, "Basic/large", tmp_path, {"podz": 7})
 
 
-def test_steady_state_takes_its_duration_and_kind_from_parameters(tmp_path: Path) -> None:
+def test_steady_state_and_duration_can_be_parameters(tmp_path: Path) -> None:
     text = """
 - name: Steady
   workloadTemplate:
@@ -132,14 +132,14 @@ def test_a_parameter_that_nothing_uses_is_noted(tmp_path: Path) -> None:
         ("  - opcode: sleep", "  - opcode: sleep\n    opcode: sleep", 'key "opcode" already set'),
     ],
 )
-def test_faults_name_the_field_and_what_is_allowed(
+def test_errors_name_the_field_and_what_is_allowed(
     tmp_path: Path, old: str, new: str, words: str
 ) -> None:
     assert old in BASIC
     assert words in refusal(tmp_path, BASIC.replace(old, new, 1))
 
 
-def test_an_undefined_parameter_names_those_that_there_are(tmp_path: Path) -> None:
+def test_an_undefined_parameter_lists_the_defined_ones(tmp_path: Path) -> None:
     cases = load(tmp_path, BASIC.replace("$nodes", "$hosts"))
     with pytest.raises(
         ConfigError,
@@ -148,18 +148,18 @@ def test_an_undefined_parameter_names_those_that_there_are(tmp_path: Path) -> No
         workloads.plan(cases, "Basic/small", tmp_path)
 
 
-def test_an_unknown_workload_names_those_that_there_are(tmp_path: Path) -> None:
+def test_an_unknown_workload_lists_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no workload Basic/tiny; there are: Basic/small, Basic"):
         workloads.plan(load(tmp_path, BASIC), "Basic/tiny", tmp_path)
 
 
-def test_there_are_workloads_of_our_own() -> None:
+def test_bundled_workloads_exist() -> None:
     cases = [case.name for path in OURS for case in workloads.load(path)]
     assert len(cases) == len(set(cases)) >= 25
 
 
 @pytest.mark.parametrize("path", OURS, ids=lambda path: path.stem)
-def test_each_of_our_workloads_can_be_run(path: Path) -> None:
+def test_each_bundled_workload_can_be_planned(path: Path) -> None:
     cases = workloads.load(path)
     for name in workloads.names(cases):
         plan = workloads.plan(cases, name, path.parent)
