@@ -1,21 +1,23 @@
-"""The kit for tests of plugins: public, and without any test framework.
+"""The public kit for testing plugins; it needs no test framework.
 
-``Harness``: a small cluster with the real scheduler, in memory and in virtual time; ``Outcome``:
-what became of a pod and why. ``builders``: nodes, pods and tables in a line. ``FakeHandle``: what a
-plugin is given, without a scheduler. ``agreement``: whether the columnar forms of a plugin say what
-its per-node forms say, and whether sharing is safe; ``strategies``: the random clusters for that.
-The last two need ``hypothesis``: ``pip install "proreus[testing]"``. See docs/testing-plugins.md.
+``Harness``: a small cluster with the real scheduler, in memory and in virtual time. ``Outcome``:
+the result of scheduling a pod, with the reasons. ``builders``: nodes, pods and tables in one line
+each. ``FakeHandle``: the handle that plugins get, without a scheduler. ``agreement``: checks that a
+plugin's columnar methods agree with its per-node methods, and that its cached results may be
+shared; ``strategies``: the random clusters for that. The last two need ``hypothesis``:
+``pip install "proreus[testing]"``. See docs/testing-plugins.md.
 """
 
 from proreus.testing.builders import make_node, make_plugin, make_pod, make_table
 from proreus.testing.fake_handle import FakeHandle
-from proreus.testing.harness import Harness
+from proreus.testing.harness import Harness, HarnessOptions
 from proreus.testing.outcome import Event, Outcome
 
 __all__ = [
     "Event",
     "FakeHandle",
     "Harness",
+    "HarnessOptions",
     "Outcome",
     "make_node",
     "make_plugin",

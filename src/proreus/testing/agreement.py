@@ -1,7 +1,7 @@
-"""Whether a plugin's two forms say the same, for every node of random clusters.
+"""Checks that a plugin's columnar and per-node methods agree, on random clusters.
 
-``assert_agreement`` looks at one cluster, ``assert_sharing`` at one that changes, ``agree`` draws
-many and does both:
+``assert_agreement`` checks one cluster, ``assert_sharing`` one that changes; ``agree`` draws many
+clusters and does both:
 
     def test_forms_agree():
         agree(GpuHeadroom)
@@ -49,12 +49,16 @@ def agree(
     drawn_from: st.SearchStrategy[Cluster] | None = None,
     examples: int | None = None,
 ) -> None:
-    """Draw clusters and assert that the plugin's forms agree on each, and that sharing is safe.
+    """Draw clusters, and run ``assert_agreement`` and ``assert_sharing`` on each.
 
-    They are asked about the pending pod, and about those that are there as if they were pending.
-    ``drawn_from``: clusters that have what the plugin looks at; those of ``clusters()`` have no
-    volumes, devices or wishes about other pods. ``examples``: how many clusters; as many as
-    hypothesis' profile says where it is not given.
+    The plugin is run for the pending pod, and for the existing pods as if they were pending.
+
+    ``args``, ``gates``: the plugin's arguments and the feature gates (``Name=true``).
+    ``drawn_from``: a strategy whose clusters have the objects that the plugin reads; those of
+    ``clusters()``, the default, have no volumes, devices or affinity between pods. ``examples``:
+    how many clusters; ``max_examples`` of hypothesis' profile by default.
+
+    Raises ``AssertionError`` with the smallest cluster found that fails.
     """
     count = settings().max_examples if examples is None else examples
 
@@ -71,14 +75,17 @@ def agree(
     check()
 
 
-# ---- two forms -----------------------------------------------------------------------------------
+# ---- columnar and per-node methods ---------------------------------------------------------------
 
 
 def assert_agreement(plugin: Plugin, pod: PodInfo, nodes: NodeTable) -> None:
-    """Assert that columns and single nodes get the same answers, whole table and parts of it.
+    """Assert that ``filter_all`` agrees with ``filter``, and ``score_all`` with ``score``.
 
-    PreFilter and PreScore are asked first; what they skip is not compared. A plugin with one form
-    is compared with itself: what it says of a node must not depend on the table the node is in.
+    They are compared for each node, on the whole table and on parts of it. PreFilter and PreScore
+    run first; what they skip is not compared. A plugin with per-node methods only is compared with
+    itself: the result for a node must not depend on the other nodes in the table.
+
+    Raises ``AssertionError`` that names the node, or a wrong dtype or shape of scores.
     """
     state = CycleState()
     if isinstance(plugin, FilterPlugin) and not _skips_filter(plugin, state, pod, nodes):
@@ -92,7 +99,7 @@ def assert_agreement(plugin: Plugin, pod: PodInfo, nodes: NodeTable) -> None:
 
 
 def _views(nodes: NodeTable) -> Iterable[tuple[NodeTable, Rows]]:
-    """Return tables, each with the rows of ``nodes`` that it shows."""
+    """Return tables of some of the nodes, each with the rows of ``nodes`` that it contains."""
     everything, some = np.arange(len(nodes)), np.arange(len(nodes))[::-2]
     yield nodes, everything
     for rows in (everything, some, everything[:0]):
@@ -103,8 +110,8 @@ def _views(nodes: NodeTable) -> Iterable[tuple[NodeTable, Rows]]:
 def _skips_filter(plugin: Plugin, state: CycleState, pod: PodInfo, nodes: NodeTable) -> bool:
     if not isinstance(plugin, PreFilterPlugin):
         return False
-    answer = plugin.pre_filter(state, pod, nodes)
-    return isinstance(answer, Status) and answer.code != Code.SUCCESS
+    result = plugin.pre_filter(state, pod, nodes)
+    return isinstance(result, Status) and result.code != Code.SUCCESS
 
 
 def _skips_score(plugin: Plugin, state: CycleState, pod: PodInfo, nodes: NodeTable) -> bool:
@@ -125,7 +132,7 @@ def _compare_filter(
     for row, (node, single) in enumerate(zip(nodes, singles, strict=True)):
         named = None if single is None else single.with_plugin(plugin.name)
         columnar = verdicts.status(row)
-        assert columnar == named, f"{node.name}: columns say {columnar}, the node {named}"
+        assert columnar == named, f"{node.name}: filter_all says {columnar}, filter {named}"
 
 
 def _compare_score(
@@ -141,7 +148,7 @@ def _compare_score(
         assert scores.shape == (len(nodes),), f"{scores.shape} scores for {len(nodes)} rows"
     for row, (node, single) in enumerate(zip(nodes, singles, strict=True)):
         columnar = scores if isinstance(scores, int) else int(scores[row])
-        assert columnar == single, f"{node.name}: columns say {columnar}, the node {single}"
+        assert columnar == single, f"{node.name}: score_all says {columnar}, score {single}"
 
 
 # ---- cached results ---------------------------------------------------------------------------
@@ -150,10 +157,14 @@ def _compare_score(
 def assert_sharing(
     plugin: Plugin, pods: Iterable[PodInfo], handle: FakeHandle, changes: Iterable[Change] = ()
 ) -> None:
-    """Assert that what pods of one signature share is what each of them would be told anew.
+    """Assert that results cached for a signature are those that each of its pods would get.
 
-    They are asked before the first change and after each. Plugins that are not ``row_local`` share
-    nothing, and nothing is looked at.
+    The plugin is run before the first change and after each one: once with cached results, of which
+    only changed rows are computed again, and once without. Plugins that are not ``row_local`` share
+    no results, so nothing is checked.
+
+    Raises ``AssertionError`` that names the node: ``sign`` misses something that the plugin reads,
+    or the plugin reads more than the row.
     """
     if not plugin.row_local:
         return
@@ -177,13 +188,13 @@ def _compare_shared(plugin: Plugin, results: PluginResults, pod: PodInfo, nodes:
         run_filter_plugin(plugin, state, pod, nodes, fresh)
         for row, node in enumerate(nodes):
             kept, now = results.verdicts.status(row), fresh.status(row)
-            assert kept == now, f"{node.name}: shared is {kept}, asked anew {now}"
+            assert kept == now, f"{node.name}: cached is {kept}, computed anew {now}"
     if isinstance(plugin, ScorePlugin) and not _skips_score(plugin, state, pod, nodes):
         results.refresh_score(state, pod, nodes)
         raw, scores = results.raw, run_score_plugin(plugin, state, pod, nodes)
         for row, node in enumerate(nodes):
             shared, anew = _score_at(raw, row), _score_at(scores, row)
-            assert shared == anew, f"{node.name}: shared is {shared}, asked anew {anew}"
+            assert shared == anew, f"{node.name}: cached is {shared}, computed anew {anew}"
 
 
 def _score_at(scores: IntArray | int, row: int) -> int:

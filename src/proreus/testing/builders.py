@@ -1,7 +1,7 @@
-"""Nodes, pods, tables and plugins for tests, each in a line.
+"""Builders of nodes, pods, tables and plugins for tests, in one line each.
 
-What is not named is as in an ordinary cluster. Anything the arguments do not cover goes into
-``spec``, ``status`` or ``metadata`` as it would stand in YAML.
+Defaults are those of an ordinary cluster. Fields without a parameter go into ``spec``, ``status``
+or ``metadata``, as in YAML.
 """
 
 from __future__ import annotations
@@ -18,11 +18,16 @@ from proreus.framework.node_info import NodeInfo
 from proreus.framework.plugin import Plugin
 from proreus.framework.pod_info import PodInfo
 from proreus.objects.codec import decoder_for
+from proreus.objects.kinds import BY_KIND
+from proreus.objects.meta import key_of
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
+from proreus.offline.api import JsonObject
 
 P = TypeVar("P", bound=Plugin)
 Resources = Mapping[str, str | int | float]
+AnyPod = PodInfo | Pod | JsonObject | str
+"""A pod from ``make_pod``, as an API object, as in YAML, or as ``[namespace/]name``."""
 
 
 def make_node(
@@ -40,8 +45,10 @@ def make_node(
 ) -> Node:
     """Return a node.
 
-    ``taints``: ``key=value:Effect`` or ``key:Effect``. ``images``: bytes by name. ``resources``:
-    further allocatable amounts. A hostname label is always there.
+    ``cpu``, ``memory``, ``pods``: allocatable amounts, as quantities (``"500m"``, ``"8Gi"``) or
+    numbers of cores, bytes and pods. ``resources``: further ones by resource name. ``taints``:
+    ``key=value:Effect`` or ``key:Effect``. ``images``: size in bytes by name. ``status`` overrides
+    fields of the status. The label ``kubernetes.io/hostname`` is always set.
     """
     allocatable = {"cpu": cpu, "memory": memory, "pods": pods, **(resources or {})}
     return decoder_for(Node).convert(
@@ -86,8 +93,10 @@ def make_pod(
 ) -> PodInfo:
     """Return a pod with one container; ``.pod`` is the API object.
 
-    ``cpu``, ``memory``, ``resources``: what the container asks for. ``host_ports``: 80,
-    ``80/UDP`` or ``10.0.0.1:80/TCP``. ``node_name``: where it runs. ``spec`` overrides everything.
+    ``cpu``, ``memory``, ``resources``: the container's requests, as quantities or numbers of cores,
+    bytes and units; None for none. ``host_ports``: ``80``, ``"80/UDP"`` or ``"10.0.0.1:80/TCP"``.
+    ``node_name``: the node on which it runs already. ``metadata``, ``spec``, ``status``: further
+    fields as in YAML, which override the other parameters.
     """
     named = {"cpu": cpu, "memory": memory, **(resources or {})}
     container = {
@@ -120,7 +129,10 @@ def make_pod(
 
 
 def make_table(nodes: Iterable[Node] = (), pods: Iterable[PodInfo] = ()) -> ClusterTable:
-    """Return a table of nodes, with pods on the nodes that they name."""
+    """Return a table of nodes, with each pod on the node of its ``node_name``.
+
+    Raises ``KeyError`` for a pod whose node is not among ``nodes``.
+    """
     table = ClusterTable()
     for node in nodes:
         info = NodeInfo(node.metadata.name)
@@ -134,9 +146,10 @@ def make_table(nodes: Iterable[Node] = (), pods: Iterable[PodInfo] = ()) -> Clus
 def make_plugin(
     plugin: type[P], handle: Handle, args: Mapping[str, Any] | PluginArgs | None = None
 ) -> P:
-    """Return a plugin as a profile makes it.
+    """Return a plugin, constructed as by a profile.
 
-    ``args``: as in a file, or a model; completed and checked. Raises ``ConfigError``.
+    ``args``: as in a configuration file, or an instance of ``plugin.Args``; they are defaulted and
+    validated. Raises ``ConfigError`` with all problems, or pydantic's ``ValidationError``.
     """
     model, gates = plugin.Args, handle.feature_gates
     if model is None:
@@ -164,4 +177,48 @@ def _host_port(text: int | str) -> dict[str, Any]:
         made["hostIP"] = address
     if protocol:
         made["protocol"] = protocol
+    return made
+
+
+# ---- objects in other forms ---------------------------------------------------------------------
+
+
+def as_node(node: Node | JsonObject | str) -> Node | JsonObject:
+    """Return the node, or the default node of ``make_node`` for a name."""
+    return make_node(node) if isinstance(node, str) else node
+
+
+def as_pod(pod: PodInfo | Pod | JsonObject) -> Pod:
+    """Return the API object of a pod."""
+    if isinstance(pod, PodInfo):
+        return pod.pod
+    if isinstance(pod, Pod):
+        return pod
+    return decoder_for(Pod).convert(with_defaults({"kind": "Pod", **pod}))
+
+
+def key_of_pod(pod: AnyPod) -> str:
+    """Return the key of a pod, ``namespace/name``."""
+    if isinstance(pod, str):
+        return pod if "/" in pod else f"default/{pod}"
+    return key_of(as_pod(pod))
+
+
+def with_defaults(obj: JsonObject) -> JsonObject:
+    """Return an object with the apiserver's defaults: its namespace, and a pod's schedulerName.
+
+    Raises ``LookupError`` for an unknown kind.
+    """
+    kind = obj.get("kind", "")
+    if kind not in BY_KIND:
+        known = ", ".join(sorted(BY_KIND))
+        raise LookupError(
+            f"kind {kind!r} is not known: use put(resource, object), or one of {known}"
+        )
+    meta = dict(obj.get("metadata") or {})
+    if BY_KIND[kind].namespaced:
+        meta.setdefault("namespace", "default")
+    made = {**obj, "metadata": meta}
+    if kind == "Pod":
+        made["spec"] = {"schedulerName": "default-scheduler", **(obj.get("spec") or {})}
     return made

@@ -1,8 +1,8 @@
-"""Random clusters and pods, as hypothesis strategies: small, odd, and likely to disagree.
+"""Hypothesis strategies for small random clusters and pods, chosen to expose disagreements.
 
-Values come from short lists so that they meet: labels that selectors ask for, taints that
-tolerations match, ports that clash, requests around what is left. Strategies are cached: to build
-them takes longer than to draw from them.
+Values come from short lists, so that they often match: labels and selectors, taints and
+tolerations, conflicting ports, requests close to the free capacity. Strategies are cached, since
+building one takes longer than drawing from it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _VENDOR = ("example.com/gpu", "hugepages-2Mi", "ephemeral-storage")
 _FEATURES = ("RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport", "Other")
 
 Change = Callable[[FakeHandle], None]
-"""Something that happens to a cluster."""
+"""A change to a cluster: a function that applies it to a handle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Nodes, the pods on them, a pod to be placed, what else there is, and what happens then."""
+    """Nodes, the pods on them, a pending pod, other objects (as in YAML), and later changes."""
 
     nodes: list[Node]
     pods: list[PodInfo]
@@ -46,7 +46,7 @@ class Cluster:
     changes: list[Change] = field(default_factory=list)
 
     def handle(self, *gates: str) -> FakeHandle:
-        """Return a fake handle on this cluster, as it is before the changes."""
+        """Return a fake handle on this cluster, before the changes; ``gates`` as ``Name=true``."""
         return FakeHandle(self.nodes, self.pods, objects=self.objects, gates=gates)
 
 
@@ -56,7 +56,7 @@ def _maps(keys: tuple[str, ...], values: tuple[str, ...]) -> st.SearchStrategy[d
 
 @cache
 def nodes(name: str) -> st.SearchStrategy[Node]:
-    """Draw a node of a name."""
+    """Draw a node with this name."""
     taints = st.builds(
         lambda key, value, effect: f"{key}={value}:{effect}",
         st.sampled_from(KEYS),
@@ -85,7 +85,7 @@ def nodes(name: str) -> st.SearchStrategy[Node]:
 
 @cache
 def tolerations() -> st.SearchStrategy[dict[str, Any]]:
-    """Draw a toleration, sensible or not."""
+    """Draw a toleration, valid or not."""
     return st.fixed_dictionaries(
         {},
         optional={
@@ -108,7 +108,7 @@ def _expressions() -> st.SearchStrategy[dict[str, Any]]:
 
 @cache
 def node_selector_terms() -> st.SearchStrategy[dict[str, Any]]:
-    """Draw a node selector term; some do not parse, some name nodes."""
+    """Draw a node selector term; some are invalid, some select nodes by name."""
     fields = st.fixed_dictionaries(
         {
             "key": st.just("metadata.name"),
@@ -127,7 +127,7 @@ def node_selector_terms() -> st.SearchStrategy[dict[str, Any]]:
 
 @cache
 def node_affinities() -> st.SearchStrategy[dict[str, Any]]:
-    """Draw node affinity, as in YAML."""
+    """Draw a ``nodeAffinity``, as in YAML."""
     preferred = st.fixed_dictionaries(
         {"weight": st.integers(0, 100), "preference": node_selector_terms()}
     )
@@ -172,7 +172,7 @@ def _containers() -> st.SearchStrategy[dict[str, Any]]:
 
 @cache
 def pods(name: str, node_names: tuple[str, ...] = ("",)) -> st.SearchStrategy[PodInfo]:
-    """Draw a pod of a name, on one of some nodes."""
+    """Draw a pod with this name, on one of ``node_names`` ("" for a pending pod)."""
     sidecar = st.sampled_from((None, "Always"))
     init = st.builds(lambda c, policy: {**c, "restartPolicy": policy}, _containers(), sidecar)
     spec = st.fixed_dictionaries(
@@ -199,7 +199,7 @@ def pods(name: str, node_names: tuple[str, ...] = ("",)) -> st.SearchStrategy[Po
 
 @st.composite
 def clusters(draw: st.DrawFn, max_nodes: int = 6, max_pods: int = 5) -> Cluster:
-    """Draw a cluster; nodes are named n0, n1, …"""
+    """Draw a cluster of nodes and pods; nodes are named n0, n1, …"""
     names = tuple(f"n{index}" for index in range(draw(st.integers(0, max_nodes))))
     count = draw(st.integers(0, max_pods)) if names else 0
     return Cluster(
@@ -210,12 +210,12 @@ def clusters(draw: st.DrawFn, max_nodes: int = 6, max_pods: int = 5) -> Cluster:
     )
 
 
-# ---- what happens --------------------------------------------------------------------------------
+# ---- changes -------------------------------------------------------------------------------------
 
 
 @cache
 def changes() -> st.SearchStrategy[Change]:
-    """Draw something that happens to nodes and the pods on them."""
+    """Draw a change to the nodes, or to the pods on them."""
     some = tuple(f"n{index}" for index in range(7))
     names = st.sampled_from(some)
     arrivals = st.one_of(*(pods(f"new{index}", some) for index in range(3)))
@@ -228,7 +228,7 @@ def changes() -> st.SearchStrategy[Change]:
 
 
 def place_pod(pod: PodInfo) -> Change:
-    """Let a pod run where it says, if that node is there and has no pod of the name."""
+    """Return a change that adds a pod to its node, if the node exists and lacks it."""
 
     def change(handle: FakeHandle) -> None:
         row = handle.nodes.rows.get(pod.pod.spec.node_name)
@@ -239,7 +239,7 @@ def place_pod(pod: PodInfo) -> Change:
 
 
 def take_pod(node_name: str) -> Change:
-    """Let the first pod of a node go, if there is one."""
+    """Return a change that removes the first pod of a node, if there is one."""
 
     def change(handle: FakeHandle) -> None:
         row = handle.nodes.rows.get(node_name)
@@ -250,14 +250,14 @@ def take_pod(node_name: str) -> Change:
 
 
 def put_node(node: Node) -> Change:
-    """Let a node come, or be changed to this."""
+    """Return a change that adds or replaces a node."""
 
     def change(handle: FakeHandle) -> None:
         nodes, name = handle.nodes, node.metadata.name
-        known = name in nodes
-        info = nodes[nodes.rows[name]] if known else NodeInfo(name)
+        exists = name in nodes
+        info = nodes[nodes.rows[name]] if exists else NodeInfo(name)
         info.set_node(node)
-        if known:
+        if exists:
             nodes.update_node(info)
         else:
             nodes.add_node(info)
@@ -267,7 +267,7 @@ def put_node(node: Node) -> Change:
 
 
 def drop_node(name: str) -> Change:
-    """Let a node go with its pods, if it is there."""
+    """Return a change that removes a node with its pods, if it exists."""
 
     def change(handle: FakeHandle) -> None:
         if name in handle.nodes:
@@ -278,10 +278,10 @@ def drop_node(name: str) -> Change:
 
 
 def put_object(obj: JsonObject) -> Change:
-    """Let an object come, or be changed to this."""
+    """Return a change that adds or replaces an object, given as in YAML."""
     return lambda handle: handle.add(obj)
 
 
 def remove_object(kind: str, key: str) -> Change:
-    """Let an object go, if it is there."""
+    """Return a change that removes an object, if it exists."""
     return lambda handle: handle.remove(kind, key)

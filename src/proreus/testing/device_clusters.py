@@ -1,7 +1,7 @@
-"""Random clusters whose pods ask for devices: classes, slices, claims, extended resources.
+"""Random clusters whose pods request devices: classes, slices, claims, extended resources.
 
 Hypothesis strategies like those of ``clusters``. Some selectors fail on some devices, some claims
-have devices already, some pools are not complete.
+are already allocated, some pools are incomplete.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _devices(name: str) -> st.SearchStrategy[JsonObject]:
 def _slices(
     name: str, spec: st.SearchStrategy[JsonObject] | None = None
 ) -> st.SearchStrategy[JsonObject]:
-    """Draw a ResourceSlice; ``spec``: whom it is for, if not for the node of that name."""
+    """Draw a ResourceSlice; ``spec``: its nodes, if not the node of that name."""
     devices = st.tuples(*(st.one_of(st.none(), _devices(device)) for device in _DEVICES)).map(
         lambda made: [device for device in made if device is not None]
     )
@@ -202,7 +202,7 @@ def _changes() -> st.SearchStrategy[Change]:
 
 @st.composite
 def device_clusters(draw: st.DrawFn) -> Cluster:
-    """Draw a cluster; nodes are named n0, n1, …"""
+    """Draw a cluster of nodes, devices and pods; nodes are named n0, n1, …"""
     names = NODES[: draw(st.integers(1, len(NODES)))]
     return Cluster(
         [draw(_nodes(name)) for name in names],

@@ -1,7 +1,7 @@
-"""A handle without a scheduler: enough to test one plugin by itself.
+"""A handle without a scheduler, for testing the methods of one plugin.
 
-Objects live in memory (``api``); nominations, Permit and the queue are plain lists that a test
-fills and looks at. What needs the other plugins of a profile asks ``filters``.
+Objects are in memory (``api``); nominations, waiting pods and calls to the queue are plain lists
+that a test fills and inspects. Methods that run the profile's other plugins run ``filters``.
 """
 
 from __future__ import annotations
@@ -40,42 +40,42 @@ _START = 1_700_000_000.0
 
 
 class FakeNominator:
-    """Nominations by node name, in ``pods``."""
+    """Nominated pods by node name, in ``pods``, without a record of changes."""
 
     def __init__(self) -> None:
         self.pods: dict[str, list[PodInfo]] = {}
 
     def nominated_pods(self, node_name: str) -> list[PodInfo]:
-        """Return the pods nominated to a node."""
+        """Return the pods that are nominated to a node."""
         return list(self.pods.get(node_name, ()))
 
     def nominated_nodes(self) -> Iterable[str]:
-        """Return the names of nodes that pods are nominated to."""
+        """Return the names of the nodes that have nominated pods."""
         return [name for name, pods in self.pods.items() if pods]
 
     def nominated_node_of(self, uid: str) -> str | None:
-        """Return the name of the node that a pod is nominated to; None if it is not."""
+        """Return the name of the node that a pod is nominated to, or None."""
         named = (name for name, pods in self.pods.items() if any(pod.uid == uid for pod in pods))
         return next(named, None)
 
     @property
     def position(self) -> int:
-        """There is no record of changes."""
+        """Always 0: changes are not recorded."""
         return 0
 
     def changes_since(self, position: int) -> Iterable[str] | None:
-        """There is no record of changes."""
+        """Return None, since changes are not recorded: all nodes may have changed."""
         return None
 
     def add_nominated_pod(self, pod: PodInfo, nominating: NominatingInfo | None) -> None:
-        """Register a nomination."""
+        """Nominate a pod to the node of ``nominating``, or of the pod's status."""
         self.delete_nominated_pod(pod.uid)
         name = nominating.node_name if nominating else pod.pod.status.nominated_node_name
         if name:
             self.pods.setdefault(name, []).append(pod)
 
     def delete_nominated_pod(self, uid: str) -> None:
-        """Forget a nomination."""
+        """Remove a pod's nomination."""
         for name, pods in self.pods.items():
             self.pods[name] = [pod for pod in pods if pod.uid != uid]
 
@@ -83,9 +83,13 @@ class FakeNominator:
 class FakeHandle:
     """Implements ``framework.handle.Handle``.
 
-    ``nodes`` and ``pods`` are what the cluster has; ``objects``: further objects as in YAML;
-    ``gates``: ``Name=bool``. ``activated``, ``announced``, ``waiting``, ``cancelled`` record what
-    plugins did.
+    ``nodes``, ``pods``: the content of the cluster; pods with a ``node_name`` are on that node.
+    ``objects``: further objects as in YAML. ``gates``: feature gates, as ``Name=true``. ``seed``:
+    of ``rng``.
+
+    Set by the test: ``filters``, the profile's Filter plugins, and ``waiting``, pods that wait on
+    Permit, by UID. Recorded calls of the plugin: ``activated`` (pod keys), ``announced`` (event,
+    old, new) and ``cancelled`` (UIDs). ``clock`` is a ``FakeClock``.
     """
 
     def __init__(
@@ -126,20 +130,20 @@ class FakeHandle:
 
     @cached_property
     def metrics(self) -> SchedulerMetrics:
-        """Where to count; made when it is first asked for, since it is large."""
+        """The metrics registry, created on first use because it is large."""
         return SchedulerMetrics()
 
     def add(self, obj: JsonObject) -> None:
-        """Let an object appear, or change; handlers of ``on_change`` are told."""
+        """Create or replace an object, as in YAML, and call the handlers of ``on_change``."""
         self.api.add(obj)
 
     def remove(self, kind: str, key: str) -> None:
-        """Let an object go; handlers of ``on_change`` are told."""
+        """Delete an object by its key (``[namespace/]name``), and call the handlers."""
         assert kind in BY_KIND, kind
         self.api.remove(kind, key)
 
     def store(self, resource: Resource[T]) -> Mapping[str, T]:
-        """Return the objects of a resource by key."""
+        """Return the objects of a resource, by key."""
         return self.api.store(resource)
 
     def on_change(
@@ -150,13 +154,13 @@ class FakeHandle:
 
     @property
     def shared(self) -> FakeHandle:
-        """Itself."""
+        """The handle itself: there is only one profile."""
         return self
 
     def run_filters_with_nominated_pods(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable
     ) -> Verdicts:
-        """Run ``filters`` over a table; nominations are not looked at."""
+        """Return the verdicts of ``filters`` over a table; nominated pods are ignored."""
         verdicts = Verdicts(len(nodes))
         for plugin in self.filters:
             if plugin.name not in state.skip_filter:
@@ -172,7 +176,10 @@ class FakeHandle:
         rows: Rows,
         potential_victims: Sequence[Sequence[PodInfo]],
     ) -> PreemptionDryRun:
-        """Try rows of ``nodes``, each without pods that may go."""
+        """Return a preemption dry run of some rows of ``nodes``.
+
+        ``potential_victims``: for each of ``rows``, the pods that may be removed.
+        """
         pre_filters = [p for p in self.filters if isinstance(p, PreFilterPlugin)]
         return PreemptionDryRun(
             self.filters,
@@ -186,25 +193,28 @@ class FakeHandle:
         )
 
     def dry_run_key(self, state: CycleState, pod: PodInfo) -> DryRunKey | None:
-        """Return what else trials rest on; None where ``filters`` read more than they sign."""
+        """Return a key under which dry-run results may be cached.
+
+        None if a plugin of ``filters`` has no signature for the pod.
+        """
         return dry_run_key(self.filters, self._nominated, self.nodes, state, pod)
 
     async def preempt_through_extenders(
         self, pod: Pod, victims: Mapping[str, Victims]
     ) -> Mapping[str, Victims]:
-        """There are no extenders."""
+        """Return ``victims`` unchanged: there are no extenders."""
         return victims
 
     def activate(self, pod_keys: Iterable[str]) -> None:
-        """Note pods to be moved to the active queue."""
+        """Record the keys of pods in ``activated``."""
         self.activated.extend(pod_keys)
 
     def announce(self, event: ClusterEvent, old: Any = None, new: Any = None) -> None:
-        """Note an event that a plugin tells the queue of."""
+        """Record an event for the queue in ``announced``."""
         self.announced.append((event, old, new))
 
     def get_waiting_pod(self, uid: str) -> WaitingPod | None:
-        """Return the pod of ``waiting``."""
+        """Return a pod of ``waiting``, or None."""
         return self.waiting.get(uid)
 
     def waiting_pods(self) -> Iterable[WaitingPod]:
@@ -212,10 +222,10 @@ class FakeHandle:
         return list(self.waiting.values())
 
     def cancel_binding(self, uid: str, message: str) -> bool:
-        """Note a binding to be cancelled; there is none that could be."""
+        """Record a UID in ``cancelled``; return False, since there are no bindings."""
         self.cancelled.append(uid)
         return False
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
-        """Run something in the background of the test's event loop."""
+        """Run a coroutine as a task of the running event loop."""
         return asyncio.ensure_future(work)

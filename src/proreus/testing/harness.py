@@ -5,7 +5,7 @@
         outcome = cluster.schedule(make_pod("web", cpu="1"))
         assert outcome.node == "n1", outcome
 
-Nothing is imitated but the apiserver: queue, cache, profiles, binding cycles are those of ``proreus
+Only the apiserver is replaced: queue, cache, profiles and binding cycles are those of ``proreus
 run``. The harness has an event loop of its own, so that tests are plain functions.
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from proreus.clock import Clock
@@ -30,9 +31,9 @@ from proreus.objects.pod import Pod
 from proreus.offline.api import InMemoryApi, JsonObject
 from proreus.offline.cluster import OfflineCluster
 from proreus.scheduler.scheduler import Scheduler
+from proreus.testing.builders import AnyPod, as_node, key_of_pod
 from proreus.testing.harness_driver import HarnessDriver
 from proreus.testing.inspector import QueueName
-from proreus.testing.manifests import AnyPod, as_node, key_of_pod
 from proreus.testing.outcome import Event, Outcome
 from proreus.testing.profiles import Configuration, load_with, profile_with, registry_with
 from proreus.testing.virtual_time import VirtualTimeLoop
@@ -41,40 +42,51 @@ P = TypeVar("P", bound=Plugin)
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class HarnessOptions:
+    """How a harness runs the scheduler.
+
+    ``gates``: feature gates, as ``Name=true``. ``seed``: of the random choice among nodes with
+    equal scores. ``raise_errors``: raise in the test what a plugin raises; otherwise the error is
+    handled as by the scheduler, which logs it and puts the pod into back-off.
+    """
+
+    gates: Sequence[str] = ()
+    seed: int = 0
+    raise_errors: bool = True
+
+
 class Harness:
-    """A cluster to test plugins on.
+    """A cluster with a scheduler, for tests of plugins.
 
-    ``plugins``: classes. They are added to the default profile, after its own plugins; ``alone``
-    leaves those out. ``args`` and ``weights`` are by plugin name. Instead of these, ``config`` may
-    be a whole KubeSchedulerConfiguration: data, YAML text or a ``Path``.
+    ``plugins``: classes, which are added to the default profile after its own plugins; with
+    ``alone`` its own plugins are disabled. ``args`` and ``weights``: by plugin name. Instead of
+    these, ``config`` may be a whole KubeSchedulerConfiguration: data, YAML text or a ``Path``.
 
-    ``nodes``: from ``make_node``, as in YAML, names, or a number of nodes. ``pods``: those that are
-    there at the start. ``objects``: others, as in YAML. ``gates``: ``Name=true``. ``seed``: for the
-    choice among equally good nodes.
+    ``nodes``: from ``make_node``, as in YAML, by name, or how many. ``objects``: pods (from
+    ``make_pod`` or as in YAML) and other objects (as in YAML) that exist at the start.
 
-    ``raise_errors``: what a plugin raises is raised here too, where a scheduler would log it and
-    try the pod again later.
+    Raises ``ConfigError`` for a configuration or arguments that are invalid, or a configuration
+    that does not enable the plugins; ``TypeError`` for a class that is not a valid plugin;
+    ``RuntimeError`` inside a running event loop.
     """
 
     def __init__(
         self,
         plugins: Sequence[type[Plugin]] = (),
         nodes: int | Iterable[Node | JsonObject | str] = (),
-        pods: Iterable[PodInfo | Pod | JsonObject] = (),
+        objects: Iterable[PodInfo | Pod | JsonObject] = (),
         *,
         config: Configuration | None = None,
         args: Mapping[str, Mapping[str, Any]] | None = None,
         weights: Mapping[str, int] | None = None,
         alone: bool = False,
-        objects: Iterable[JsonObject] = (),
-        gates: Sequence[str] = (),
-        seed: int = 0,
-        raise_errors: bool = True,
+        options: HarnessOptions = HarnessOptions(),
     ) -> None:
         _require_no_running_loop()
         if config is not None and (args or weights or alone):
-            raise TypeError("config says what args, weights and alone would: give one or the other")
-        registry, feature_gates = registry_with(plugins), FeatureGates.from_list(gates)
+            raise TypeError("config replaces args, weights and alone: give one or the other")
+        registry, feature_gates = registry_with(plugins), FeatureGates.from_list(options.gates)
         if config is None:
             config = profile_with(plugins, args or {}, weights or {}, alone)
         loaded = load_with(config, plugins, registry, feature_gates)
@@ -82,16 +94,16 @@ class Harness:
         self._close = weakref.finalize(self, _close, self._runner)
 
         async def build() -> OfflineCluster:
-            return OfflineCluster(loaded, registry, feature_gates, seed=seed)
+            return OfflineCluster(loaded, registry, feature_gates, seed=options.seed)
 
         self._cluster = self._runner.run(build())
         self.scheduler: Scheduler = self._cluster.scheduler
         self.api: InMemoryApi = self._cluster.api
-        """What an apiserver would have; also what plugins write with."""
-        self._driver = HarnessDriver(self._cluster, loop, raise_errors)
+        """The objects of the cluster, in place of an apiserver; plugins write to it too."""
+        self._driver = HarnessDriver(self._cluster, loop, options.raise_errors)
         if isinstance(nodes, int):
             nodes = [f"node-{number}" for number in range(nodes)]
-        self.add(*map(as_node, nodes), *pods, *objects)
+        self.add(*map(as_node, nodes), *objects)
         self._do(self._driver.begin())
 
     def __enter__(self) -> Harness:
@@ -101,17 +113,20 @@ class Harness:
         self.close()
 
     def close(self) -> None:
-        """Cancel what is still waiting; done by itself once nobody holds the harness."""
+        """Cancel all tasks and close the event loop; the garbage collector does it otherwise."""
         self._close()
 
-    # ---- what there is -------------------------------------------------------------------------
+    # ---- objects -------------------------------------------------------------------------------
 
     def add(self, *objects: Node | PodInfo | Pod | JsonObject) -> None:
-        """Let objects appear, or change to what is given; plugins and queue hear of it."""
+        """Create or replace objects; the queue and plugins get the events of a watch.
+
+        Objects as in YAML get the namespace "default"; raises ``LookupError`` for an unknown kind.
+        """
         self._do(self._driver.add(objects))
 
     def put(self, resource: Resource[T], obj: T) -> None:
-        """Let a typed object of any resource appear, or change to this."""
+        """Create or replace a typed object of any resource, such as a plugin's own."""
 
         async def put() -> None:
             self.api.put(resource, obj)
@@ -119,7 +134,7 @@ class Harness:
         self._do(put())
 
     def patch(self, kind: str, name: str, patch: JsonObject, namespace: str = "default") -> None:
-        """Change an object by a JSON merge patch; raises ``LookupError`` if it is not there."""
+        """Apply a JSON merge patch to an object; raises ``LookupError`` if it does not exist."""
 
         async def merge() -> None:
             self.api.merge(kind, self._key(kind, name, namespace), patch)
@@ -127,7 +142,7 @@ class Harness:
         self._do(merge())
 
     def remove(self, kind: str, name: str, namespace: str = "default") -> None:
-        """Let an object go; raises ``LookupError`` if it is not there."""
+        """Delete an object; raises ``LookupError`` if it does not exist."""
 
         async def remove() -> None:
             self.api.remove(kind, self._key(kind, name, namespace))
@@ -136,11 +151,11 @@ class Harness:
 
     @property
     def nodes(self) -> NodeTable:
-        """The nodes as the scheduler sees them: assumed pods are on them."""
+        """The scheduler's table of nodes, assumed pods included."""
         return self.scheduler.cache.table
 
     def node(self, name: str) -> NodeInfo:
-        """Return a node as plugins see it; raises ``LookupError``."""
+        """Return a node with its pods, as plugins get it; raises ``LookupError``."""
         if name not in self.nodes:
             raise LookupError(
                 f"no node {name!r}; there are: {', '.join(self.nodes.rows) or 'none'}"
@@ -148,14 +163,17 @@ class Harness:
         return self.nodes[self.nodes.rows[name]]
 
     def pod(self, pod: AnyPod) -> Pod:
-        """Return a pod as it is now in the apiserver; raises ``LookupError``."""
+        """Return a pod as the apiserver has it now; raises ``LookupError``."""
         key, pods = key_of_pod(pod), self.api.store(PODS)
         if key not in pods:
             raise LookupError(f"no pod {key!r}; there are: {', '.join(pods) or 'none'}")
         return pods[key]
 
     def plugin(self, plugin: type[P], profile: str = "") -> P:
-        """Return the instance of a plugin that a profile (the first one) runs."""
+        """Return a profile's instance of a plugin; raises ``LookupError`` if it runs none.
+
+        ``profile``: its schedulerName; "" for the first profile.
+        """
         profiles = self.scheduler.profiles
         chosen = profiles[profile] if profile else next(iter(profiles.values()))
         for made in chosen.plugins:
@@ -163,32 +181,38 @@ class Harness:
                 return made
         raise LookupError(f"profile {chosen.name} does not run {plugin.__name__}")
 
-    # ---- what happens --------------------------------------------------------------------------
+    # ---- scheduling and time -------------------------------------------------------------------
 
     def schedule(self, pod: AnyPod) -> Outcome:
-        """Add a pod (unless it is there), and try it once; bind it, if nothing holds it.
+        """Add a pod, unless it exists, and schedule it once; return the outcome.
 
-        Pods that are before it in the queue are tried first. Raises ``LookupError`` when the queue
-        would not have it tried now, and says why; what a plugin raised; see ``raise_errors``.
+        The binding cycle runs too, as far as it gets without time passing. Pods ahead of it in the
+        queue are scheduled first. Raises ``LookupError``, with the reason, if the queue would not
+        pop the pod now; ``ValueError`` if another pod has its name; and what plugins raise (see
+        ``HarnessOptions.raise_errors``).
         """
         return self._do(self._driver.schedule(pod))
 
     def schedule_all(self) -> list[Outcome]:
-        """Try the pods of the active queue until it is empty; return outcomes in order."""
+        """Schedule pods until the active queue is empty; return their outcomes, in order."""
         return self._do(self._driver.schedule_all())
 
     def advance(self, seconds: float) -> None:
-        """Let time pass: back-offs, Permit's time limits, timers of plugins. Tries no pod."""
+        """Advance the clock by ``seconds``: back-offs, Permit's timeouts, timers of plugins.
+
+        No pod is scheduled by it; ``schedule_all`` does that.
+        """
         self._do(self._driver.advance(seconds))
 
     def run(self, work: Coroutine[Any, Any, T], seconds: float = 5.0) -> T:
-        """Run something in the harness's event loop, let all come to rest, return its result.
+        """Run a coroutine in the harness's event loop, until all tasks are idle; return its result.
 
-        Raises ``TimeoutError`` if it does not end within ``seconds`` of real time. What waits for
-        the clock, which stands still meanwhile, is to be spawned: ``handle.spawn``, ``advance``.
+        Raises ``TimeoutError`` if it does not end within ``seconds`` of real time. The virtual
+        clock stands still meanwhile: a coroutine that waits for it must be started by
+        ``handle.spawn`` and be followed by ``advance``.
         """
 
-        async def guarded() -> T:
+        async def bounded() -> T:
             task = asyncio.ensure_future(work)
             try:
                 await self._driver.wait_until(task.done, seconds)
@@ -196,47 +220,53 @@ class Harness:
                 task.cancel()
             return task.result()
 
-        return self._runner.run(guarded())
+        return self._runner.run(bounded())
 
     def wait_until(self, condition: Callable[[], object], seconds: float = 5.0) -> None:
-        """Wait, in real time, for what real I/O brings; raises ``TimeoutError``.
+        """Wait until ``condition()`` is true, at most ``seconds`` of real time.
 
-        The virtual clock stands still meanwhile.
+        For plugins that do real I/O; the virtual clock stands still meanwhile. Raises
+        ``TimeoutError``.
         """
         self._runner.run(self._driver.wait_until(condition, seconds))
 
-    # ---- what came of it -----------------------------------------------------------------------
+    # ---- results -------------------------------------------------------------------------------
 
     def outcome(self, pod: AnyPod) -> Outcome:
-        """Return what is known of a pod's latest attempt, and where the pod is now."""
+        """Return the result of a pod's latest attempt, and the pod's present state."""
         return self._driver.inspector.outcome(key_of_pod(pod))
 
     def queue_of(self, pod: AnyPod) -> QueueName:
-        """Return in which queue a pod waits to be tried, "" if in none."""
+        """Return the queue that a pod is in: active, backoff, unschedulable, gated, or ""."""
         return self._driver.inspector.queue_of(key_of_pod(pod))
 
     def waiting(self, pod: AnyPod) -> WaitingPod:
-        """Return a pod that Permit holds, to ``allow`` or ``reject``; raises ``LookupError``."""
+        """Return a pod that waits on Permit, to ``allow`` or ``reject`` it.
+
+        Raises ``LookupError`` if it does not wait.
+        """
         found = self.scheduler.waiting_pods.get(self.pod(pod).metadata.uid)
         if found is None:
-            raise LookupError(f"Permit does not hold {key_of_pod(pod)}: {self.outcome(pod)}")
+            raise LookupError(f"{key_of_pod(pod)} does not wait on Permit: {self.outcome(pod)}")
         return found
 
     def events(self, pod: AnyPod | None = None) -> list[Event]:
-        """Return the Events about a pod, or about all, oldest first."""
+        """Return the Events about a pod, or about all pods, oldest first."""
         key = None if pod is None else key_of_pod(pod)
         return [Event(*one) for one in self._cluster.events.events if key in (None, one[0])]
 
     @property
     def clock(self) -> Clock:
-        """The virtual clock, also of ``asyncio``'s timers."""
+        """The virtual clock; ``asyncio``'s timers follow it too."""
         return self._cluster.clock
 
-    # ---- inside the loop -----------------------------------------------------------------------
+    # ---- the event loop ------------------------------------------------------------------------
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do what settles by itself: of two who wait for rest, neither would find it."""
+        """Run a coroutine, then let all tasks become idle, and return its result.
 
+        Only one coroutine at a time may wait for idleness: two would keep each other busy.
+        """
         if not self._close.alive:
             work.close()
             raise RuntimeError("this Harness is closed")
@@ -275,9 +305,10 @@ def _event_loop() -> tuple[VirtualTimeLoop, asyncio.Runner]:
 
 
 def _close(runner: asyncio.Runner) -> None:
-    """Cancel all tasks and close the loop; must not hold the harness.
+    """Cancel all tasks and close the loop; a finalizer, so it must not refer to the harness.
 
-    The collector may come here at any moment, also while another harness's loop runs.
+    The garbage collector may call it at any moment, even while another harness's loop is running:
+    hence the detour around asyncio's check for a running loop.
     """
     outer = asyncio._get_running_loop()
     asyncio._set_running_loop(None)

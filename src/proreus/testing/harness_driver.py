@@ -1,4 +1,4 @@
-"""Moves an offline cluster on: pods through the scheduler, time through the event loop."""
+"""The coroutines behind ``Harness``: they schedule pods and advance the virtual clock."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.offline.api import JsonObject
 from proreus.offline.cluster import OfflineCluster
+from proreus.testing.builders import AnyPod, as_pod, key_of_pod, with_defaults
 from proreus.testing.inspector import Inspector
-from proreus.testing.manifests import AnyPod, as_pod, key_of_pod, with_defaults
 from proreus.testing.outcome import AttemptLog, Outcome
 from proreus.testing.virtual_time import VirtualTimeLoop
 
@@ -22,7 +22,7 @@ _MOST_ATTEMPTS = 10_000
 
 
 class HarnessDriver:
-    """To be used inside ``loop``, one call at a time. ``inspector`` tells where things are."""
+    """Runs an offline cluster inside ``loop``; only one method may run at a time."""
 
     def __init__(self, cluster: OfflineCluster, loop: VirtualTimeLoop, raise_errors: bool) -> None:
         self._cluster = cluster
@@ -34,12 +34,12 @@ class HarnessDriver:
         loop.use_clock(cluster.clock)
 
     async def begin(self) -> None:
-        """Observe attempts from now on, and let plugins work in the background."""
+        """Observe attempts from now on, and start the plugins' background work."""
         self._cluster.scheduler.observe(self._attempt_log)
         self._cluster.scheduler.start_background_work()
 
     async def add(self, objects: Iterable[Node | PodInfo | Pod | JsonObject]) -> None:
-        """Let objects appear, or change."""
+        """Create or replace objects."""
         api = self._cluster.api
         for obj in objects:
             if isinstance(obj, Node):
@@ -50,7 +50,7 @@ class HarnessDriver:
                 api.add(with_defaults(obj))
 
     async def schedule(self, pod: AnyPod) -> Outcome:
-        """Try a pod once, and those that are before it."""
+        """Schedule a pod once, after those ahead of it; see ``Harness.schedule``."""
         key = await self._ensure_added(pod)
         await self.settle()
         tried = len(self._attempt_log.attempts)
@@ -58,14 +58,15 @@ class HarnessDriver:
             if self.inspector.queue_of(key) == "gated":
                 break
             if self.inspector.queue_of(key) not in ("active", "backoff"):
-                raise LookupError(f"{key} is not tried now: {self.inspector.why_not_queued(key)}")
+                reason = self.inspector.why_not_queued(key)
+                raise LookupError(f"{key} would not be scheduled now: {reason}")
             await self._attempt()
             if key in self._attempt_log.attempts[tried:]:
                 break
         return self.inspector.outcome(key)
 
     async def schedule_all(self) -> list[Outcome]:
-        """Try the pods of the active queue until it is empty."""
+        """Schedule pods until the active queue is empty."""
         tried = len(self._attempt_log.attempts)
         for _ in range(_MOST_ATTEMPTS):
             if not self._cluster.scheduler.queue.active_pods():
@@ -80,7 +81,7 @@ class HarnessDriver:
         await self.settle()
 
     async def advance(self, seconds: float) -> None:
-        """Move the clock from one thing that is due to the next; whole seconds always are."""
+        """Advance the clock from timer to timer, and through each whole second (queue flushes)."""
         end = self._cluster.clock.now() + seconds
         while (now := self._cluster.clock.now()) < end:
             due = self._loop.next_timer()
@@ -89,7 +90,7 @@ class HarnessDriver:
             await self.settle()
 
     async def settle(self) -> None:
-        """Let everything come to rest; raise what a plugin raised meanwhile."""
+        """Wait until all tasks are idle; raise what a plugin raised meanwhile."""
         await self._loop.run_until_idle()
         await self._cluster.settle()
         raised, self._attempt_log.raised = self._attempt_log.raised, []
@@ -99,28 +100,26 @@ class HarnessDriver:
                 raise error.__cause__
 
     async def wait_until(self, condition: Callable[[], object], seconds: float) -> None:
-        """Wait in real time; raises ``TimeoutError``."""
+        """Wait for a condition in real time; raises ``TimeoutError``."""
         await self.settle()
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline:
-                raise TimeoutError(
-                    f"it did not happen within {seconds} s; what waits for time needs advance()"
-                )
+                raise TimeoutError(f"it did not happen within {seconds} s; timers need advance()")
             await asyncio.to_thread(time.sleep, 0.001)
             await self.settle()
 
     async def _ensure_added(self, pod: AnyPod) -> str:
-        """Add the pod if it is not there; return its key."""
+        """Add the pod if it does not exist; return its key."""
         key = key_of_pod(pod)
-        known = self._pods.get(key)
+        existing = self._pods.get(key)
         if isinstance(pod, str):
-            if known is None:
+            if existing is None:
                 raise LookupError(f"there is no pod {key}; give the pod itself")
             return key
         typed = as_pod(pod)
-        if known is None:
+        if existing is None:
             await self.add([typed])
-        elif known.metadata.uid != (typed.metadata.uid or known.metadata.uid):
+        elif existing.metadata.uid != (typed.metadata.uid or existing.metadata.uid):
             raise ValueError(f"there is another pod {key}; give this one another name")
         return key

@@ -1,4 +1,4 @@
-"""Where a pod is, and what is known of it: looks at a scheduler, changes nothing."""
+"""Read-only access to a scheduler: the state of a pod, its queue, its latest attempt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ QueueName = Literal["active", "backoff", "unschedulable", "gated", ""]
 
 
 class Inspector:
-    """Pods are named by key, ``namespace/name``; ``pods`` are those of the apiserver."""
+    """Inspects a scheduler. Pods are named by key (``namespace/name``).
+
+    ``pods``: the pods of the apiserver.
+    """
 
     def __init__(
         self, scheduler: Scheduler, pods: Mapping[str, Pod], attempt_log: AttemptLog
@@ -23,7 +26,7 @@ class Inspector:
         self._attempt_log = attempt_log
 
     def outcome(self, key: str) -> Outcome:
-        """Return what is known of a pod's latest attempt, and where the pod is now."""
+        """Return the result of a pod's latest attempt, and the pod's present state."""
         record, state = self._attempt_log.get(key), self.state(key)
         live = self._pods.get(key)
         gating = self._gating_plugin(key)
@@ -45,7 +48,7 @@ class Inspector:
         )
 
     def state(self, key: str) -> State:
-        """Return where a pod is on its way."""
+        """Return the state of a pod (see ``Outcome.state``)."""
         pod = self._pods.get(key)
         if pod is None:
             return "deleted"
@@ -63,7 +66,7 @@ class Inspector:
         return "unschedulable" if record.failure.status.rejected else "error"
 
     def queue_of(self, key: str) -> QueueName:
-        """Return in which queue a pod waits to be tried, "" if in none."""
+        """Return the queue that a pod is in, "" for none."""
         queue = self._scheduler.queue
         queued = queue.get(key)
         if queued is None:
@@ -76,26 +79,26 @@ class Inspector:
         return "backoff" if backs_off else "unschedulable"
 
     def why_not_queued(self, key: str) -> str:
-        """Return why a pod that is in no queue to pop from will not be tried now."""
+        """Return why a pod that is neither active nor in back-off will not be scheduled now."""
         pod = self._pods.get(key)
         if pod is not None and pod.spec.scheduler_name not in self._scheduler.profiles:
             names = ", ".join(self._scheduler.profiles)
             return (
                 f"its schedulerName is {pod.spec.scheduler_name!r}, the profiles are {names}; "
-                "say make_pod(..., scheduler_name=...)"
+                "use make_pod(..., scheduler_name=...)"
             )
         queued = self._scheduler.queue.get(key)
         if queued is not None:
             return (
-                f"{', '.join(sorted(queued.rejectors))} rejected it, and nothing has happened since"
-                " that may help (events_to_register says what may); or advance(330): after five "
-                "minutes every pod is tried again"
+                f"{', '.join(sorted(queued.rejectors))} rejected it, and no event since then makes "
+                "it schedulable (see events_to_register); or advance(330): after five minutes "
+                "every unschedulable pod is tried again"
             )
         outcome = self.outcome(key)
         return f"it is {outcome.state}" + (f" on {outcome.node}" if outcome.node else "")
 
     def _gating_plugin(self, key: str) -> tuple[str, ...]:
-        """Return the PreEnqueue plugin that keeps the pod out, if one does."""
+        """Return the PreEnqueue plugin that gates the pod, or ()."""
         queued = self._scheduler.queue.get(key)
         return (queued.gating_plugin,) if queued is not None and queued.gated else ()
 

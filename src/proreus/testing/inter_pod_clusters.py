@@ -1,7 +1,7 @@
-"""Random clusters whose pods look at each other: labels, namespaces, affinity, spread constraints.
+"""Random clusters with relations between pods: labels, namespaces, affinity, spread constraints.
 
-Hypothesis strategies like those of ``clusters``, for plugins that look across nodes. Some
-selectors do not parse, some select everything or nothing, some nodes lack labels.
+Hypothesis strategies like those of ``clusters``, for plugins that read more than one node. Some
+selectors are invalid, some select everything or nothing, some nodes lack labels.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _VALUES = ("a", "b")
 
 @cache
 def label_maps() -> st.SearchStrategy[dict[str, str]]:
-    """Draw labels of a pod or a namespace."""
+    """Draw the labels of a pod or a namespace."""
     return st.dictionaries(st.sampled_from(_LABELS), st.sampled_from(_VALUES))
 
 
 @cache
 def label_selectors(broken: bool = False) -> st.SearchStrategy[JsonObject | None]:
-    """Draw a label selector, or none; ``broken``: it may be one that does not parse."""
+    """Draw a label selector or None; with ``broken`` it may be invalid."""
     values = st.lists(st.sampled_from(_VALUES), min_size=1, max_size=2)
     key = st.sampled_from(_LABELS)
     with_values = st.fixed_dictionaries(
@@ -53,7 +53,7 @@ def label_selectors(broken: bool = False) -> st.SearchStrategy[JsonObject | None
 
 @cache
 def affinity_terms(broken: bool = False) -> st.SearchStrategy[JsonObject]:
-    """Draw a term of pod (anti-)affinity."""
+    """Draw a term of pod affinity or anti-affinity."""
     return st.fixed_dictionaries(
         {
             "labelSelector": label_selectors(broken),
@@ -68,7 +68,7 @@ def affinity_terms(broken: bool = False) -> st.SearchStrategy[JsonObject]:
 
 @cache
 def pod_affinities(broken: bool = False) -> st.SearchStrategy[JsonObject]:
-    """Draw podAffinity or podAntiAffinity."""
+    """Draw a ``podAffinity`` or ``podAntiAffinity``, as in YAML."""
     weighted = st.fixed_dictionaries(
         {"weight": st.sampled_from((1, 7, 100)), "podAffinityTerm": affinity_terms(broken)}
     )
@@ -120,7 +120,7 @@ def _nodes(name: str) -> st.SearchStrategy[Node]:
 def pods_with_inter_pod_terms(
     name: str, node_names: tuple[str, ...] = ("",), broken: bool = False
 ) -> st.SearchStrategy[PodInfo]:
-    """Draw a pod of a name that may have wishes about other pods, on one of some nodes."""
+    """Draw a pod with this name, perhaps with affinity terms, on one of some nodes."""
     affinity = st.fixed_dictionaries(
         {},
         optional={
@@ -155,7 +155,7 @@ def _namespaces(name: str) -> st.SearchStrategy[JsonObject]:
 
 @cache
 def _workloads() -> st.SearchStrategy[JsonObject]:
-    """Draw a Service, or a ReplicaSet named ``owner``."""
+    """Draw a Service, or a ReplicaSet that is named ``owner``."""
     namespace = st.sampled_from(NAMESPACES)
     service = st.builds(
         lambda namespace, name, selector: {
@@ -181,7 +181,7 @@ def _workloads() -> st.SearchStrategy[JsonObject]:
 
 @st.composite
 def inter_pod_clusters(draw: st.DrawFn, max_nodes: int = 6, max_pods: int = 10) -> Cluster:
-    """Draw a cluster; nodes are named n0, n1, …"""
+    """Draw a cluster of nodes, namespaces and related pods; nodes are named n0, n1, …"""
     names = tuple(f"n{index}" for index in range(draw(st.integers(1, max_nodes))))
     known = draw(st.sets(st.sampled_from(NAMESPACES)))
     return Cluster(

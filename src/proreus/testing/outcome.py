@@ -1,4 +1,4 @@
-"""What became of a pod, and why: the scheduler's own verdicts and scores, by node and plugin."""
+"""The outcome of scheduling a pod: the scheduler's verdicts and scores, by node and plugin."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ State = Literal[
 
 
 class Event(NamedTuple):
-    """An Event about a pod (``namespace/name``)."""
+    """An Event about a pod, given by its key (``namespace/name``)."""
 
     pod: str
     reason: str
@@ -28,12 +28,12 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the latest attempt to schedule a pod went, and where the pod is now.
+    """The result of the latest attempt to schedule a pod, and the pod's present state.
 
-    ``state``: pending (not tried yet), gated (PreEnqueue), waiting (Permit holds it), binding
-    (PreBind or Bind is not through), bound, unschedulable, error, deleted. ``node``: where it is,
-    or will be; "" for nowhere. ``message``: what the FailedScheduling event says. ``rejected_by``:
-    the plugins that turned it down.
+    ``state``: pending (no attempt yet), gated (by PreEnqueue), waiting (on Permit), binding
+    (PreBind or Bind is running), bound, unschedulable, error, deleted. ``node``: the node that it
+    is bound to or assumed on, or "". ``message``: that of the FailedScheduling event.
+    ``rejected_by``: the plugins that rejected it.
     """
 
     pod: str
@@ -43,35 +43,35 @@ class Outcome:
     nominated_node: str = ""
     rejected_by: frozenset[str] = frozenset()
     feasible: Sequence[str] = ()
-    """The nodes that Filter left, in the order of their names."""
+    """The nodes that passed Filter, sorted by name."""
     rejections: Mapping[str, Status] = field(default_factory=dict)
-    """By node, what the first plugin said that rejected it. Nodes that nobody looked at (per-node
-    plugins stop when enough nodes are found) are in neither."""
+    """By node, the status of the first plugin that rejected it. Nodes that were not filtered, since
+    enough feasible nodes had been found, are neither here nor in ``feasible``."""
     scores: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """By node and plugin: normalised and multiplied by the weight, as it was added up. Empty when
-    fewer than two nodes were feasible, since nobody is asked then."""
+    """By node and plugin: the normalised score times the plugin's weight. Empty when fewer than two
+    nodes were feasible, since Score does not run then."""
 
     @property
     def bound(self) -> bool:
-        """Whether the pod has its node."""
+        """Whether the pod is bound."""
         return self.state == "bound"
 
     def why_not(self, node: str) -> str:
         """Return ``Plugin: reason, reason`` for a node that was rejected, "" for one that passed.
 
-        Raises ``LookupError`` for a node that was not looked at.
+        Raises ``LookupError`` for a node that was not filtered.
         """
         if node in self.feasible:
             return ""
         if node not in self.rejections:
-            raise LookupError(f"nobody looked at node {node!r}; {_known(self)}")
+            raise LookupError(f"node {node!r} was not filtered; {_known(self)}")
         status = self.rejections[node]
         return f"{status.plugin}: {status.message}" if status.plugin else status.message
 
     def score(self, node: str, plugin: str = "") -> int:
-        """Return what a plugin added to a node's score, or all of them together.
+        """Return a plugin's weighted score of a node, or the sum over all plugins.
 
-        Raises ``LookupError`` where nothing was added, and says why.
+        Raises ``LookupError``, with the reason, if there is none.
         """
         if node not in self.scores:
             few = "nothing is scored unless two nodes or more are feasible"
@@ -80,12 +80,14 @@ class Outcome:
         if not plugin:
             return sum(added.values())
         if plugin not in added:
-            names = ", ".join(added) or "nobody"
-            raise LookupError(f"{plugin} did not score this pod (skipped?); who did: {names}")
+            names = ", ".join(added) or "none"
+            raise LookupError(
+                f"{plugin} did not score this pod (skipped?); plugins that did: {names}"
+            )
         return added[plugin]
 
     def __str__(self) -> str:
-        """Tell everything, a line a node."""
+        """Return the whole outcome as text, with a line for each node."""
         where = f" on {self.node}" if self.node else ""
         lines = [f"{self.pod}: {self.state}{where}" + (self.message and f": {self.message}")]
         for node in self.feasible:
@@ -104,7 +106,7 @@ def _known(outcome: Outcome) -> str:
 
 @dataclass
 class AttemptRecord:
-    """What was found out in one attempt."""
+    """The record of one attempt."""
 
     feasible: list[str] = field(default_factory=list)
     rejections: dict[str, Status] = field(default_factory=dict)
@@ -113,26 +115,25 @@ class AttemptRecord:
 
 
 class AttemptLog:
-    """Keeps the findings of the latest attempt of each pod. Implements
-    ``scheduler.AttemptObserver``.
+    """Records the latest attempt of each pod. Implements ``scheduler.AttemptObserver``.
 
-    Names instead of rows: the table may have changed when somebody asks. ``raised``: what plugins
-    raised since it was last emptied.
+    It keeps names of nodes instead of rows, since the table may change before the record is read.
+    ``raised``: what plugins have raised (pod key, error), until the driver empties it.
     """
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self.attempts: list[str] = []
-        """Keys of pods, an attempt each, in order."""
+        """The pod key of each attempt, in order."""
         self._records: dict[str, AttemptRecord] = {}
         self.raised: list[tuple[str, ProreusError]] = []
 
     def get(self, key: str) -> AttemptRecord | None:
-        """Return the findings about a pod, None if it was never tried."""
+        """Return the record of a pod's latest attempt, or None."""
         return self._records.get(key)
 
     def after_filter(self, attempt: Attempt, diagnosis: Diagnosis, feasible: Rows) -> None:
-        """Note who rejected which node."""
+        """Record the feasible nodes, and which plugin rejected each other node."""
         table, verdicts = self._table, diagnosis.complete()
         passed = set(feasible.tolist())
         self._new_record(attempt.pod.key).rejections = {
@@ -145,14 +146,14 @@ class AttemptLog:
         self._records[attempt.pod.key].feasible = sorted(table[row].name for row in passed)
 
     def after_score(self, attempt: Attempt, feasible: Rows, scores: Mapping[str, IntArray]) -> None:
-        """Note what each plugin added to each node's score."""
+        """Record each plugin's weighted score of each node."""
         self._records[attempt.pod.key].scores = {
             self._table[row].name: {plugin: int(added[i]) for plugin, added in scores.items()}
             for i, row in enumerate(feasible.tolist())
         }
 
     def on_failure(self, attempt: Attempt, failure: Failure) -> None:
-        """Note how the attempt ended."""
+        """Record the failure of an attempt."""
         key = attempt.pod.key
         record = self._records.get(key)
         if record is None or record.failure is not None:

@@ -1,4 +1,4 @@
-"""The configuration under which a harness runs the plugins it is given."""
+"""The configuration with which a harness runs the plugins under test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _SINGLE_PLUGIN_POINTS = ("queueSort", "placementGenerate")
 
 
 def registry_with(plugins: Sequence[type[Plugin]]) -> Registry:
-    """Return the in-tree plugins and these; raises ``TypeError`` for what is no plugin."""
+    """Return a registry of the in-tree plugins and these.
+
+    Raises ``TypeError`` for a class that is not a valid plugin.
+    """
     for plugin in plugins:
         _check(plugin)
     return Registry((*IN_TREE_PLUGINS, *plugins))
@@ -32,9 +35,10 @@ def registry_with(plugins: Sequence[type[Plugin]]) -> Registry:
 def load_with(
     config: Configuration, plugins: Sequence[type[Plugin]], registry: Registry, gates: FeatureGates
 ) -> SchedulerConfiguration:
-    """Load a configuration (data, YAML or a file); raises ``ConfigError``.
+    """Load a configuration (data, YAML or a file).
 
-    It must enable each of the plugins: a test of a plugin that is not asked proves nothing.
+    Raises ``ConfigError`` if it is invalid, or does not enable one of the plugins: a test of a
+    plugin that is not run proves nothing.
     """
     if isinstance(config, Path):
         loaded = load_file(str(config), registry, gates)
@@ -57,9 +61,10 @@ def profile_with(
     weights: Mapping[str, int],
     alone: bool,
 ) -> dict[str, Any]:
-    """Return a configuration with one profile: the default one and these plugins after its own.
+    """Return a configuration with one profile: the default one, with these plugins after its own.
 
-    ``alone``: nothing but these, and PrioritySort and DefaultBinder unless these replace them.
+    ``alone``: only these plugins, and PrioritySort and DefaultBinder unless these replace them.
+    Raises ``ConfigError`` if ``args`` or ``weights`` name an unknown plugin.
     """
     plugins = list(plugins)
     names = [plugin.name for plugin in plugins]
@@ -98,7 +103,7 @@ def profile_with(
 
 
 _POINTS = ("queueSort", "placementGenerate", "bind")
-"""Where a plugin that is merely appended would be refused, or never asked."""
+"""Extension points at which an additional plugin would be rejected (queueSort), or never run."""
 
 
 def _in_tree(name: str) -> bool:
@@ -106,7 +111,7 @@ def _in_tree(name: str) -> bool:
 
 
 def _check(plugin: object) -> None:
-    """Refuse what a scheduler would refuse to load, in the same words."""
+    """Raise ``TypeError`` for a class that the scheduler would not load, with the same reasons."""
     if isinstance(plugin, Plugin):
         raise TypeError(
             f"plugins are given as classes: {type(plugin).__name__}, without parentheses; "

@@ -1,8 +1,9 @@
-"""Random nodes, pods and clusters for hypothesis: what ``agree`` draws from, and its parts.
+"""Hypothesis strategies for nodes, pods and clusters: those that ``agree`` uses, and their parts.
 
-``clusters()``: nodes and pods by themselves. ``inter_pod_clusters()``: pods with wishes about other
-pods. ``volume_clusters()``, ``device_clusters()``: pods with volumes and with devices. Each draws a
-``Cluster``: nodes, pods on them, a pod to be placed, other objects, and changes that happen then.
+``clusters()``: nodes and pods without relations between pods. ``inter_pod_clusters()``: pods with
+affinity terms and spread constraints. ``volume_clusters()``, ``device_clusters()``: pods with
+volumes and with devices. Each draws a ``Cluster``: nodes, pods on them, a pending pod, other
+objects, and changes to apply afterwards.
 """
 
 try:

@@ -1,7 +1,7 @@
-"""An event loop whose time is a clock that tests move.
+"""An event loop that takes its time from a clock which tests advance.
 
-``asyncio.sleep``, timeouts and ``call_later`` of plugins then follow the virtual clock, as
-back-offs and Permit do. I/O is real: it goes on while the clock stands still.
+So ``asyncio.sleep``, timeouts and ``call_later`` of plugins follow the virtual clock, like
+back-offs and Permit. I/O is real, and proceeds while the clock stands still.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST_ROUNDS = 10_000
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Follows a clock; until it is given one, time stands still at 0."""
+    """An event loop on a given clock; before ``use_clock`` its time stands still at 0."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,14 +30,14 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._calls = 0
 
     def use_clock(self, clock: Clock) -> None:
-        """Take the time from a clock."""
+        """Take the time from a clock from now on."""
         self._clock, self._origin = clock, clock.now()
 
     def time(self) -> float:
-        """Return the seconds since the clock was given.
+        """Return the seconds since ``use_clock``.
 
-        Not since the epoch: the event loop adds a nanosecond to see what is due, and so large a
-        float would swallow it.
+        Not since the epoch: asyncio adds the clock's resolution, a nanosecond, to find due timers,
+        which is below the precision of so large a float.
         """
         return self._clock.now() - self._origin
 
@@ -48,7 +48,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Call something later, and remember when; ``call_later`` comes here too."""
+        """Schedule a callback, and record its time; ``call_later`` uses this method too."""
         heapq.heappush(self._instants, when)
         return super().call_at(when, callback, *args, context=context)
 
@@ -58,24 +58,28 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        """Call something in the next round, and count that."""
+        """Schedule a callback for the next iteration, and count it."""
         self._calls += 1
         return super().call_soon(callback, *args, context=context)
 
     def next_timer(self) -> float | None:
-        """Return when, by the clock, something is due next, cancelled or not; None if nothing."""
+        """Return the clock's time of the next timer, even if it was cancelled; None if there is
+        none."""
         while self._instants and self._instants[0] <= self.time():
             heapq.heappop(self._instants)
         return self._instants[0] + self._origin if self._instants else None
 
     async def run_until_idle(self) -> None:
-        """Let everything go on until all of it waits: for time, for I/O, or for each other."""
+        """Run until all tasks wait: for time, for I/O, or for each other.
+
+        Raises ``RuntimeError`` if that does not happen.
+        """
         quiet = 0
         for _ in range(_MOST_ROUNDS):
             before = self._calls
             await asyncio.sleep(0)
-            # One call is the one that brought us back here. What timers and sockets call comes
-            # after us in the same round, so that one quiet round is none.
+            # One call is our own wake-up. Callbacks of timers and sockets run after us in the same
+            # iteration, so a single quiet iteration does not prove that all is idle.
             quiet = quiet + 1 if self._calls == before + 1 else 0
             if quiet == 2:
                 return

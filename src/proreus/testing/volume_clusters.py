@@ -1,7 +1,7 @@
 """Random clusters whose pods have volumes: claims, volumes, classes, capacities, legacy disks.
 
-Hypothesis strategies like those of ``clusters``. Names come from short lists, so that claims meet
-volumes and volumes meet nodes; some are bound to what is not there, some belong to somebody else.
+Hypothesis strategies like those of ``clusters``. Names come from short lists, so that claims often
+match volumes, and volumes nodes; some refer to missing objects, some to those of another pod.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _FIXED = (
 
 
 def zone_labels(**values: tuple[str, ...]) -> st.SearchStrategy[dict[str, str]]:
-    """Draw labels that say where something is; ``zone``, ``beta``, ``ebs``: values by label."""
+    """Draw topology labels; ``zone``, ``beta`` and ``ebs`` give the values of each label."""
     keys = {"zone": LABEL_ZONE, "beta": BETA_ZONE, "ebs": EBS_ZONE}
     return st.fixed_dictionaries(
         {}, optional={keys[name]: st.sampled_from(choice) for name, choice in values.items()}
@@ -135,7 +135,7 @@ def _attachments(name: str) -> st.SearchStrategy[JsonObject]:
 
 @cache
 def _disks() -> st.SearchStrategy[JsonObject]:
-    """Draw a disk of a kind that pods name themselves."""
+    """Draw an inline volume, which a pod's spec defines itself."""
     read_only = st.booleans()
     name, monitors = st.sampled_from(("d1", "d2")), st.sampled_from((["m1"], ["m1", "m2"], ["m3"]))
     return st.one_of(
@@ -161,7 +161,7 @@ def _disks() -> st.SearchStrategy[JsonObject]:
 
 @cache
 def _pods(name: str, node_names: tuple[str, ...], most: int) -> st.SearchStrategy[PodInfo]:
-    """Draw a pod with some claims and disks."""
+    """Draw a pod with some claims and inline volumes."""
     claims = st.lists(st.sampled_from(_CLAIMS), max_size=most, unique=True)
 
     def made(node_name: str, names: list[str], disks: list[JsonObject]) -> PodInfo:
@@ -200,8 +200,8 @@ def _changes() -> st.SearchStrategy[Change]:
 
 @st.composite
 def volume_clusters(draw: st.DrawFn) -> Cluster:
-    """Draw a cluster; nodes are named n0, n1, …"""
-    rooms = tuple(f"room{number}" for number in range(3))
+    """Draw a cluster of nodes, volumes, claims and pods; nodes are named n0, n1, …"""
+    capacities = tuple(f"capacity{number}" for number in range(3))
     attached = tuple(f"va{number}" for number in range(3))
     return Cluster(
         [draw(_nodes(name)) for name in NODES],
@@ -212,7 +212,7 @@ def volume_clusters(draw: st.DrawFn) -> Cluster:
             *draw(_some(_volumes, _VOLUMES)),
             *draw(_some(_claims, _CLAIMS)),
             *draw(_some(_csi_nodes, NODES)),
-            *draw(_some(_capacities, rooms)),
+            *draw(_some(_capacities, capacities)),
             *draw(_some(_attachments, attached)),
         ],
         draw(st.lists(_changes(), max_size=3)),

@@ -1,6 +1,6 @@
-"""Volumes, claims and what belongs to them for tests, each in a line, as they stand in YAML.
+"""Builders of volumes, claims and related objects for tests, in one line each, as in YAML.
 
-What is not named is as in an ordinary cluster; ``spec`` overrides everything.
+Defaults are those of an ordinary cluster; ``spec`` overrides all other parameters.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def make_volume(
 ) -> JsonObject:
     """Return a PersistentVolume.
 
-    ``claim``: ``namespace/name`` that it is kept for, with the UID of ``make_claim`` unless
-    ``claim_uid`` says otherwise. ``where``: labels of the nodes that can reach it.
+    ``claim``: ``namespace/name`` of its claimRef, with the UID that ``make_claim`` sets unless
+    ``claim_uid`` is given. ``where``: node labels of its node affinity, with their values.
     """
     made: dict[str, Any] = {
         "capacity": {"storage": storage},
@@ -80,8 +80,8 @@ def make_claim(
 ) -> JsonObject:
     """Return a PersistentVolumeClaim.
 
-    ``volume``: the volume that it is bound to, completely. ``owner_uid``: of the pod that it was
-    made for. Its UID is ``uid-of-<namespace>/<name>``.
+    ``volume``: the volume that it is bound to, binding completed. ``owner_uid``: of the pod that
+    owns it (ephemeral volumes). Its UID is ``uid-of-<namespace>/<name>``.
     """
     marks = dict(annotations or {})
     if volume:
@@ -117,7 +117,7 @@ def make_storage_class(
     *,
     allowed: Sequence[Mapping[str, Sequence[str]]] = (),
 ) -> JsonObject:
-    """Return a StorageClass; ``allowed``: topologies, each a map of labels to values."""
+    """Return a StorageClass; ``allowed``: its allowedTopologies, each a map of label to values."""
     return {
         "kind": "StorageClass",
         "metadata": {"name": name},
@@ -140,7 +140,7 @@ def make_csi_node(
     *,
     migrated: Sequence[str] = (),
 ) -> JsonObject:
-    """Return a CSINode; ``limits``: by driver, None where a driver has none."""
+    """Return a CSINode; ``limits``: the number of volumes by driver, None for no limit."""
     mark = "storage.alpha.kubernetes.io/migrated-plugins"
     return {
         "kind": "CSINode",
@@ -162,7 +162,7 @@ def make_capacity(
     *,
     largest: str | None = None,
 ) -> JsonObject:
-    """Return a CSIStorageCapacity; ``where``: labels of nodes, {} = every node, None = no node."""
+    """Return a CSIStorageCapacity; ``where``: labels of its nodes, {} for all, None for none."""
     return {
         "kind": "CSIStorageCapacity",
         "metadata": {"name": name, "namespace": "drivers"},
@@ -176,7 +176,7 @@ def make_capacity(
 def make_attachment(
     name: str, node_name: str, volume: str | None, attacher: str = DRIVER
 ) -> JsonObject:
-    """Return a VolumeAttachment."""
+    """Return a VolumeAttachment of a volume to a node."""
     return {
         "kind": "VolumeAttachment",
         "metadata": {"name": name},
@@ -189,7 +189,7 @@ def make_attachment(
 
 
 def spec_with_claims(*names: str) -> dict[str, Any]:
-    """Return a pod's ``spec`` with a volume by each of some claims."""
+    """Return a pod's ``spec`` with one volume for each named claim."""
     return {
         "volumes": [
             {"name": f"v{number}", "persistentVolumeClaim": {"claimName": name}}

@@ -1,4 +1,4 @@
-"""The agreement of two forms is really looked at."""
+"""agree() finds plugins whose methods disagree, and signatures that miss something."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from proreus.testing.clusters import drop_node, place_pod, put_node, take_pod
 
 
 class ByCordon(FilterPlugin):
-    """Columns and nodes disagree about the reason."""
+    """filter and filter_all give different reasons."""
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         return Status.unschedulable("cordoned") if node.unschedulable else None
@@ -30,7 +30,7 @@ class ByCordon(FilterPlugin):
 
 
 class ByPods(ScorePlugin):
-    """Columns count one more on the last row."""
+    """score_all adds one on the last row."""
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         return len(node.pods)
@@ -40,14 +40,14 @@ class ByPods(ScorePlugin):
 
 
 class SkippedByPods(ByPods, PreScorePlugin):
-    """The same, but nobody is ever asked."""
+    """The same, but PreScore skips it."""
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
         return Status.skip()
 
 
 class ByRowNumber(ScorePlugin):
-    """Depends on which rows the table happens to hold."""
+    """Scores depend on the other rows of the table."""
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         return node.row
@@ -57,7 +57,7 @@ class ByRowNumber(ScorePlugin):
 
 
 class ByName(FilterPlugin, ScorePlugin):
-    """Reads what its signature does not tell."""
+    """Reads a field of the pod that is not in its signature."""
 
     row_local = True
 
@@ -72,7 +72,7 @@ class ByName(FilterPlugin, ScorePlugin):
 
 
 class BySize(ScorePlugin):
-    """Says that it looks at one node only, and counts them all."""
+    """Claims to be row_local, but reads all nodes."""
 
     row_local = True
 
@@ -84,7 +84,7 @@ class BySize(ScorePlugin):
 
 
 class Floats(ScorePlugin):
-    """Columns of the wrong type."""
+    """score_all returns the wrong dtype."""
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
         return nodes.pod_count * 1.0
@@ -97,13 +97,17 @@ def test_filters_that_disagree_are_found() -> None:
     handle = FakeHandle(NODES)
     plugin = make_plugin(ByCordon, handle)
 
-    with pytest.raises(AssertionError, match=r"n0: columns say .*is cordoned.*, the node "):
+    with pytest.raises(AssertionError, match=r"n0: filter_all says .*is cordoned.*, filter "):
         assert_agreement(plugin, make_pod(), handle.nodes)
 
 
 @pytest.mark.parametrize(
     ("kind", "complaint"),
-    [(ByPods, "n1: columns say 1, the node 0"), (ByRowNumber, "columns say"), (Floats, "float64")],
+    [
+        (ByPods, "n1: score_all says 1, score 0"),
+        (ByRowNumber, "score_all says"),
+        (Floats, "float64"),
+    ],
 )
 def test_scores_that_disagree_are_found(kind: type[ScorePlugin], complaint: str) -> None:
     handle = FakeHandle(NODES)
@@ -112,28 +116,28 @@ def test_scores_that_disagree_are_found(kind: type[ScorePlugin], complaint: str)
         assert_agreement(make_plugin(kind, handle), make_pod(), handle.nodes)
 
 
-def test_what_is_skipped_is_not_compared() -> None:
+def test_skipped_plugins_are_not_compared() -> None:
     agree(SkippedByPods, examples=5)
 
 
-def test_signatures_that_leave_something_out_are_found() -> None:
+def test_incomplete_signatures_are_found() -> None:
     handle = FakeHandle(NODES)
     pods = [make_pod("even"), make_pod("odd")]
 
-    with pytest.raises(AssertionError, match=r"n0: shared is None, asked anew .*odd"):
+    with pytest.raises(AssertionError, match=r"n0: cached is None, computed anew .*odd"):
         assert_sharing(make_plugin(ByName, handle), pods, handle)
 
 
-def test_plugins_that_look_across_nodes_in_secret_are_found() -> None:
+def test_row_local_plugins_that_read_all_nodes_are_found() -> None:
     handle = FakeHandle(NODES)
     plugin = make_plugin(BySize, handle)
     assert_sharing(plugin, [make_pod()], handle)
 
-    with pytest.raises(AssertionError, match="n0: shared is 0, asked anew 1"):
+    with pytest.raises(AssertionError, match="n0: cached is 0, computed anew 1"):
         assert_sharing(plugin, [make_pod()], handle, [place_pod(make_pod("p", node_name="n1"))])
 
 
-def test_what_happens_to_a_cluster() -> None:
+def test_changes() -> None:
     handle = FakeHandle(NODES)
     for change in (
         place_pod(make_pod("p", node_name="n1")),

@@ -1,4 +1,4 @@
-"""Builders make what their arguments say."""
+"""Builders of nodes, pods, tables and plugins."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_tables() -> None:
     table.validate()
 
 
-def test_plugins_get_completed_and_checked_arguments() -> None:
+def test_arguments_of_plugins_are_defaulted_and_validated() -> None:
     handle = FakeHandle()
 
     args = make_plugin(NodeResourcesFit, handle).args

@@ -14,14 +14,14 @@ from proreus.plugins.node_resources_fit import NodeResourcesFit
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
 
 
-def test_it_is_a_handle() -> None:
+def test_it_implements_handle() -> None:
     handle: Handle = FakeHandle()
 
     assert handle.profile_name == "default-scheduler"
     assert handle.metrics is handle.metrics
 
 
-def test_the_cluster_is_there_as_columns_and_as_objects() -> None:
+def test_the_cluster_exists_as_columns_and_as_objects() -> None:
     pending, placed = make_pod("pending"), make_pod("placed", "1", node_name="n1")
     handle = FakeHandle([make_node("n0"), make_node("n1")], [pending, placed])
 
@@ -30,7 +30,7 @@ def test_the_cluster_is_there_as_columns_and_as_objects() -> None:
     assert set(handle.store(NODES)) == {"n0", "n1"}
 
 
-def test_changes_are_told() -> None:
+def test_changes_call_the_handlers() -> None:
     handle = FakeHandle()
     seen: list[tuple[bool, bool]] = []
 

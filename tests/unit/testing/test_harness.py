@@ -1,4 +1,4 @@
-"""The harness is the real scheduler: what it tells of a pod is what became of it, and why."""
+"""The harness runs the real scheduler, and reports the outcome of each pod with its reasons."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from proreus.framework.plugin import (
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.status import Status
 from proreus.plugins.node_resources_fit import NodeResourcesFit
-from proreus.testing import Event, Harness, make_node, make_pod
+from proreus.testing import Event, Harness, HarnessOptions, make_node, make_pod
 
 GPU = {"nvidia.com/gpu": 8}
 
@@ -51,7 +51,7 @@ class KeepGpus(FilterPlugin, ScorePlugin):
 
 
 class Hold(PermitPlugin, ReservePlugin):
-    """Holds every pod for half a minute, and keeps a list of where pods are."""
+    """Makes every pod wait on Permit for 30 seconds, and records reserved pods."""
 
     def __init__(self, args: object, handle: object) -> None:
         self.reserved: dict[str, str] = {}
@@ -75,7 +75,7 @@ class Broken(FilterPlugin):
 # ---- one pod -------------------------------------------------------------------------------------
 
 
-def test_a_pod_is_bound_and_the_scores_are_told() -> None:
+def test_a_pod_is_bound_and_its_scores_are_recorded() -> None:
     cluster = Harness([KeepGpus], ["n1", "n2", make_node("n3", resources=GPU)])
 
     outcome = cluster.schedule(make_pod("web", "1", "1Gi"))
@@ -94,7 +94,7 @@ def test_a_pod_is_bound_and_the_scores_are_told() -> None:
     ]
 
 
-def test_scores_of_plugins_that_share_nothing_are_those_that_were_added_up() -> None:
+def test_scores_of_plugins_without_cached_results() -> None:
     cluster = Harness(
         [KeepGpus, NodeResourcesFit], ["n1", "n2"], alone=True, weights={"KeepGpus": 3}
     )
@@ -108,7 +108,7 @@ def test_scores_of_plugins_that_share_nothing_are_those_that_were_added_up() -> 
     assert "KeepGpus 60" in str(outcome)
 
 
-def test_a_rejected_pod_says_why_and_waits_for_what_its_rejecter_registered() -> None:
+def test_a_rejected_pod_waits_for_an_event_that_its_plugin_registered() -> None:
     cluster = Harness([KeepGpus], [make_node("n1", resources=GPU)])
 
     outcome = cluster.schedule(make_pod("web"))
@@ -119,7 +119,7 @@ def test_a_rejected_pod_says_why_and_waits_for_what_its_rejecter_registered() ->
     assert outcome.message.startswith("0/1 nodes are available: 1 kept for GPU pods.")
     assert cluster.queue_of("web") == "unschedulable"
     assert cluster.events("web")[0].reason == "FailedScheduling"
-    with pytest.raises(LookupError, match="KeepGpus rejected it, and nothing has happened since"):
+    with pytest.raises(LookupError, match="KeepGpus rejected it, and no event since then"):
         cluster.schedule("web")
 
     cluster.patch("Node", "n1", {"metadata": {"labels": {"color": "blue"}}})
@@ -129,7 +129,7 @@ def test_a_rejected_pod_says_why_and_waits_for_what_its_rejecter_registered() ->
     assert cluster.schedule("web").node == "n2"
 
 
-def test_five_minutes_help_without_any_event() -> None:
+def test_unschedulable_pods_are_retried_after_five_minutes() -> None:
     cluster = Harness([KeepGpus], [make_node("n1", resources=GPU)])
     cluster.schedule(make_pod("web"))
 
@@ -139,7 +139,7 @@ def test_five_minutes_help_without_any_event() -> None:
     assert [outcome.state for outcome in cluster.schedule_all()] == ["unschedulable"]
 
 
-def test_nothing_is_scored_for_one_feasible_node_and_that_is_said() -> None:
+def test_one_feasible_node_is_not_scored() -> None:
     cluster = Harness([KeepGpus], ["n1", make_node("n2", resources=GPU)])
 
     outcome = cluster.schedule(make_pod("web"))
@@ -147,12 +147,12 @@ def test_nothing_is_scored_for_one_feasible_node_and_that_is_said() -> None:
     assert outcome.scores == {}
     with pytest.raises(LookupError, match="two nodes or more are feasible"):
         outcome.score("n1", "KeepGpus")
-    with pytest.raises(LookupError, match="nobody looked at node 'n9'; feasible: n1; rejected: n2"):
+    with pytest.raises(LookupError, match="node 'n9' was not filtered; feasible: n1; rejected: n2"):
         outcome.why_not("n9")
 
 
-def test_pods_may_be_written_as_in_yaml() -> None:
-    cluster = Harness([KeepGpus], 2, objects=[{"kind": "Namespace", "metadata": {"name": "blue"}}])
+def test_pods_as_in_yaml() -> None:
+    cluster = Harness([KeepGpus], 2, [{"kind": "Namespace", "metadata": {"name": "blue"}}])
     container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
 
     outcome = cluster.schedule(
@@ -165,7 +165,7 @@ def test_pods_may_be_written_as_in_yaml() -> None:
     assert cluster.outcome("blue/web").state == "deleted"
 
 
-def test_pods_that_are_there_take_room() -> None:
+def test_existing_pods_use_capacity() -> None:
     cluster = Harness([], [make_node("n1", cpu="2")], [make_pod("old", "2", node_name="n1")])
 
     assert (
@@ -173,7 +173,7 @@ def test_pods_that_are_there_take_room() -> None:
     )
 
 
-def test_more_important_pods_are_tried_first() -> None:
+def test_pods_of_higher_priority_are_scheduled_first() -> None:
     cluster = Harness([], [make_node("n1", cpu="1")], [make_pod("a", "1", priority=10)])
 
     outcome = cluster.schedule(make_pod("b", "1"))
@@ -185,7 +185,7 @@ def test_more_important_pods_are_tried_first() -> None:
 # ---- waiting, binding, time ----------------------------------------------------------------------
 
 
-def test_permit_holds_a_pod_until_it_is_allowed() -> None:
+def test_a_pod_waits_on_permit_until_it_is_allowed() -> None:
     cluster = Harness([Hold], ["n1"])
 
     outcome = cluster.schedule(make_pod("web"))
@@ -194,11 +194,11 @@ def test_permit_holds_a_pod_until_it_is_allowed() -> None:
     cluster.advance(0)
 
     assert cluster.outcome("web").bound
-    with pytest.raises(LookupError, match="Permit does not hold default/web: default/web: bound"):
+    with pytest.raises(LookupError, match="default/web does not wait on Permit: .*: bound"):
         cluster.waiting("web")
 
 
-def test_permit_runs_out_in_virtual_time_and_everything_is_undone() -> None:
+def test_a_permit_timeout_in_virtual_time_unreserves_the_pod() -> None:
     cluster = Harness([Hold], ["n1"])
     cluster.schedule(make_pod("web"))
     assert cluster.plugin(Hold).reserved == {"default/web": "n1"}
@@ -216,7 +216,7 @@ def test_permit_runs_out_in_virtual_time_and_everything_is_undone() -> None:
 
 
 class Slow(PreBindPlugin, PostBindPlugin):
-    """Needs two seconds before a pod can be bound."""
+    """Takes two seconds in PreBind."""
 
     def __init__(self, args: object, handle: object) -> None:
         self.bound: list[str] = []
@@ -242,7 +242,7 @@ def test_timers_of_plugins_follow_the_virtual_clock() -> None:
 
 
 class Counts(FilterPlugin, BackgroundPlugin):
-    """Learns something new every ten seconds."""
+    """Activates a pod every ten seconds, by background work."""
 
     def __init__(self, args: object, handle: object) -> None:
         self.known = 0
@@ -256,7 +256,7 @@ class Counts(FilterPlugin, BackgroundPlugin):
             self.known += 1
 
 
-def test_background_work_goes_on_in_virtual_time() -> None:
+def test_background_work_runs_in_virtual_time() -> None:
     cluster = Harness([Counts], 1)
     assert not cluster.schedule(make_pod("a")).bound
 
@@ -266,7 +266,7 @@ def test_background_work_goes_on_in_virtual_time() -> None:
     assert cluster.schedule(make_pod("b")).bound
 
 
-def test_real_io_is_waited_for() -> None:
+def test_wait_until_waits_for_real_io() -> None:
     cluster = Harness([], 1)
     lines: list[bytes] = []
 
@@ -289,7 +289,7 @@ def test_real_io_is_waited_for() -> None:
     cluster.run(server.wait_closed())
 
     assert lines == [b"hello\n"]
-    with pytest.raises(TimeoutError, match="what waits for time needs advance"):
+    with pytest.raises(TimeoutError, match="timers need advance"):
         cluster.run(asyncio.sleep(3600), seconds=0.05)
 
 
@@ -312,7 +312,7 @@ def test_gated_pods_are_not_tried() -> None:
 # ---- what a plugin raises ------------------------------------------------------------------------
 
 
-def test_what_a_plugin_raises_is_raised_here() -> None:
+def test_errors_of_plugins_are_raised_in_the_test() -> None:
     cluster = Harness([Broken], 1)
 
     with pytest.raises(ZeroDivisionError, match="by nothing") as caught:
@@ -321,8 +321,8 @@ def test_what_a_plugin_raises_is_raised_here() -> None:
     assert "while default/web was scheduled" in caught.value.__notes__[0]
 
 
-def test_or_is_an_outcome_like_another() -> None:
-    cluster = Harness([Broken], 1, raise_errors=False)
+def test_without_raise_errors_an_error_is_an_outcome() -> None:
+    cluster = Harness([Broken], 1, options=HarnessOptions(raise_errors=False))
 
     outcome = cluster.schedule(make_pod("web"))
 
@@ -354,7 +354,7 @@ profiles:
 
 
 @pytest.mark.parametrize("form", ["text", "file"])
-def test_a_whole_configuration_may_be_given(form: str, tmp_path: Path) -> None:
+def test_a_whole_configuration(form: str, tmp_path: Path) -> None:
     (tmp_path / "scheduler.yaml").write_text(CONFIG)
     cluster = Harness(
         [Threshold], 1, config=CONFIG if form == "text" else tmp_path / "scheduler.yaml"
@@ -368,7 +368,7 @@ def test_a_whole_configuration_may_be_given(form: str, tmp_path: Path) -> None:
     assert not cluster.schedule(make_pod("b", scheduler_name="mine")).bound
 
 
-def test_args_are_completed_and_checked() -> None:
+def test_args_are_defaulted_and_validated() -> None:
     assert Harness([Threshold], 1).plugin(Threshold).args.limit == 3
     assert Harness([Threshold], args={"Threshold": {"limit": 1}}).plugin(Threshold).args.limit == 1
     with pytest.raises(ConfigError, match=r"limt"):
@@ -377,7 +377,7 @@ def test_args_are_completed_and_checked() -> None:
         Harness([Threshold], args={"Treshold": {"limit": 1}})
 
 
-def test_a_plugin_that_no_profile_enables_is_an_oversight() -> None:
+def test_a_plugin_that_no_profile_enables_is_an_error() -> None:
     config = CONFIG.replace("{enabled: [{name: Threshold}]}", "{}").replace(
         "[{name: Threshold, args: {limit: 1}}]", "[]"
     )
@@ -402,7 +402,7 @@ class Binder(BindPlugin):
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_plugins_that_take_the_place_of_a_default_one_do(alone: bool) -> None:
+def test_plugins_can_replace_a_default_plugin(alone: bool) -> None:
     cluster = Harness([ByName, Binder], 1, alone=alone)
     cluster.add(make_pod("c"), make_pod("b"), make_pod("a"))
 
@@ -419,7 +419,7 @@ def test_plugins_that_take_the_place_of_a_default_one_do(alone: bool) -> None:
 
 
 class Nothing(Plugin):
-    """Takes part nowhere."""
+    """Has no extension point."""
 
 
 class ForgotState(FilterPlugin):
@@ -427,7 +427,7 @@ class ForgotState(FilterPlugin):
         return None
 
 
-def test_what_is_no_plugin_is_refused() -> None:
+def test_invalid_plugins_are_rejected() -> None:
     made = Harness([Threshold], 1).plugin(Threshold)
     with pytest.raises(TypeError, match="Threshold, without parentheses"):
         Harness([made])  # type: ignore[list-item]
@@ -443,7 +443,7 @@ def test_what_is_no_plugin_is_refused() -> None:
         Harness([ForgotState])
 
 
-def test_what_is_not_there_is_named_with_what_is() -> None:
+def test_lookup_errors_list_what_exists() -> None:
     cluster = Harness([], ["n1"])
     cluster.schedule(make_pod("web"))
 
@@ -463,12 +463,12 @@ def test_what_is_not_there_is_named_with_what_is() -> None:
         cluster.schedule(make_pod("web", metadata={"uid": "other"}))
 
 
-async def test_inside_an_event_loop_it_says_how_else() -> None:
+async def test_a_running_event_loop_is_an_error() -> None:
     with pytest.raises(RuntimeError, match=r"plain `def test_…`"):
         Harness()
 
 
-def test_it_is_closed_with_its_block_or_once_nobody_holds_it() -> None:
+def test_it_is_closed_by_its_block_or_by_the_garbage_collector() -> None:
     with Harness([Hold], 1) as cluster:
         cluster.schedule(make_pod("web"))
     with pytest.raises(RuntimeError, match="closed"):
