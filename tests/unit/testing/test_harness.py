@@ -194,7 +194,7 @@ def test_a_pod_waits_on_permit_until_it_is_allowed() -> None:
     cluster.advance(0)
 
     assert cluster.outcome("web").bound
-    with pytest.raises(LookupError, match="default/web does not wait on Permit: .*: bound"):
+    with pytest.raises(LookupError, match=r"web does not wait on Permit: .*: bound"):
         cluster.waiting("web")
 
 
