@@ -1,4 +1,4 @@
-"""Fixtures of the real thing; what they start, they end.
+"""Fixtures of the real control plane; they stop what they start.
 
 ``pytest tests/controlplane --scheduler kube-scheduler`` runs the same tests with kube-scheduler in
 proreus's place: that proves the tests, where the usual run proves proreus.
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-# the ground is shared with tests/bench and the Makefile, so it is a package beside the tests
+# tests/bench and the Makefile use this package too, so it is importable apart from the tests
 sys.path.insert(0, str(Path(__file__).parent))
 
 from envtest.binaries import PROGRAMS, MissingBinaries, find_or_build
@@ -38,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    # without this, a run that CI cancels would leave its children to nobody
+    # without this, a run that CI cancels would leave its child processes running
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
@@ -57,7 +57,7 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(scope="session")
 def binaries(pytestconfig: pytest.Config) -> dict[str, Path]:
-    """All programs, built when they have to be."""
+    """All programs, built if necessary."""
     try:
         return find_or_build(PROGRAMS)
     except MissingBinaries as missing:
@@ -67,14 +67,14 @@ def binaries(pytestconfig: pytest.Config) -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def under_test(pytestconfig: pytest.Config) -> Kind:
-    """Which scheduler is on trial."""
+    """The scheduler under test."""
     kind: Kind = pytestconfig.getoption("--scheduler")
     return kind
 
 
 @pytest.fixture(scope="session")
 def folder() -> Iterator[Path]:
-    """A folder with a short path for everything that this run writes."""
+    """A folder with a short path, for all files of this run."""
     path = Path(tempfile.mkdtemp(prefix="proreus-controlplane-"))
     yield path
     shutil.rmtree(path, ignore_errors=True)
@@ -92,7 +92,7 @@ def new_control_plane(
 def control_plane(
     binaries: dict[str, Path], folder: Path, request: pytest.FixtureRequest
 ) -> Iterator[ControlPlane]:
-    """A control plane for the tests of one module, who leave it as they found it."""
+    """A control plane for the tests of one module, which must clean up after themselves."""
     yield from _control_plane(binaries, folder / request.node.name.removesuffix(".py"))
 
 
@@ -109,7 +109,7 @@ def _control_plane(binaries: dict[str, Path], folder: Path) -> Iterator[ControlP
 def kwok_cluster(
     binaries: dict[str, Path], folder: Path, request: pytest.FixtureRequest
 ) -> Iterator[KwokCluster]:
-    """A whole cluster with fake kubelets; an indirect parameter lists the parts to leave out."""
+    """A whole cluster with fake kubelets; an indirect parameter lists components to disable."""
     disable = getattr(request, "param", ())
     cluster = KwokCluster(binaries, folder / "kwok", f"tests-{len(disable)}", disable=disable)
     try:
@@ -123,7 +123,7 @@ def kwok_cluster(
 def run_scheduler(
     binaries: dict[str, Path], under_test: Kind, folder: Path, request: pytest.FixtureRequest
 ) -> Iterator[RunScheduler]:
-    """Starts the schedulers of one test."""
+    """A function that starts the schedulers of one test."""
     yield from _run_schedulers(binaries, under_test, folder, request)
 
 
@@ -131,7 +131,7 @@ def run_scheduler(
 def run_module_scheduler(
     binaries: dict[str, Path], under_test: Kind, folder: Path, request: pytest.FixtureRequest
 ) -> Iterator[RunScheduler]:
-    """Starts schedulers that the tests of a module share."""
+    """A function that starts schedulers for all tests of a module."""
     yield from _run_schedulers(binaries, under_test, folder, request)
 
 

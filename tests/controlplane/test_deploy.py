@@ -1,4 +1,4 @@
-"""deploy/ on a real apiserver: it takes the manifests, and their RBAC is enough and not more."""
+"""deploy/ on a real apiserver: valid manifests, and RBAC that is sufficient and minimal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Kubectl = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def kubectl(control_plane: ControlPlane, binaries: dict[str, Path]) -> Kubectl:
-    """Run kubectl as the cluster's admin; its complaints are part of the failure."""
+    """Run kubectl as the cluster's admin; its output is part of a failure."""
 
     def run(*arguments: str) -> str:
         result = subprocess.run(
@@ -42,8 +42,8 @@ def kubectl(control_plane: ControlPlane, binaries: dict[str, Path]) -> Kubectl:
 
 @pytest.fixture(scope="module")
 def deployed(control_plane: ControlPlane, kubectl: Kubectl) -> Json:
-    """Apply deploy/second-scheduler; return its configuration as the cluster holds it."""
-    # no ServiceAccount controller and no kubelet run here, so nothing comes of the Deployment
+    """Apply deploy/second-scheduler; return the configuration that is stored in the cluster."""
+    # without controllers and kubelets the Deployment has no effect
     kubectl("apply", "-k", str(DEPLOY / "second-scheduler"), "--validate=strict")
     [config] = [
         each
@@ -55,7 +55,7 @@ def deployed(control_plane: ControlPlane, kubectl: Kubectl) -> Json:
 
 
 def test_the_apiserver_takes_the_second_scheduler(deployed: Json, kubectl: Kubectl) -> None:
-    """The dry run is of what is there already: the namespace must exist for its objects."""
+    """A dry run of objects that exist already: their namespace must exist."""
     answer = kubectl(
         "apply",
         "-k",
@@ -78,7 +78,7 @@ def test_the_apiserver_takes_the_static_pod(kubectl: Kubectl) -> None:
 def test_the_apiserver_takes_the_monitoring(
     deployed: Json, kubectl: Kubectl, control_plane: ControlPlane
 ) -> None:
-    """The operator's two kinds are stood in for by permissive definitions; the rest is real."""
+    """Two permissive CustomResourceDefinitions replace those of the Prometheus operator."""
     assert deployed
     for kind, plural in (
         ("ServiceMonitor", "servicemonitors"),
@@ -126,7 +126,7 @@ def permissive_definition(group: str, kind: str, plural: str) -> Json:
 def test_the_rbac_is_enough(
     deployed: Json, control_plane: ControlPlane, run_scheduler: RunScheduler
 ) -> None:
-    """With the token that its pod would have, it leads, binds, explains itself and is scraped."""
+    """With its pod's token it becomes the leader, binds, writes Events and serves metrics."""
     client = control_plane.client
     token = control_plane.service_account_token("proreus", "proreus")
     kubeconfig = control_plane.write_kubeconfig(

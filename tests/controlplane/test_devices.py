@@ -1,4 +1,4 @@
-"""Devices on a real apiserver: the same claims for both schedulers, and the same devices given.
+"""Devices on a real apiserver: both schedulers allocate the same devices to the same claims.
 
 Each scenario has a node of its own for each scheduler. What differs by nature (names of nodes,
 share ids, times) is taken out; all else of a claim's status must be equal.
@@ -149,7 +149,7 @@ SCENARIOS = {
 
 @dataclass
 class Outcome:
-    """By scheduler and scenario: for each pod its node or why it has none, and its claim."""
+    """By scheduler and scenario: the node or the reason of each pod, and its claim."""
 
     placed: dict[tuple[str, str], list[Json]]
 
@@ -199,7 +199,7 @@ def publish(client: KubeClient, node: str, slices: list[Json]) -> None:
 
 
 def play(client: KubeClient, scheduler: str, scenario: str, node: str) -> list[Json]:
-    """Create one pod after the other; return what became of each."""
+    """Create one pod after the other; return the result of each."""
     found = []
     here = {"kubernetes.io/hostname": node}
     for index, spec in enumerate(SCENARIOS[scenario].claims):
@@ -222,7 +222,7 @@ def play(client: KubeClient, scheduler: str, scenario: str, node: str) -> list[J
 
 
 def settled(client: KubeClient, name: str, node: str) -> Json:
-    """Wait until a pod is bound or refused; return that, and the claim's status, without names."""
+    """Wait for a decision about a pod; return it, and the claim's status without names."""
 
     def done() -> Json:
         pod = client.get(f"{PODS}/{name}")

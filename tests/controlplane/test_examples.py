@@ -1,6 +1,6 @@
-"""The examples that meet a real apiserver in their own ways: bindings, Permit, pods that end.
+"""Examples on a real apiserver: those that depend on bindings, Permit, or pods that end.
 
-One process runs all four plugins, a profile each, as their config.yaml has it.
+One process runs all four plugins, each in a profile as in its config.yaml.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ PODS = objects.PODS.format("default")
 
 @pytest.fixture(scope="module")
 def licences(folder: Path) -> Iterator[Callable[[], Json]]:
-    """The licence server; returns a function that tells what it knows."""
+    """A function that returns the state of the licence server."""
     [port] = free_ports(1)
     program = EXAMPLES / "reserve-and-notify" / "licence_server.py"
     command = [sys.executable, program, f"--port={port}", "--seats", "cad=2"]
     server = Child("licences", command, folder / "licences.log")
 
     def state() -> Json:
-        with urlopen(f"http://127.0.0.1:{port}/", timeout=5) as answer:
-            told: Json = json.load(answer) | {"port": port}
-            return told
+        with urlopen(f"http://127.0.0.1:{port}/", timeout=5) as response:
+            found: Json = json.load(response) | {"port": port}
+            return found
 
-    def answers() -> bool:
+    def is_ready() -> bool:
         try:
             return bool(state())
         except OSError:
             return False
 
     server.start()
-    server.wait_for(20, "an answer", answers)
+    server.wait_for(20, "a response", is_ready)
     yield state
     server.kill()
 
@@ -61,7 +61,7 @@ def kube(
     run_module_scheduler: RunScheduler,
     licences: Callable[[], Json],
 ) -> Iterator[KubeClient]:
-    """A client, while the plugins are at work."""
+    """A client of the cluster on which the plugins run."""
     profiles = [_profile_of(example) for example in TRIED]
     profiles[-1]["pluginConfig"][0]["args"]["url"] = f"http://127.0.0.1:{licences()['port']}"
     flags = [f"--plugin-dir={EXAMPLES / example / 'plugins'}" for example in TRIED]
@@ -72,7 +72,7 @@ def kube(
 
 
 def _profile_of(example: str) -> Json:
-    """Return an example's profile under its own schedulerName; all share one QueueSort."""
+    """Return an example's profile with its own schedulerName; all share one QueueSort plugin."""
     profile, sorting = _read_profile(example), "delay-scheduling"
     if example != sorting:
         profile["pluginConfig"] += _read_profile(sorting)["pluginConfig"]
@@ -91,7 +91,7 @@ def _read_profile(example: str) -> Json:
 
 @contextmanager
 def cluster_of(example: str, kube: KubeClient) -> Iterator[Callable[[], dict[str, str]]]:
-    """Create an example's nodes and pods; yields a function that tells the pods' nodes."""
+    """Create an example's nodes and pods; yield a function that returns each pod's node."""
     for obj in yaml.safe_load_all((EXAMPLES / example / "cluster.yaml").read_text()):
         if obj["kind"] == "Pod":
             obj["spec"]["schedulerName"] = example
@@ -156,5 +156,5 @@ def test_reserve_and_notify(kube: KubeClient, licences: Callable[[], Json]) -> N
         assert (held(), nodes()["plain"]) == (2, "workstation")
         remove(next(name for name, node in nodes().items() if node and name != "plain"), kube)
         eventually(20, "the third pod", lambda: all(nodes().values()))
-        eventually(20, "the news of it", lambda: len(licences()["told"]) == 3)
+        eventually(20, "three notifications", lambda: len(licences()["told"]) == 3)
     eventually(10, "seats given back", lambda: held() == 0)

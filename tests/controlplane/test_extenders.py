@@ -32,7 +32,7 @@ NODES = ("node-00000", "node-00001", "node-00002")
 IDLE = "node-00003"
 
 WHOLE, NAMES, DEAD, SLOW = "whole", "names", "dead", "slow"
-"""Extenders by what pods ask for; the first is sent objects, the others names."""
+"""Extenders by the resource that they manage; the first gets node objects, the others names."""
 
 FAILED = dict.fromkeys(NODES[:2], "is full, it says")
 
@@ -59,7 +59,7 @@ PLAYS: dict[str, tuple[str, Json]] = {
         {"preempt": {"NodeNameToMetaVictims": {NODES[0]: {"Pods": [{"UID": "stranger"}]}}}},
     ),
     "names-not-bound": (NAMES, {"bind": {"Error": "the door is shut"}}),
-    # Of a busy node and a small idle one: nodes that were sent back as objects count as empty.
+    # A busy node and a small idle one: nodes that an extender returns as objects count as empty.
     "whole-busy": (WHOLE, {"prioritize": []}),
     "names-busy": (NAMES, {"prioritize": []}),
     "dead": (DEAD, {}),
@@ -68,7 +68,7 @@ PLAYS: dict[str, tuple[str, Json]] = {
 
 
 class Extender(ThreadingHTTPServer):
-    """Answers as ``PLAYS`` has it for the pod; remembers the bodies by scheduler, play and verb."""
+    """Responds as defined by ``PLAYS``; records request bodies by scheduler, play and verb."""
 
     daemon_threads = True
 
@@ -124,7 +124,7 @@ class _Answering(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(data)
         except OSError:
-            self.close_connection = True  # the scheduler has lost its patience
+            self.close_connection = True  # the scheduler's request has timed out
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -163,7 +163,7 @@ def configurations(scheduler: str, port: int, dead: int) -> list[Json]:
 def recorded_states(
     control_plane: ControlPlane, run_module_scheduler: RunScheduler, extender: Extender
 ) -> dict[tuple[str, str], Json]:
-    """Play everything on both schedulers, one pod after the other."""
+    """Run all plays with both schedulers, one pod after the other."""
     client = control_plane.client
     extender.kube = client
     [dead] = free_ports(1)
@@ -187,7 +187,7 @@ def recorded_states(
 
 
 def perform(client: KubeClient, scheduler: str, play: str) -> Json:
-    """Create the pod of a play; return what became of it."""
+    """Create the pod of a play; return the result."""
     name = f"{scheduler}.{play}"
     preempts = "preempts" in play
     busy = play.endswith("-busy")
@@ -199,15 +199,15 @@ def perform(client: KubeClient, scheduler: str, play: str) -> Json:
     resources = pod["spec"]["containers"][0]["resources"]
     resources["requests"] |= amounts
     resources["limits"] = amounts
-    # What no scheduler reads is part of the whole object too.
+    # Fields that no scheduler reads must be part of the object that an extender gets.
     pod["spec"]["containers"][0]["env"] = [{"name": "A", "value": "<&>"}]
     pod["spec"]["dnsConfig"] = {"nameservers": ["10.0.0.10"]}
     client.create(PODS, pod)
 
     def done() -> Json:
         found = client.get(f"{PODS}/{name}")
-        told = assertions.condition(found).get("message")
-        return found if assertions.node_of(found) or told else {}
+        message = assertions.condition(found).get("message")
+        return found if assertions.node_of(found) or message else {}
 
     found = eventually(20, f"a decision about {name}", done)
     condition = assertions.condition(found)
@@ -245,14 +245,14 @@ def test_the_same_outcome(recorded_states: dict[tuple[str, str], Json], play: st
 def test_the_same_questions(
     recorded_states: dict[tuple[str, str], Json], extender: Extender, play: str
 ) -> None:
-    # A pod that fails is tried again: only the first attempt is comparable.
+    # Failed pods are tried again, but only the first attempts are comparable.
     ours, theirs = (first_attempt(extender.asked[s, play], s) for s in (OURS, UPSTREAM))
     assert ours
     assert ours == theirs
 
 
 def first_attempt(asked: list[tuple[str, bytes]], scheduler: str) -> dict[str, Any]:
-    """Return the first body of each verb, without what differs by nature."""
+    """Return the first request body of each verb, without what always differs."""
     bodies: dict[str, Any] = {}
     for verb, body in asked:
         bodies.setdefault(verb, _normal(body.decode(), scheduler))
@@ -267,7 +267,7 @@ def _normal(text: str, scheduler: str) -> Any:
 
 
 def _with_sorted_nodes(fields: list[Any]) -> list[Any]:
-    """Nodes come in the order in which they were found, which is not the same every time."""
+    """Sort nodes: they are in the order in which they were found, which varies."""
     found = []
     for key, value in fields:
         if key == "NodeNames" and value:

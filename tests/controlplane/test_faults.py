@@ -1,7 +1,7 @@
-"""What breaks in a cluster: the apiserver, its memory of the past, the leader.
+"""Faults of a cluster: the apiserver crashes or hangs, history is compacted, the leader ends.
 
-Whatever happens, no pod is lost and none is bound twice. Client-side rates are low here, so that
-the accident is sure to come in the middle of the work.
+No pod may be lost, and none bound twice. Client-side rates are low here, so that the fault is sure
+to happen in the middle of the work.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Json = dict[str, Any]
 NODES = 200
 PODS = 1000
 SLOWLY = {"qps": 50, "burst": 20}
-"""Slower than a busy machine creates the pods, or the accident would come after the work."""
+"""Lower than the rate at which a busy machine creates pods, or the fault would come too late."""
 
 LEASE = {
     "leaderElect": True,
@@ -47,7 +47,7 @@ def fill(plane: ControlPlane, *, nodes: int = NODES, pods: int = PODS) -> None:
 
 def wait_until_half_way(plane: ControlPlane) -> None:
     eventually(60, "a quarter of the pods bound", lambda: len(plane.binds_by_pod()) > PODS / 4)
-    assert len(plane.binds_by_pod()) < PODS * 3 / 4, "too fast: the accident would come too late"
+    assert len(plane.binds_by_pod()) < PODS * 3 / 4, "too fast: the fault would come too late"
 
 
 def check_nothing_lost_or_doubled(plane: ControlPlane, pods: int = PODS) -> None:
@@ -55,7 +55,7 @@ def check_nothing_lost_or_doubled(plane: ControlPlane, pods: int = PODS) -> None
     listed = plane.client.list(assertions.ALL_PODS)
     assert len(listed) == pods
     assertions.check_no_node_over_committed(plane.client.list(objects.NODES), listed)
-    # an apiserver that is killed after it wrote to etcd leaves no line about it, hence "at most"
+    # an apiserver that is killed after a write to etcd may not log it, hence "at most once"
     twice = {pod: statuses for pod, statuses in plane.binds_by_pod().items() if statuses[201] > 1}
     assert not twice
 
@@ -79,7 +79,7 @@ def test_apiserver_is_killed_and_restarted(
 def test_apiserver_is_killed_while_a_lease_is_held(
     new_control_plane: ControlPlane, run_scheduler: RunScheduler
 ) -> None:
-    """An outage shorter than the renew deadline costs nobody the lease."""
+    """An outage shorter than the renew deadline does not cost the leader its Lease."""
     fill(new_control_plane, pods=200)
     lease = LEASE | {"leaseDuration": "30s", "renewDeadline": "25s"}
     scheduler = run_scheduler(slow_configuration(new_control_plane.kubeconfig, **lease))
@@ -101,7 +101,7 @@ def test_apiserver_is_killed_while_a_lease_is_held(
 def test_watches_are_too_old_after_compaction(
     new_control_plane: ControlPlane, run_scheduler: RunScheduler
 ) -> None:
-    """While the scheduler sleeps, the world changes and the past is forgotten: it must relist."""
+    """The cluster changes and is compacted while the scheduler is suspended: it must relist."""
     plane, client = new_control_plane, new_control_plane.client
     fill(plane, nodes=40, pods=200)
     scheduler = run_scheduler(configuration([profile("spread-out")], plane.kubeconfig))
@@ -118,7 +118,7 @@ def test_watches_are_too_old_after_compaction(
     assert too_old["object"]["code"] == 410
     scheduler.signal(signal.SIGCONT)
 
-    # Pods may be listed again before nodes are, and be bound to what was there: as everywhere.
+    # Pods may be relisted before nodes, and be bound to nodes that are gone, as in any cluster.
     selector = {"nodeSelector": {"kubernetes.io/hostname": "node-00050"}}
     client.create_all(objects.PODS, [objects.pod("first", "spread-out", spec=selector)])
     assertions.wait_until_bound(client, 100 + 20 + 1, 60)
@@ -134,7 +134,7 @@ def test_watches_are_too_old_after_compaction(
 
 
 def change_the_world(plane: ControlPlane) -> None:
-    """Nodes go and come, pods go, and somebody else fills half of the nodes that stay."""
+    """Replace nodes, delete pods, and fill half of the remaining nodes."""
     client = plane.client
     client.in_parallel(client.delete, [f"{objects.NODES}/node-{index:05}" for index in range(20)])
     client.create_all(objects.NODES, [objects.node(index) for index in range(40, 60)])
@@ -154,7 +154,7 @@ def others(pod: Json) -> bool:
 
 
 def test_apiserver_stalls(new_control_plane: ControlPlane, run_scheduler: RunScheduler) -> None:
-    """Connections stay open and nothing answers, for a while."""
+    """Connections stay open, but the apiserver does not respond for a while."""
     fill(new_control_plane)
     scheduler = run_scheduler(slow_configuration(new_control_plane.kubeconfig))
     wait_until_half_way(new_control_plane)
@@ -202,7 +202,7 @@ def test_a_standby_takes_over_when_the_leader_is_killed(
 def test_a_standby_takes_over_at_once_when_the_leader_goes(
     new_control_plane: ControlPlane, run_scheduler: RunScheduler
 ) -> None:
-    """SIGTERM gives the lease back, so nobody waits for it to run out; the work goes on."""
+    """On SIGTERM the leader releases the Lease, so the standby need not wait for its expiry."""
     first, second = leader_and_standby(new_control_plane, run_scheduler)
     fill(new_control_plane)
     wait_until_half_way(new_control_plane)
@@ -217,7 +217,7 @@ def test_a_standby_takes_over_at_once_when_the_leader_goes(
 def test_a_leader_that_slept_through_its_lease_ends(
     new_control_plane: ControlPlane, run_scheduler: RunScheduler
 ) -> None:
-    """A process that slept for longer than its lease must not go on binding when it wakes."""
+    """A process that was suspended for longer than its Lease must not bind when it resumes."""
     first, second = leader_and_standby(new_control_plane, run_scheduler)
     fill(new_control_plane)
     wait_until_half_way(new_control_plane)
@@ -234,7 +234,7 @@ def test_a_leader_that_slept_through_its_lease_ends(
 def test_a_killed_scheduler_leaves_nothing_that_its_successor_cannot_finish(
     new_control_plane: ControlPlane, run_scheduler: RunScheduler
 ) -> None:
-    """Without any election: crash and start again, several times over."""
+    """Without leader election: crash and restart several times."""
     fill(new_control_plane)
     for _ in range(3):
         scheduler = run_scheduler(slow_configuration(new_control_plane.kubeconfig))

@@ -1,6 +1,6 @@
-"""A living cluster: controllers make pods, fake kubelets run them, people update and drain.
+"""A whole cluster: controllers create pods, fake kubelets run them, users update and drain.
 
-Once with kube-scheduler serving default-scheduler beside the scheduler under test, once with the
+Once with kube-scheduler serving default-scheduler alongside the scheduler under test, once with the
 scheduler under test alone.
 """
 
@@ -30,7 +30,7 @@ LEASE = {"leaderElect": True, "resourceName": "proreus"}
 
 
 @pytest.mark.parametrize(
-    "kwok_cluster", [(), ("kube-scheduler",)], ids=["beside-kube-scheduler", "alone"], indirect=True
+    "kwok_cluster", [(), ("kube-scheduler",)], ids=["with-kube-scheduler", "alone"], indirect=True
 )
 def test_a_days_work(
     kwok_cluster: KwokCluster, run_scheduler: RunScheduler, binaries: dict[str, Path]
@@ -58,7 +58,7 @@ def test_a_days_work(
 
 
 def wait_until_pods_may_be_made(client: KubeClient) -> None:
-    """Fake kubelets take the not-ready taints away; a controller makes the ServiceAccount."""
+    """Wait until not-ready taints are removed and the default ServiceAccount exists."""
 
     def ready() -> bool:
         nodes = client.list(objects.NODES)
@@ -113,14 +113,14 @@ def check_what_happened(client: KubeClient) -> None:
     def announced() -> Counter[str]:
         events = assertions.scheduled_events(client)
         done = assertions.check_each_scheduler_touched_its_own(events, pods)
-        # kube-scheduler drops events when they come too fast, and here it may be either
+        # kube-scheduler drops Events above its rate limit, so this cannot be asserted of it
         return done if done.total() > 0.95 * len(pods) else Counter()
 
     assert set(eventually(30, "Scheduled events", announced, every=0.5)) == set(NAMES)
 
 
 def roll_out(client: KubeClient, name: str) -> None:
-    """Change the template: every pod is replaced while the others run."""
+    """Change the template of a Deployment: its pods are replaced while the others run."""
     path = f"{objects.DEPLOYMENTS.format('default')}/{name}"
     old = {pod["metadata"]["uid"] for pod in pods_of(client, name)}
     client.patch(path, {"spec": {"template": {"metadata": {"annotations": {"version": "2"}}}}})
@@ -142,7 +142,7 @@ def roll_out(client: KubeClient, name: str) -> None:
 
 
 def drain(client: KubeClient, kubectl: list[str]) -> None:
-    """Evict everything from the fullest node, within a disruption budget; it all comes back."""
+    """Evict all pods of the fullest node, within a disruption budget; they are replaced."""
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",

@@ -1,4 +1,4 @@
-"""Objects that the apiserver takes and that are hard to decode: nobody else is to notice them."""
+"""Valid objects that are hard to decode must not affect the scheduling of other pods."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def create_odd_objects(plane: ControlPlane, suffix: str = "") -> None:
 
 @pytest.fixture(autouse=True)
 def deep_answers_are_read() -> Iterator[None]:
-    """Let Python's own JSON parser, with which this test lists pods, go as deep as the pods do."""
+    """Raise the recursion limit: this test lists deeply nested pods with Python's JSON parser."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(20_000)
     yield
@@ -91,7 +91,7 @@ def deep_answers_are_read() -> Iterator[None]:
 def test_odd_objects_are_scheduled_and_do_not_disturb_others(
     new_control_plane: ControlPlane, run_scheduler: RunScheduler
 ) -> None:
-    """Some are there before the scheduler comes (a list), some come later (a watch)."""
+    """Some exist before the scheduler starts (list), some are created later (watch)."""
     plane, client = new_control_plane, new_control_plane.client
     client.create_all(objects.NODES, [objects.node(index) for index in range(3)])
     client.create(CLASSES, {"metadata": {"name": "gpu"}, "spec": {}})

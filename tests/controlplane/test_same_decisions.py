@@ -2,7 +2,7 @@
 
 Each scheduler has a control plane of its own and its default configuration; both play a scenario at
 the same time. ``--scheduler kube-scheduler`` plays kube-scheduler against itself: what differs then
-was left to chance by the scenario.
+depends on chance in the scenario.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FAMILIES = (nodes, affinity, spread, volumes, devices, preemption, extenders)
 SCENARIOS = {one.__name__: one for family in FAMILIES for one in family.SCENARIOS}
 
 ATTEMPTS_VARY = frozenset({"changes_of_nodes_wake_pods"})
-"""Where chance decides how often a pod is tried before its time has come: not all Events count."""
+"""Scenarios in which the number of failed attempts depends on chance: those Events are ignored."""
 
 OURS, UPSTREAM = "ours", "upstream"
 
@@ -68,7 +68,7 @@ def clusters(
 def raised(
     binaries: dict[str, Path], folder: Path, run: RunScheduler, under_test: Kind, gates: str = ""
 ) -> Iterator[ScenarioClusters]:
-    """Start a control plane and a scheduler for each stage."""
+    """Start a control plane, a scheduler and an extender for each cluster."""
     kinds: dict[str, Kind] = {OURS: under_test, UPSTREAM: "kube-scheduler"}
     flags = [f"--feature-gates={gates}"] if gates else []
     apis = ["--runtime-config=scheduling.k8s.io/v1alpha2=true"] if gates else []
@@ -82,7 +82,7 @@ def raised(
             extender = FakeExtender(plane.client)
             cleanup.callback(extender.close)
             config = configuration([], plane.kubeconfig)
-            del config["profiles"]  # the default one is what is compared
+            del config["profiles"]  # compare the default profile
             config["extenders"] = [extender.configuration()]
             run(config, kind=kind, flags=flags)
             made[name] = ScenarioCluster(plane.client)
@@ -91,7 +91,7 @@ def raised(
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_both_tell_the_same_story(clusters: ScenarioClusters, name: str) -> None:
+def test_both_make_the_same_decisions(clusters: ScenarioClusters, name: str) -> None:
     recorded_states = play(clusters, SCENARIOS[name])
     if name in ATTEMPTS_VARY:
         for recorded_state in recorded_states.values():
@@ -101,7 +101,7 @@ def test_both_tell_the_same_story(clusters: ScenarioClusters, name: str) -> None
 
 
 @pytest.mark.parametrize("gates", GATED_FAMILIES)
-def test_both_tell_the_same_story_with_gates(
+def test_both_make_the_same_decisions_with_gates(
     binaries: dict[str, Path],
     folder: Path,
     run_scheduler: RunScheduler,
@@ -119,7 +119,7 @@ def test_both_tell_the_same_story_with_gates(
 
 
 def without_attempts(events: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Return what is told of each pod but for attempts that failed."""
+    """Return the Events of each pod, without those of failed attempts."""
     return {
         name: [line for line in lines if "FailedScheduling" not in line]
         for name, lines in events.items()
@@ -127,7 +127,7 @@ def without_attempts(events: dict[str, list[str]]) -> dict[str, list[str]]:
 
 
 def play(clusters: ScenarioClusters, scenario: Scenario) -> dict[str, Json]:
-    """Play it on both stages at once; return both stories."""
+    """Play a scenario on all clusters in parallel; return their recorded states."""
 
     def one(name: str) -> Json:
         cluster = clusters[name]
@@ -139,8 +139,8 @@ def play(clusters: ScenarioClusters, scenario: Scenario) -> dict[str, Json]:
 
     with ThreadPoolExecutor(len(clusters)) as threads:
         running = {name: threads.submit(one, name) for name in clusters}
-    failed = {name: trouble for name, future in running.items() if (trouble := future.exception())}
-    for name, trouble in failed.items():
-        trouble.add_note(f"on the stage called {name}; stages with trouble: {', '.join(failed)}")
-        raise trouble
+    failed = {name: error for name, future in running.items() if (error := future.exception())}
+    for name, error in failed.items():
+        error.add_note(f"on the cluster {name}; clusters that failed: {', '.join(failed)}")
+        raise error
     return {name: future.result() for name, future in running.items()}

@@ -1,4 +1,4 @@
-"""2,000 pods on 200 unlike nodes, with kube-scheduler at work beside the scheduler under test.
+"""2,000 pods on 200 different nodes, with kube-scheduler alongside the scheduler under test.
 
 One run, many questions: they are asked of the apiserver's own lists, of its audit log, and of both
 schedulers' /metrics. Both have profiles of the same plugins, so what one says of a pod that fits
@@ -47,7 +47,7 @@ FITS_NOWHERE: dict[str, Json] = {
 
 @dataclass
 class Outcome:
-    """What is left when everything is scheduled that can be."""
+    """The cluster after all schedulable pods have been bound."""
 
     nodes: list[Json]
     pods: list[Json]
@@ -61,7 +61,7 @@ class Outcome:
 
 
 def make_nodes() -> list[Json]:
-    """Every tenth is for GPUs, every twentieth cordoned, a third have ssds, some are small."""
+    """Return nodes: a tenth for GPUs, a twentieth cordoned, a third with SSDs, some small."""
     return [
         objects.node(
             index,
@@ -76,7 +76,7 @@ def make_nodes() -> list[Json]:
 
 
 def make_pod(index: int, scheduler: str) -> Json:
-    """Eight shapes take turns."""
+    """Return pods of eight shapes in turn."""
     shapes: tuple[Json, ...] = (
         {},
         {"cpu": "250m", "memory": "1Gi"},
@@ -91,7 +91,7 @@ def make_pod(index: int, scheduler: str) -> Json:
 
 
 def in_zones(*zones: str) -> Json:
-    """Return an affinity that asks for one of some zones."""
+    """Return a node affinity that requires one of some zones."""
     expression = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": list(zones)}
     term = {"matchExpressions": [expression]}
     required = {"nodeSelectorTerms": [term]}
@@ -137,7 +137,7 @@ def outcome(control_plane: ControlPlane, run_module_scheduler: RunScheduler) -> 
 
 
 def ask_for_the_impossible(client: KubeClient) -> list[Json]:
-    """Create one pod of each kind for each scheduler; return them once all have been refused."""
+    """Create one unschedulable pod of each kind for each scheduler; return them once rejected."""
     client.create_all(
         objects.PODS,
         [
@@ -156,7 +156,7 @@ def ask_for_the_impossible(client: KubeClient) -> list[Json]:
 
 
 def wait_for_events(client: KubeClient, count: int) -> dict[str, list[Json]]:
-    """Events trail behind the bindings that they tell of."""
+    """Wait for the Events, which are written after the bindings."""
 
     def enough() -> dict[str, list[Json]]:
         events = assertions.scheduled_events(client)
@@ -166,7 +166,7 @@ def wait_for_events(client: KubeClient, count: int) -> dict[str, list[Json]]:
 
 
 def failure_notes(client: KubeClient, count: int) -> dict[str, set[str]]:
-    """Return what the FailedScheduling events of each pod say."""
+    """Return the notes of each pod's FailedScheduling events."""
 
     def enough() -> dict[str, set[str]]:
         notes: dict[str, set[str]] = {}
@@ -211,13 +211,13 @@ def test_conditions_say_whether_pods_are_scheduled(outcome: Outcome) -> None:
 
 
 def test_profiles_follow_their_strategies(outcome: Outcome) -> None:
-    def crowd(scheduler: str) -> float:
-        """How many of its scheduler's pods a pod finds on its node, itself included, on average."""
+    def pods_per_node(scheduler: str) -> float:
+        """Return how many pods of the scheduler share a pod's node, on average over the pods."""
         pods = [pod for pod in outcome.pods if pod["spec"]["schedulerName"] == scheduler]
         on_node = Counter(assertions.node_of(pod) for pod in pods)
         return sum(count * count for count in on_node.values()) / len(pods)
 
-    assert crowd(PACK) > 2 * crowd(SPREAD)
+    assert pods_per_node(PACK) > 2 * pods_per_node(SPREAD)
 
 
 @pytest.mark.parametrize("name", FITS_NOWHERE)
@@ -240,11 +240,11 @@ def test_a_reason_is_what_the_nodes_make_it(outcome: Outcome) -> None:
     )
 
 
-# --- /metrics, beside kube-scheduler's own ------------------------------------------------------
+# --- /metrics, compared with kube-scheduler's -----------------------------------------------------
 
 NOT_OURS = {
-    # a signature of the whole pod, and what it is good for, is kube-scheduler's way of batching;
-    # proreus shares work a plugin at a time
+    # kube-scheduler batches pods by a signature of the whole pod; proreus caches the results of
+    # each plugin instead
     "scheduler_batch_attempts",
     "scheduler_batch_cache_flushed",
     "scheduler_get_node_hint_duration_seconds",

@@ -1,4 +1,4 @@
-"""Volumes on the real thing: bound, found, provisioned, and provisioned elsewhere the second time.
+"""Volumes on a real apiserver: matched, provisioned, and provisioned elsewhere after a failure.
 
 The volume controller and the provisioner are ``fake_storage``. ``--scheduler kube-scheduler`` runs
 the same with the original.
@@ -34,7 +34,7 @@ HOST = "kubernetes.io/hostname"
 PODS = objects.PODS.format("default")
 
 FULL_NODE, BROKEN_NODE = "node-00000", "node-00001"
-"""One that takes a single volume, and one on which the claim ``UNLUCKY`` cannot be served."""
+"""A node with a limit of one volume, and one on which ``UNLUCKY`` cannot be provisioned."""
 UNLUCKY = "unlucky"
 TAINT = {"key": "full", "effect": "NoSchedule"}
 
@@ -109,7 +109,7 @@ def test_volumes_are_made_where_the_pod_goes(control_plane: ControlPlane, storag
     for name in ("a", "b"):
         found = client.get(f"{CLAIMS}/{name}")
         assert found["metadata"]["annotations"][SELECTED] == "node-00002"
-    # The zone of the volume is where its next pod must go.
+    # The next pod of the volume must be bound in its zone.
     create(client, with_claims("next", "a"))
     zone = client.get(f"{objects.NODES}/{placed(client, 'next')}")["metadata"]["labels"][ZONE]
     assert zone == objects.ZONES[2]
@@ -135,7 +135,7 @@ def test_a_free_volume_is_found_and_bound(control_plane: ControlPlane, storage: 
     spec = client.get(f"{VOLUMES}/disk-3")["spec"]
     assert spec["local"] == {"path": "/d"}
     assert spec["persistentVolumeReclaimPolicy"] == "Retain"
-    # The disks are gone: a third pod waits until there is another one.
+    # No disk is left: a third pod waits until another is created.
     create(client, claim("l3", "local"), with_claims("local-3", "l3"))
     waiting = f"{PODS}/local-3"
     text = "didn't find available persistent volumes to bind"

@@ -1,8 +1,8 @@
-"""What a cluster's own lists say about the schedulers at work in it.
+"""Checks of the schedulers' work, by what the apiserver lists.
 
-Each check works from the apiserver's answers alone and raises AssertionError with the first few
-offenders. The rules of fitting are written down once more here, plainly and per pod: a checker that
-shared proreus's columns would share its mistakes.
+Each check uses only the apiserver's objects, and raises AssertionError with the first few
+violations. Whether a pod fits is computed here independently and pod by pod: a check that used
+proreus's columns would share their mistakes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SUFFIXES = {
 
 
 def thousandths(quantity: str) -> int:
-    """Return a quantity in thousandths, whole (the tests use no other numbers)."""
+    """Return a quantity in thousandths, as an integer (the tests use no smaller units)."""
     digits = quantity.rstrip("kKMGTim")
     return int(digits) * _SUFFIXES[quantity[len(digits) :]]
 
@@ -58,18 +58,18 @@ def wait_until_bound(
 
 
 def terminal(pod: Json) -> bool:
-    """Tell whether a pod has ended and holds nothing any more."""
+    """Return whether a pod has ended, and so occupies no resources."""
     return pod["status"].get("phase") in ("Succeeded", "Failed")
 
 
 def node_of(pod: Json) -> str | None:
-    """Return where a pod is, if anywhere."""
+    """Return the node that a pod is bound to, or None."""
     name: str | None = pod["spec"].get("nodeName")
     return name
 
 
 def check_no_node_over_committed(nodes: Iterable[Json], pods: Iterable[Json]) -> None:
-    """Sum up the requests of all pods that hold something, node by node."""
+    """Check that the requests of the pods on each node do not exceed its allocatable resources."""
     used: dict[str, Counter[str]] = defaultdict(Counter)
     for pod in pods:
         where = node_of(pod)
@@ -90,7 +90,7 @@ def check_no_node_over_committed(nodes: Iterable[Json], pods: Iterable[Json]) ->
 
 
 def check_all_fit(nodes: Iterable[Json], pods: Iterable[Json]) -> None:
-    """Check of each bound pod that its node exists and may hold it, resources apart."""
+    """Check that each bound pod fits its node by everything but resources."""
     by_name = {node["metadata"]["name"]: node for node in nodes}
     ports: Counter[tuple[str, int]] = Counter()
     wrong = []
@@ -150,7 +150,7 @@ def _tolerates(toleration: Json, taint: Json) -> bool:
 
 
 def condition(pod: Json, kind: str = "PodScheduled") -> Json:
-    """Return one of a pod's conditions, empty when it is not there."""
+    """Return one of a pod's conditions, or {}."""
     for each in pod["status"].get("conditions", ()):
         if each["type"] == kind:
             return dict(each)
@@ -158,7 +158,7 @@ def condition(pod: Json, kind: str = "PodScheduled") -> Json:
 
 
 def check_scheduled_conditions(pods: Iterable[Json]) -> None:
-    """Check that bound pods are said to be scheduled, and others not."""
+    """Check that the condition PodScheduled is true for bound pods, and false for others."""
     wrong = [
         f"{key(pod)}: {condition(pod)}"
         for pod in pods
@@ -179,7 +179,7 @@ def scheduled_events(client: KubeClient) -> dict[str, list[Json]]:
 def check_each_scheduler_touched_its_own(
     events: dict[str, list[Json]], pods: Iterable[Json]
 ) -> Counter[str]:
-    """Check who said of each pod that it scheduled it; return how many each one did."""
+    """Check that each pod was scheduled by its own scheduler; return the number for each."""
     done: Counter[str] = Counter()
     wrong = []
     for pod in pods:
@@ -197,7 +197,7 @@ def check_each_scheduler_touched_its_own(
 def check_every_pod_has_one_scheduled_event(
     events: dict[str, list[Json]], pods: Iterable[Json]
 ) -> None:
-    """Check that none was announced twice and none forgotten."""
+    """Check that each pod has exactly one Scheduled event."""
     wrong = [
         f"{key(pod)}: {len(events.get(key(pod), ()))}"
         for pod in pods

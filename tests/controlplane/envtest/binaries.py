@@ -35,7 +35,7 @@ _STAMP = "-X k8s.io/component-base/version."
 
 @dataclass(frozen=True)
 class GoModule:
-    """One pinned module and the programs that come out of it: name -> package."""
+    """One pinned Go module and the programs to build from it: name -> package."""
 
     name: str
     programs: dict[str, str]
@@ -44,11 +44,11 @@ class GoModule:
 
     @property
     def folder(self) -> Path:
-        """Return where its go.mod is."""
+        """The folder of its go.mod."""
         return MODULES_FOLDER / self.name
 
     def fingerprint(self) -> str:
-        """Return what changes when the programs must be built again."""
+        """Return a digest that changes when the programs must be built again."""
         digest = hashlib.sha256(f"{self.programs} {self.ldflags}".encode())
         for file in ("go.mod", "go.sum"):
             digest.update((self.folder / file).read_bytes())
@@ -62,7 +62,7 @@ MODULES = (
             name: f"k8s.io/kubernetes/cmd/{name}"
             for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
         },
-        # unstamped, the apiserver calls itself v0.0.0, and clients that ask for a version refuse it
+        # without the stamp the apiserver's version is v0.0.0, which some clients reject
         ldflags=f"{_STAMP}gitVersion={KUBERNETES_VERSION} {_STAMP}gitMajor=1 {_STAMP}gitMinor=36",
         seconds_from_cold=250,
     ),
@@ -78,17 +78,17 @@ PROGRAMS = tuple(program for module in MODULES for program in module.programs)
 
 
 class MissingBinaries(Exception):
-    """Programs are neither in KUBEBUILDER_ASSETS nor can they be built here; the text says why."""
+    """Programs are not in KUBEBUILDER_ASSETS and cannot be built; the message says why."""
 
 
 def cache_folder() -> Path:
-    """Return where built programs are kept."""
+    """Return the folder of the built programs."""
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(root) / "proreus" / "controlplane" / KUBERNETES_VERSION
 
 
 def find_or_build(programs: Iterable[str] = PROGRAMS) -> dict[str, Path]:
-    """Return the path of each program, building what is not there yet (minutes, from cold).
+    """Return the path of each program, building those that are missing (minutes, from cold).
 
     Raises MissingBinaries when something would have to be built and cannot be.
     """
@@ -103,7 +103,7 @@ def find_or_build(programs: Iterable[str] = PROGRAMS) -> dict[str, Path]:
 
 
 def find_present(programs: Iterable[str] = PROGRAMS) -> dict[str, Path]:
-    """Return the path of each program that needs no building."""
+    """Return the path of each program that exists already."""
     wanted = list(programs)
     built = {
         name: cache_folder() / name
@@ -127,7 +127,7 @@ def _ensure_built(module: GoModule) -> None:
     if _is_built(module):
         return
     with _lock():
-        if not _is_built(module):  # another builder may have been quicker
+        if not _is_built(module):  # another process may have built it meanwhile
             _build(module)
 
 
@@ -183,7 +183,7 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
-    """Build everything; where that is impossible say so loudly, and let the tests skip."""
+    """Build all programs; where that is impossible, warn, and let the tests be skipped."""
     try:
         paths = find_or_build()
     except MissingBinaries as missing:

@@ -1,7 +1,7 @@
-"""etcd and kube-apiserver, started, broken and mended at will.
+"""etcd and kube-apiserver that tests can start, stop, freeze and compact.
 
 For tests that need neither kubelets nor controllers, and for those that kill the apiserver. RBAC is
-on; every bind request is written to an audit log, so that a test can tell from the apiserver's own
+on; every bind request is written to an audit log, so that a test can check in the apiserver's own
 record whether a pod was ever bound twice.
 """
 
@@ -23,10 +23,10 @@ from proreus.bench.control_plane import ADMIN_TOKEN
 __all__ = ["ADMIN_TOKEN", "STRANGER_TOKEN", "ControlPlane"]
 
 STRANGER_TOKEN = "stranger-token"
-"""A token of a user whom RBAC grants nothing."""
+"""The token of a user without permissions."""
 
-# node conditions are not kept by anyone here: without these two, nodes may be made ready and pods
-# need no ServiceAccount controller
+# Without these two, nodes can be created ready although no node controller runs, and pods need no
+# ServiceAccount controller.
 DISABLED_ADMISSION = ("ServiceAccount", "TaintNodesByCondition")
 
 _AUDIT_POLICY = {
@@ -45,9 +45,9 @@ _AUDIT_POLICY = {
 
 
 class ControlPlane(control_plane.ControlPlane):
-    """One control plane in one folder. A restart of its parts keeps ports and data.
+    """One control plane in one folder; restarting its processes keeps ports and data.
 
-    ``flags`` are further ones of the apiserver.
+    ``flags``: further flags of the apiserver. ``audit``: log bind requests.
     """
 
     def __init__(
@@ -75,29 +75,29 @@ class ControlPlane(control_plane.ControlPlane):
         self.client = KubeClient.from_kubeconfig(self.kubeconfig)
 
     def kill_apiserver(self) -> None:
-        """End the apiserver as a crash does: no answer, no farewell."""
+        """Kill the apiserver, as a crash would."""
         self.apiserver.kill()
 
     def restart_apiserver(self) -> None:
-        """Kill it and start it: every watch is cut, every cached version of the past forgotten."""
+        """Kill and start the apiserver: all watches end, and its watch cache is empty."""
         self.kill_apiserver()
         self.start_apiserver()
 
     def stop(self) -> None:
-        """End both and forget the data."""
+        """Kill both and delete their data."""
         self.client.close()
         super().stop()
 
     def freeze_apiserver(self) -> None:
-        """Stop the apiserver in its tracks: connections stay open and nothing answers."""
+        """Suspend the apiserver: connections stay open, but nothing responds."""
         self.apiserver.signal(signal.SIGSTOP)
 
     def thaw_apiserver(self) -> None:
-        """Let it go on."""
+        """Resume the apiserver."""
         self.apiserver.signal(signal.SIGCONT)
 
     def compact_etcd(self) -> int:
-        """Forget all of etcd's past up to now; returns the revision that is the oldest now."""
+        """Compact etcd up to its current revision, and return that."""
         gateway = f"http://127.0.0.1:{self.etcd_port}/v3/kv"
         key = {"key": "AA==", "range_end": "AA==", "limit": "1", "keys_only": True}
         answer = urllib3.request("POST", f"{gateway}/range", json=key)
@@ -109,7 +109,7 @@ class ControlPlane(control_plane.ControlPlane):
         return revision
 
     def binds_by_pod(self) -> dict[str, Counter[int]]:
-        """Return how each pod's bind requests ended: namespace/name -> status -> times."""
+        """Return the results of each pod's bind requests: namespace/name -> status -> count."""
         binds: dict[str, Counter[int]] = {}
         *whole, _half_written = (self.folder / "audit.log").read_text().split("\n")
         for line in whole:
@@ -119,7 +119,7 @@ class ControlPlane(control_plane.ControlPlane):
         return binds
 
     def service_account_token(self, namespace: str, name: str) -> str:
-        """Return a fresh token of a ServiceAccount, as a pod that runs as it would get."""
+        """Return a new token of a ServiceAccount, as its pods get."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
         return str(
             self.client.create(path, {"spec": {"expirationSeconds": 3600}})["status"]["token"]

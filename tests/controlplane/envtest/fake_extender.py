@@ -1,7 +1,7 @@
-"""An HTTP extender whose rules are in the names of nodes, so that scenarios need no scripts.
+"""An HTTP extender whose rules depend on the names of nodes, so that scenarios need no scripts.
 
-Nodes called ``lost…`` are never good enough, nodes called ``…-best`` are the best, and it binds
-pods itself. Only pods that ask for ``RESOURCE`` are its business.
+It rejects nodes named ``lost…``, scores nodes named ``…-best`` highest, and binds pods itself. It
+manages only pods that request ``RESOURCE``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VERBS = ("filter", "prioritize", "preempt", "bind")
 
 
 class FakeExtender:
-    """Listens on loopback until ``close``; binds through ``client``."""
+    """Serves on loopback until ``close``; binds pods through ``client``."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
@@ -33,7 +33,7 @@ class FakeExtender:
         self._thread.start()
 
     def configuration(self) -> Json:
-        """Return the entry of a KubeSchedulerConfiguration."""
+        """Return its entry for a KubeSchedulerConfiguration."""
         return {
             "urlPrefix": f"http://127.0.0.1:{self._server.server_port}",
             "managedResources": [{"name": RESOURCE, "ignoredByScheduler": True}],
@@ -43,13 +43,13 @@ class FakeExtender:
         }
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop serving."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
-    def answer(self, verb: str, question: Json) -> Any:
-        """Answer one of its verbs."""
+    def handle(self, verb: str, question: Json) -> Any:
+        """Return the response to one of its verbs."""
         self.asked.append(verb)
         return getattr(self, f"_{verb}")(question)
 
@@ -89,7 +89,7 @@ def _handler_of(extender: FakeExtender) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            data = json.dumps(extender.answer(self.path.strip("/"), question)).encode()
+            data = json.dumps(extender.handle(self.path.strip("/"), question)).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))

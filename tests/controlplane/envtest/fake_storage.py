@@ -1,8 +1,8 @@
 """A volume controller and a provisioner in a thread.
 
-It does to claims and volumes what they do, and knows nothing of pods: it completes the binding of
-volumes that are promised to a claim, and makes volumes for claims whose selected-node annotation
-asks for them.
+It does their work on claims and volumes, and does not read pods: it completes the binding of
+volumes whose claimRef names a claim, and provisions volumes for claims with the selected-node
+annotation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ZONE = "topology.kubernetes.io/zone"
 def volume(
     name: str, class_name: str, where: Json, size: str = "1Gi", *, csi: bool = False, **spec: Any
 ) -> Json:
-    """Return a volume that is reachable from nodes with the labels ``where``."""
+    """Return a PersistentVolume that is accessible from nodes with the labels ``where``."""
     expressions = [{"key": key, "operator": "In", "values": [v]} for key, v in where.items()]
     source = {"csi": {"driver": DRIVER, "volumeHandle": name}} if csi else {"local": {"path": "/d"}}
     affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}
@@ -46,10 +46,10 @@ def volume(
 
 
 class FakeStorage(threading.Thread):
-    """Serves the claims of namespace default from ``with`` on until the block's end.
+    """Serves the claims of namespace default within a ``with`` block.
 
-    ``add`` creates an object, as ``ScenarioCluster.add`` does. ``impossible``: claims, each with
-    the node on which it cannot be served; a claim that is given up there is noted in ``given_up``.
+    ``add`` creates an object, like ``ScenarioCluster.add``. ``impossible``: claim -> the node on
+    which it cannot be provisioned; claims that were given up there are listed in ``given_up``.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class FakeStorage(threading.Thread):
             raise self._trouble
 
     def run(self) -> None:
-        """Look every tenth of a second; trouble ends it and is raised at the block's end."""
+        """Serve all claims every 0.1 s; an error ends the thread and is raised by the block."""
         try:
             while not self._over.wait(0.1):
                 self._serve_all()
@@ -104,7 +104,7 @@ class FakeStorage(threading.Thread):
                 bind(self._client, meta["name"], found["metadata"]["name"])
 
     def _give_up(self, claim: str) -> None:
-        """Ask for another node, as a provisioner does that cannot serve this one."""
+        """Remove the selected node, as a provisioner does that cannot serve it."""
         self.given_up.append(claim)
         marks = {"metadata": {"annotations": {SELECTED: None}}}
         self._client.patch(f"{CLAIMS}/{claim}", marks)
@@ -119,6 +119,6 @@ class FakeStorage(threading.Thread):
 
 
 def bind(client: KubeClient, claim: str, volume_name: str) -> None:
-    """Tell a claim of its volume, as the volume controller does last."""
+    """Set the volume of a claim, the volume controller's last step."""
     marks = {"metadata": {"annotations": {COMPLETED: "yes"}}}
     client.patch(f"{CLAIMS}/{claim}", {**marks, "spec": {"volumeName": volume_name}})

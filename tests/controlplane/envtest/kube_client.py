@@ -30,7 +30,7 @@ METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 
 
 class ApiFailure(Exception):
-    """The apiserver refused; ``status`` is the HTTP status, ``body`` its Status object."""
+    """An error response; ``status`` is the HTTP status code, ``body`` the Status object."""
 
     def __init__(self, status: int, method: str, path: str, body: Json) -> None:
         super().__init__(f"{method} {path}: {status} {body.get('message', body)}")
@@ -39,7 +39,7 @@ class ApiFailure(Exception):
 
 
 class KubeClient:
-    """One user's view of one apiserver."""
+    """A client of one apiserver, as one user."""
 
     def __init__(
         self, server: str, *, token: str | None = None, context: ssl.SSLContext | None = None
@@ -54,7 +54,7 @@ class KubeClient:
 
     @classmethod
     def from_kubeconfig(cls, path: Path) -> KubeClient:
-        """Return a client as the current context of a kubeconfig says (certificates or token)."""
+        """Return a client for the current context of a kubeconfig (certificate or token)."""
         config = yaml.safe_load(path.read_text())
         contexts = {entry["name"]: entry["context"] for entry in config["contexts"]}
         current = contexts[config["current-context"]]
@@ -83,7 +83,7 @@ class KubeClient:
         timeout_seconds: float = 60,
         **query: str,
     ) -> urllib3.BaseHTTPResponse:
-        """Return the raw answer, whatever its status; raises OSError when the network fails."""
+        """Return the raw response, whatever its status; raises OSError when the network fails."""
         url = self.server + path + (f"?{urlencode(query)}" if query else "")
         try:
             return self._pool.request(
@@ -97,7 +97,7 @@ class KubeClient:
             raise ConnectionError(f"{method} {path}: {error}") from error
 
     def call(self, method: str, path: str, body: Json | None = None, **options: Any) -> Json:
-        """Return the answer's object; raises ApiFailure for a status of 400 or more."""
+        """Return the response's object; raises ApiFailure for a status of 400 or more."""
         answer = self.request(method, path, body, **options)
         try:
             decoded: Json = json.loads(answer.data) if answer.data else {}
@@ -116,17 +116,17 @@ class KubeClient:
         return self.call("POST", path, body)
 
     def create_bytes(self, path: str, body: bytes) -> None:
-        """POST an object as it is written; the answer is not read, for it may be as odd."""
+        """POST raw JSON; the response is not decoded, since it may be malformed too."""
         answer = self.request("POST", path, body)
         if answer.status >= 400:
             raise ApiFailure(answer.status, "POST", path, {"message": answer.data[:500]})
 
     def patch(self, path: str, body: Json, content_type: str = MERGE_PATCH) -> Json:
-        """PATCH an object, by a merge patch unless told otherwise."""
+        """PATCH an object, by default with a merge patch."""
         return self.call("PATCH", path, body, content_type=content_type)
 
     def delete(self, path: str, body: Json | None = None, **query: str) -> Json:
-        """DELETE an object or a collection; what is not there is deleted already."""
+        """DELETE an object or a collection, which need not exist."""
         try:
             return self.call("DELETE", path, body, **query)
         except ApiFailure as failure:
@@ -147,16 +147,16 @@ class KubeClient:
             query = query | {"continue": token}
 
     def count(self, path: str, **query: str) -> int:
-        """Return how many items match, without reading them whole."""
+        """Return the number of items, without reading all of them."""
         page = self.call("GET", path, accept=METADATA_ONLY, **query)
         return len(page.get("items") or [])
 
     def in_parallel(self, call: Callable[[Any], Any], arguments: Iterable[Any]) -> list[Any]:
-        """Return ``call`` of each argument, made from a few threads; raise the first failure."""
+        """Return the result of ``call`` for each argument, by threads; raise the first error."""
         return list(self._threads.map(call, arguments))
 
     def create_all(self, path: str, bodies: Iterable[Json]) -> list[Json]:
-        """POST many objects; a namespace in an object's metadata is put into ``path``'s {}."""
+        """POST many objects; ``{}`` in ``path`` is replaced by the namespace of each object."""
 
         def create(body: Json) -> Json:
             return self.create(path.format(body["metadata"].get("namespace", "")), body)
@@ -164,7 +164,7 @@ class KubeClient:
         return self.in_parallel(create, bodies)
 
     def watch(self, path: str, resource_version: str, seconds: int = 5) -> Iterator[Json]:
-        """Yield the events of a watch that ends by itself after ``seconds``."""
+        """Yield the events of a watch with a timeout of ``seconds``."""
         query = {
             "watch": "true",
             "resourceVersion": resource_version,

@@ -35,11 +35,11 @@ COMPONENTS = {
     "kube-scheduler": "kube-scheduler",
     "kwok-controller": "kwok",
 }
-"""kwokctl's names of them -> ours. What has no binary here, kwokctl fetches itself."""
+"""kwokctl's component -> our program. kwokctl downloads those without a binary here."""
 
 NEEDED = (*COMPONENTS.values(), "kwokctl")
 
-# kwokctl listens on every interface unless told by file; there is no flag for it
+# kwokctl listens on all interfaces by default, and there is no flag to change that
 _CONFIGURATION = """\
 apiVersion: config.kwok.x-k8s.io/v1alpha1
 kind: KwokctlConfiguration
@@ -60,7 +60,7 @@ _HINTS = """\
 
 
 class KwokCluster:
-    """One cluster, all of it in one folder."""
+    """One kwok cluster, in one folder."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class KwokCluster:
         (folder / "kwokctl.yaml").write_text(_CONFIGURATION)
 
     def create(self) -> None:
-        """Bring the cluster up: about three seconds. It is deleted at exit at the latest."""
+        """Create the cluster (about three seconds), which is deleted at exit at the latest."""
         flags = [
             f"--{component}-binary={self._binaries[program]}"
             for component, program in COMPONENTS.items()
@@ -93,22 +93,22 @@ class KwokCluster:
         )
 
     def scale_nodes(self, count: int) -> None:
-        """Let there be ``count`` nodes of kwok's own making: 32 CPUs, 256 Gi, 110 pods."""
+        """Scale to ``count`` of kwok's nodes, each with 32 CPUs, 256 Gi and 110 pods."""
         self.kwokctl("scale", "node", f"--replicas={count}")
 
     def delete(self) -> None:
-        """End all of its processes and forget its data. Harmless when it is gone already."""
+        """Stop its processes and delete its data; it need not exist."""
         atexit.unregister(self.delete)
         if self.exists():
             self.kwokctl("delete", "cluster", f"--kubeconfig={self.kubeconfig}")
         shutil.rmtree(self.folder / "work", ignore_errors=True)
 
     def exists(self) -> bool:
-        """Tell whether there is such a cluster."""
+        """Return whether the cluster exists."""
         return (self.folder / "work" / "clusters" / self.name / "kwok.yaml").exists()
 
-    def answers(self) -> bool:
-        """Tell whether its apiserver is up."""
+    def is_ready(self) -> bool:
+        """Return whether its apiserver is ready."""
         client = KubeClient.from_kubeconfig(self.kubeconfig)
         try:
             return client.request("GET", "/readyz", timeout_seconds=5).status == 200
@@ -118,11 +118,11 @@ class KwokCluster:
             client.close()
 
     def has(self, component: str) -> bool:
-        """Tell whether a component is part of it."""
+        """Return whether a component is enabled."""
         return component not in self._disable
 
     def kwokctl(self, *arguments: str) -> str:
-        """Run kwokctl on this cluster; what it says is part of the error when it fails."""
+        """Run kwokctl on this cluster; raises RuntimeError with its output when it fails."""
         command = [
             str(self._binaries["kwokctl"]),
             *(arguments[:2] if len(arguments) > 1 else arguments),
@@ -142,7 +142,7 @@ class KwokCluster:
         return result.stdout
 
     def logs(self) -> str:
-        """Return the ends of its components' logs."""
+        """Return the last lines of its components' logs."""
         files = sorted((self.folder / "work" / "clusters" / self.name / "logs").glob("*.log"))
         return "\n".join(
             f"--- {file.name} ---\n" + "\n".join(file.read_text().splitlines()[-15:])
@@ -151,11 +151,11 @@ class KwokCluster:
 
 
 def _up(cluster: KwokCluster, nodes: int) -> None:
-    if cluster.exists() and not cluster.answers():
-        cluster.delete()  # the machine was restarted since; fake nodes are not worth mending
+    if cluster.exists() and not cluster.is_ready():
+        cluster.delete()  # the machine was restarted since; fake nodes are not worth repairing
     if not cluster.exists():
         cluster.create()
-        atexit.unregister(cluster.delete)  # this one is to stay
+        atexit.unregister(cluster.delete)  # keep it after this process exits
     cluster.scale_nodes(nodes)
     kubectl = shutil.which("kubectl") or find_or_build(["kubectl"])["kubectl"]
     client = KubeClient.from_kubeconfig(cluster.kubeconfig)
@@ -176,7 +176,7 @@ def _up(cluster: KwokCluster, nodes: int) -> None:
 def _write_configuration(cluster: KwokCluster) -> Path:
     """Write deploy/'s two profiles for a process outside of the cluster, and return where.
 
-    A configuration file names its kubeconfig itself: --kubeconfig is ignored beside --config.
+    The file must name its kubeconfig: --kubeconfig is ignored in combination with --config.
     """
     deploy = Path(__file__).resolve().parents[3] / "deploy"
     document = yaml.safe_load((deploy / "second-scheduler" / "scheduler.yaml").read_text())
@@ -188,7 +188,7 @@ def _write_configuration(cluster: KwokCluster) -> Path:
 
 
 def main() -> int:
-    """Bring the cluster of `make kwok-up` up or down."""
+    """Create or delete the cluster of `make kwok-up`."""
     parser = argparse.ArgumentParser(prog="envtest.kwok", description=__doc__)
     parser.add_argument("what", choices=("up", "down"))
     parser.add_argument("--nodes", type=int, default=20)

@@ -1,4 +1,4 @@
-"""Nodes, pods and workloads as plain objects, ready to be posted."""
+"""Builders of nodes, pods and workloads, as plain dicts."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def node(
     taints: Sequence[Json] = (),
     unschedulable: bool = False,
 ) -> Json:
-    """Return a ready node; zones take turns."""
+    """Return a ready node; zones alternate by index."""
     name = f"node-{index:05}"
-    room = {"cpu": cpu, "memory": memory, "pods": str(pods), "ephemeral-storage": "200Gi"}
+    resources = {"cpu": cpu, "memory": memory, "pods": str(pods), "ephemeral-storage": "200Gi"}
     spec: Json = {"taints": list(taints)} if taints else {}
     if unschedulable:
         spec["unschedulable"] = True
@@ -46,8 +46,8 @@ def node(
         },
         "spec": spec,
         "status": {
-            "allocatable": room,
-            "capacity": room,
+            "allocatable": resources,
+            "capacity": resources,
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
         },
     }
@@ -62,7 +62,7 @@ def pod_template(
     labels: Mapping[str, str] | None = None,
     spec: Mapping[str, Any] | None = None,
 ) -> Json:
-    """Return metadata and spec of a pod of one container."""
+    """Return metadata and spec of a pod with one container."""
     container: Json = {
         "name": "main",
         "image": "pause:3.10",
@@ -77,7 +77,7 @@ def pod_template(
 
 
 def pod(name: str, scheduler: str, namespace: str = "default", **options: Any) -> Json:
-    """Return a bare pod; ``options`` are those of pod_template."""
+    """Return a bare pod; ``options`` as for ``pod_template``."""
     template = pod_template(scheduler, **options)
     template["metadata"] |= {"name": name, "namespace": namespace}
     return {"apiVersion": "v1", "kind": "Pod", **template}
@@ -86,7 +86,7 @@ def pod(name: str, scheduler: str, namespace: str = "default", **options: Any) -
 def deployment(
     name: str, scheduler: str, replicas: int, namespace: str = "default", **options: Any
 ) -> Json:
-    """Return a Deployment whose pods carry app=<name>."""
+    """Return a Deployment whose pods have the label app=<name>."""
     labels = {"app": name}
     return {
         "apiVersion": "apps/v1",
@@ -103,7 +103,7 @@ def deployment(
 def job(
     name: str, scheduler: str, completions: int, namespace: str = "default", **options: Any
 ) -> Json:
-    """Return a Job that runs all of its pods at once."""
+    """Return a Job that runs all of its pods in parallel."""
     template = pod_template(scheduler, **options)
     template["spec"]["restartPolicy"] = "Never"
     return {

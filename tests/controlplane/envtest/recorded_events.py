@@ -1,4 +1,4 @@
-"""What a scheduler's Events say, without what differs by nature: UIDs, versions, times, counts."""
+"""A scheduler's Events, without what always differs: UIDs, resourceVersions, times, counts."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from envtest.kube_client import KubeClient
 Json = dict[str, Any]
 
 QUIET_SECONDS = 1.0
-"""Events come last: schedulers hold them back while there is something better to do."""
+"""Schedulers write Events with a delay, after bindings."""
 
-CONNECT_TIMEOUT_SECONDS = 10.0
+TIMEOUT_SECONDS = 10.0
 
 
 def recorded_events(client: KubeClient, names: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return what is told of each object, in alphabetical order, once no more comes.
+    """Return the Events about each object, sorted, once no more arrive.
 
-    ``names``: of the objects that are asked about, by UID. How often a thing is said again is left
-    to chance, so each is told once.
+    ``names``: of the objects, by UID. How often an Event is repeated is left to chance, so each is
+    listed once.
     """
-    patience_ends = time.monotonic() + CONNECT_TIMEOUT_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     before = _now(client, names)
-    while time.monotonic() < patience_ends:
+    while time.monotonic() < deadline:
         time.sleep(QUIET_SECONDS)
         now = _now(client, names)
         if now == before:
@@ -35,12 +35,12 @@ def recorded_events(client: KubeClient, names: Mapping[str, str]) -> dict[str, l
 
 
 def _now(client: KubeClient, names: Mapping[str, str]) -> dict[str, list[str]]:
-    told: dict[str, set[str]] = {}
+    found: dict[str, set[str]] = {}
     for event in client.list(EVENTS):
         about = names.get(event.get("regarding", {}).get("uid", ""))
         if about is not None:
-            told.setdefault(about, set()).add(_line(event, names))
-    return {about: sorted(lines) for about, lines in told.items()}
+            found.setdefault(about, set()).add(_line(event, names))
+    return {about: sorted(lines) for about, lines in found.items()}
 
 
 def _line(event: Json, names: Mapping[str, str]) -> str:

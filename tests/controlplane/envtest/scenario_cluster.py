@@ -1,8 +1,8 @@
-"""One scheduler's cluster, set up for a scenario, told as a story, and cleared for the next one.
+"""The cluster on which one scheduler plays a scenario: set up, recorded, and cleared afterwards.
 
-Two stages with one scheduler each play the same scenario; whatever their stories differ in is a
-difference between the schedulers. So names are the same on both, and the story leaves out only what
-differs by nature: UIDs, versions, times.
+Two clusters, each with its own scheduler, play the same scenario; any difference between their
+recorded states is a difference between the schedulers. So objects have the same names in both, and
+the recorded state omits only what always differs: UIDs, resourceVersions, times.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 SCHEDULER = "default-scheduler"
 NOBODY = "nobody"
-"""The scheduler of pods that a scenario puts onto nodes itself."""
+"""The schedulerName of pods that a scenario binds itself."""
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 
@@ -31,38 +31,38 @@ NAMESPACES = "/api/v1/namespaces"
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 PRIORITIES = {"low": 10, "middle": 100, "high": 1000, "top": 10000, "polite": 1000}
-"""Classes that a stage has; pods of ``polite`` never preempt."""
+"""The PriorityClasses of each cluster; pods of ``polite`` never preempt."""
 
 SETTLE_SECONDS = 0.5
-"""Nothing tells when a scheduler has seen a PodDisruptionBudget or a namespace's labels."""
+"""No API shows when a scheduler has seen a PodDisruptionBudget or a namespace's labels."""
 
 QUIET_SECONDS = 0.2
-CONNECT_TIMEOUT_SECONDS = 20
+TIMEOUT_SECONDS = 20
 
 _NO_FINALIZERS = {"metadata": {"finalizers": None}}
 _NOW = {"gracePeriodSeconds": 0}
 
 
 class ScenarioCluster:
-    """A cluster of one scheduler. Everything that is added through it is gone after ``clear``."""
+    """A cluster with one scheduler. ``clear`` removes all objects that were added through it."""
 
     def __init__(self, client: KubeClient) -> None:
         self.client = client
         self._added: list[str] = []
         self._pods: list[str] = []
         self._uids: dict[str, str] = {}
-        """Of pods and PodGroups, as scenarios use their names again: UID -> name."""
+        """UID -> name of pods and PodGroups, since scenarios reuse names."""
         self._notes: list[tuple[str, Json]] = []
 
     def prepare(self) -> None:
-        """Add what every scenario may use."""
+        """Create the PriorityClasses, which all scenarios share."""
         for name, value in PRIORITIES.items():
             policy = "Never" if name == "polite" else "PreemptLowerPriority"
             body = {"metadata": {"name": name}, "value": value, "preemptionPolicy": policy}
             self.client.create(PRIORITY_CLASSES, body)
 
     def add(self, path: str, body: Json) -> Json:
-        """Create an object."""
+        """Create an object, which ``clear`` will delete."""
         made = self.client.create(path, body)
         self._added.append(f"{path}/{made['metadata']['name']}")
         if path == GROUPS:
@@ -70,7 +70,7 @@ class ScenarioCluster:
         return made
 
     def change(self, path: str, body: Json) -> Json:
-        """Merge ``body`` into an object."""
+        """Apply a merge patch to an object."""
         return self.client.patch(path, body)
 
     def node(
@@ -81,25 +81,25 @@ class ScenarioCluster:
         *,
         memory: str = "",
         pods: int = 20,
-        room: Json | None = None,
+        resources: Json | None = None,
         labels: Json | None = None,
         status: Json | None = None,
         **spec: Any,
     ) -> None:
-        """Add a ready node; ``room`` are further resources, ``status`` further fields.
+        """Add a ready node; ``resources`` are further ones, ``status`` further fields of it.
 
-        Memory comes with the cores, so that the size of a node tells in full in its score.
+        Memory is proportional to the cores by default, so that scores by CPU and by memory agree.
         """
         body = objects.node(0, cpu=str(cpu), memory=memory or f"{2 * cpu}Gi", pods=pods)
         body["metadata"]["name"] = name
         body["metadata"]["labels"] |= {HOST: name, ZONE: zone, **(labels or {})}
-        body["status"]["allocatable"] |= room or {}
+        body["status"]["allocatable"] |= resources or {}
         body["status"] |= status or {}
         body["spec"] |= spec
         self.add(objects.NODES, body)
 
     def change_node(self, name: str, body: Json, *, status: bool = False) -> None:
-        """Merge ``body`` into a node or its status."""
+        """Apply a merge patch to a node or its status."""
         self.change(f"{objects.NODES}/{name}" + ("/status" if status else ""), body)
 
     def pod(
@@ -118,7 +118,7 @@ class ScenarioCluster:
         annotations: Json | None = None,
         **spec: Any,
     ) -> None:
-        """Add a pod, already ``on`` a node if told; ``limits`` are asked for too."""
+        """Add a pod; ``on``: the node that it is bound to already, ``limits``: requested too."""
         if on:
             spec["nodeName"] = on
         if priority:
@@ -150,49 +150,49 @@ class ScenarioCluster:
         self.add(CLAIMS, {"metadata": {"name": name}, "spec": spec})
 
     def settle(self) -> None:
-        """Give the scheduler the time to see what was added so far."""
+        """Wait for the scheduler to see the objects that were added so far."""
         time.sleep(SETTLE_SECONDS)
 
     def place(self, name: str, *arguments: Any, **options: Any) -> None:
-        """Add a pod and wait until there is a decision about it."""
+        """Add a pod and wait until it is bound or unschedulable."""
         self.pod(name, *arguments, **options)
         self.decided(f"{options.get('namespace', 'default')}/{name}")
 
     def decided(self, *names: str) -> None:
-        """Wait until each pod is bound or was told why not."""
+        """Wait until each pod is bound or has a message why not."""
         for name in names:
             self._wait(name, "a decision", _is_decided)
 
     def bound(self, **where: str) -> None:
-        """Wait until pods of namespace default are bound, and check to which node."""
+        """Wait until pods of namespace default are bound, and assert to which node."""
         for name, node in where.items():
             pod = self.placed(name)
             assert assertions.node_of(pod) == node, (name, assertions.node_of(pod))
 
     def placed(self, name: str) -> Json:
-        """Wait until a pod is bound, wherever that is; return it."""
+        """Wait until a pod is bound to any node, and return it."""
         return self._wait(name, "a node", assertions.node_of)
 
     def refused(self, name: str, text: str) -> None:
-        """Wait until the reason why a pod has no node contains ``text``."""
+        """Wait until the message of a pod's condition PodScheduled contains ``text``."""
 
-        def told(pod: Json) -> bool:
+        def has_message(pod: Json) -> bool:
             return text in assertions.condition(pod).get("message", "")
 
-        self._wait(name, repr(text), told)
+        self._wait(name, repr(text), has_message)
 
     def leaving(self, *names: str) -> None:
-        """Wait until pods are being deleted: without a kubelet they never get further."""
+        """Wait until pods are marked for deletion; without a kubelet they remain so."""
         for name in names:
             self._wait(name, "its end", lambda pod: "deletionTimestamp" in pod["metadata"])
 
     def end(self, *names: str) -> None:
-        """Remove pods at once, as the kubelet does when their containers have ended."""
+        """Remove pods without grace period, as a kubelet does when their containers have exited."""
         for name in names:
             self.client.delete(_path(_full(name)), _NOW)
 
     def remains(self, name: str) -> Json:
-        """Return a pod as it is, {} when it is gone."""
+        """Return a pod, {} if it is gone."""
         try:
             return self.client.get(_path(_full(name)))
         except ApiFailure as failure:
@@ -201,16 +201,16 @@ class ScenarioCluster:
             raise
 
     def note(self, title: str) -> None:
-        """Remember for the story how everything is now."""
+        """Add the present state to the recorded state, under a title."""
         self._notes.append((title, self._quiet()))
 
     def recorded_state(self) -> Json:
-        """Return what became of everything, and the notes taken on the way."""
-        told = [*self._notes, ("at the end", self._quiet())]
-        return dict([*told, ("events", recorded_events(self.client, self._uids))])
+        """Return the noted states, the final state, and the Events."""
+        notes = [*self._notes, ("at the end", self._quiet())]
+        return dict([*notes, ("events", recorded_events(self.client, self._uids))])
 
     def clear(self) -> None:
-        """Remove what was added, last things first."""
+        """Delete the added objects, in reverse order."""
         self.client.in_parallel(lambda name: self.client.delete(_path(name), _NOW), self._pods)
         for path in reversed(self._added):
             gone = self.client.delete(path)
@@ -219,7 +219,7 @@ class ScenarioCluster:
         self._added, self._pods, self._uids, self._notes = [], [], {}, []
 
     def _wait(self, name: str, what: str, probe: Any) -> Json:
-        """Return the pod once ``probe`` is true of it."""
+        """Return the pod once ``probe`` is true for it; raises ``AssertionError`` otherwise."""
         last: Json = {}
 
         def look() -> Json:
@@ -228,13 +228,13 @@ class ScenarioCluster:
             return last if last and probe(last) else {}
 
         try:
-            return eventually(CONNECT_TIMEOUT_SECONDS, f"{what} for {name}", look, every=0.05)
+            return eventually(TIMEOUT_SECONDS, f"{what} for {name}", look, every=0.05)
         except AssertionError as failure:
-            told = assertions.condition(last) if last else "it is gone"
-            raise AssertionError(f"{failure}: {told}") from None
+            condition = assertions.condition(last) if last else "it is gone"
+            raise AssertionError(f"{failure}: {condition}") from None
 
     def _quiet(self) -> Json:
-        """Return how everything is once that has stopped changing."""
+        """Return the state of the cluster once it has stopped changing."""
         before = self._now()
         while True:
             time.sleep(QUIET_SECONDS)
@@ -244,7 +244,7 @@ class ScenarioCluster:
             before = now
 
     def _now(self) -> Json:
-        pods = {name: _told(self.remains(name)) for name in self._pods}
+        pods = {name: _state_of(self.remains(name)) for name in self._pods}
         claims = {
             one["metadata"]["name"]: {
                 "volume": one["spec"].get("volumeName"),
@@ -268,7 +268,7 @@ class ScenarioCluster:
 
 
 def differences(ours: Any, theirs: Any, where: str = "") -> list[str]:
-    """Return what two stories differ in, a line each."""
+    """Return the differences between two recorded states, a line each."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return [
             line
@@ -282,7 +282,7 @@ def _is_decided(pod: Json) -> bool:
     return bool(assertions.node_of(pod) or assertions.condition(pod).get("message"))
 
 
-def _told(pod: Json) -> Json:
+def _state_of(pod: Json) -> Json:
     if not pod:
         return {"gone": True}
     return {

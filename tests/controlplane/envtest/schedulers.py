@@ -1,4 +1,4 @@
-"""Scheduler processes: proreus, and kube-scheduler beside it or in its place.
+"""Scheduler processes: proreus, and kube-scheduler alongside it or in its place.
 
 Both read the same configuration file and serve the same endpoints, so the same tests run against
 either: what passes with kube-scheduler and not with proreus is a fault of proreus.
@@ -34,7 +34,7 @@ SHARED_PLUGINS = (
     "ImageLocality",
     "DefaultBinder",
 )
-"""What proreus has already: profiles of just these decide alike in both, down to the messages."""
+"""Profiles of these plugins make the same decisions in both schedulers, with the same messages."""
 
 
 def profile(
@@ -42,7 +42,7 @@ def profile(
     strategy: Literal["LeastAllocated", "MostAllocated"] = "LeastAllocated",
     plugins: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return a profile that spreads or packs; ``plugins`` says which ones there are, if not all."""
+    """Return a profile that spreads or packs pods; ``plugins``: the only enabled ones, if given."""
     resources = [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}]
     fit = {"scoringStrategy": {"type": strategy, "resources": resources}}
     made: dict[str, Any] = {
@@ -60,7 +60,7 @@ def configuration(
     kubeconfig: Path,
     leader_election: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return a KubeSchedulerConfiguration: no client-side rate, no election unless given."""
+    """Return a KubeSchedulerConfiguration, without rate limit and by default without election."""
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -71,7 +71,7 @@ def configuration(
 
 
 class SchedulerProcess(Child):
-    """One scheduler. ``kind`` says which; everything else is the same for both."""
+    """A scheduler process of a ``kind``; everything else is the same for both kinds."""
 
     def __init__(
         self,
@@ -104,43 +104,43 @@ class SchedulerProcess(Child):
 
     @property
     def exit_code_of_sigterm(self) -> int:
-        """Return 0, or kube-scheduler's 1 where it has no lease to give back."""
+        """The exit code after SIGTERM: 0, or kube-scheduler's 1 without leader election."""
         elects = self.config["leaderElection"].get("leaderElect", True)
         return 1 if self.kind == "kube-scheduler" and not elects else 0
 
     def run(self) -> SchedulerProcess:
-        """Start it and wait until it is ready; returns itself."""
+        """Start the process, wait until it is ready, and return it."""
         self.start()
         self.wait_for(60, "readyz", lambda: self.get("/readyz")[0] == 200)
         return self
 
     def get(self, path: str, token: str | None = None) -> tuple[int, str]:
-        """Return status and body of one of its own endpoints."""
+        """Return status and body of one of the scheduler's endpoints."""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        # its certificate is self-signed: there is nothing to check it against
+        # the certificate is self-signed, so there is no authority to verify it against
         connection = HTTPSConnection(
             "127.0.0.1", self.port, timeout=10, context=ssl._create_unverified_context()
         )
         try:
             connection.request("GET", path, headers=headers)
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode()
+            response = connection.getresponse()
+            return response.status, response.read().decode()
         finally:
             connection.close()
 
     def metrics(self, token: str) -> dict[str, Metric]:
-        """Return what /metrics says, by family, read by prometheus-client's parser."""
+        """Return the families of /metrics by name, parsed by prometheus-client."""
         status, text = self.get("/metrics", token)
         assert status == 200, f"/metrics of {self.name}: {status} {text}"
         return {family.name: family for family in text_string_to_metric_families(text)}
 
     def is_leader(self, token: str) -> bool:
-        """Tell whether it says that it holds its lease."""
+        """Return whether its metrics say that it is the leader."""
         family = self.metrics(token).get("leader_election_master_status")
         return family is not None and any(sample.value == 1 for sample in family.samples)
 
     def finish(self) -> None:
-        """Ask it to end and check that it ends well."""
+        """Send SIGTERM, and assert the exit code and that there was no traceback."""
         code = self.terminate()
         expected = self.exit_code_of_sigterm
         assert code == expected, f"{self.name} ended with {code}, not {expected}\n{self.log_tail()}"
@@ -150,7 +150,7 @@ class SchedulerProcess(Child):
 
 
 class RunScheduler:
-    """Starts schedulers, and knows which programs they are."""
+    """Starts schedulers, of the kind under test or of another."""
 
     def __init__(self, binaries: Mapping[str, Path], under_test: Kind, folder: Path) -> None:
         self.started: list[SchedulerProcess] = []
@@ -166,7 +166,7 @@ class RunScheduler:
         flags: Sequence[str] = (),
         ready: bool = True,
     ) -> SchedulerProcess:
-        """Start one, of the kind under test unless told; wait for /readyz unless told."""
+        """Start a scheduler, by default of the kind under test; with ``ready`` wait for /readyz."""
         kind = kind or self._under_test
         # proreus is installed where the tests run from
         program = Path(sys.executable) if kind == "proreus" else self._binaries[kind]
@@ -180,6 +180,6 @@ class RunScheduler:
         return process
 
     def end(self) -> None:
-        """End all that still run."""
+        """Kill all that still run."""
         for process in self.started:
             process.kill()

@@ -1,4 +1,4 @@
-"""Waiting for what processes do; the processes themselves are ``proreus.bench.processes``."""
+"""Polling for conditions. (The processes themselves are ``proreus.bench.processes``.)"""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ T = TypeVar("T")
 
 
 def eventually(seconds: float, what: str, probe: Callable[[], T], every: float = 0.1) -> T:
-    """Return the first true answer of ``probe``; after ``seconds`` say ``what`` is missing."""
+    """Call ``probe`` until it returns a true value, and return that.
+
+    Raises ``AssertionError`` that names ``what`` after ``seconds``.
+    """
     deadline = time.monotonic() + seconds
     while True:
         if answer := probe():

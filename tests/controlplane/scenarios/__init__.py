@@ -1,7 +1,8 @@
-"""Scenarios that two schedulers play on clusters of their own, one module a family of plugins.
+"""Scenarios that two schedulers play, each on its own cluster; one module per family of plugins.
 
-Each is a function of a ``ScenarioCluster``; it says in its checks where pods go, and the test says
-that both stories are the same. Nodes differ in size or weight so that no tie is left to chance.
+A scenario is a function of a ``ScenarioCluster``. It asserts where pods are bound itself, and the
+test asserts that the recorded states of both clusters are equal. Nodes differ in size or weight, so
+that no decision depends on a random choice among equal scores.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def _zones(cluster: ScenarioCluster) -> None:
 
 
 def _namespace(cluster: ScenarioCluster, name: str, **labels: str) -> None:
-    """Have a namespace: nobody finishes the deletion of one here, so it outlives its scenario."""
+    """Create a namespace; without a namespace controller it cannot be deleted, so it remains."""
     body = {"metadata": {"name": name, "labels": labels}}
     try:
         cluster.client.create(NAMESPACES, body)
@@ -50,7 +50,7 @@ def _namespace(cluster: ScenarioCluster, name: str, **labels: str) -> None:
 
 
 def affinity_across_namespaces(cluster: ScenarioCluster) -> None:
-    """Namespaces are chosen by name, by label, all of them, and by a label that comes later."""
+    """Namespaces by name, by label, all, and by a label that is added later."""
     _zones(cluster)
     _namespace(cluster, "across-red", team="red")
     _namespace(cluster, "across-blue", team="blue")
@@ -80,7 +80,7 @@ def affinity_across_namespaces(cluster: ScenarioCluster) -> None:
 
 
 def pods_keep_others_away(cluster: ScenarioCluster) -> None:
-    """Those that are there refuse those that come, across namespaces too."""
+    """Anti-affinity of existing pods rejects incoming pods, across namespaces too."""
     _zones(cluster)
     _namespace(cluster, "away-guests")
     everywhere = {"namespaceSelector": {}}
@@ -101,7 +101,7 @@ def pods_keep_others_away(cluster: ScenarioCluster) -> None:
 
 
 def first_pod_of_a_group_may_go_anywhere(cluster: ScenarioCluster) -> None:
-    """A pod that its own affinity matches starts the group; the others follow it."""
+    """A pod that matches its own affinity may be the first of a group; the others follow it."""
     _zones(cluster)
     cluster.node("no-zone", 90)
     cluster.change_node("no-zone", {"metadata": {"labels": {ZONE: None}}})
@@ -117,7 +117,7 @@ def first_pod_of_a_group_may_go_anywhere(cluster: ScenarioCluster) -> None:
 
 
 def preferences_between_pods_are_weighed(cluster: ScenarioCluster) -> None:
-    """Wishes of those that come and of those that are there add up, with their weights."""
+    """Preferred terms of incoming and of existing pods add up, with their weights."""
     _zones(cluster)
     likes_web = near(w50=term({"app": "web"}, ZONE))
     hates_noise = away(w80=term({"app": "noise"}))
@@ -133,7 +133,7 @@ def preferences_between_pods_are_weighed(cluster: ScenarioCluster) -> None:
 
 
 def label_keys_narrow_the_terms(cluster: ScenarioCluster) -> None:
-    """With matchLabelKeys and mismatchLabelKeys the apiserver completes the selectors."""
+    """The apiserver merges matchLabelKeys and mismatchLabelKeys into the selectors."""
     _zones(cluster)
     cluster.settle()
     for version in ("1", "2"):

@@ -1,4 +1,4 @@
-"""Devices decide between nodes; which device of a node is given is compared in test_devices."""
+"""Devices and the choice of nodes; ``test_devices`` compares which devices are allocated."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _uses(*claims: str) -> Json:
 
 
 def devices_decide_between_nodes(cluster: ScenarioCluster) -> None:
-    """Pods follow devices, claims and preferences among alternatives; a new slice wakes one."""
+    """Nodes are chosen by devices, claims and prioritized alternatives; a new slice wakes a pod."""
     cluster.node("none", 60)
     cluster.node("small", 30)
     cluster.node("large", 10)
@@ -84,7 +84,7 @@ def devices_decide_between_nodes(cluster: ScenarioCluster) -> None:
 
 
 def _container_with(cpu: str, *claims: str) -> Json:
-    """Return the part of a pod's spec that says that its container uses claims."""
+    """Return the part of a pod's spec with which its container uses claims."""
     resources = {
         "requests": {"cpu": cpu, "memory": "1Gi"},
         "claims": [{"name": name} for name in claims],
@@ -94,7 +94,7 @@ def _container_with(cpu: str, *claims: str) -> Json:
 
 
 def _publish_cpus(cluster: ScenarioCluster, node: str, cpus: str, count: int) -> None:
-    """Publish devices that each take so many cpus of their node."""
+    """Publish devices that each use an amount of their node's CPU."""
     mapped = {"cpu": {"allocationMultiplier": cpus}}
     spec = {
         "driver": DRIVER,
@@ -108,7 +108,7 @@ def _publish_cpus(cluster: ScenarioCluster, node: str, cpus: str, count: int) ->
 
 
 def devices_take_of_their_node(cluster: ScenarioCluster) -> None:
-    """What devices take counts for pods with and without devices, and pods' statuses tell of it."""
+    """Node resources used by devices count for all pods, and are in the status of their pods."""
     cluster.node("wide", 10)
     cluster.node("narrow", 5)
     cluster.add(f"{DEVICE_API}/deviceclasses", {"metadata": {"name": "gpu"}, "spec": {}})
@@ -119,8 +119,8 @@ def devices_take_of_their_node(cluster: ScenarioCluster) -> None:
     cluster.settle()
     cluster.place("two", **_container_with("1", "two"))
     cluster.bound(two="wide")
-    (told,) = cluster.remains("two")["status"]["nodeAllocatableResourceClaimStatuses"]
-    assert told["resources"] == {"cpu": "6"}
+    (status,) = cluster.remains("two")["status"]["nodeAllocatableResourceClaimStatuses"]
+    assert status["resources"] == {"cpu": "6"}
     cluster.note("two devices take 6 cpus")
     cluster.place("plain", "4")
     cluster.bound(plain="narrow")
@@ -130,13 +130,13 @@ def devices_take_of_their_node(cluster: ScenarioCluster) -> None:
     cluster.refused("unused", "not referenced by any container")
     cluster.place("shares", **_container_with("1", "two"))
     cluster.refused("shares", "already used by another pod")
-    cluster.note("no node has room for one more")
+    cluster.note("no node has capacity for one more")
     cluster.change_node("wide", {"status": {"allocatable": {"cpu": "20"}}}, status=True)
     cluster.bound(one="wide")
 
 
 def groups_have_claims(cluster: ScenarioCluster) -> None:
-    """A claim that a group names is reserved for the group; another one, for each pod."""
+    """A claim of a PodGroup is reserved for the group; any other claim for each pod."""
     cluster.node("only", 20)
     cluster.add(f"{DEVICE_API}/deviceclasses", {"metadata": {"name": "gpu"}, "spec": {}})
     _publish(cluster, "only", "d-0", "d-1")

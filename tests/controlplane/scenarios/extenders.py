@@ -1,4 +1,4 @@
-"""An extender in the default profile: it narrows the choice, sways it, and binds."""
+"""An extender of the default profile, with the verbs filter, prioritize, preempt and bind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ASKS = {"limits": {RESOURCE: "1"}}
 
 
 def an_extender_has_its_say(cluster: ScenarioCluster) -> None:
-    """Only for the pods that ask for what it manages."""
+    """It is called only for pods that request its managed resource."""
     cluster.node("lost", 60)
     cluster.node("kept", 30)
     cluster.node("kept-best", 10)
@@ -24,7 +24,7 @@ def an_extender_has_its_say(cluster: ScenarioCluster) -> None:
 
 
 def an_extender_strikes_out_victims(cluster: ScenarioCluster) -> None:
-    """The node that would be the best to clear is not one that it would take."""
+    """It rejects the node that preemption would choose."""
     cluster.node("lost", 4)
     cluster.node("kept", 5)
     cluster.pod("cheap", "4", on="lost", priority="low")
@@ -33,7 +33,7 @@ def an_extender_strikes_out_victims(cluster: ScenarioCluster) -> None:
     cluster.place("preemptor", "3", priority="high", **ASKS)
     cluster.leaving("dear")
     cluster.settle()
-    cluster.note("the dear one leaves")
+    cluster.note("the more important victim is deleted")
     cluster.end("dear")
     cluster.bound(preemptor="kept")
 

@@ -1,4 +1,4 @@
-"""Gangs: all or none, with the PodGroup before, after, or never there."""
+"""Gang scheduling: all pods or none; the PodGroup is created before, after, or never."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _member(
 
 
 def gangs_are_placed_whole(cluster: ScenarioCluster) -> None:
-    """Members wait for the others, for their group, and for room for enough of them.
+    """Pods wait for other members, for their PodGroup, and for capacity for enough of them.
 
     Members of one priority take turns as chance has it, so they differ in priority or selector.
     """
@@ -55,14 +55,14 @@ def gangs_are_placed_whole(cluster: ScenarioCluster) -> None:
         _member(cluster, "wide", number, "3", priority=priority)
     cluster.decided("wide-0", "wide-1", "wide-2")
     cluster.settle()
-    cluster.note("there is no room for three wide ones")
+    cluster.note("there is no capacity for three wide ones")
     cluster.node("fresh", 7)
     for number in range(3):
         cluster.placed(f"wide-{number}")
 
 
 def members_that_fit_nowhere_hold_back_the_others(cluster: ScenarioCluster) -> None:
-    """Who would fit is told of the gang, who would not is told why; a basic group goes in parts."""
+    """Conditions of members that fit and of those that do not; a basic group is bound in part."""
     cluster.node("only", 6)
     cluster.settle()
     _group(cluster, "gang", 2)
@@ -83,7 +83,7 @@ def members_that_fit_nowhere_hold_back_the_others(cluster: ScenarioCluster) -> N
 
 
 def one_pod_of_a_gang_preempts_for_itself(cluster: ScenarioCluster) -> None:
-    """Without preemption for whole groups, each pod looks for victims, and the gang waits.
+    """Without preemption for whole groups, each pod selects victims, and the gang waits.
 
     What it is told meanwhile is not compared: kube-scheduler tries it again thousands of times.
     """
@@ -112,7 +112,7 @@ SCENARIOS = (
 
 
 def a_group_preempts_as_a_whole(cluster: ScenarioCluster) -> None:
-    """Only victims that the group needs, the least important first."""
+    """Only as many victims as the group needs, those of least importance first."""
     cluster.node("left", 4)
     cluster.node("right", 6)
     cluster.pod("left-low", "4", on="left", priority="low")
@@ -131,7 +131,7 @@ def a_group_preempts_as_a_whole(cluster: ScenarioCluster) -> None:
 
 
 def groups_leave_as_a_whole_or_stay(cluster: ScenarioCluster) -> None:
-    """A group whose disruption mode is PodGroup is one victim; of others single pods may go."""
+    """A group with disruption mode PodGroup is one victim; of others, single pods are victims."""
     cluster.node("a", 4)
     cluster.node("b", 5)
     cluster.settle()
@@ -151,8 +151,8 @@ def groups_leave_as_a_whole_or_stay(cluster: ScenarioCluster) -> None:
     cluster.bound(**{"one-0": "a"})
 
 
-def groups_that_cannot_preempt_are_told_why(cluster: ScenarioCluster) -> None:
-    """Nobody less important, no use of it, or not willing."""
+def groups_that_cannot_preempt_have_their_reasons(cluster: ScenarioCluster) -> None:
+    """There are no less important pods, removing them would not help, or preemption is off."""
     cluster.node("only", 4)
     cluster.pod("middle", "4", on="only", priority="middle")
     cluster.settle()
@@ -172,7 +172,7 @@ def groups_that_cannot_preempt_are_told_why(cluster: ScenarioCluster) -> None:
 WITH_PREEMPTION = (
     a_group_preempts_as_a_whole,
     groups_leave_as_a_whole_or_stay,
-    groups_that_cannot_preempt_are_told_why,
+    groups_that_cannot_preempt_have_their_reasons,
 )
 
 
@@ -180,7 +180,7 @@ WITH_PREEMPTION = (
 
 
 def groups_stay_within_a_domain(cluster: ScenarioCluster) -> None:
-    """All members go to one rack, the one that takes most of them; later ones follow."""
+    """All members are bound in one rack, the one that fits most of them; later ones follow."""
     for name, cpu, rack in (("a", 3, "1"), ("b", 6, "1"), ("c", 3, "2"), ("d", 4, "2")):
         cluster.node(name, cpu, labels={RACK: rack})
     cluster.node("nowhere", 20)
@@ -194,7 +194,7 @@ def groups_stay_within_a_domain(cluster: ScenarioCluster) -> None:
     _member(cluster, "near", 3, "2")
     cluster.refused("near-3", "Insufficient cpu")
     cluster.settle()
-    cluster.note("another one has no room there")
+    cluster.note("another one does not fit there")
     cluster.node("e", 4, labels={RACK: "2"})
     cluster.settle()
     cluster.node("f", 4, labels={RACK: "1"})
@@ -202,7 +202,7 @@ def groups_stay_within_a_domain(cluster: ScenarioCluster) -> None:
 
 
 def groups_with_a_domain_do_not_preempt(cluster: ScenarioCluster) -> None:
-    """Neither as a whole nor pod by pod."""
+    """Neither for the whole group nor pod by pod."""
     cluster.node("only", 4, labels={RACK: "1"})
     cluster.pod("low", "4", on="only", priority="low")
     cluster.settle()
@@ -215,7 +215,7 @@ def groups_with_a_domain_do_not_preempt(cluster: ScenarioCluster) -> None:
 
 
 def groups_that_no_domain_can_take_wait(cluster: ScenarioCluster) -> None:
-    """No rack has room for all of it; then one has. No rack at all is told too."""
+    """The group fits in no rack, then in one; the case without racks has its reason too."""
     cluster.node("one", 3, labels={RACK: "1"})
     cluster.node("two", 4)
     cluster.settle()

@@ -1,4 +1,4 @@
-"""What nodes say of themselves: room, taints, labels, ports, images; and gates, which need none."""
+"""Plugins that read single nodes (resources, taints, labels, ports, images), and gates."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def affinity(required: list[Json] | None = None, **preferences: Any) -> Json:
 
 
 def nodes_are_scored_by_what_is_left(cluster: ScenarioCluster) -> None:
-    """Pods come one after the other; requests are summed up from all their parts."""
+    """Pods are scheduled one after the other, with requests of all kinds of containers."""
     cluster.node("small", 4, memory="16Gi")
     cluster.node("wide", 16, memory="20Gi")
     cluster.node("deep", 7, memory="100Gi")
@@ -60,7 +60,7 @@ def nodes_are_scored_by_what_is_left(cluster: ScenarioCluster) -> None:
 
 
 def nodes_are_preferred_by_weight(cluster: ScenarioCluster) -> None:
-    """Labels, taints that are only a wish, and images, against what room says."""
+    """Preferred labels, PreferNoSchedule taints and images, against the scores of resources."""
     image = {"names": ["heavy:1"], "sizeBytes": 900 * 2**20}
     cluster.node("plain", 30)
     cluster.node("ssd", 16, labels={"disk": "ssd"})
@@ -87,12 +87,12 @@ def _term(key: str, operator: str) -> Json:
     return {"matchExpressions": [{"key": key, "operator": operator}]}
 
 
-def refused_pods_are_told_why(cluster: ScenarioCluster) -> None:
-    """Each node has a reason of its own."""
+def unschedulable_pods_have_their_reasons(cluster: ScenarioCluster) -> None:
+    """Each node rejects the pod for a different reason."""
     cluster.node("cordoned", 32, unschedulable=True)
     cluster.node("tainted", 31, taints=FULL)
     cluster.node("tiny", 1, memory="1Gi")
-    cluster.node("busy", 8, room={DEVICE: "2"}, labels={"disk": "ssd"})
+    cluster.node("busy", 8, resources={DEVICE: "2"}, labels={"disk": "ssd"})
     cluster.node("no-pods", 16, pods=0)
     cluster.pod("there", "6", on="busy", host_port=80, limits={DEVICE: "1"})
     cluster.settle()
@@ -115,17 +115,17 @@ def _name(value: str) -> Json:
 
 
 def changes_of_nodes_wake_pods(cluster: ScenarioCluster) -> None:
-    """Each change helps one pod, which is bound long before anything is tried again by time."""
+    """Each change makes one pod schedulable, long before the flush of unschedulable pods."""
     cluster.node("cordoned", 4, unschedulable=True, labels={"for": "cordon"})
     cluster.node("tainted", 5, taints=FULL, labels={"for": "taint"})
     cluster.node("plain", 6)
-    cluster.node("small", 2, labels={"for": "room"})
+    cluster.node("small", 2, labels={"for": "capacity"})
     cluster.node("busy", 3, labels={"for": "port"})
     cluster.pod("holder", "2", on="busy", host_port=80)
     cluster.settle()
     for name in ("cordon", "taint", "label", "new"):
         cluster.place(name, nodeSelector={"for": name})
-    cluster.place("room", "3", nodeSelector={"for": "room"})
+    cluster.place("capacity", "3", nodeSelector={"for": "capacity"})
     cluster.place("port", "100m", host_port=80, nodeSelector={"for": "port"})
     cluster.place("freed", "2", nodeSelector={"for": "port"})
     cluster.note("all wait")
@@ -136,11 +136,11 @@ def changes_of_nodes_wake_pods(cluster: ScenarioCluster) -> None:
     cluster.node("fresh", 3, labels={"for": "new"})
     cluster.end("holder")
     cluster.bound(cordon="cordoned", taint="tainted", label="plain", new="fresh")
-    cluster.bound(room="small", port="busy", freed="busy")
+    cluster.bound(capacity="small", port="busy", freed="busy")
 
 
 def changes_of_pods_wake_them(cluster: ScenarioCluster) -> None:
-    """A toleration that is added, a request that gets smaller, a pod that ended."""
+    """A toleration that is added, and a pod that ends."""
     cluster.node("tainted", 4, taints=FULL)
     cluster.node("small", 3)
     cluster.pod("runs", "2", on="small")
@@ -157,7 +157,7 @@ def changes_of_pods_wake_them(cluster: ScenarioCluster) -> None:
 
 
 def gates_hold_pods_until_they_are_gone(cluster: ScenarioCluster) -> None:
-    """Two gates, removed one by one; what comes later must not be held up."""
+    """Two gates are removed one by one; a later pod must not wait for the gated one."""
     cluster.node("only", 4)
     cluster.settle()
     gates = [{"name": "example.com/a"}, {"name": "example.com/b"}]
@@ -179,7 +179,7 @@ def gates_hold_pods_until_they_are_gone(cluster: ScenarioCluster) -> None:
 SCENARIOS = (
     nodes_are_scored_by_what_is_left,
     nodes_are_preferred_by_weight,
-    refused_pods_are_told_why,
+    unschedulable_pods_have_their_reasons,
     changes_of_nodes_wake_pods,
     changes_of_pods_wake_them,
     gates_hold_pods_until_they_are_gone,

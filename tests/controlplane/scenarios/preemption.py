@@ -1,6 +1,6 @@
-"""DefaultPreemption: who must leave, what is said of it, and who gets the place.
+"""DefaultPreemption: the choice of victims, their conditions, and nominated pods.
 
-There is no kubelet: victims stay until the scenario ends them.
+There is no kubelet: victims remain until the scenario removes them.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def _budget(cluster: ScenarioCluster, name: str, labels: Json, allowed: int) -> 
 
 
 def _evicts(cluster: ScenarioCluster, preemptor: str, node: str, *victims: str) -> None:
-    """Check the choice, then let the victims go; others must not be harmed.
+    """Check the victims, then remove them; no other pod may be deleted.
 
-    Each end wakes the preemptor. It is waited for: whether it is tried between two ends that follow
-    on each other would be chance.
+    Each removal wakes the preemptor. It is waited for, since otherwise chance would decide whether
+    there is an attempt between two removals.
     """
     cluster.leaving(*victims)
     cluster.refused(preemptor, "0/")
@@ -47,7 +47,7 @@ def _evicts(cluster: ScenarioCluster, preemptor: str, node: str, *victims: str) 
 
 
 def the_least_important_victims_leave(cluster: ScenarioCluster) -> None:
-    """Of three nodes the one whose most important victim matters least; then the fewest."""
+    """The node with the lowest maximum victim priority is chosen; then the fewest victims."""
     for index, name in enumerate(("one", "two", "three")):
         cluster.node(name, 4 + index)
     cluster.pod("one-middle", "3", on="one", priority="middle")
@@ -68,7 +68,7 @@ def the_least_important_victims_leave(cluster: ScenarioCluster) -> None:
 
 
 def only_as_many_leave_as_needed(cluster: ScenarioCluster) -> None:
-    """The more important are kept first; of equals those that started earlier."""
+    """More important pods are reprieved first; of equal ones those that started earlier."""
     cluster.node("only", 8)
     for name, cpu, priority, started in (
         ("a", "2", "middle", "01"),
@@ -85,11 +85,11 @@ def only_as_many_leave_as_needed(cluster: ScenarioCluster) -> None:
 
 
 def disruption_budgets_are_spared(cluster: ScenarioCluster) -> None:
-    """A node without violations wins though its victims matter more; then the fewest of them."""
+    """A node without PDB violations is chosen even with more important victims; then the fewest."""
     cluster.node("guarded", 5)
     cluster.node("free", 6)
     cluster.node("allowed", 4)
-    _budget(cluster, "guard", {"app": "guarded"}, 0)
+    _budget(cluster, "none", {"app": "guarded"}, 0)
     _budget(cluster, "one", {"app": "allowed"}, 1)
     cluster.pod("guarded-1", "3", on="guarded", priority="low", labels={"app": "guarded"})
     cluster.pod("guarded-2", "2", on="guarded", priority="low", labels={"app": "guarded"})
@@ -106,7 +106,7 @@ def disruption_budgets_are_spared(cluster: ScenarioCluster) -> None:
 
 
 def rules_between_pods_need_victims_too(cluster: ScenarioCluster) -> None:
-    """A port, anti-affinity and hard spread are worth an eviction, if that helps at all."""
+    """Pods preempt for a port, anti-affinity and hard spread constraints, if it helps."""
     cluster.node("a-1", 9, "a")
     cluster.node("b-1", 8, "b", taints=[{"key": "b", "effect": "NoSchedule"}])
     cluster.node("c-1", 7, "c", labels={"disk": "ssd"})
@@ -128,7 +128,8 @@ def rules_between_pods_need_victims_too(cluster: ScenarioCluster) -> None:
 
 
 def a_nominated_pod_keeps_its_place(cluster: ScenarioCluster) -> None:
-    """Less important pods cannot take the room; a more important one can, and clears the name."""
+    """Less important pods cannot use the freed capacity; a more important one can, and clears the
+    nomination."""
     cluster.node("only", 4)
     cluster.node("other", 1)
     cluster.pod("victim", "4", on="only", priority="low")
@@ -151,7 +152,7 @@ def a_nominated_pod_keeps_its_place(cluster: ScenarioCluster) -> None:
 
 
 def nominations_of_less_important_pods_are_cleared(cluster: ScenarioCluster) -> None:
-    """Who evicts somebody takes the place of less important pods that were promised it."""
+    """A preemptor clears the nominations of less important pods to its node."""
     cluster.node("only", 6)
     cluster.pod("victim", "4", on="only", priority="low")
     cluster.pod("neighbour", "2", on="only", priority="middle")

@@ -1,4 +1,4 @@
-"""PodTopologySpread: hard and soft, with all its knobs, and the defaults that Services bring."""
+"""PodTopologySpread: hard and soft constraints with all fields, and default constraints."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def web(*constraints: Json, **more: Any) -> Json:
 
 
 def hard_constraints_bound_the_skew(cluster: ScenarioCluster) -> None:
-    """Zones first, then hosts too; a full zone ends it, and a deletion elsewhere helps."""
+    """By zone, then by host too; a full zone makes pods unschedulable, until one is deleted."""
     cluster.node("a-1", 30, "a")
     cluster.node("a-2", 15, "a")
     cluster.node("b-1", 12, "b")
@@ -50,7 +50,7 @@ def hard_constraints_bound_the_skew(cluster: ScenarioCluster) -> None:
 
 
 def domains_are_those_that_count(cluster: ScenarioCluster) -> None:
-    """What minDomains, the inclusion policies and matchLabelKeys make of the same nodes."""
+    """minDomains, the inclusion policies and matchLabelKeys, on the same nodes."""
     cluster.node("a-1", 36, "a", labels={"pool": "x"})
     cluster.node("b-1", 20, "b", labels={"pool": "x"})
     cluster.node("c-1", 25, "c", taints=TAINTS, labels={"pool": "x"})
@@ -77,7 +77,7 @@ def domains_are_those_that_count(cluster: ScenarioCluster) -> None:
 
 
 def soft_constraints_weigh(cluster: ScenarioCluster) -> None:
-    """The more pods a domain has, the less it is liked; room can win against it."""
+    """Domains with more pods score lower; free capacity can outweigh that."""
     cluster.node("a-1", 40, "a")
     cluster.node("a-2", 22, "a")
     cluster.node("b-1", 16, "b")
@@ -98,7 +98,7 @@ def soft_constraints_weigh(cluster: ScenarioCluster) -> None:
 
 
 def services_bring_default_constraints(cluster: ScenarioCluster) -> None:
-    """Pods without constraints are spread when a Service or a ReplicaSet owns them."""
+    """Pods without constraints are spread if a Service or a ReplicaSet selects them."""
     cluster.node("a-1", 40, "a")
     cluster.node("a-2", 30, "a")
     cluster.node("b-1", 21, "b")

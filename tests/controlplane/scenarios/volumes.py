@@ -1,4 +1,4 @@
-"""Volumes: found, made, promised, restricted, counted; storage that runs out."""
+"""Volumes: binding, provisioning, access modes, limits, and storage capacity."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _nodes(cluster: ScenarioCluster) -> None:
 
 
 def volumes_are_made_where_the_pod_goes(cluster: ScenarioCluster) -> None:
-    """The selected node decides the zone of the volume, and that of the volume's next pod."""
+    """The selected node determines the zone of the volume, and so of its next pod."""
     _nodes(cluster)
     _class(cluster, "made")
     terms = [{"matchLabelExpressions": [{"key": ZONE, "values": ["b"]}]}]
@@ -69,7 +69,7 @@ def volumes_are_made_where_the_pod_goes(cluster: ScenarioCluster) -> None:
 
 
 def the_smallest_free_volume_is_taken(cluster: ScenarioCluster) -> None:
-    """Local volumes are promised by size; when none is left, a new one wakes the pod."""
+    """Local volumes are matched by size; when none is left, a new one wakes the pod."""
     _nodes(cluster)
     _class(cluster, "local", local=True)
     _volume(cluster, "big", "local", {HOST: "a-2"}, "50Gi")
@@ -95,7 +95,7 @@ def the_smallest_free_volume_is_taken(cluster: ScenarioCluster) -> None:
 
 
 def immediate_claims_must_be_bound(cluster: ScenarioCluster) -> None:
-    """The scheduler waits for the volume controller, and then goes where the volume is."""
+    """The pod waits for the volume controller, and then is bound where the volume is."""
     _nodes(cluster)
     _class(cluster, "now", waits=False)
     for name in ("bound", "late", "lost", "zoned"):
@@ -133,7 +133,7 @@ def _ref(cluster: ScenarioCluster, claim: str) -> Json:
 
 
 def drivers_attach_only_so_many_volumes(cluster: ScenarioCluster) -> None:
-    """CSINodes say how many; a volume that two pods share counts once."""
+    """CSINodes limit the number of volumes; one that two pods share counts once."""
     cluster.node("a-1", 30)
     cluster.node("a-2", 20)
     _csi_node(cluster, "a-1", 1)
@@ -160,7 +160,7 @@ def drivers_attach_only_so_many_volumes(cluster: ScenarioCluster) -> None:
 
 
 def exclusive_claims_are_for_one_pod(cluster: ScenarioCluster) -> None:
-    """ReadWriteOncePod: the second pod waits for the first one's end; disks have such rules too."""
+    """ReadWriteOncePod: the second pod waits for the end of the first; likewise for some disks."""
     _nodes(cluster)
     _class(cluster, "now", waits=False)
     cluster.claim("alone", "now", accessModes=["ReadWriteOncePod"])
@@ -188,7 +188,7 @@ def exclusive_claims_are_for_one_pod(cluster: ScenarioCluster) -> None:
 
 
 def storage_can_run_out(cluster: ScenarioCluster) -> None:
-    """CSIStorageCapacity objects say where there is room; a new one wakes the pod."""
+    """CSIStorageCapacity objects limit provisioning; a new one wakes the pod."""
     _nodes(cluster)
     spec = {"storageCapacity": True, "attachRequired": False}
     cluster.add(f"{STORAGE}/csidrivers", {"metadata": {"name": DRIVER}, "spec": spec})
