@@ -1,4 +1,4 @@
-"""What the client costs: decode of lists and watches, and the path of a binding.
+"""The cost of the client: decoding of lists and watches, and bindings.
 
 Run: python -P tests/bench/client.py (-P: this folder's file names shadow library modules)
 """
@@ -27,7 +27,7 @@ BINDINGS = 5_000
 
 
 def pod(number: int) -> dict:
-    """A pod about as large (2.5 kB) as what a Deployment makes, as the apiserver sends it."""
+    """Return the JSON of a pod, as large (2.5 kB) as those of a Deployment."""
     fields = {f"f:field{i}": {".": {}, "f:x": {}} for i in range(25)}
     mount = {"name": "kube-api-access", "mountPath": "/var/run/secrets", "readOnly": True}
     return {
@@ -119,13 +119,13 @@ def bench_list() -> None:
 
 
 async def bench_watch() -> None:
-    """Split, decode, store and hand on 50,000 events in chunks of 64 KiB."""
+    """Split, decode, store and deliver 50,000 watch events in chunks of 64 KiB."""
     informer = Informer(None, PODS)  # type: ignore[arg-type]
-    told = [0]
+    updates = [0]
     informer.add_handler(
         SimpleNamespace(
             on_add=lambda obj: None,
-            on_update=lambda old, new: told.__setitem__(0, told[0] + 1),
+            on_update=lambda old, new: updates.__setitem__(0, updates[0] + 1),
             on_delete=lambda obj, unknown: None,
         )
     )
@@ -153,13 +153,13 @@ async def bench_watch() -> None:
 
 
 async def bench_bind() -> None:
-    """POST bindings over TLS, 64 at a time, to a server in another process that answers at once."""
+    """POST bindings over TLS, 64 at a time, to a server in another process."""
     with tempfile.NamedTemporaryFile(suffix=".pem") as certificate:
         certificate.write(self_signed())
         certificate.flush()
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", _SERVER, certificate.name),
-            stdin=asyncio.subprocess.PIPE,  # its end is the server's
+            stdin=asyncio.subprocess.PIPE,  # closing it ends the server
             stdout=asyncio.subprocess.PIPE,
         )
         assert process.stdin is not None
@@ -218,7 +218,7 @@ asyncio.run(main())
 
 
 async def main() -> None:
-    """Run all."""
+    """Run all measurements."""
     bench_list()
     await bench_watch()
     await bench_bind()

@@ -1,10 +1,10 @@
-"""Through which files a warm plain pod runs between pop and assume.
+"""The source files that scheduling a pod runs through, between pop and assume.
 
     PYTHONPATH=tests python -m bench.cycle_files [--nodes N]
 
-Prints every source file that the pod passes, in the order of the first call into it, with the
-number of calls, and how often one call leads from a file to another: what a reader has to open to
-have read the scheduling cycle. The first pods of a process, which fill the caches, do not count.
+Prints every file in the order of the first call into it, with the number of calls, and how often a
+call leads from one file to another: what a reader of the scheduling cycle has to open. The first
+pods of a process, which fill the caches, are not traced.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FIRST, LAST = Scheduler.schedule_one.__code__, Cache.assume.__code__
 
 
 class FileTrace:
-    """Notes the file of every call between the end of ``pop`` and the beginning of ``assume``.
+    """Records the file of every call between the end of ``pop`` and the start of ``assume``.
 
     ``calls``: by path relative to the package; ``moves``: how often the next call is in another
     file than the one before.
@@ -47,7 +47,7 @@ class FileTrace:
         self._running = False
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
-        """Be told of an event by ``sys.setprofile``."""
+        """Handle an event of ``sys.setprofile``."""
         code = frame.f_code
         if event != "call":
             return
@@ -63,14 +63,14 @@ class FileTrace:
 
 
 async def trace_one_pod(nodes: int) -> FileTrace:
-    """Return the trace of one pod that is placed after others like it."""
+    """Return the trace of one pod that is scheduled after equivalent ones."""
     gates, registry = FeatureGates(), Registry(IN_TREE_PLUGINS)
     cluster = OfflineCluster(load(CONFIGURATION, registry, gates), registry, gates)
     family = FAMILIES["plain"]
     fill(cluster, family, nodes, placed=2 * nodes)
     await place(cluster, family, (f"warm-{number}" for number in range(WARM)))
     put(cluster, [family.pending("traced")])
-    # One attempt in ten is timed, which takes other paths: the trace is of the other nine.
+    # One attempt in ten is timed, which runs additional code: trace one that is not.
     cluster.scheduler._rng.seed(1)
     trace = FileTrace()
     sys.setprofile(trace)

@@ -1,12 +1,12 @@
-"""What the scheduling cycle costs in the engine alone, by family of constraints.
+"""The cost of the scheduling cycle without a network, by family of constraints.
 
     PYTHONPATH=tests python -m bench.engine [--nodes N] [--placed N] [--pods N] [FAMILY ...]
 
 The families of ``shapes``, over an API in memory. ``cycle``: the scheduler's own mean of an
 attempt, from the pop to the choice of a node, in milliseconds; ``preempt``: of that, PostFilter, a
-mean over the attempts that came to it; ``all``: a pod with everything, binding and its confirmation
-included. Medians of several rounds. ``families`` measures the same on a real apiserver, beside
-kube-scheduler.
+mean over the attempts that ran it; ``all``: the total per pod, including binding and its
+confirmation. Medians of several rounds. ``families`` measures the same on a real apiserver,
+compared with kube-scheduler.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ CONFIGURATION = {
 }
 _BACKOFF_SECONDS = 2
 _PATIENCE = 20
-"""Tries a pod, at most."""
+"""The maximum number of attempts for each pod."""
 
 
 def fill(cluster: OfflineCluster, family: Family, nodes: int, placed: int) -> None:
-    """Put everything into a cluster but the pods that wait."""
+    """Return a cluster with all objects but the pending pods."""
     made = [node(number) for number in range(nodes)]
     put(cluster, (*family.once, *made))
     put(cluster, (thing for one in made for thing in family.of_node(one["metadata"]["name"])))
@@ -47,14 +47,14 @@ def fill(cluster: OfflineCluster, family: Family, nodes: int, placed: int) -> No
 
 
 def put(cluster: OfflineCluster, objects: Iterable[Json]) -> None:
-    """Add objects, those of kinds that no scheduler watches left out."""
+    """Add objects, except those of kinds that no scheduler watches."""
     for one in objects:
         if one["kind"] in BY_KIND:
             cluster.api.add(one)
 
 
 async def place(cluster: OfflineCluster, family: Family, names: Iterable[str]) -> None:
-    """Let pods come and be placed, one after the other."""
+    """Add and schedule pods, one after the other."""
     for name in names:
         put(cluster, (*family.belongings(name), family.pending(name)))
         for _ in range(_PATIENCE):
@@ -67,13 +67,13 @@ async def place(cluster: OfflineCluster, family: Family, names: Iterable[str]) -
 
 
 def mean_ms(*histograms: Histogram) -> float:
-    """Return the mean of what was observed, 0 if nothing was."""
+    """Return the mean of a histogram, 0 if it is empty."""
     count = sum(one.count for one in histograms)
     return 1000 * sum(one.sum for one in histograms) / count if count else 0.0
 
 
 async def measure(family: Family, nodes: int, placed: int, pods: int) -> tuple[float, ...]:
-    """Return the milliseconds: of a cycle, of PostFilter, of everything."""
+    """Return milliseconds: of a cycle, of PostFilter, of all."""
     gates, registry = FeatureGates(), Registry(IN_TREE_PLUGINS)
     cluster = OfflineCluster(load(CONFIGURATION, registry, gates), registry, gates)
     fill(cluster, family, nodes, placed)

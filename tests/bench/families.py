@@ -1,14 +1,14 @@
-"""What pods of each family cost kube-scheduler and proreus, in one run, on one real apiserver.
+"""The cost of pods of each family in kube-scheduler and proreus, on one real apiserver.
 
     PYTHONPATH=tests python -m bench.families [--nodes N] [--placed N] [--pods N] [FAMILY ...]
 
-For each family of constraints nodes and pods that are placed already are put into an apiserver, and
-so are pods that wait. Then each scheduler, fresh and with its default configuration, schedules what
-waits, and is asked for its own ``scheduler_scheduling_algorithm_duration_seconds``: the time from
-the pop to the choice of a node, PostFilter included, in both. What the first one placed is taken
-away before the second one comes.
+For each family of constraints, an apiserver gets nodes with pods, and pending pods. Then each
+scheduler, newly started with its default configuration, schedules the pending pods, and its own
+``scheduler_scheduling_algorithm_duration_seconds`` is read: in both the time from the pop to the
+choice of a node, including PostFilter. The pods that the first scheduler bound are removed before
+the second one starts.
 
-The figures are means of an attempt. Families of preemption tell the mean of PostFilter too, and try
+The figures are means of an attempt. Families of preemption have the mean of PostFilter too, and try
 every node (``minCandidateNodesPercentage: 100``).
 """
 
@@ -59,7 +59,7 @@ TIMEOUT_SECONDS = 180
 
 @dataclass(frozen=True)
 class Cost:
-    """What one scheduler's attempts took it, by its own account, and how fast pods were bound."""
+    """The durations of one scheduler's attempts, by its own metrics, and the rate of bindings."""
 
     kind: str
     attempts: int
@@ -70,7 +70,7 @@ class Cost:
 
 
 class BindLog:
-    """Reads the apiserver's audit log as it grows: when pods were bound."""
+    """Reads the times of bindings from the apiserver's audit log, as it grows."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
@@ -79,7 +79,7 @@ class BindLog:
         self.times: list[float] = []
 
     def read(self) -> int:
-        """Take in what is new; return the number of successful binds so far."""
+        """Read new lines; return the number of successful bindings so far."""
         *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
         for event in map(json.loads, lines):
             if event["responseStatus"]["code"] == 201:
@@ -89,7 +89,7 @@ class BindLog:
 
 
 def timing(family: Metric, **labels: str) -> tuple[int, float]:
-    """Return how often a histogram was observed, and the mean in milliseconds."""
+    """Return the count of a histogram, and its mean in milliseconds."""
     count = seconds = 0.0
     for sample in family.samples:
         if labels.items() <= sample.labels.items():
@@ -99,7 +99,7 @@ def timing(family: Metric, **labels: str) -> tuple[int, float]:
 
 
 class BenchEnvironment:
-    """A control plane with the cluster of one family in it."""
+    """A control plane with the objects of one family."""
 
     def __init__(self, plane: ControlPlane, family: Family, options: argparse.Namespace) -> None:
         self.plane = plane
@@ -108,14 +108,14 @@ class BenchEnvironment:
         self._options = options
 
     def create_cluster(self) -> None:
-        """Create what stays for both schedulers."""
+        """Create the objects that both schedulers use."""
         nodes = [node(number) for number in range(self._options.nodes)]
         names = [one["metadata"]["name"] for one in nodes]
         self._create([*self._family.once, *nodes])
         self._create(thing for name in names for thing in self._family.of_node(name))
 
     def create_pods(self) -> None:
-        """Create the pods, those that wait last."""
+        """Create the pods, the pending ones last."""
         options, family = self._options, self._family
         waiting = [f"waiting-{number}" for number in range(options.pods)]
         self._create(thing for name in waiting for thing in family.belongings(name))
@@ -124,9 +124,9 @@ class BenchEnvironment:
         self._create(map(family.pending, waiting))
 
     def delete_pods(self) -> None:
-        """Remove the pods that were scheduled, and after preemption all others too.
+        """Delete the pods that were scheduled, and after preemption all others too.
 
-        Volumes and their claims may stay.
+        Volumes and their claims remain.
         """
         which = {} if isinstance(self._family, Preempting) else {"labelSelector": "waiting=yes"}
         self._client.delete(PODS, gracePeriodSeconds="0", **which)
@@ -147,7 +147,7 @@ class BenchEnvironment:
         try:
             self._client.create(path, body)
         except ApiFailure as failure:
-            if failure.status != 409:  # a volume of the first scheduler's pods
+            if failure.status != 409:  # a volume of the first scheduler's pods exists already
                 raise
         if body["kind"] == "PodDisruptionBudget":
             self._client.patch(
@@ -156,7 +156,7 @@ class BenchEnvironment:
 
 
 def measure(environment: BenchEnvironment, kind: Kind, program: Path, pods: int) -> Cost:
-    """Let one scheduler place what waits; return what it says of it."""
+    """Let one scheduler schedule the pending pods; return its figures."""
     plane = environment.plane
     kubeconfig = plane.write_kubeconfig(plane.folder / "scheduler.kubeconfig", token=ADMIN_TOKEN)
     config = configuration([PROFILE], kubeconfig)
@@ -177,7 +177,7 @@ def measure(environment: BenchEnvironment, kind: Kind, program: Path, pods: int)
 
 
 def compare(name: str, options: argparse.Namespace) -> list[Cost]:
-    """Let both schedulers place the pods of one family, on a control plane of its own."""
+    """Run both schedulers with one family, on a new control plane."""
     programs = {
         "kube-scheduler": find_or_build(["kube-scheduler"])["kube-scheduler"],
         "proreus": Path(sys.executable),
@@ -209,7 +209,7 @@ def show(name: str, theirs: Cost, ours: Cost) -> None:
 
 
 def main() -> None:
-    """Compare the families and print a table, line by line as they are done."""
+    """Measure the families, and print each line of the table when it is complete."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("families", nargs="*", metavar="FAMILY", help=", ".join(FAMILIES))
     parser.add_argument("--nodes", type=int, default=5_000)

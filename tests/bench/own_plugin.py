@@ -1,11 +1,11 @@
-"""What a plugin of one's own costs in the default profile: microseconds a pod, form by form.
+"""The cost of an out-of-tree plugin in the default profile, in microseconds a pod, by form.
 
     make bench-own-plugin        # or: PYTHONPATH=tests python -m bench.own_plugin [--nodes N] …
 
 The same plugin (the one of docs/writing-plugins.md) is added to the default profile in four forms,
 and the whole scheduling cycle is timed with it and without it, in turn, in one process; a tenth of
-the nodes has GPUs. Times are those of the CPU: nothing is waited for in a cycle. What the plugin
-costs is the difference of the medians.
+the nodes has GPUs. Times are CPU times, since a cycle does not wait. The cost of the
+plugin is the difference of the medians.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from proreus.testing.profiles import profile_with
 
 GPU = "nvidia.com/gpu"
 TURN = 20
-"""So many pods are placed with one form, then as many with the next: noise hits all alike."""
+"""How many pods are scheduled with one form before the next: so noise affects all equally."""
 
 
 class PerNode(FilterPlugin, ScorePlugin):
@@ -51,7 +51,7 @@ class PerNode(FilterPlugin, ScorePlugin):
 
 
 class SharedPerNode(PerNode):
-    """Called for the nodes that changed since it was asked about a pod like this one."""
+    """Called for the nodes that changed since it ran for an equivalent pod."""
 
     row_local = True
 
@@ -74,7 +74,7 @@ class Columnar(FilterPlugin, ScorePlugin):
 
 
 class SharedColumnar(Columnar):
-    """Called once for all nodes, and then for those that changed."""
+    """Called once for all nodes, then only for those that changed."""
 
     row_local = True
 
@@ -94,7 +94,7 @@ BARS = {PerNode: 5000.0, Columnar: 100.0, SharedColumnar: 100.0}
 
 
 class Run:
-    """A cluster with one form of the plugin, and what its pods have cost so far."""
+    """A cluster with one form of the plugin, and the times of its pods so far."""
 
     def __init__(self, plugin: type[Plugin] | None, nodes: int, pods: int) -> None:
         plugins = [] if plugin is None else [plugin]
@@ -110,7 +110,7 @@ class Run:
             self.cluster.api.put(PODS, make_pod(f"pod-{number}", "100m", "500Mi").pod)
 
     async def schedule(self, pods: int) -> None:
-        """Place some pods; only the scheduling cycles are timed."""
+        """Schedule some pods; only the scheduling cycles are timed."""
         for _ in range(pods):
             queued = self.cluster.scheduler.queue.pop()
             assert queued is not None
@@ -122,7 +122,7 @@ class Run:
 
 
 async def measure(nodes: int, pods: int) -> dict[str, float]:
-    """Return the microseconds that a pod's scheduling cycle takes, the median, by form."""
+    """Return the median of a scheduling cycle in microseconds, by form."""
     runs = {name: Run(plugin, nodes, pods + TURN) for name, plugin in FORMS.items()}
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""What the plugins cost that judge a node by itself: microseconds a call, both forms.
+"""The cost of plugins that filter or score single nodes: microseconds a call, both forms.
 
 Run it by hand: ``python tests/bench/plugins.py [NODES]``.
 """
@@ -61,7 +61,7 @@ def microseconds(call: Callable[[], Any]) -> float:
 
 
 def cluster(size: int) -> FakeHandle:
-    """Nodes in three zones, one in ten tainted or cordoned, half full, with images of their own."""
+    """Return nodes in three zones, half full, one in ten tainted or cordoned, each with images."""
     rng = random.Random(7)
     nodes = [
         make_node(
@@ -94,10 +94,10 @@ def costs(kind: type[FilterPlugin] | type[ScorePlugin], handle: FakeHandle, pod:
     found: list[float | None] = [microseconds(lambda: hash(plugin.sign(pod))), *[None] * 4]
     if issubclass(kind, FilterPlugin):
 
-        def judge() -> None:
+        def evaluate() -> None:
             plugin.filter_all(state, pod, table, Verdicts(len(table), plugin.name))
 
-        found[1] = microseconds(judge)
+        found[1] = microseconds(evaluate)
         found[2] = microseconds(lambda: plugin.filter(state, pod, node))
     if issubclass(kind, ScorePlugin):
         found[3] = microseconds(lambda: plugin.score_all(state, pod, table))

@@ -1,11 +1,11 @@
-"""What a plugin in a process of its own costs a pod: the examples, asked about 5,000 nodes.
+"""The cost of an out-of-process plugin per pod: the examples, with 5,000 nodes.
 
     python tests/bench/remote_plugin.py [nodes] [pods]
 
 Prints milliseconds a pod of the scheduling cycle, binding included, without the plugin and with it:
-for pods that look alike, and for pods of which no two do, so that all nodes are asked about anew.
-The CPU time of both processes tells what it costs also where others keep the machine busy: then the
-time on the clock is mostly that of waiting for a turn.
+for equivalent pods, and for pods that all differ, so that all nodes are filtered and scored anew.
+The CPU time of both processes is meaningful even on a busy machine, where most of the time on the
+clock is spent waiting for a CPU.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COMMANDS = {
     "python": [sys.executable, str(EXAMPLES / "out-of-process-python" / "plugin.py"), "0"],
     "node": ["node", str(EXAMPLES / "out-of-process-node" / "plugin.js"), "0"],
 }
-KINDS = {True: "alike", False: "all different"}
+KINDS = {True: "equivalent", False: "all different"}
 WARM_UP = 20
 
 
@@ -61,23 +61,23 @@ def cluster_with(plugins: list[type[Any]], nodes: int) -> OfflineCluster:
 
 @dataclass
 class Cost:
-    """Milliseconds: of each pod on the clock; of CPU a pod, here and in the plugin's process."""
+    """Milliseconds a pod: wall-clock time, and CPU time of this and of the plugin's process."""
 
     times: list[float]
     cpu_here: float
     cpu_there: float
 
 
-async def cost_of(cluster: OfflineCluster, pods: int, alike: bool, there: int = 0) -> Cost:
-    """Schedule pods one by one; ``there``: the plugin's process."""
+async def cost_of(cluster: OfflineCluster, pods: int, equivalent: bool, there: int = 0) -> Cost:
+    """Schedule pods one by one, and return their cost; ``there``: the plugin's process id."""
     times = []
     begun = (0.0, 0.0)
     for number in range(WARM_UP + pods):
         if number == WARM_UP:
             begun = (process_time(), cpu_seconds_of(there))
-        cpu = "100m" if alike else f"{100 + number}m"
-        labels = {"app": "a" if alike else f"a{number}"}
-        name = f"{'alike' if alike else 'each'}-{number}"
+        cpu = "100m" if equivalent else f"{100 + number}m"
+        labels = {"app": "a" if equivalent else f"a{number}"}
+        name = f"{'same' if equivalent else 'each'}-{number}"
         cluster.api.put(PODS, make_pod(name, cpu, "100Mi", labels=labels).pod)
         started = perf_counter()
         outcome = await cluster.schedule_next()
@@ -89,7 +89,7 @@ async def cost_of(cluster: OfflineCluster, pods: int, alike: bool, there: int = 
 
 
 def cpu_seconds_of(process: int) -> float:
-    """Return what a process has used so far; its clock ticks a hundred times a second."""
+    """Return the CPU time of a process so far, in seconds; its resolution is 10 ms."""
     if not process:
         return 0.0
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
@@ -107,13 +107,14 @@ def report(what: str, cost: Cost) -> None:
 
 
 async def measure(nodes: int, pods: int) -> None:
-    for alike, pods_are in KINDS.items():
+    for equivalent, pods_are in KINDS.items():
         report(
-            f"no such plugin, pods {pods_are}", await cost_of(cluster_with([], nodes), pods, alike)
+            f"no such plugin, pods {pods_are}",
+            await cost_of(cluster_with([], nodes), pods, equivalent),
         )
     for language, command in COMMANDS.items():
         if shutil.which(command[0]) is None:
-            print(f"{language}: not installed, left out")
+            print(f"{language}: not installed, skipped")
             continue
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: ASYNC220
             try:
@@ -121,8 +122,8 @@ async def measure(nodes: int, pods: int) -> None:
                 address = process.stdout.readline().split()[-1]
                 endpoint = await connect(address, SchedulerMetrics())
                 cluster = cluster_with([plugin_class(endpoint)], nodes)
-                for alike, pods_are in KINDS.items():
-                    cost = await cost_of(cluster, pods, alike, process.pid)
+                for equivalent, pods_are in KINDS.items():
+                    cost = await cost_of(cluster, pods, equivalent, process.pid)
                     report(f"{endpoint.descriptor.name} ({language}), pods {pods_are}", cost)
                 await endpoint.close()
             finally:

@@ -1,4 +1,4 @@
-"""How fast the embedded cluster is: ``python tests/bench/sandbox.py [--nodes N] [--pods N]``.
+"""The speed of the embedded cluster: ``python tests/bench/sandbox.py [--nodes N] [--pods N]``.
 
 Client and server share one process and one core, as in the demo; the figures hold both sides.
 """
@@ -43,7 +43,7 @@ def say(what: str, count: int, seconds: float) -> None:
 
 
 async def measure(what: str, count: int, act: Callable[[int], Awaitable[None]]) -> None:
-    """Do something ``count`` times over all connections."""
+    """Call ``act`` ``count`` times, concurrently over all connections."""
 
     async def worker(first: int) -> None:
         for number in range(first, count, CONNECTIONS):
@@ -64,8 +64,8 @@ class Watcher:
 
     async def run(self, query: dict[str, str]) -> None:
         query = {"watch": "true", "allowWatchBookmarks": "true"} | query
-        async with self._http.get("/api/v1/pods", params=query) as answer:
-            async for chunk in answer.content.iter_any():
+        async with self._http.get("/api/v1/pods", params=query) as response:
+            async for chunk in response.content.iter_any():
                 self.chunks += 1
                 self.events += chunk.count(b"\n")
                 self._came.set()
@@ -98,8 +98,8 @@ async def bench(nodes: int, pods: int, writes: int) -> None:
 
 async def read(http: aiohttp.ClientSession, sandbox: Sandbox, pods: int) -> None:
     begun = time.perf_counter()
-    async with http.get("/api/v1/pods") as answer:
-        size = len(await answer.read())
+    async with http.get("/api/v1/pods") as response:
+        size = len(await response.read())
     say(f"pod listed ({size / 1e6:.0f} MB in one list)", pods, time.perf_counter() - begun)
     watcher = Watcher(http)
     begun = time.perf_counter()
@@ -115,9 +115,9 @@ async def write(http: aiohttp.ClientSession, sandbox: Sandbox, nodes: int, write
     merge = {"Content-Type": "application/strategic-merge-patch+json"}
 
     async def send(method: str, path: str, body: Any, headers: dict[str, str] | None) -> None:
-        async with http.request(method, path, data=json.dumps(body), headers=headers) as answer:
-            await answer.read()
-            assert answer.status in (200, 201), await answer.text()
+        async with http.request(method, path, data=json.dumps(body), headers=headers) as response:
+            await response.read()
+            assert response.status in (200, 201), await response.text()
 
     async def patch_status(number: int) -> None:
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}

@@ -1,7 +1,7 @@
-"""Nodes, pods and what goes with them, as the benches of this folder put them into clusters.
+"""Nodes, pods and related objects for the benchmarks of this folder.
 
-Plain objects as they are posted to an apiserver, defaults of the API that the engine counts on
-filled in. What is measured, and how, is none of this module's business.
+Plain dicts as they are posted to an apiserver, with the API's defaults that the engine relies on.
+This module does not measure anything.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ PROFILE: Json = {
     "schedulerName": SCHEDULER,
     "pluginConfig": [{"name": "DefaultPreemption", "args": {"minCandidateNodesPercentage": 100}}],
 }
-"""The default one, but preemption tries every node instead of a tenth."""
+"""The default configuration, except that preemption tries every node instead of a tenth."""
 
 WAITING = {"waiting": "yes"}
-"""A label of the pods that are to be scheduled."""
+"""A label of the pending pods."""
 
 _ALIKE = {"matchLabels": {"color": "blue"}}
 
@@ -36,7 +36,7 @@ _ALIKE = {"matchLabels": {"color": "blue"}}
 def node(number: int) -> Json:
     """Return a node of 32 CPUs in one of three zones."""
     name = f"node-{number}"
-    room = {"cpu": "32", "memory": "256Gi", "pods": "110"}
+    resources = {"cpu": "32", "memory": "256Gi", "pods": "110"}
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -46,8 +46,8 @@ def node(number: int) -> Json:
             "labels": {HOST: name, ZONE: f"zone-{number % ZONES}"},
         },
         "status": {
-            "allocatable": room,
-            "capacity": room,
+            "allocatable": resources,
+            "capacity": resources,
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
         },
     }
@@ -62,7 +62,7 @@ def pod(
     memory: str = "500Mi",
     node_name: str = "",
 ) -> Json:
-    """Return a pod of one container that vanishes at once when it is deleted."""
+    """Return a pod with one container and no grace period."""
     requests = {"cpu": cpu, "memory": memory}
     placed = {"nodeName": node_name} if node_name else {}
     return {
@@ -88,11 +88,11 @@ def _nothing(name: str) -> Iterable[Json]:
 
 @dataclass(frozen=True)
 class Family:
-    """Pods with one kind of wish.
+    """Pods with one kind of constraint.
 
-    ``spec``: of the pod of a name. ``one_in``: of the pods that are placed before, one in so many
-    is like those that are scheduled then, wish included; 0 = none is. ``belongings``: objects that
-    a pod brings along. ``of_node``: objects that a node brings along. ``once``: further objects.
+    ``spec``: returns the spec of a pod, by its name. ``one_in``: one in so many of the existing
+    pods has the constraint too; 0 = none. ``belongings``, ``of_node``: return the objects that go
+    with a pod or a node. ``once``: further objects.
     """
 
     spec: Callable[[str], Json]
@@ -102,25 +102,25 @@ class Family:
     once: tuple[Json, ...] = ()
 
     def pending(self, name: str) -> Json:
-        """Return a pod that is to be scheduled."""
+        """Return a pending pod."""
         return pod(name, self.spec(name), labels={"color": "blue", **WAITING})
 
     def placed(self, count: int, nodes: int) -> Iterator[Json]:
-        """Yield the pods that are there before, spread over the nodes."""
+        """Yield the existing pods, spread over the nodes."""
         for number in range(count):
-            alike = self.one_in > 0 and number % self.one_in == 0
-            where = number // self.one_in if alike else number
+            constrained = self.one_in > 0 and number % self.one_in == 0
+            where = number // self.one_in if constrained else number
             name = f"placed-{number}"
             yield pod(
                 name,
-                self.spec(name) if alike else None,
-                labels={"color": "blue" if alike else "red"},
+                self.spec(name) if constrained else None,
+                labels={"color": "blue" if constrained else "red"},
                 node_name=f"node-{where % nodes}",
             )
 
 
 def _spread(action: str) -> Callable[[str], Json]:
-    """Evenly over zones."""
+    """Topology spread constraints over zones."""
     constraint = {
         "maxSkew": 5,
         "topologyKey": ZONE,
@@ -131,14 +131,14 @@ def _spread(action: str) -> Callable[[str], Json]:
 
 
 def _required(kind: str, key: str) -> Callable[[str], Json]:
-    """Near, or apart from, its like."""
+    """Required affinity or anti-affinity to pods of the same family."""
     term = {"labelSelector": _ALIKE, "topologyKey": key}
     affinity = {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     return lambda name: {"affinity": affinity}
 
 
 def _preferred(kind: str, key: str) -> Callable[[str], Json]:
-    """Rather near, or apart from, its like."""
+    """Preferred affinity or anti-affinity to pods of the same family."""
     term = {"weight": 1, "podAffinityTerm": {"labelSelector": _ALIKE, "topologyKey": key}}
     affinity = {kind: {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
     return lambda name: {"affinity": affinity}
@@ -247,7 +247,7 @@ FAMILIES = {
 
 MILLI_CPU = 32_000
 APPS = 40
-"""Deployments that the less important pods belong to; with budgets, one for each."""
+"""How many Deployments the less important pods belong to; with budgets, one for each."""
 _IMPORTANT, _LEVELS = 1_000, 5
 
 
@@ -281,7 +281,7 @@ def _budget(app: str) -> Json:
 
 
 class Preempting(Family):
-    """Pods that need a fifth of a node, where every node is full of 4 to 20 less important ones."""
+    """Pods that need a fifth of a node, where each node is full of 4 to 20 less important ones."""
 
     def pending(self, name: str) -> Json:
         """Return a preemptor."""
@@ -292,13 +292,13 @@ class Preempting(Family):
         """Yield the less important pods, as many as it takes to fill all nodes."""
         rng = random.Random(7)
         for number in range(nodes):
-            crowd = rng.randint(4, 20)
-            for index in range(crowd):
+            pods_on_node = rng.randint(4, 20)
+            for index in range(pods_on_node):
                 yield pod(
                     f"placed-{number}-{index}",
                     _priority(rng.randrange(_LEVELS)),
                     labels={"app": f"app-{rng.randrange(APPS)}"},
-                    cpu=f"{MILLI_CPU // crowd}m",
+                    cpu=f"{MILLI_CPU // pods_on_node}m",
                     node_name=f"node-{number}",
                 )
 

@@ -1,4 +1,4 @@
-"""The oracle's grammars: the same name makes the same case, and proreus can answer it."""
+"""The oracle's grammars: cases are determined by their names, and proreus can answer them."""
 
 from __future__ import annotations
 

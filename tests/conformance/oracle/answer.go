@@ -44,7 +44,7 @@ type outcome struct {
 	Message string   `json:"message,omitempty"`
 }
 
-// PostFilter is asked this often, and more often when ties seem to be broken at random.
+// How often PostFilter is run, and how often when ties seem to be broken at random.
 const (
 	preemptions       = 12
 	preemptionsOfATie = 80
@@ -166,7 +166,7 @@ func (c *cluster) score(ctx context.Context, state fwk.CycleState, feasible []fw
 	return nil
 }
 
-// preempt returns the different outcomes of asking again and again.
+// preempt returns the different outcomes of repeated runs.
 func (c *cluster) preempt(ctx context.Context, state fwk.CycleState, diagnosis framework.Diagnosis) []outcome {
 	var outcomes []outcome
 	times := preemptions

@@ -1,4 +1,4 @@
-"""Both answers to a case, and whether they differ in anything that is not left to chance."""
+"""Both answers to a case, and whether they differ other than by chance."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _AGAIN = 12
 """How often kube-scheduler is asked again where answers differ."""
 
 _BAD_SCORE = "returns an invalid score"
-"""kube-scheduler's own arithmetic gone wrong, on numbers that no API would accept."""
+"""Overflows of kube-scheduler's own arithmetic, on numbers that no apiserver accepts."""
 
 _NOT_ASKED = ("objects[", "pod:")
-"""How faults begin of questions that Go cannot read: nobody's to answer."""
+"""Prefixes of errors for questions that Go cannot decode, which have no answer."""
 
 _UNPARSED = re.compile(r'(parsing pod: \w+)(?:[^"\\]|\\.)*')
 
@@ -58,29 +58,29 @@ def own(case: JsonObject) -> JsonObject:
     """Return proreus's answer."""
     try:
         (answer,) = evaluate([case], Registry(IN_TREE_PLUGINS))
-    except Exception as error:  # that there is one is what must be told
+    except Exception as error:  # any error is an answer: it is compared
         return {"error": f"{type(error).__name__}: {error}"}
     expect: JsonObject = json.loads(json.dumps(answer["expect"]))
     return expect
 
 
 def differences(want: JsonObject, got: JsonObject) -> JsonObject:
-    """Return the aspects in which answers differ, but for how an internal error is worded."""
+    """Return the aspects in which answers differ, apart from the texts of internal errors."""
     fault = want.get("error", "")
     if fault:
         unanswerable = fault.startswith((*_NOT_ASKED, "crash", "panic")) or _BAD_SCORE in fault
-        alike = unanswerable or got.get("error") or _failed_in_pre_filter(got)
-        return {} if alike else {"error": (fault, got)}
+        equal = unanswerable or got.get("error") or _failed_in_pre_filter(got)
+        return {} if equal else {"error": (fault, got)}
     if got.get("error") and any(v["code"] == "Error" for v in want.get("filter", {}).values()):
         return {}
-    found: JsonObject = compare.differences(_unworded(want), _unworded(got))
+    found: JsonObject = compare.differences(_without_error_texts(want), _without_error_texts(got))
     return found
 
 
-def _unworded(answer: JsonObject) -> JsonObject:
-    """Leave out what is wrong with selectors that an API refuses: that is told in other words."""
-    unworded: JsonObject = json.loads(_UNPARSED.sub(r"\1", json.dumps(answer)))
-    return unworded
+def _without_error_texts(answer: JsonObject) -> JsonObject:
+    """Remove the errors of invalid selectors, whose texts differ."""
+    comparable: JsonObject = json.loads(_UNPARSED.sub(r"\1", json.dumps(answer)))
+    return comparable
 
 
 def _failed_in_pre_filter(answer: JsonObject) -> bool:
@@ -88,7 +88,7 @@ def _failed_in_pre_filter(answer: JsonObject) -> bool:
 
 
 def left_to_chance(oracle: Path, case: JsonObject, want: JsonObject, got: JsonObject) -> bool:
-    """Ask kube-scheduler again; True if it answers otherwise at times, or as proreus does."""
+    """Run kube-scheduler again; return whether its answers vary, or agree with ours."""
     copies = [{**case, "id": f"{case['id']}-{n}"} for n in range(_AGAIN)]
     answers = ask(oracle, copies).values()
     return any(differences(want, one) or not differences(one, got) for one in answers)

@@ -25,7 +25,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// A cluster is a kube-scheduler that has seen all objects of a question, with one pod to place.
+// A cluster is a kube-scheduler that has seen all objects of a question, with one pending pod.
 type cluster struct {
 	scheduler *scheduler.Scheduler
 	profile   framework.Framework
@@ -67,8 +67,8 @@ func newCluster(ctx context.Context, q question) (*cluster, error) {
 	return c, c.prepare(ctx)
 }
 
-// prepare takes the snapshot, and all pods off the queue: the recorded questions were asked of a
-// scheduler whose queue was empty. Nominated pods count there as kube-scheduler counts pods in flight.
+// prepare takes the snapshot, and removes all pods from the queue: the recorded cases were run by a
+// scheduler with an empty queue. Nominated pods count there as kube-scheduler counts pods in flight.
 func (c *cluster) prepare(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	for len(c.scheduler.SchedulingQueue.PodsInActiveQ()) > 0 {
@@ -82,8 +82,8 @@ func (c *cluster) prepare(ctx context.Context) error {
 	return c.sizeImages()
 }
 
-// sizeImages gives images on a node the size that the node itself tells, as the recorded answers
-// have it. A running kube-scheduler takes the size that the first node told, whichever that was.
+// sizeImages gives images on a node the size that the node itself reports, as the recorded answers
+// have it. A running kube-scheduler takes the size that the first node reported, whichever that was.
 func (c *cluster) sizeImages() error {
 	nodes, err := c.snapshot.NodeInfos().List()
 	for _, node := range nodes {
@@ -152,7 +152,7 @@ func decodeObjects(q question) (*v1.Pod, []runtime.Object, error) {
 	return pod, objects, nil
 }
 
-// writes are swallowed, so that the same question can be asked again; deletions are noted.
+// writes are dropped, so that the same question can be repeated; deletions are recorded.
 type writes struct {
 	sync.Mutex
 	deleted []string

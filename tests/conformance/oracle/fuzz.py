@@ -1,11 +1,11 @@
-"""Hold proreus's decisions against kube-scheduler's on random cases.
+"""Compare proreus's decisions with kube-scheduler's on random cases.
 
     PYTHONPATH=tests python -m conformance.oracle.fuzz ORACLE [FAMILY ...] [--cases N] [--seed S]
 
-A family is one of the recorded ones, whose cases are varied, or one of the grammars, which draw
-cases anew; without any, it is all of them (``--from`` tells which). ORACLE is the program that is
-built from this folder; before anything else it must answer the recorded cases as recorded. Cases
-that differ are written to a file, a line each, with both answers; ``minimise`` makes them small.
+A family is one of the recorded ones, whose cases are varied, or one of the grammars, which draw new
+cases; the default is all of them (``--from`` selects which). ORACLE is the program that is built
+from this folder; first of all it must answer the recorded cases as recorded. Cases that differ are
+written to a file, a line each, with both answers; ``minimise`` reduces them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PARTS = ("case", "kube-scheduler", "proreus")
 def main() -> int:
     """Compare and report; exit with 1 where answers differ."""
     options = _options()
-    logging.disable(logging.CRITICAL)  # odd cases make for much to be said
+    logging.disable(logging.CRITICAL)  # odd cases would log a lot
     recorded = {family: list(_read(family)) for family in _recorded_families()}
     sources = {"variations": [*recorded], "grammars": [*GRAMMARS], "both": [*recorded, *GRAMMARS]}
     wanted = options.families or sources[options.source]
@@ -50,8 +50,8 @@ def main() -> int:
                 out.write(json.dumps(dict(zip(_PARTS, one, strict=True))) + "\n")
                 out.flush()
             different += found
-            told = f"{options.cases:6} cases, {found} differ, {chance} are left to chance"
-            print(f"{family:18}{told}", flush=True)
+            summary = f"{options.cases:6} cases, {found} differ, {chance} are left to chance"
+            print(f"{family:18}{summary}", flush=True)
     if different:
         print(f"see {options.out}")
     return 1 if different else 0
@@ -88,12 +88,12 @@ def _check_oracle(oracle: Path, family: str, cases: Sequence[JsonObject]) -> Non
 def _maker(
     family: str, seed: str, recorded: dict[str, list[JsonObject]]
 ) -> Callable[[int], JsonObject]:
-    """Return what makes the cases of a family, by number."""
+    """Return a function that makes the cases of a family, by number."""
     if family in recorded:
         scripts = family in SCRIPTS
-        alike = {name: cases for name, cases in recorded.items() if (name in SCRIPTS) is scripts}
+        similar = {name: cases for name, cases in recorded.items() if (name in SCRIPTS) is scripts}
         vary = ScriptVariations if scripts else Variations
-        variations = vary(f"{seed}-{family}", alike)
+        variations = vary(f"{seed}-{family}", similar)
         return lambda number: variations.make(family, f"{family}-{seed}-{number}")
     if family in GRAMMARS:
         return lambda number: draw_case(family, f"{family}-{seed}-{number}")
@@ -103,7 +103,7 @@ def _maker(
 def _differing(
     options: argparse.Namespace, make: Callable[[int], JsonObject]
 ) -> Iterator[tuple[JsonObject, JsonObject, JsonObject]]:
-    """Yield cases that are answered differently, with both answers."""
+    """Yield cases with different answers, with both of them."""
     for start in range(0, options.cases, _BATCH):
         cases = [make(n) for n in range(start, min(start + _BATCH, options.cases))]
         theirs = ask(options.oracle, cases)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// kinds are what a question may be about.
+// kinds are the resources that a question may contain.
 var kinds = []runtime.Object{
 	&v1.Namespace{}, &v1.Node{}, &v1.PersistentVolume{}, &v1.PersistentVolumeClaim{}, &v1.Pod{},
 	&v1.ReplicationController{}, &v1.Service{}, &appsv1.ReplicaSet{}, &appsv1.StatefulSet{},
@@ -25,8 +25,8 @@ var kinds = []runtime.Object{
 	&storagev1.CSIStorageCapacity{}, &storagev1.StorageClass{}, &storagev1.VolumeAttachment{},
 }
 
-// A world is all objects, as informers tell of them: handlers have heard of a change when it returns,
-// so that nothing must be waited for.
+// A world is all objects, with informers that call their handlers before a change returns, so that
+// nothing has to wait.
 type world struct {
 	factory   informers.SharedInformerFactory
 	informers map[reflect.Type]*informer
@@ -55,7 +55,7 @@ func (w *world) of(kind string) *informer {
 	panic("no question is about " + kind)
 }
 
-// put lets an object appear, or change to this.
+// put creates or replaces an object.
 func (w *world) put(object runtime.Object) error {
 	informer, ok := w.informers[reflect.TypeOf(object)]
 	if !ok {
@@ -121,7 +121,7 @@ func (i *informer) GetStore() cache.Store                     { return i.indexer
 func (i *informer) HasSynced() bool                           { return true }
 func (i *informer) HasSyncedChecker() cache.DoneChecker       { return synced{} }
 
-// synced is a registration whose handler has heard of everything.
+// synced is a registration whose handler has got all objects.
 type synced struct{}
 
 func (synced) HasSynced() bool                     { return true }

@@ -1,4 +1,4 @@
-// The oracle answers scheduling questions by asking kube-scheduler's own code.
+// The oracle answers scheduling questions by running kube-scheduler's own code.
 //
 // It reads cases (JSON lines, in the form of tests/conformance/cases) from its standard input and
 // writes a line {"id", "expect"} for each, in the same order.
@@ -37,7 +37,7 @@ type line struct {
 	Expect *answer `json:"expect"`
 }
 
-// inline lets everything that PostFilter does be done when it returns.
+// inline runs what PostFilter starts before it returns.
 var inline = []string{"SchedulerAsyncPreemption=false", "SchedulerAsyncAPICalls=false"}
 
 func main() {
@@ -64,13 +64,13 @@ func answerStream(in io.Reader, out io.Writer, workers int) error {
 	buffered := bufio.NewWriter(out)
 	encoder := json.NewEncoder(buffered)
 	for len(questions) > 0 {
-		alike := withSameFeatures(questions)
-		for i, found := range answerAll(alike, workers) {
-			if err := encoder.Encode(line{alike[i].ID, found}); err != nil {
+		same := withSameFeatures(questions)
+		for i, found := range answerAll(same, workers) {
+			if err := encoder.Encode(line{same[i].ID, found}); err != nil {
 				return err
 			}
 		}
-		questions = questions[len(alike):]
+		questions = questions[len(same):]
 	}
 	return buffered.Flush()
 }
@@ -90,7 +90,7 @@ func read(in io.Reader) ([]question, error) {
 }
 
 // withSameFeatures returns as many of the first questions as want the same feature gates: gates are
-// global, so no others can be worked on at once.
+// global, so only those can be answered in parallel.
 func withSameFeatures(questions []question) []question {
 	for i, q := range questions {
 		if !slices.Equal(q.Features, questions[0].Features) {
@@ -122,7 +122,7 @@ func answerAll(questions []question, workers int) []*answer {
 	return answers
 }
 
-// setFeatures tries it on a copy first: gates that cannot be set leave the set of them half changed.
+// setFeatures tries a copy first: an invalid gate would leave the set of them half changed.
 func setFeatures(assignments []string) error {
 	value := strings.Join(assignments, ",")
 	if err := utilfeature.DefaultMutableFeatureGate.DeepCopy().Set(value); err != nil {

@@ -1,9 +1,9 @@
-"""Make cases small whose answers differ.
+"""Reduce cases whose answers differ.
 
     PYTHONPATH=tests python -m conformance.oracle.minimise ORACLE DIFFERENCES [ID ...]
 
-Parts are left out as long as the answers still differ in the same aspects: objects and steps first,
-then fields. What is left is printed with both answers, one document a case.
+Parts are removed as long as the answers still differ in the same aspects: objects and steps first,
+then fields. The remaining case is printed with both answers, one document per case.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ROUNDS = 20
 
 
 def main() -> None:
-    """Print small cases."""
+    """Print the reduced cases."""
     options = _options()
     logging.disable(logging.CRITICAL)
     for line in options.differences.read_text().splitlines():
@@ -51,7 +51,7 @@ def _options() -> argparse.Namespace:
 
 
 class Shrinking:
-    """A case on its way to being small."""
+    """A case that is being reduced."""
 
     def __init__(self, oracle: Path, case: JsonObject, answers: JsonObject) -> None:
         self._oracle = oracle
@@ -60,7 +60,7 @@ class Shrinking:
         self._failed = "error" in answers["proreus"]
 
     def small(self) -> JsonObject:
-        """Return the smallest case that leaving out leads to."""
+        """Return the case without all parts that can be removed."""
         if not self._hold([self._case])[0]:
             return self._case
         for part in ("objects", "steps"):
@@ -74,7 +74,7 @@ class Shrinking:
         return self._case
 
     def _halve(self, part: str) -> None:
-        """Leave out items of a list, many at once while that works."""
+        """Remove items of a list, many at a time while that works."""
         size = len(self._case.get(part) or ())
         while size:
             items = self._case[part]
@@ -92,7 +92,7 @@ class Shrinking:
             size = size if spare and size > 1 else size // 2
 
     def _leave_out(self, places: Sequence[Place]) -> None:
-        """Leave out what does not hang together, if that works; else one."""
+        """Remove independent parts together if that works, else one."""
         chosen: list[Place] = []
         for place in sorted(places, key=len):
             if not any(place[: len(above)] == above for above in chosen):
@@ -115,7 +115,7 @@ class Shrinking:
         return [bool(self._aspects & set(found)) for found in self.differences(cases)]
 
     def differences(self, cases: Sequence[JsonObject]) -> list[JsonObject]:
-        """Return in what answers differ, for each case; nothing where proreus fails otherwise."""
+        """Return the aspects in which answers differ, by case; none for another error of ours."""
         named = [{**case, "id": f"small-{n}"} for n, case in enumerate(cases)]
         theirs = ask(self._oracle, named)
         ours = {case["id"]: own(case) for case in named}
@@ -145,7 +145,7 @@ def _within(value: Any, place: Place) -> Iterator[Place]:
 def _without(case: JsonObject, places: Sequence[Place]) -> JsonObject:
     """Return the case without these parts; a case always has a configuration, if only null."""
     smaller = copy.deepcopy(case)
-    # the last of a list first: the indices of the others stay what they are
+    # from the end of a list, so that the other indices remain valid
     for place in sorted(places, key=_order, reverse=True):
         if place == ("config",):
             smaller["config"] = None

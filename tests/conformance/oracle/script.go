@@ -38,8 +38,8 @@ func flushBackoffQCompleted(queue *internalqueue.PriorityQueue, logger klog.Logg
 //go:linkname lenBackoff k8s.io/kubernetes/pkg/scheduler/backend/queue.(*backoffQueue).lenBackoff
 func lenBackoff(backoff unsafe.Pointer) int
 
-// How long a step takes, and how long (in real time) a binding may take before it is left to itself:
-// some wait for volumes, which nobody provides.
+// How long a step takes, and how long (in real time) a binding may take before it is no longer
+// waited for: some wait for volumes that are never provisioned.
 const (
 	stepTime        = 10 * time.Millisecond
 	bindingPatience = 150 * time.Millisecond
@@ -198,7 +198,7 @@ func (p *player) schedule(ctx context.Context, times int) (popped [][2]string) {
 	return popped
 }
 
-// canPop says whether there is a pod to be popped; a pop would wait for one. Those that back off from
+// canPop returns whether there is a pod to pop; a pop would wait for one. Those that back off from
 // an error are not popped before their time.
 func (p *player) canPop() bool {
 	queue := p.scheduler.SchedulingQueue
@@ -267,7 +267,7 @@ func (p *player) addObject(data json.RawMessage) error {
 	return p.put(object)
 }
 
-// put lets an object appear, or change to this; finished pods are out of sight.
+// put creates or replaces an object; finished pods are hidden.
 func (p *player) put(object runtime.Object) error {
 	accessor, err := meta.Accessor(object)
 	if err != nil {
@@ -326,7 +326,7 @@ func (p *player) delete(kind, namespace, name string) error {
 	return p.world.remove(live)
 }
 
-// write does what the scheduler writes; handlers hear of it at once.
+// write applies what the scheduler writes; handlers are called before it returns.
 func (p *player) write(action clienttesting.Action) (bool, runtime.Object, error) {
 	switch action := action.(type) {
 	case clienttesting.CreateActionImpl:

@@ -1,4 +1,4 @@
-"""Random variations of recorded scripts: spliced, reordered, and changed here and there."""
+"""Random variations of recorded scripts: spliced, reordered, and with changed values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LONGEST = 60
 
 
 class ScriptVariations(Variations):
-    """Makes scripts out of recorded ones, the same for the same seed."""
+    """Makes scripts from recorded ones, the same for the same seed."""
 
     def __init__(self, seed: str, families: Mapping[str, Sequence[JsonObject]]) -> None:
         super().__init__(seed, families)
@@ -24,7 +24,7 @@ class ScriptVariations(Variations):
                     self.words.learn(("patch", change["kind"]), change["patch"])
 
     def make(self, family: str, name: str) -> JsonObject:
-        """Return a script with this id, made out of one of the family."""
+        """Return a script with this id, made from one of the family."""
         rng = self._rng
         case, other = self._draw(family), self._draw(rng.choice(list(self._families)))
         if rng.random() < 0.3:
@@ -72,7 +72,7 @@ class ScriptVariations(Variations):
 
 
 def _once_each(objects: Sequence[JsonObject], steps: Sequence[JsonObject]) -> Iterator[JsonObject]:
-    """Yield steps of which none adds what was there before."""
+    """Yield steps without additions of objects that exist already."""
     seen = {identity(one) for one in objects}
     for step in steps:
         if "add" in step:

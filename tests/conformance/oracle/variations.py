@@ -1,4 +1,4 @@
-"""Random variations of recorded cases, inside the words that the recorded ones use.
+"""Random variations of recorded cases, with values that occur in recorded ones.
 
 A case is recombined with another (its pod, its configuration, some of its objects) and then changed
 here and there: a value becomes one that stands at the same place elsewhere, a field comes or goes,
@@ -15,10 +15,10 @@ from typing import Any
 
 JsonObject = dict[str, Any]
 Path = tuple[str, ...]
-"""Where a value stands: the kind, then fields; ``*`` for any place in a list."""
+"""The path of a value: the kind, then fields; ``*`` for any index of a list."""
 
 _SAMPLES = 60
-"""Values that are kept of a place, a fair sample of all."""
+"""How many values are kept for each path, as an unbiased sample."""
 
 _CONFIGURATION = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -32,7 +32,7 @@ _ROUNDS = (0, 1, 1, 2, 2, 3, 4, 6)
 
 
 class Vocabulary:
-    """What values and fields stand where, learnt from cases."""
+    """The values and fields of each path, collected from cases."""
 
     def __init__(self, rng: random.Random, cases: Sequence[JsonObject]) -> None:
         self._rng = rng
@@ -48,7 +48,7 @@ class Vocabulary:
                 self.learn(("config",), case["config"])
 
     def learn(self, path: Path, value: Any) -> None:
-        """Note a value and all that is in it."""
+        """Add a value and everything in it."""
         samples = self.values[path]
         self._seen[path] += 1
         if len(samples) < _SAMPLES:
@@ -64,12 +64,12 @@ class Vocabulary:
                 self.learn((*path, "*"), part)
 
     def another(self, path: Path) -> Any:
-        """Return a copy of what stands at this place somewhere."""
+        """Return a copy of a value that occurs at this path."""
         return copy.deepcopy(self._rng.choice(self.values[path]))
 
 
 class Variations:
-    """Makes cases out of recorded ones, the same for the same seed."""
+    """Makes cases from recorded ones, the same for the same seed."""
 
     def __init__(self, seed: str, families: Mapping[str, Sequence[JsonObject]]) -> None:
         self._rng = random.Random(seed)
@@ -79,7 +79,7 @@ class Variations:
         self.words = Vocabulary(self._rng, every)
 
     def make(self, family: str, name: str) -> JsonObject:
-        """Return a case with this id, made out of one of the family."""
+        """Return a case with this id, made from one of the family."""
         rng = self._rng
         case = self._draw(family)
         other = self._draw(family if rng.random() < 0.7 else rng.choice(list(self._families)))
@@ -100,7 +100,7 @@ class Variations:
         return copy.deepcopy({part: case[part] for part in ("config", "objects", "pod")})
 
     def _join(self, objects: list[JsonObject], others: Sequence[JsonObject]) -> None:
-        """Add some of the other objects; those of the same name replace, or give way."""
+        """Add objects of other cases; for the same name, either one is kept."""
         share = self._rng.choice((0.2, 0.5, 1.0))
         places = {identity(one): place for place, one in enumerate(objects)}
         for one in others:
@@ -125,7 +125,7 @@ class Variations:
             self._change(one, (kind,))
 
     def _change(self, root: JsonObject, path: Path) -> None:
-        """Change one value; every kind of place is as likely, however many there are of it."""
+        """Change one value; all paths are equally likely, however often they occur."""
         places: dict[Path, list[tuple[Any, Any]]] = defaultdict(list)
         for holder, key, where in _places(root, path):
             places[where].append((holder, key))
@@ -175,7 +175,7 @@ class Variations:
 
 
 def _places(value: Any, path: Path) -> Iterator[tuple[Any, Any, Path]]:
-    """Yield holder, key and path of everything that may be changed."""
+    """Yield container, key and path of everything that may be changed."""
     for key, part in value.items() if isinstance(value, dict) else enumerate(value):
         if isinstance(value, dict) and (
             key in ("apiVersion", "kind") or (path[1:] == ("metadata",) and key in _IDENTITY)
@@ -189,7 +189,7 @@ def _places(value: Any, path: Path) -> Iterator[tuple[Any, Any, Path]]:
 
 
 def _unique(pod: JsonObject, objects: Sequence[JsonObject]) -> Iterator[JsonObject]:
-    """Yield what an API could hold: every name, and every pod's UID, once."""
+    """Yield the objects with unique names and pod UIDs, as an apiserver ensures."""
     seen = {identity(pod)}
     for one in objects:
         if identity(one) in seen:
@@ -201,6 +201,6 @@ def _unique(pod: JsonObject, objects: Sequence[JsonObject]) -> Iterator[JsonObje
 
 
 def identity(one: JsonObject) -> tuple[str, str, str]:
-    """Return what an API has only once: kind, namespace and name."""
+    """Return the key that is unique in an API: kind, namespace and name."""
     meta = one["metadata"]
     return one["kind"], meta.get("namespace", ""), meta["name"]

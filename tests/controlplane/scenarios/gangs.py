@@ -85,7 +85,7 @@ def members_that_fit_nowhere_hold_back_the_others(cluster: ScenarioCluster) -> N
 def one_pod_of_a_gang_preempts_for_itself(cluster: ScenarioCluster) -> None:
     """Without preemption for whole groups, each pod selects victims, and the gang waits.
 
-    What it is told meanwhile is not compared: kube-scheduler tries it again thousands of times.
+    Its conditions meanwhile are not compared: kube-scheduler tries it again thousands of times.
     """
     cluster.node("left", 4)
     cluster.node("right", 5)

@@ -1,4 +1,4 @@
-"""Namespaces, nodes and pods, with what every family wants of them: room, labels, requests."""
+"""Namespaces, nodes and pods, with what every family needs: resources, labels, requests."""
 
 from __future__ import annotations
 
@@ -40,27 +40,29 @@ def node(draw: Draw, name: str, *, small: bool = False) -> JsonObject:
         labels[REGION] = draw.choice(("r0", "r1"))
     if draw.chance(0.15):
         del labels[draw.choice((HOSTNAME, ZONE))]
-    room = {
+    allocatable = {
         "cpu": draw.choice(("2", "3", "4") if small else ("8", "16", "31.5")),
         "memory": draw.choice(("4Gi", "8Gi") if small else ("32Gi", "16266016Ki", "32e9")),
         "pods": draw.choice(("3", "5", "8") if small else ("110", "110", "8")),
     }
     if draw.chance(0.3):
-        room["ephemeral-storage"] = draw.choice(("10Gi", "95551679124"))
+        allocatable["ephemeral-storage"] = draw.choice(("10Gi", "95551679124"))
     if draw.chance(0.25):
-        room["example.com/foo"] = draw.choice(("0", "1", "3"))
+        allocatable["example.com/foo"] = draw.choice(("0", "1", "3"))
     spec: JsonObject = {}
     if draw.chance(0.2):
         spec["taints"] = [taint(draw) for _ in range(draw.choice((1, 1, 2)))]
     if draw.chance(0.06):
         spec["unschedulable"] = True
-    made = thing("Node", name, spec=spec, status={"capacity": room, "allocatable": room})
+    made = thing(
+        "Node", name, spec=spec, status={"capacity": allocatable, "allocatable": allocatable}
+    )
     made["metadata"]["labels"] = labels
     return made
 
 
 def taint(draw: Draw) -> JsonObject:
-    """Return a taint that tolerations of the same words may bear."""
+    """Return a taint that generated tolerations may match."""
     return {
         "key": draw.choice(("gpu", "spot", "node.kubernetes.io/not-ready")),
         "effect": draw.choice(("NoSchedule", "PreferNoSchedule", "NoExecute")),
@@ -81,7 +83,7 @@ def labels(draw: Draw) -> dict[str, str]:
 
 
 def pod(draw: Draw, name: str, namespace: str = "default", **spec: object) -> JsonObject:
-    """Return a pod that is ours to place."""
+    """Return a pod with our schedulerName."""
     made = thing("Pod", name, namespace=namespace, spec=spec, status={})
     made["metadata"] |= {"uid": f"{namespace}/{name}", "labels": labels(draw)}
     made["metadata"]["creationTimestamp"] = f"2026-01-{draw.randint(1, 28):02}T00:00:00Z"
@@ -97,7 +99,7 @@ def pending(draw: Draw, **spec: object) -> JsonObject:
 def running(
     draw: Draw, name: str, node_name: str, namespace: str | None = None, **spec: object
 ) -> JsonObject:
-    """Return a pod that is on a node, and perhaps on its way out.
+    """Return a pod on a node, perhaps being deleted.
 
     All have started before the scripts do (2023): one that has not counts as starting now.
     """
@@ -115,7 +117,7 @@ def running(
 
 
 def requests(draw: Draw, *, small: bool = False) -> JsonObject:
-    """Return what a container asks for."""
+    """Return the resources of a container."""
     amounts = draw.fields(
         0.85,
         cpu=draw.choice(("250m", "500m", "1", "2") if small else ("0", "1m", "100m", "0.5", "2")),
@@ -131,7 +133,7 @@ def requests(draw: Draw, *, small: bool = False) -> JsonObject:
 
 
 def containers(draw: Draw, *, small: bool = False) -> JsonObject:
-    """Return the part of a pod's spec that says what it asks for, in all ways there are."""
+    """Return the part of a pod's spec with its requests, in all possible forms."""
     found: JsonObject = {
         "containers": [
             {"name": f"c{n}", "image": "pause", "resources": requests(draw, small=small)}
@@ -155,7 +157,7 @@ def containers(draw: Draw, *, small: bool = False) -> JsonObject:
 
 
 def container_statuses(draw: Draw, spec: JsonObject) -> JsonObject:
-    """Return statuses as a resize in place leaves them: what a container was given, and has."""
+    """Return container statuses after an in-place resize: allocated and actual resources."""
     statuses = []
     for container in spec["containers"]:
         if draw.chance(0.8):

@@ -1,6 +1,6 @@
-"""Scripts: pods come, clusters change, time passes.
+"""Scripts: pods are created, clusters change, time passes.
 
-A script has a theme, which says what its pods want and what happens beside the usual.
+A script has a theme, which determines the constraints of its pods and its additional steps.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RESERVED = {"status": {"allocation": None, "reservedFor": None}}
 
 
 class Script:
-    """A script while it is written: what has been there, and the steps so far."""
+    """A script under construction: the objects so far, and the steps."""
 
     def __init__(self, draw: Draw, theme: Theme) -> None:
         self.draw = draw
@@ -65,21 +65,21 @@ class Script:
     # ---- steps ---------------------------------------------------------------------------------
 
     def note(self, one: JsonObject) -> JsonObject:
-        """Remember an object, so that it may be changed."""
+        """Record an object, so that later steps can change it."""
         self.known.setdefault(one["kind"], []).append(one)
         return one
 
     def add(self, one: JsonObject) -> None:
-        """Let an object appear."""
+        """Add a step that creates an object."""
         self.steps.append({"add": self.note(one)})
 
     def patch(self, kind: str, patch: JsonObject) -> None:
-        """Change one of a kind, if there ever was one."""
+        """Add a step that changes an object of a kind, if there is one."""
         if reference := self._any(kind):
             self.steps.append({"patch": {**reference, "patch": patch}})
 
     def delete(self, kind: str) -> None:
-        """Let one of a kind vanish; it may come again as it was."""
+        """Add a step that deletes an object of a kind; it may be created again."""
         if not (reference := self._any(kind)):
             return
         self.steps.append({"delete": reference})
@@ -105,16 +105,16 @@ class Script:
     # ---- objects -------------------------------------------------------------------------------
 
     def name(self, letter: str) -> str:
-        """Return a name that nothing has."""
+        """Return a new name."""
         self._numbers += 1
         return f"{letter}{self._numbers}"
 
     def node(self) -> JsonObject:
-        """Return a new node, always of a room that is soon full."""
+        """Return a new node, always a small one."""
         return objects.node(self.draw, self.name("n"), small=True)
 
     def a_node(self) -> str:
-        """Return the name of a node that there was."""
+        """Return the name of a node."""
         name: str = self.draw.choice(self.known["Node"])["metadata"]["name"]
         return name
 
@@ -127,7 +127,7 @@ class Script:
         return one
 
     def waiting(self) -> JsonObject:
-        """Return a pod to be placed."""
+        """Return a pending pod."""
         draw = self.draw
         asked = {"name": "c", "resources": objects.requests(draw, small=True)}
         one = objects.pod(draw, self.name("p"), draw.choice(("default", "team-a")))
@@ -150,19 +150,19 @@ Change = Callable[[Script], Any]
 
 
 class Theme:
-    """What scripts of a kind have besides nodes and pods."""
+    """The objects and steps of a theme, in addition to nodes and pods."""
 
     wishes = 0.15
 
     changes: tuple[Change, ...] = ()
-    """What happens beside the usual."""
+    """The additional steps of a theme."""
 
     def before(self, script: Script) -> list[JsonObject]:
-        """Return what is there at the start, after the nodes."""
+        """Return the objects at the start, after the nodes."""
         return []
 
     def equip(self, script: Script, pod: JsonObject) -> None:
-        """Let a pod want what the theme is about."""
+        """Add the theme's constraints to a pod."""
 
 
 # ---- what happens to nodes and pods --------------------------------------------------------------
@@ -171,7 +171,7 @@ class Theme:
 def _change_node(script: Script) -> None:
     draw = script.draw
     cpu, memory = draw.choice(("1", "4", "8")), draw.choice(("2Gi", "16Gi"))
-    room = draw.fields(0.7, cpu=cpu, memory=memory, pods=draw.choice(("1", "10")))
+    allocatable = draw.fields(0.7, cpu=cpu, memory=memory, pods=draw.choice(("1", "10")))
     ready = [{"type": "Ready", "status": draw.choice(("True", "False"))}]
     patches: tuple[JsonObject, ...] = (
         {"metadata": {"labels": draw.fields(0.6, disk="ssd", **{objects.ZONE: "z1"})}},
@@ -179,7 +179,7 @@ def _change_node(script: Script) -> None:
         {"metadata": {"annotations": {"x": script.name("v")}}},
         {"spec": {"taints": draw.choice(([], [objects.taint(draw)]))}},
         {"spec": {"unschedulable": draw.chance(0.4)}},
-        {"status": {"allocatable": room}},
+        {"status": {"allocatable": allocatable}},
         {"status": {"conditions": ready}},
     )
     script.patch("Node", draw.choice(patches))
@@ -208,7 +208,7 @@ def _change_pod(script: Script) -> None:
 
 
 def _resize(script: Script) -> None:
-    """Let a pod's requests change, and what it was given follow."""
+    """Resize a pod in place, then its status."""
     draw = script.draw
     if not script.known.get("Pod"):
         return
@@ -224,7 +224,7 @@ def _resize(script: Script) -> None:
 
 
 def _end_victims(script: Script) -> None:
-    """Let several pods of a node end, one after the other."""
+    """End several pods of a node, one after the other."""
     draw = script.draw
     pods = [one for one in script.known.get("Pod", ()) if one["spec"].get("nodeName")]
     for one in draw.sample(pods, min(len(pods), 3)):
@@ -312,7 +312,7 @@ class Volumes(Theme):
         self.changes = (self._bring_claim, self._bring_claim, self._bind, self._else, self._change)
 
     def before(self, script: Script) -> list[JsonObject]:
-        """Return classes and what nodes can attach."""
+        """Return classes and the attach limits of nodes."""
         draw = script.draw
         nodes = [one["metadata"]["name"] for one in script.known["Node"]]
         self._stock = volumes.Stock(draw, nodes)
@@ -321,7 +321,7 @@ class Volumes(Theme):
         return found
 
     def equip(self, script: Script, pod: JsonObject) -> None:
-        """Let the pod use some of few claims."""
+        """Let the pod use some of a few claims."""
         names = script.draw.sample(self._names, script.draw.choice((0, 1, 1, 2)))
         pod["metadata"]["namespace"] = "default"
         pod["spec"]["volumes"] = [
@@ -385,7 +385,7 @@ class Volumes(Theme):
 
 
 class Devices(Theme):
-    """Claims, slices and classes that come, change and go."""
+    """Claims, slices and classes that are created, changed and deleted."""
 
     def __init__(self) -> None:
         self._names = [f"rc{n}" for n in range(5)]
@@ -457,11 +457,11 @@ class Mixture(Theme):
         self.changes = tuple(change for theme in self._themes for change in theme.changes)
 
     def before(self, script: Script) -> list[JsonObject]:
-        """Return what all themes want to be there."""
+        """Return the objects of all themes."""
         return [one for theme in self._themes for one in theme.before(script)]
 
     def equip(self, script: Script, pod: JsonObject) -> None:
-        """Let the pod want what one theme, or two, are about."""
+        """Add the constraints of one or two themes to the pod."""
         for theme in self._themes:
             if script.draw.chance(0.4):
                 theme.equip(script, pod)

@@ -1,4 +1,4 @@
-"""Volumes: claims in every state, classes, what nodes can attach, and storage that is left."""
+"""Volumes: claims in every state, classes, attach limits of nodes, and storage capacity."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MIGRATED = ("kubernetes.io/gce-pd,kubernetes.io/aws-ebs", "kubernetes.io/gce-pd
 
 
 def volumes_wanted(draw: Draw) -> JsonObject:
-    """Return a case whose pod has volumes, as have others on its nodes."""
+    """Return a case whose pod has volumes, like other pods on its nodes."""
     names = [f"n{i}" for i in range(draw.randint(1, 5))]
     everything = objects.namespaces(draw)
     for name in names:
@@ -39,13 +39,13 @@ def volumes_wanted(draw: Draw) -> JsonObject:
 
 
 def csi_node(draw: Draw, name: str) -> JsonObject:
-    """Return the drivers of a node and how much they can attach."""
+    """Return the drivers of a node and their attach limits."""
     drivers = []
     for driver in dict.fromkeys(_DRIVERS):
         if draw.chance(0.7):
-            room = {"count": draw.choice((0, 1, 1, 2, 3))}
+            allocatable = {"count": draw.choice((0, 1, 1, 2, 3))}
             one = {"name": driver, "nodeID": name, "topologyKeys": [ZONE]}
-            drivers.append(one | draw.fields(0.7, allocatable=room))
+            drivers.append(one | draw.fields(0.7, allocatable=allocatable))
     made = thing("CSINode", name, _STORAGE, spec={"drivers": drivers})
     if draw.chance(0.6):
         key = "storage.alpha.kubernetes.io/migrated-plugins"
@@ -96,7 +96,7 @@ class Stock:
         self.volumes = [self.volume(f"free{n}") for n in range(draw.randint(0, 5))]
 
     def volume(self, name: str) -> JsonObject:
-        """Return a volume that nobody has yet, as told by its phase or not."""
+        """Return a volume without a claim, whose phase may or may not say so."""
         draw = self._draw
         modes = (["ReadWriteOnce"], ["ReadWriteOnce", "ReadOnlyMany"], ["ReadWriteMany"])
         spec = {
@@ -169,7 +169,7 @@ class Stock:
         return claim
 
     def promise(self, volume: JsonObject, claim_name: str, **more: str) -> None:
-        """Let a volume be meant for a claim."""
+        """Set the claimRef of a volume."""
         reference = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": claim_name}
         volume["spec"]["claimRef"] = reference | more
 
@@ -194,7 +194,7 @@ def _source(draw: Draw) -> JsonObject:
 
 
 def _inline(draw: Draw) -> JsonObject:
-    """Return a volume that is told in the pod itself."""
+    """Return an inline volume of a pod."""
     which = draw.randrange(2)
     shared = draw.fields(0.3, readOnly=True)
     monitors = draw.sample(("m", "k", "l"), 2)
