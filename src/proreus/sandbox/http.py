@@ -15,6 +15,7 @@ from proreus.sandbox.api_errors import StatusError
 from proreus.sandbox.collection import Collection
 from proreus.sandbox.requests import ApiRequest
 from proreus.sandbox.server import ApiServer, ApiServerResponse, WatchResponse
+from proreus.sandbox.watch import error_line
 
 _MAX_BODY_BYTES = 3 * 1024 * 1024
 
@@ -118,7 +119,7 @@ class HttpServer:
                     continue
                 await waker.wait(next_bookmark)
         except StatusError as status_error:
-            await write(self._api.error(status_error))
+            await write(error_line(status_error))
         await stream.write_eof()
 
 

@@ -75,16 +75,16 @@ class Kubelets:
         self._options = options
         self._pods = store.collection("pods")
         self._nodes = store.collection("nodes")
-        self._accounts: dict[str, NodeAllocation] = {}
+        self._allocations: dict[str, NodeAllocation] = {}
         self._pod_states: dict[Key, _PodState] = {}
         self._pods_of_unknown_nodes: dict[str, set[Key]] = {}  # bound to nodes that do not exist
         self._timers: list[tuple[float, int, str, Key, str]] = []
         self._order = count()
         self._pods_seen = self._nodes_seen = COMPACTED_POSITION
         now = store.time.clock.now()
-        self._beats = heartbeats.RoundRobin(options.heartbeat_seconds or 1.0, now)
+        self._heartbeats = heartbeats.RoundRobin(options.heartbeat_seconds or 1.0, now)
         self._leases = heartbeats.RoundRobin(options.lease_seconds or 1.0, now)
-        self._next_beat = now
+        self._next_heartbeat = now
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -140,15 +140,15 @@ class Kubelets:
             self._act(action, key, uid, now)
         else:
             more = True
-        if now >= self._next_beat:
-            self._next_beat = now + 1.0
-            self._beat(now)
+        if now >= self._next_heartbeat:
+            self._next_heartbeat = now + 1.0
+            self._send_heartbeats(now)
         return more
 
-    def _beat(self, now: float) -> None:
-        names = list(self._accounts)
+    def _send_heartbeats(self, now: float) -> None:
+        names = list(self._allocations)
         if self._options.heartbeat_seconds:
-            for name in self._beats.due(names, now):
+            for name in self._heartbeats.due(names, now):
                 heartbeats.update_node_status(self._store, name)
         if self._options.lease_seconds:
             for name in self._leases.due(names, now):
@@ -161,7 +161,7 @@ class Kubelets:
         except StatusError:  # the history was compacted: read all nodes as new
             changes = [WatchCacheEvent(ADDED, version, None) for version in self._nodes.select()]
             self._nodes_seen = self._nodes.end
-            for name in self._accounts.keys() - {change.version.name for change in changes}:
+            for name in self._allocations.keys() - {change.version.name for change in changes}:
                 self._remove_node(name)
         for change in changes:
             name = change.version.name
@@ -169,14 +169,14 @@ class Kubelets:
                 self._remove_node(name)
                 continue
             node = decoder_for(Node).decode(change.version.data)
-            account = self._accounts.get(name)
-            if account is None:
+            allocation = self._allocations.get(name)
+            if allocation is None:
                 self._add_node(node, change.version)
             else:
-                account.refresh(node)
+                allocation.refresh(node)
 
     def _remove_node(self, name: str) -> None:
-        self._accounts.pop(name, None)
+        self._allocations.pop(name, None)
         heartbeats.delete_lease(self._store, name)
 
     def _add_node(self, node: Node, version: StoredObject) -> None:
@@ -185,11 +185,11 @@ class Kubelets:
         name = version.name
         addresses = version.object().get("status", {}).get("addresses") or ()
         address = next((a["address"] for a in addresses if a["type"] == "InternalIP"), "")
-        account = self._accounts[name] = NodeAllocation(node, address)
-        account.refresh(node)
+        allocation = self._allocations[name] = NodeAllocation(node, address)
+        allocation.refresh(node)
         for pod in self._pod_states.values():
             if pod.node == name and pod.requirements is not None:
-                account.add_pod(pod.requirements)
+                allocation.add_pod(pod.requirements)
         for key in self._pods_of_unknown_nodes.pop(name, ()):
             self._schedule_action(now, "admit", key, self._pod_states[key].uid)
         if self._options.lease_seconds:
@@ -245,13 +245,13 @@ class Kubelets:
         )
 
     def _admit(self, key: Key, pod_state: _PodState, pod: Pod, now: float) -> None:
-        account = self._accounts.get(pod_state.node)
-        if account is None:
+        allocation = self._allocations.get(pod_state.node)
+        if allocation is None:
             self._pods_of_unknown_nodes.setdefault(pod_state.node, set()).add(key)
             return
         requirements = pod_requirements(pod)
         running = pod.status.phase == "Running"
-        rejection = None if running else account.check(pod, requirements)
+        rejection = None if running else allocation.check(pod, requirements)
         if rejection is not None:
             obj = self._store.get("pods", key[1], key[0]).object()
             set_rejected(obj, rejection.reason, rejection.message, self._store.time.now())
@@ -259,7 +259,7 @@ class Kubelets:
             self._record_rejection_event(obj, rejection.reason, rejection.message)
             return
         pod_state.requirements = requirements
-        account.add_pod(requirements)
+        allocation.add_pod(requirements)
         if running:
             self._schedule_completion(key, pod_state.uid, pod.metadata.annotations, now)
             return
@@ -297,8 +297,8 @@ class Kubelets:
             return
         pod = version.object()
         if action == "start":
-            account = self._accounts.get(pod_state.node)
-            host_ip = "" if account is None else account.address
+            allocation = self._allocations.get(pod_state.node)
+            host_ip = "" if allocation is None else allocation.address
             set_running(pod, self._pod_ip(), host_ip, self._store.time.now())
             annotations = pod["metadata"].get("annotations")
             if annotations:
@@ -310,9 +310,9 @@ class Kubelets:
 
     def _release(self, pod_state: _PodState) -> None:
         requirements, pod_state.requirements = pod_state.requirements, None
-        account = self._accounts.get(pod_state.node)
-        if requirements is not None and account is not None:
-            account.remove_pod(requirements)
+        allocation = self._allocations.get(pod_state.node)
+        if requirements is not None and allocation is not None:
+            allocation.remove_pod(requirements)
 
     def _forget(self, version: StoredObject) -> None:
         key = (version.namespace, version.name)

@@ -41,7 +41,6 @@ from proreus.sandbox.watch import (
     Watch,
     bookmark,
     converter_for,
-    error_line,
     start_position,
 )
 
@@ -206,10 +205,6 @@ class ApiServer:
     def bookmark(self, served: ServedResource) -> bytes:
         """Return the bookmark of a watch that has sent all changes up to now."""
         return bookmark(served, self.store.revision)
-
-    def error(self, status_error: StatusError) -> bytes:
-        """Return the ERROR event that ends a watch."""
-        return error_line(status_error)
 
     def _shown(
         self, served: ServedResource, version: StoredObject, code: int = 200
