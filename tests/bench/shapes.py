@@ -198,8 +198,8 @@ def _with_device(name: str) -> Json:
 
 
 def _device_claim(name: str) -> Iterable[Json]:
-    wish = {"deviceClassName": "bench", "allocationMode": "ExactCount", "count": 1}
-    request = {"name": "r", "exactly": wish}
+    exactly = {"deviceClassName": "bench", "allocationMode": "ExactCount", "count": 1}
+    request = {"name": "r", "exactly": exactly}
     yield {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",

@@ -54,7 +54,7 @@ def deployed(control_plane: ControlPlane, kubectl: Kubectl) -> Json:
     return document
 
 
-def test_the_apiserver_takes_the_second_scheduler(deployed: Json, kubectl: Kubectl) -> None:
+def test_the_apiserver_accepts_the_second_scheduler(deployed: Json, kubectl: Kubectl) -> None:
     """A dry run of objects that exist already: their namespace must exist."""
     answer = kubectl(
         "apply",
@@ -69,13 +69,13 @@ def test_the_apiserver_takes_the_second_scheduler(deployed: Json, kubectl: Kubec
     assert deployed["profiles"]
 
 
-def test_the_apiserver_takes_the_static_pod(kubectl: Kubectl) -> None:
+def test_the_apiserver_accepts_the_static_pod(kubectl: Kubectl) -> None:
     manifest = str(DEPLOY / "static-pod" / "kube-scheduler.yaml")
     answer = kubectl("apply", "-f", manifest, "--dry-run=server", "--validate=strict")
     assert answer == "pod/kube-scheduler created (server dry run)\n"
 
 
-def test_the_apiserver_takes_the_monitoring(
+def test_the_apiserver_accepts_the_monitoring(
     deployed: Json, kubectl: Kubectl, control_plane: ControlPlane
 ) -> None:
     """Two permissive CustomResourceDefinitions replace those of the Prometheus operator."""
@@ -123,7 +123,7 @@ def permissive_definition(group: str, kind: str, plural: str) -> Json:
     }
 
 
-def test_the_rbac_is_enough(
+def test_the_rbac_is_sufficient(
     deployed: Json, control_plane: ControlPlane, run_scheduler: RunScheduler
 ) -> None:
     """With its pod's token it becomes the leader, binds, writes Events and serves metrics."""
@@ -184,7 +184,7 @@ FORBIDDEN = (
 
 
 @pytest.mark.parametrize(("method", "path"), FORBIDDEN)
-def test_the_rbac_is_not_more_than_needed(
+def test_the_rbac_is_minimal(
     deployed: Json, control_plane: ControlPlane, method: str, path: str
 ) -> None:
     assert deployed

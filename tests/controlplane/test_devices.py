@@ -261,7 +261,7 @@ def _without_chance(fields: Json) -> Json:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_the_same_devices_are_given(outcome: Outcome, scenario: str) -> None:
+def test_the_same_devices_are_allocated(outcome: Outcome, scenario: str) -> None:
     ours, theirs = (outcome.placed[scheduler, scenario] for scheduler in (OURS, UPSTREAM))
     assert [pod["bound"] for pod in ours] == [pod["bound"] for pod in theirs]
     assert ours == theirs
@@ -269,7 +269,7 @@ def test_the_same_devices_are_given(outcome: Outcome, scenario: str) -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_no_device_is_given_twice(outcome: Outcome, scenario: str) -> None:
+def test_no_device_is_allocated_twice(outcome: Outcome, scenario: str) -> None:
     for scheduler in (OURS, UPSTREAM):
         given = [
             result["device"]

@@ -226,7 +226,7 @@ def _on(nodes: tuple[str, ...]) -> Json:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
-def test_nodes_sent_back_as_objects_count_as_empty(
+def test_nodes_returned_as_objects_count_as_empty(
     recorded_states: dict[tuple[str, str], Json],
 ) -> None:
     for scheduler in (OURS, UPSTREAM):
@@ -242,7 +242,7 @@ def test_the_same_outcome(recorded_states: dict[tuple[str, str], Json], play: st
 
 
 @pytest.mark.parametrize("play", [play for play in PLAYS if play != "dead"])
-def test_the_same_questions(
+def test_the_same_requests(
     recorded_states: dict[tuple[str, str], Json], extender: Extender, play: str
 ) -> None:
     # Failed pods are tried again, but only the first attempts are comparable.

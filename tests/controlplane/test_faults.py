@@ -98,7 +98,7 @@ def test_apiserver_is_killed_while_a_lease_is_held(
     assert lease_of(new_control_plane)["holderIdentity"] == ""
 
 
-def test_watches_are_too_old_after_compaction(
+def test_watches_resume_after_a_compaction(
     new_control_plane: ControlPlane, run_scheduler: RunScheduler
 ) -> None:
     """The cluster changes and is compacted while the scheduler is suspended: it must relist."""
@@ -153,7 +153,7 @@ def others(pod: Json) -> bool:
     return bool(pod["spec"]["schedulerName"] == "somebody-else")
 
 
-def test_apiserver_stalls(new_control_plane: ControlPlane, run_scheduler: RunScheduler) -> None:
+def test_apiserver_hangs(new_control_plane: ControlPlane, run_scheduler: RunScheduler) -> None:
     """Connections stay open, but the apiserver does not respond for a while."""
     fill(new_control_plane)
     scheduler = run_scheduler(slow_configuration(new_control_plane.kubeconfig))
@@ -199,7 +199,7 @@ def test_a_standby_takes_over_when_the_leader_is_killed(
     second.finish()
 
 
-def test_a_standby_takes_over_at_once_when_the_leader_goes(
+def test_a_standby_takes_over_at_once_when_the_leader_is_stopped(
     new_control_plane: ControlPlane, run_scheduler: RunScheduler
 ) -> None:
     """On SIGTERM the leader releases the Lease, so the standby need not wait for its expiry."""
@@ -214,7 +214,7 @@ def test_a_standby_takes_over_at_once_when_the_leader_goes(
     second.finish()
 
 
-def test_a_leader_that_slept_through_its_lease_ends(
+def test_a_leader_that_was_suspended_past_its_lease_ends(
     new_control_plane: ControlPlane, run_scheduler: RunScheduler
 ) -> None:
     """A process that was suspended for longer than its Lease must not bind when it resumes."""
@@ -231,7 +231,7 @@ def test_a_leader_that_slept_through_its_lease_ends(
     second.finish()
 
 
-def test_a_killed_scheduler_leaves_nothing_that_its_successor_cannot_finish(
+def test_a_successor_finishes_the_work_of_a_killed_scheduler(
     new_control_plane: ControlPlane, run_scheduler: RunScheduler
 ) -> None:
     """Without leader election: crash and restart several times."""

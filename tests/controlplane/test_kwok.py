@@ -32,7 +32,7 @@ LEASE = {"leaderElect": True, "resourceName": "proreus"}
 @pytest.mark.parametrize(
     "kwok_cluster", [(), ("kube-scheduler",)], ids=["with-kube-scheduler", "alone"], indirect=True
 )
-def test_a_days_work(
+def test_pods_through_updates_and_drains(
     kwok_cluster: KwokCluster, run_scheduler: RunScheduler, binaries: dict[str, Path]
 ) -> None:
     client = KubeClient.from_kubeconfig(kwok_cluster.kubeconfig)
@@ -112,7 +112,7 @@ def check_what_happened(client: KubeClient) -> None:
 
     def announced() -> Counter[str]:
         events = assertions.scheduled_events(client)
-        done = assertions.check_each_scheduler_touched_its_own(events, pods)
+        done = assertions.check_each_scheduler_bound_its_own_pods(events, pods)
         # kube-scheduler drops Events above its rate limit, so this cannot be asserted of it
         return done if done.total() > 0.95 * len(pods) else Counter()
 

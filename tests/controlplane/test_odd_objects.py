@@ -80,7 +80,7 @@ def create_odd_objects(plane: ControlPlane, suffix: str = "") -> None:
 
 
 @pytest.fixture(autouse=True)
-def deep_answers_are_read() -> Iterator[None]:
+def raised_recursion_limit() -> Iterator[None]:
     """Raise the recursion limit: this test lists deeply nested pods with Python's JSON parser."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(20_000)
@@ -88,7 +88,7 @@ def deep_answers_are_read() -> Iterator[None]:
     sys.setrecursionlimit(before)
 
 
-def test_odd_objects_are_scheduled_and_do_not_disturb_others(
+def test_odd_objects_are_scheduled_and_do_not_affect_others(
     new_control_plane: ControlPlane, run_scheduler: RunScheduler
 ) -> None:
     """Some exist before the scheduler starts (list), some are created later (watch)."""

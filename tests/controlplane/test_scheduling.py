@@ -182,7 +182,7 @@ def test_all_pods_are_bound(outcome: Outcome) -> None:
     assert all(assertions.node_of(pod) for pod in outcome.pods)
 
 
-def test_pods_are_where_they_fit(outcome: Outcome) -> None:
+def test_pods_fit_their_nodes(outcome: Outcome) -> None:
     assertions.check_all_fit(outcome.nodes, outcome.pods)
 
 
@@ -200,12 +200,12 @@ def test_every_pod_has_one_scheduled_event(outcome: Outcome) -> None:
     assertions.check_every_pod_has_one_scheduled_event(outcome.events, outcome.pods)
 
 
-def test_each_scheduler_touched_its_own(outcome: Outcome) -> None:
-    done = assertions.check_each_scheduler_touched_its_own(outcome.events, outcome.pods)
+def test_each_scheduler_binds_its_own_pods(outcome: Outcome) -> None:
+    done = assertions.check_each_scheduler_bound_its_own_pods(outcome.events, outcome.pods)
     assert done == {SPREAD: PODS // 2, PACK: PODS // 2, UPSTREAM: 100}
 
 
-def test_conditions_say_whether_pods_are_scheduled(outcome: Outcome) -> None:
+def test_conditions_of_pods(outcome: Outcome) -> None:
     assertions.check_scheduled_conditions(outcome.pods)
     assertions.check_scheduled_conditions(outcome.hopeless)
 
@@ -222,7 +222,7 @@ def test_profiles_follow_their_strategies(outcome: Outcome) -> None:
 
 @pytest.mark.parametrize("name", FITS_NOWHERE)
 @pytest.mark.parametrize("scheduler", [SPREAD, PACK])
-def test_the_reason_is_upstreams(outcome: Outcome, name: str, scheduler: str) -> None:
+def test_the_reason_is_that_of_kube_scheduler(outcome: Outcome, name: str, scheduler: str) -> None:
     by_name = {pod["metadata"]["name"]: pod for pod in outcome.hopeless}
     ours = assertions.condition(by_name[f"{name}.{scheduler}"])
     theirs = assertions.condition(by_name[f"{name}.{UPSTREAM}"])
@@ -232,7 +232,7 @@ def test_the_reason_is_upstreams(outcome: Outcome, name: str, scheduler: str) ->
     assert outcome.failures[f"{name}.{scheduler}"] == outcome.failures[f"{name}.{UPSTREAM}"]
 
 
-def test_a_reason_is_what_the_nodes_make_it(outcome: Outcome) -> None:
+def test_reasons_count_the_nodes(outcome: Outcome) -> None:
     [pod] = [p for p in outcome.hopeless if p["metadata"]["name"] == f"no-such-label.{SPREAD}"]
     assert assertions.condition(pod)["message"] == (
         "0/200 nodes are available: 10 node(s) were unschedulable, 170 node(s) didn't match Pod's "
@@ -269,13 +269,13 @@ def label_values(metrics: dict[str, Metric], family: str, label: str) -> set[str
     return {sample.labels[label] for sample in metrics[family].samples}
 
 
-def test_families_have_upstreams_names(outcome: Outcome) -> None:
+def test_families_have_the_names_of_kube_scheduler(outcome: Outcome) -> None:
     ours, theirs = scheduler_families(outcome.metrics), scheduler_families(outcome.kube_metrics)
     assert set(theirs) - NOT_OURS <= set(ours)
     assert set(ours) <= set(theirs)
 
 
-def test_families_have_upstreams_types_labels_and_buckets(outcome: Outcome) -> None:
+def test_families_have_the_types_labels_and_buckets_of_kube_scheduler(outcome: Outcome) -> None:
     compared = set(outcome.metrics) & set(outcome.kube_metrics)
     assert len(compared) > 20
     for name in sorted(compared):
@@ -296,13 +296,15 @@ def test_families_have_upstreams_types_labels_and_buckets(outcome: Outcome) -> N
         ("scheduler_cache_size", "type"),
     ],
 )
-def test_labels_have_upstreams_values(outcome: Outcome, family: str, label: str) -> None:
+def test_labels_have_the_values_of_kube_scheduler(
+    outcome: Outcome, family: str, label: str
+) -> None:
     ours, theirs = outcome.metrics, outcome.kube_metrics
     wanted = label_values(theirs, family, label) - NOT_OUR_POINTS
     assert label_values(ours, family, label) - NOT_OUR_POINTS == wanted
 
 
-def test_attempts_are_counted_right(outcome: Outcome) -> None:
+def test_attempts_are_counted(outcome: Outcome) -> None:
     attempts = {
         (sample.labels["profile"], sample.labels["result"]): sample.value
         for sample in outcome.metrics["scheduler_schedule_attempts"].samples
@@ -312,7 +314,7 @@ def test_attempts_are_counted_right(outcome: Outcome) -> None:
     assert attempts[SPREAD, "unschedulable"] >= len(FITS_NOWHERE)
 
 
-def test_metrics_are_for_those_whom_rbac_grants_them(outcome: Outcome) -> None:
+def test_metrics_require_rbac(outcome: Outcome) -> None:
     assert outcome.scheduler.get("/metrics", ADMIN_TOKEN)[0] == 200
     assert outcome.scheduler.get("/configz", ADMIN_TOKEN)[0] == 200
     assert outcome.scheduler.get("/metrics", STRANGER_TOKEN)[0] == 403
@@ -321,5 +323,5 @@ def test_metrics_are_for_those_whom_rbac_grants_them(outcome: Outcome) -> None:
     assert outcome.scheduler.get("/healthz") == (200, "ok")
 
 
-def test_sigterm_ends_it_well(outcome: Outcome) -> None:
+def test_sigterm_ends_it_cleanly(outcome: Outcome) -> None:
     outcome.scheduler.finish()

@@ -99,7 +99,9 @@ def mark_of_volume(client: KubeClient, name: str) -> tuple[Json, Json]:
     return found["spec"]["claimRef"], found["metadata"].get("annotations", {})
 
 
-def test_volumes_are_made_where_the_pod_goes(control_plane: ControlPlane, storage: Any) -> None:
+def test_volumes_are_provisioned_in_the_zone_of_the_pod(
+    control_plane: ControlPlane, storage: Any
+) -> None:
     client = control_plane.client
     there = {"nodeSelector": {HOST: "node-00002"}}
     create(
@@ -115,7 +117,7 @@ def test_volumes_are_made_where_the_pod_goes(control_plane: ControlPlane, storag
     assert zone == objects.ZONES[2]
 
 
-def test_a_free_volume_is_found_and_bound(control_plane: ControlPlane, storage: Any) -> None:
+def test_an_available_volume_is_bound(control_plane: ControlPlane, storage: Any) -> None:
     client = control_plane.client
     for name, node in (("disk-3", "node-00003"), ("disk-4", "node-00004")):
         client.create(VOLUMES, volume(name, "local", {HOST: node}))
@@ -145,7 +147,7 @@ def test_a_free_volume_is_found_and_bound(control_plane: ControlPlane, storage: 
     assert placed(client, "local-3") == "node-00005"
 
 
-def test_a_provisioner_that_gives_up_sends_the_pod_elsewhere(
+def test_a_pod_is_rescheduled_when_the_provisioner_gives_up(
     control_plane: ControlPlane, storage: FakeStorage
 ) -> None:
     client = control_plane.client
@@ -163,7 +165,7 @@ def test_a_provisioner_that_gives_up_sends_the_pod_elsewhere(
         client.patch(f"{objects.NODES}/{BROKEN_NODE}", {"spec": {"unschedulable": None}})
 
 
-def test_a_claim_that_comes_late_wakes_its_pod(control_plane: ControlPlane, storage: Any) -> None:
+def test_a_claim_created_later_wakes_its_pod(control_plane: ControlPlane, storage: Any) -> None:
     client = control_plane.client
     ephemeral = {"volumeClaimTemplate": {"spec": claim("x", "made")["spec"]}}
     volumes = [{"name": "scratch", "ephemeral": ephemeral}]
@@ -177,7 +179,7 @@ def test_a_claim_that_comes_late_wakes_its_pod(control_plane: ControlPlane, stor
     assert placed(client, "late")
 
 
-def test_a_node_takes_no_more_volumes_than_its_driver_can_attach(
+def test_a_node_has_the_volume_limit_of_its_driver(
     control_plane: ControlPlane, storage: Any
 ) -> None:
     client = control_plane.client

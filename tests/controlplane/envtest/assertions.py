@@ -176,7 +176,7 @@ def scheduled_events(client: KubeClient) -> dict[str, list[Json]]:
     return found
 
 
-def check_each_scheduler_touched_its_own(
+def check_each_scheduler_bound_its_own_pods(
     events: dict[str, list[Json]], pods: Iterable[Json]
 ) -> Counter[str]:
     """Check that each pod was scheduled by its own scheduler; return the number for each."""

@@ -90,16 +90,16 @@ class FakeStorage(threading.Thread):
             for one in self._client.list(VOLUMES)
             if (uid := one["spec"].get("claimRef", {}).get("uid"))
         }
-        for wish in self._client.list(CLAIMS):
-            if wish["spec"].get("volumeName"):
+        for claim in self._client.list(CLAIMS):
+            if claim["spec"].get("volumeName"):
                 continue
-            meta = wish["metadata"]
+            meta = claim["metadata"]
             found = promised.get(meta["uid"])
             node = meta.get("annotations", {}).get(SELECTED)
             if found is None and node and node == self._impossible.get(meta["name"]):
                 self._give_up(meta["name"])
             elif found is None and node:
-                found = self._make(wish, node)
+                found = self._make(claim, node)
             if found is not None:
                 bind(self._client, meta["name"], found["metadata"]["name"])
 
@@ -109,12 +109,12 @@ class FakeStorage(threading.Thread):
         marks = {"metadata": {"annotations": {SELECTED: None}}}
         self._client.patch(f"{CLAIMS}/{claim}", marks)
 
-    def _make(self, wish: Json, node: str) -> Json:
+    def _make(self, claim: Json, node: str) -> Json:
         zone = self._client.get(f"{objects.NODES}/{node}")["metadata"]["labels"][ZONE]
-        name = f"made-for-{wish['metadata']['name']}"
+        name = f"made-for-{claim['metadata']['name']}"
         ref = {"kind": "PersistentVolumeClaim", "namespace": "default"}
-        ref |= {key: wish["metadata"][key] for key in ("name", "uid")}
-        class_name = wish["spec"]["storageClassName"]
+        ref |= {key: claim["metadata"][key] for key in ("name", "uid")}
+        class_name = claim["spec"]["storageClassName"]
         return self._add(VOLUMES, volume(name, class_name, {ZONE: zone}, csi=True, claimRef=ref))
 
 

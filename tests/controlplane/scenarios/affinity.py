@@ -23,10 +23,10 @@ def away(*terms: Json, **weighted: Json) -> Json:
 
 
 def _rules(terms: tuple[Json, ...], weighted: Json) -> Json:
-    wishes = [{"weight": int(w[1:]), "podAffinityTerm": one} for w, one in weighted.items()]
+    preferred = [{"weight": int(w[1:]), "podAffinityTerm": one} for w, one in weighted.items()]
     return {
         "requiredDuringSchedulingIgnoredDuringExecution": list(terms),
-        "preferredDuringSchedulingIgnoredDuringExecution": wishes,
+        "preferredDuringSchedulingIgnoredDuringExecution": preferred,
     }
 
 

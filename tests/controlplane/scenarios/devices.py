@@ -24,17 +24,17 @@ def _publish(cluster: ScenarioCluster, node: str, *devices: str, size: int = 1) 
     cluster.add(f"{DEVICE_API}/resourceslices", {"metadata": {"name": node}, "spec": spec})
 
 
-def _claim(cluster: ScenarioCluster, name: str, *wishes: Json) -> None:
-    if len(wishes) == 1:
-        request: Json = {"name": "r", "exactly": wishes[0]}
+def _claim(cluster: ScenarioCluster, name: str, *requests: Json) -> None:
+    if len(requests) == 1:
+        request: Json = {"name": "r", "exactly": requests[0]}
     else:
-        named = [{"name": f"w{number}", **wish} for number, wish in enumerate(wishes)]
+        named = [{"name": f"w{number}", **request} for number, request in enumerate(requests)]
         request = {"name": "r", "firstAvailable": named}
     body = {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}}
     cluster.add(CLAIMS, body)
 
 
-def _wish(count: int = 1, size: int = 0) -> Json:
+def _device_request(count: int = 1, size: int = 0) -> Json:
     expression = f'device.attributes["{DRIVER}"].size >= {size}'
     return {
         "deviceClassName": "gpu",
@@ -59,11 +59,11 @@ def devices_decide_between_nodes(cluster: ScenarioCluster) -> None:
     cluster.add(f"{DEVICE_API}/deviceclasses", body)
     _publish(cluster, "small", "s-0", "s-1")
     _publish(cluster, "large", "l-0", "l-1", "l-2", size=2)
-    _claim(cluster, "any", _wish())
-    _claim(cluster, "big", _wish(size=2))
-    _claim(cluster, "alternatives", _wish(size=2), _wish())
-    _claim(cluster, "pair", _wish(2))
-    _claim(cluster, "huge", _wish(size=3))
+    _claim(cluster, "any", _device_request())
+    _claim(cluster, "big", _device_request(size=2))
+    _claim(cluster, "alternatives", _device_request(size=2), _device_request())
+    _claim(cluster, "pair", _device_request(2))
+    _claim(cluster, "huge", _device_request(size=3))
     cluster.settle()
     cluster.place("any", **_uses("any"))
     cluster.place("big", **_uses("big"))
@@ -78,8 +78,8 @@ def devices_decide_between_nodes(cluster: ScenarioCluster) -> None:
     cluster.note("devices have run out")
     _publish(cluster, "late", "x-0", "x-1", "x-2", size=3)
     cluster.bound(pair="late", huge="late")
-    cluster.note("nobody has tried the pod whose claim is missing")
-    _claim(cluster, "missing", _wish(size=2))
+    cluster.note("there was no attempt for the pod whose claim is missing")
+    _claim(cluster, "missing", _device_request(size=2))
     cluster.bound(missing="large")
 
 
@@ -115,7 +115,7 @@ def devices_take_of_their_node(cluster: ScenarioCluster) -> None:
     _publish_cpus(cluster, "wide", "3", 3)
     _publish_cpus(cluster, "narrow", "3", 2)
     for name, count in (("one", 1), ("two", 2), ("unused", 1), ("again", 1)):
-        _claim(cluster, name, _wish(count))
+        _claim(cluster, name, _device_request(count))
     cluster.settle()
     cluster.place("two", **_container_with("1", "two"))
     cluster.bound(two="wide")
@@ -140,8 +140,8 @@ def groups_have_claims(cluster: ScenarioCluster) -> None:
     cluster.node("only", 20)
     cluster.add(f"{DEVICE_API}/deviceclasses", {"metadata": {"name": "gpu"}, "spec": {}})
     _publish(cluster, "only", "d-0", "d-1")
-    _claim(cluster, "of-group", _wish())
-    _claim(cluster, "of-pods", _wish())
+    _claim(cluster, "of-group", _device_request())
+    _claim(cluster, "of-pods", _device_request())
     entries = [{"name": "of-group", "resourceClaimName": "of-group"}]
     spec = {"schedulingPolicy": {"basic": {}}, "resourceClaims": entries}
     cluster.add(GROUPS, {"metadata": {"name": "group"}, "spec": spec})

@@ -25,7 +25,7 @@ def affinity(required: list[Json] | None = None, **preferences: Any) -> Json:
         terms = {"nodeSelectorTerms": required}
         rules["requiredDuringSchedulingIgnoredDuringExecution"] = terms
     if preferences:
-        rules["preferredDuringSchedulingIgnoredDuringExecution"] = preferences["wishes"]
+        rules["preferredDuringSchedulingIgnoredDuringExecution"] = preferences["preferred"]
     return {"nodeAffinity": rules}
 
 
@@ -70,12 +70,12 @@ def nodes_are_preferred_by_weight(cluster: ScenarioCluster) -> None:
     cluster.settle()
     ssd, rack = preferred(60, "disk", "ssd"), preferred(40, "rack", "1")
     cluster.place("anywhere")
-    cluster.place("likes-ssd", affinity=affinity(wishes=[ssd]))
-    cluster.place("likes-both", affinity=affinity(wishes=[ssd, rack]))
+    cluster.place("likes-ssd", affinity=affinity(preferred=[ssd]))
+    cluster.place("likes-both", affinity=affinity(preferred=[ssd, rack]))
     cluster.place("tolerant", tolerations=[{"key": "slow", "operator": "Exists"}])
     container = {"name": "main", "image": "heavy:1", "resources": {"requests": {"cpu": "1"}}}
     cluster.place("heavy", containers=[container])
-    cluster.place("not-ssd", affinity=affinity([_term("disk", "DoesNotExist")], wishes=[ssd]))
+    cluster.place("not-ssd", affinity=affinity([_term("disk", "DoesNotExist")], preferred=[ssd]))
     numbers = [{"key": "rack", "operator": "Gt", "values": ["0"]}]
     cluster.place("by-number", affinity=affinity([{"matchExpressions": numbers}]))
     fields = [{"key": "metadata.name", "operator": "In", "values": ["slow"]}]
