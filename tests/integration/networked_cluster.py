@@ -16,7 +16,7 @@ from proreus.config.load import load
 from proreus.feature_gates import FeatureGates
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import condition_of
-from proreus.offline.cluster import OfflineCluster
+from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 from proreus.testing.builders import make_node, make_pod
@@ -42,7 +42,7 @@ class NetworkedCluster(OfflineCluster):
             kind = "KubeSchedulerConfiguration"
             config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": kind, **config}
         loaded = load(config, registry, gates)
-        super().__init__(loaded, registry, gates, use_extenders=use_extenders)
+        super().__init__(loaded, registry, gates, OfflineOptions(use_extenders=use_extenders))
 
     def add_nodes(self, *names: str, **fields: Any) -> None:
         for name in names:

@@ -18,9 +18,10 @@ from proreus.metrics import SchedulerMetrics
 from proreus.remote.classes import plugin_class
 from proreus.remote.connection import Connection
 from proreus.remote.descriptor import changed_fields, empty_slot, name_problem, read_descriptor
-from proreus.remote.endpoint import Endpoint, check_args
+from proreus.remote.endpoint import Endpoint
 from proreus.remote.handshake import CONNECT_TIMEOUT_SECONDS, connect, fetch_descriptor
 from proreus.remote.plugin import RemoteArgs
+from proreus.remote.process_sync import check_args
 
 log = logger(__name__)
 

@@ -4,8 +4,8 @@ A watch is one JSON document a line, and a line may be many megabytes in many ch
 joined once per line and never searched twice. Each line is decoded straight into the Struct of its
 resource: fields that a scheduler does not read (managedFields above all) are never built.
 
-An object that cannot be decoded, not even as repaired by ``objects/mending.py``, does not cost the
-others: it becomes an ``Unreadable`` with its identity. A line or page that is not JSON, or that
+An object that cannot be decoded, not even as repaired by ``objects/json_repair.py``, does not cost
+the others: it becomes an ``Unreadable`` with its identity. A line or page that is not JSON, or that
 does not identify its object, raises ``DecodeError``: then a relist is needed.
 """
 
@@ -19,7 +19,7 @@ from proreus.client.object_faults import ObjectFaults
 from proreus.client.responses import ApiStatus, error_from_status
 from proreus.errors import ApiError
 from proreus.objects.codec import UNDECODABLE, DecodeError, decode_error, decoder_for
-from proreus.objects.mending import Mended, mend
+from proreus.objects.json_repair import RepairedJson, repair_json
 from proreus.objects.meta import ApiObject, ApiStruct, ListMeta, ObjectMeta
 from proreus.objects.with_json import carries_json, keep_json
 
@@ -160,12 +160,12 @@ class EventDecoder(Generic[T]):
 
     def _decode_unusual(self, line: bytes, batch: Batch[T]) -> Event[T] | None:
         """Decode errors, bookmarks, and objects that the fast path cannot; None for the rest."""
-        mended = None
+        repaired = None
         try:
             frame = _FRAME.decode(line)
         except UNDECODABLE:
-            mended = mend(line)
-            frame = _decoded(_FRAME, mended)
+            repaired = repair_json(line)
+            frame = _decoded(_FRAME, repaired)
         if frame.type == ERROR:
             batch.error = error_from_status(decoder_for(ApiStatus).decode(frame.object))
         elif frame.type == BOOKMARK:
@@ -174,7 +174,7 @@ class EventDecoder(Generic[T]):
             if meta.annotations.get(INITIAL_EVENTS_END) == "true":
                 batch.initial_events_end = True
         elif frame.type in _CHANGES:
-            obj = decode_object(self._type, frame.object, self._faults, mended)
+            obj = decode_object(self._type, frame.object, self._faults, repaired)
             if not isinstance(obj, Unreadable):
                 return WatchEvent(frame.type, obj)
             if not obj.metadata.name:
@@ -184,18 +184,18 @@ class EventDecoder(Generic[T]):
 
 
 def decode_object(
-    type_: type[T], raw: msgspec.Raw, faults: ObjectFaults, mended: Mended | None = None
+    type_: type[T], raw: msgspec.Raw, faults: ObjectFaults, repaired: RepairedJson | None = None
 ) -> T | Unreadable:
     """Decode one object; one that cannot be decoded is recorded in ``faults``.
 
-    ``mended``: the text that ``raw`` is a part of, if that had to be repaired.
+    ``repaired``: the text that ``raw`` is a part of, if that had to be repaired.
     """
     decoder, data = decoder_for(type_), bytes(raw)
     obj: T
     try:
-        obj = decoder.decode(data) if mended is None else decoder.decode_mended(mended, data)
+        obj = decoder.decode(data) if repaired is None else decoder.decode_repaired(repaired, data)
         if carries_json(type_):
-            _keep_json(obj, data, mended)
+            _keep_json(obj, data, repaired)
         return obj
     except UNDECODABLE as error:
         metadata = _identity_of(data)
@@ -203,22 +203,22 @@ def decode_object(
         return Unreadable(metadata)
 
 
-def _keep_json(obj: object, data: bytes, mended: Mended | None) -> None:
-    if mended is None:
+def _keep_json(obj: object, data: bytes, repaired: RepairedJson | None) -> None:
+    if repaired is None:
         try:
             keep_json(obj, data)
             return
         except UNDECODABLE:
-            mended = mend(data)
-            data = mended.text
-    keep_json(obj, mended.without_pieces(data))
+            repaired = repair_json(data)
+            data = repaired.text
+    keep_json(obj, repaired.without_pieces(data))
 
 
 def _identity_of(data: bytes) -> ObjectMeta:
     """Return an object's identity and version, as far as they can be decoded."""
     texts = {}
     try:
-        text = mend(data).text
+        text = repair_json(data).text
         metadata = _RAW_FIELDS.decode(_RAW_FIELDS.decode(text)["metadata"])
     except (KeyError, *UNDECODABLE):
         return ObjectMeta()
@@ -294,15 +294,15 @@ class ListDecoder(Generic[T]):
         return self._decode_one_by_one(body)
 
     def _decode_one_by_one(self, body: bytes) -> Page[T]:
-        mended = None
+        repaired = None
         try:
             raw = _RAW_LIST.decode(body)
         except UNDECODABLE:
-            mended = mend(body)
-            raw = _decoded(_RAW_LIST, mended)
+            repaired = repair_json(body)
+            raw = _decoded(_RAW_LIST, repaired)
         page: Page[T] = Page(raw.metadata, [])
         for item in raw.items or ():
-            obj = decode_object(self._type, item, self._faults, mended)
+            obj = decode_object(self._type, item, self._faults, repaired)
             if not isinstance(obj, Unreadable):
                 page.items.append(obj)
             elif obj.metadata.name:
@@ -313,9 +313,9 @@ class ListDecoder(Generic[T]):
 S = TypeVar("S")
 
 
-def _decoded(decoder: msgspec.json.Decoder[S], mended: Mended) -> S:
+def _decoded(decoder: msgspec.json.Decoder[S], repaired: RepairedJson) -> S:
     """Decode repaired text; raises ``DecodeError``."""
     try:
-        return decoder.decode(mended.text)
+        return decoder.decode(repaired.text)
     except UNDECODABLE as error:
         raise decode_error(error) from error

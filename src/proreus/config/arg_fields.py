@@ -1,4 +1,4 @@
-"""The arguments of a plugin, told to a person: names as in the file, types, defaults."""
+"""Describes a plugin's arguments for people: names as in the file, types, defaults."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _JSON_TYPES: dict[Any, str] = {
 
 
 class ArgField(NamedTuple):
-    """``default``: the value as plain data; ``required``: there is none."""
+    """One argument. ``default`` is plain data, None for a ``required`` one."""
 
     name: str
     type: str
@@ -38,7 +38,7 @@ class ArgField(NamedTuple):
 
 
 def fields_of(model: type[PluginArgs]) -> tuple[ArgField, ...]:
-    """Return the fields of a plugin's arguments in their order."""
+    """Return the fields of a plugin's arguments in order of definition."""
     return tuple(
         ArgField(field.alias or name, _type(field), _default(field), field.is_required())
         for name, field in model.model_fields.items()
@@ -46,7 +46,7 @@ def fields_of(model: type[PluginArgs]) -> tuple[ArgField, ...]:
 
 
 def describe_args(model: type[PluginArgs]) -> str:
-    """Return one sentence on what a plugin's arguments are and where they are defined."""
+    """Return a sentence with the fields of a plugin's arguments and the place of their class."""
     file, line = class_location(model)
     listed = ", ".join(map(str, fields_of(model))) or "none"
     return f"{model.__qualname__} ({file}:{line}) has the fields {listed}"
@@ -81,7 +81,7 @@ def _default(field: FieldInfo) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return a default as JSON could say it."""
+    """Return a default as plain data."""
     if isinstance(value, ConfigModel):
         return value.model_dump(mode="json", by_alias=True)
     if isinstance(value, (tuple, list, set, frozenset)):

@@ -1,7 +1,7 @@
 """Plain data to typed configuration, with the errors of Go's decoder.
 
-Wrong types come first and alone, as ``encoding/json`` has it; unknown fields are the complaint of
-kube-scheduler's second, strict look.
+As in kube-scheduler, which decodes leniently first and strictly afterwards, a value of a wrong
+type is reported alone; unknown fields are reported only if all types are right.
 """
 
 from __future__ import annotations
@@ -14,8 +14,13 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from proreus.config.fields import AS_IS, WRONG_TYPE, ConfigModel, json_type_name
-from proreus.config.plugin_args import IN_TREE_ARGS
-from proreus.config.types import API_VERSION, KIND, PluginArgs, SchedulerConfiguration
+from proreus.config.types import (
+    API_VERSION,
+    KIND,
+    PluginArgs,
+    PluginCatalog,
+    SchedulerConfiguration,
+)
 from proreus.errors import ConfigError
 
 M = TypeVar("M", bound=ConfigModel)
@@ -23,22 +28,23 @@ Location = tuple[int | str, ...]
 
 _GROUP = API_VERSION.partition("/")[0]
 _SCHEME = "pkg/runtime/scheme.go:111"
-_ARGS_KINDS = frozenset(f"{name}Args" for name in IN_TREE_ARGS)
 
 
 class StrictDecodingError(ConfigError):
-    """Nothing but unknown fields; ``strict_errors`` are without the common introduction."""
+    """Raised for unknown or duplicate fields; ``strict_errors`` lack the common prefix."""
 
     def __init__(self, strict_errors: Sequence[str]) -> None:
         self.strict_errors = tuple(strict_errors)
         super().__init__("strict decoding error: " + ", ".join(strict_errors))
 
 
-def decode_configuration(data: object, body: str) -> tuple[SchedulerConfiguration, tuple[str, ...]]:
-    """Make a configuration of plain data; return it with complaints about unknown fields.
+def decode_configuration(
+    data: object, body: str, catalog: PluginCatalog
+) -> tuple[SchedulerConfiguration, tuple[str, ...]]:
+    """Decode a configuration; return it with one text for each unknown field.
 
-    Arguments of plugins stay as written. ``body`` is what to show where nothing says what the
-    data is. Raises ``ConfigError`` for any other fault.
+    Plugin arguments stay plain data. ``body`` is quoted in the error for data without ``kind`` or
+    ``apiVersion``. Raises ``ConfigError`` for anything but unknown fields.
     """
     fields = _fields_of(data)
     version, kind = _version_and_kind(fields)
@@ -48,7 +54,7 @@ def decode_configuration(data: object, body: str) -> tuple[SchedulerConfiguratio
         raise ConfigError(f"Object 'apiVersion' is missing in '{body}'")
     if version.count("/") > 1:
         raise ConfigError(f"unexpected GroupVersion string: {version}")
-    if version == API_VERSION and kind in _ARGS_KINDS:
+    if version == API_VERSION and kind in _in_tree_args_kinds(catalog):
         raise ConfigError(f"couldn't decode as {KIND}, got {API_VERSION}, Kind={kind}: ")
     if (version, kind) != (API_VERSION, KIND):
         raise _not_registered(version, kind)
@@ -56,17 +62,17 @@ def decode_configuration(data: object, body: str) -> tuple[SchedulerConfiguratio
 
 
 def decode_args(
-    plugin: str, model: type[PluginArgs], data: object
+    plugin: str, model: type[PluginArgs], data: object, catalog: PluginCatalog
 ) -> tuple[PluginArgs, tuple[str, ...]]:
-    """Make a plugin's arguments; return them with complaints about unknown fields."""
+    """Decode a plugin's arguments; return them with one text for each unknown field."""
     try:
         fields = _fields_of(data)
         version, kind = _version_and_kind(fields)
         version, kind = version or API_VERSION, kind or f"{plugin}Args"
         if kind != f"{plugin}Args":
-            if version != API_VERSION or kind not in (KIND, *_ARGS_KINDS):
+            if version != API_VERSION or kind not in (KIND, *_in_tree_args_kinds(catalog)):
                 raise _not_registered(version, kind)
-        elif plugin in IN_TREE_ARGS and version != API_VERSION:
+        elif catalog.is_in_tree(plugin) and version != API_VERSION:
             raise _not_registered(version, kind)
         else:
             return _decode(model, fields)
@@ -76,6 +82,15 @@ def decode_args(
         ) from None
     raise ConfigError(
         f"args for plugin {plugin} were not of type {plugin}Args.{_GROUP}, got {kind}.{_GROUP}"
+    )
+
+
+def _in_tree_args_kinds(catalog: PluginCatalog) -> frozenset[str]:
+    """Return the kinds of plugin arguments in group kubescheduler.config.k8s.io."""
+    return frozenset(
+        f"{name}Args"
+        for name in catalog.names()
+        if catalog.is_in_tree(name) and catalog.args_model(name) is not None
     )
 
 
@@ -91,7 +106,7 @@ def _fields_of(data: object) -> dict[str, Any]:
 
 
 def _version_and_kind(fields: dict[str, Any]) -> tuple[str, str]:
-    """Take apiVersion and kind out of the fields."""
+    """Remove apiVersion and kind from the fields and return them, "" for an absent one."""
     found = []
     for name in ("apiVersion", "kind"):
         value = fields.pop(name, None)
@@ -111,7 +126,7 @@ def _not_registered(version: str, kind: str) -> ConfigError:
 
 
 def _decode(model: type[M], data: dict[str, Any]) -> tuple[M, tuple[str, ...]]:
-    """Decode; unknown fields are reported and left out, so that the rest can be looked at too."""
+    """Decode; unknown fields are returned as texts and dropped, so that decoding can go on."""
     try:
         return _parse(model, data), ()
     except ValidationError as error:
@@ -129,17 +144,18 @@ def _decode(model: type[M], data: dict[str, Any]) -> tuple[M, tuple[str, ...]]:
             _delete(known, detail["loc"])
         return _parse(model, known), strict_errors
     except (LookupError, TypeError, ValidationError):
-        # a plugin's own model may be of a kind (a union) where a location is no path of the data
+        # In the model of an out-of-tree plugin a location need not be a path of the data: those
+        # of a union name the member.
         raise StrictDecodingError(strict_errors) from None
 
 
 def _parse(model: type[M], data: object) -> M:
-    """Parse in pydantic's JSON mode, where a list may become a tuple and nothing else may bend."""
+    """Validate in pydantic's JSON mode, which converts lists to tuples and nothing else."""
     return model.model_validate_json(json.dumps(data), by_alias=True, by_name=False)
 
 
 def _position(data: Any, location: Location) -> tuple[int, ...]:
-    """Return where in the text a location is, as a sort key."""
+    """Return the position of a location in the text, as a sort key."""
     position = []
     for step in location:
         if isinstance(data, dict) and step in data:
@@ -190,7 +206,7 @@ def _text(model: type[ConfigModel], detail: ErrorDetails) -> str:
 
 
 def _struct_at(model: type[ConfigModel], steps: tuple[str, ...]) -> type[ConfigModel]:
-    """Return the innermost model on the way down the fields."""
+    """Return the innermost model on a path of field names."""
     for step in steps:
         inner = _model_in(_annotation(model, step))
         if inner is None:
@@ -219,7 +235,7 @@ def _annotation(model: type[ConfigModel], alias: str) -> Any:
 
 
 def _model_in(annotation: Any) -> type[ConfigModel] | None:
-    """Find the model inside ``X``, ``X | None`` or ``tuple[X, ...]``."""
+    """Return the model inside ``X``, ``X | None`` or ``tuple[X, ...]``."""
     if isinstance(annotation, type) and issubclass(annotation, ConfigModel):
         return annotation
     return next((m for m in map(_model_in, get_args(annotation)) if m is not None), None)

@@ -1,61 +1,64 @@
-"""The plugins of a profile that says nothing else, and how a profile's own sets change them.
+"""The default plugins of a profile, and how a profile's own plugin sets change them.
 
-The order is precedence: Filter asks the cheap and decisive plugins first. The merge is step A of
-two; step B, the expansion of MultiPoint to extension points, is ``runtime.expansion``.
+This is the first of two steps; the second, which expands MultiPoint to extension points, is
+``runtime.expansion``.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from proreus.config.types import PluginRef, Plugins, PluginSet
 from proreus.feature_gates import FeatureGates
 
-_ALWAYS = (
-    PluginRef(name="SchedulingGates"),
-    PluginRef(name="PrioritySort"),
-    PluginRef(name="NodeUnschedulable"),
-    PluginRef(name="NodeName"),
-    PluginRef(name="TaintToleration", weight=3),
-    PluginRef(name="NodeAffinity", weight=2),
-    PluginRef(name="NodePorts"),
-    PluginRef(name="NodeResourcesFit", weight=1),
-    PluginRef(name="VolumeRestrictions"),
-    PluginRef(name="NodeVolumeLimits"),
-    PluginRef(name="VolumeBinding"),
-    PluginRef(name="VolumeZone"),
-    PluginRef(name="PodTopologySpread", weight=2),
-    PluginRef(name="InterPodAffinity", weight=2),
-    PluginRef(name="DefaultPreemption"),
-    PluginRef(name="NodeResourcesBalancedAllocation", weight=1),
-    PluginRef(name="ImageLocality", weight=1),
-    PluginRef(name="DefaultBinder"),
-)
-_DYNAMIC_RESOURCES = PluginRef(name="DynamicResources", weight=2)
-_APPENDED_BY_GATE = (
-    ("NodeDeclaredFeatures", PluginRef(name="NodeDeclaredFeatures")),
-    ("GangScheduling", PluginRef(name="GangScheduling")),
-    ("TopologyAwareWorkloadScheduling", PluginRef(name="TopologyPlacementGenerator")),
-    ("TopologyAwareWorkloadScheduling", PluginRef(name="PodGroupPodsCount", weight=1)),
-)
 
-IN_TREE_PLUGINS = frozenset(
-    ref.name for ref in (*_ALWAYS, _DYNAMIC_RESOURCES, *(ref for _, ref in _APPENDED_BY_GATE))
+class _DefaultPlugin(NamedTuple):
+    """``weight`` 0 is unset; a plugin with a ``gate`` is a default only while that is enabled."""
+
+    name: str
+    weight: int = 0
+    gate: str = ""
+
+
+_DEFAULT_PLUGINS = (
+    _DefaultPlugin("SchedulingGates"),
+    _DefaultPlugin("PrioritySort"),
+    _DefaultPlugin("NodeUnschedulable"),
+    _DefaultPlugin("NodeName"),
+    _DefaultPlugin("TaintToleration", weight=3),
+    _DefaultPlugin("NodeAffinity", weight=2),
+    _DefaultPlugin("NodePorts"),
+    _DefaultPlugin("NodeResourcesFit", weight=1),
+    _DefaultPlugin("VolumeRestrictions"),
+    _DefaultPlugin("NodeVolumeLimits"),
+    _DefaultPlugin("VolumeBinding"),
+    _DefaultPlugin("VolumeZone"),
+    _DefaultPlugin("PodTopologySpread", weight=2),
+    _DefaultPlugin("InterPodAffinity", weight=2),
+    _DefaultPlugin("DynamicResources", weight=2, gate="DynamicResourceAllocation"),
+    _DefaultPlugin("DefaultPreemption"),
+    _DefaultPlugin("NodeResourcesBalancedAllocation", weight=1),
+    _DefaultPlugin("ImageLocality", weight=1),
+    _DefaultPlugin("DefaultBinder"),
+    _DefaultPlugin("NodeDeclaredFeatures", gate="NodeDeclaredFeatures"),
+    _DefaultPlugin("GangScheduling", gate="GangScheduling"),
+    _DefaultPlugin("TopologyPlacementGenerator", gate="TopologyAwareWorkloadScheduling"),
+    _DefaultPlugin("PodGroupPodsCount", weight=1, gate="TopologyAwareWorkloadScheduling"),
 )
-"""The names of all plugins of kube-scheduler 1.36."""
+"""kube-scheduler's plugins in the order in which each extension point calls them."""
 
 
 def default_plugins(gates: FeatureGates) -> tuple[PluginRef, ...]:
     """Return the default ``multiPoint.enabled``, in order, with weights."""
-    plugins: list[PluginRef] = []
-    for ref in _ALWAYS:
-        if ref.name == "DefaultPreemption" and gates.enabled("DynamicResourceAllocation"):
-            plugins.append(_DYNAMIC_RESOURCES)
-        plugins.append(ref)
-    plugins.extend(ref for gate, ref in _APPENDED_BY_GATE if gates.enabled(gate))
-    return tuple(plugins)
+    return tuple(
+        PluginRef(name=plugin.name, weight=plugin.weight)
+        for plugin in _DEFAULT_PLUGINS
+        if not plugin.gate or gates.enabled(plugin.gate)
+    )
 
 
 def merge(defaults: tuple[PluginRef, ...], own: Plugins) -> Plugins:
-    """Put a profile's own sets over the default ``multiPoint.enabled``."""
+    """Return a profile's own sets, ``multi_point`` merged over ``defaults``."""
     merged = {
         name: _merge_set(defaults if name == "multi_point" else (), getattr(own, name))
         for name in Plugins.model_fields
@@ -64,10 +67,10 @@ def merge(defaults: tuple[PluginRef, ...], own: Plugins) -> Plugins:
 
 
 def _merge_set(defaults: tuple[PluginRef, ...], own: PluginSet) -> PluginSet:
-    """Replace defaults in place, drop disabled ones, append what is new.
+    """Replace defaults in place, drop disabled ones, append new ones.
 
-    Of several own entries of one name the last replaces the default; the others are appended and
-    will be found to be registered twice.
+    Of several own entries of one name the last replaces the default; the others are appended, and
+    the expansion then reports the plugin as registered twice.
     """
     last = {ref.name: index for index, ref in enumerate(own.enabled)}
     enabled: list[PluginRef] = []

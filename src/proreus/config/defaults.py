@@ -1,14 +1,13 @@
-"""What is meant where nothing is said, as far as that is more than a constant.
+"""Defaults that are not constants.
 
-After this step a profile's plugin sets are merged over the default ones and every enabled plugin
-that takes arguments has them.
+Profiles get their plugin sets merged over the default ones, and arguments for every enabled
+plugin that takes any.
 """
 
 from __future__ import annotations
 
 from typing import TypeVar
 
-from proreus.config.catalog import PluginCatalog, args_model
 from proreus.config.decoding import decode_args
 from proreus.config.default_plugins import default_plugins, merge
 from proreus.config.fields import ConfigModel
@@ -16,6 +15,7 @@ from proreus.config.types import (
     DEFAULT_SCHEDULER_NAME,
     Extender,
     PluginArgs,
+    PluginCatalog,
     PluginConfig,
     ProfileConfiguration,
     SchedulerConfiguration,
@@ -39,7 +39,7 @@ _CLIENT_ZEROS = ("content_type", "qps", "burst")
 def set_defaults(
     config: SchedulerConfiguration, catalog: PluginCatalog, gates: FeatureGates
 ) -> SchedulerConfiguration:
-    """Return the configuration with everything filled in."""
+    """Return the configuration with all defaults filled in."""
     profiles = config.profiles or (ProfileConfiguration(),)
     if len(profiles) == 1 and profiles[0].scheduler_name is None:
         only = profiles[0].model_copy(update={"scheduler_name": DEFAULT_SCHEDULER_NAME})
@@ -61,7 +61,7 @@ def set_defaults(
 def _complete_profile(
     profile: ProfileConfiguration, catalog: PluginCatalog, gates: FeatureGates
 ) -> ProfileConfiguration:
-    """Merge the plugin sets; complete given arguments in place, append default ones by name."""
+    """Merge the plugin sets; complete the given arguments, then append default ones by name."""
     plugins = merge(default_plugins(gates), profile.plugins)
     configs = [
         config.model_copy(update={"args": config.args.with_defaults(gates)})
@@ -70,9 +70,9 @@ def _complete_profile(
         for config in profile.plugin_config
     ]
     for name in sorted(plugins.enabled_names() - {config.name for config in configs}):
-        model = args_model(catalog, name)
+        model = catalog.args_model(name)
         if model is not None:
-            args, _ = decode_args(name, model, {})
+            args, _ = decode_args(name, model, {}, catalog)
             configs.append(PluginConfig(name=name, args=args.with_defaults(gates)))
     return profile.model_copy(update={"plugins": plugins, "plugin_config": tuple(configs)})
 
@@ -83,7 +83,7 @@ def _complete_extender(extender: Extender) -> Extender:
 
 
 def _without_zeros(part: Part, names: tuple[str, ...]) -> Part:
-    """Put the default where a field that cannot be empty is."""
+    """Replace empty strings and zeros of the named fields by the defaults."""
     defaults = type(part)()
     update = {name: getattr(defaults, name) for name in names if not getattr(part, name)}
     return part.model_copy(update=update)

@@ -1,7 +1,7 @@
 """Durations as Go writes them: ``1m30s``, ``500ms``, ``-1.5h``.
 
-In configuration objects a duration is a float of seconds, in a field whose name ends in
-``_seconds``; its text form exists only in files, messages and ``write``.
+In configuration objects a duration is a float in seconds, in a field whose name ends in
+``_seconds``. The text form is used only in files, messages and ``write``.
 """
 
 import re
@@ -24,7 +24,7 @@ _MAX_NANOSECONDS = 2**63 - 1
 
 
 class DurationError(ConfigError):
-    """A text that Go's ``time.ParseDuration`` refuses, in its words."""
+    """Raised for an invalid duration, with the text of Go's ``time.ParseDuration``."""
 
 
 def parse_duration(text: str) -> float:
@@ -71,7 +71,7 @@ def format_duration(seconds: float) -> str:
 
 
 def quote(text: str) -> str:
-    """Quote a text the way Go's ``%q`` does for what occurs in configuration."""
+    """Quote a text as Go's ``%q`` does, for the characters that occur in configurations."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + escaped.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r") + '"'
 

@@ -1,6 +1,6 @@
 """The texts of ``k8s.io/apimachinery/pkg/util/validation/field``: path, kind of fault, detail.
 
-What operators search for when kube-scheduler refuses a file is found here word for word.
+Operators search for these texts when a file is refused, so that they are exactly upstream's.
 """
 
 import json
@@ -20,28 +20,28 @@ def item(path: str, index: int) -> str:
 
 
 def invalid(path: str, value: object, detail: str) -> str:
-    """The value is of the right type, but not allowed."""
+    """Return the error of a value that is not allowed."""
     return f"{path}: Invalid value: {_shown(value)}: {detail}"
 
 
 def required(path: str, detail: str = "") -> str:
-    """The value is missing or empty."""
+    """Return the error of a missing or empty value."""
     return f"{path}: Required value: {detail}" if detail else f"{path}: Required value"
 
 
 def duplicate(path: str, value: object) -> str:
-    """The value must be unique and is not."""
+    """Return the error of a value that must be unique."""
     return f"{path}: Duplicate value: {_shown(value)}"
 
 
 def unsupported(path: str, value: str, supported: Iterable[str]) -> str:
-    """The value is not one of an enumeration."""
+    """Return the error of a value that is not in an enumeration."""
     allowed = ", ".join(quote(text) for text in supported)
     return f"{path}: Unsupported value: {_shown(value)}: supported values: {allowed}"
 
 
 def forbidden(path: str, detail: str) -> str:
-    """The field must not be there in this context."""
+    """Return the error of a field that is not allowed in this context."""
     return f"{path}: Forbidden: {detail}"
 
 

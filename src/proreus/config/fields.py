@@ -1,7 +1,7 @@
-"""The ground that all configuration models stand on: field types that refuse what Go refuses.
+"""The base class and field types of all configuration models, as strict as Go's decoder.
 
-Field names are camelCase in files and snake_case in Python; unknown fields, wrong types and
-numbers that do not fit are errors; an explicit null counts as absent, as in Go. Values are frozen.
+Field names are camelCase in files and snake_case in Python. Unknown fields, wrong types and
+numbers out of range are errors; an explicit null counts as absent, as in Go. Models are frozen.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from pydantic_core import PydanticCustomError
 from proreus.config.durations import DurationError, format_duration, parse_duration
 
 AS_IS = "as_is"
-"""The kind of error whose text needs no path and no introduction."""
+"""The type of errors whose text needs no path or prefix."""
 
 WRONG_TYPE = "go_type"
-"""The kind of error that carries ``got`` and ``wanted`` in Go's words."""
+"""The type of errors with Go's names of the types ``got`` and ``wanted``."""
 
 
 _MAX_FLOAT32 = 3.4028235677973366e38
 
 
 class ConfigModel(BaseModel):
-    """A part of a configuration.
+    """Base class of a part of a configuration.
 
-    In Python it is made by snake_case names; ``config.decoding`` reads it by camelCase ones.
+    Python code constructs it with snake_case names; ``config.decoding`` decodes camelCase ones.
     """
 
     model_config = ConfigDict(
@@ -52,14 +52,15 @@ class ConfigModel(BaseModel):
     )
 
     go_type: ClassVar[str] = ""
-    """The name that errors give this struct, as upstream's do; empty: the class name."""
+    """The Go type that errors name; empty: the class name."""
 
     @model_validator(mode="before")
     @classmethod
     def _as_go_reads(cls, data: Any) -> Any:
-        """Take null for absent, and lists for the tuples that frozen values need.
+        """Drop nulls, and convert lists to the tuples that frozen models need.
 
-        A null duration is an error: Go's decoder asks the type itself, which wants a text.
+        A null duration is kept and so an error, as in Go, whose duration type decodes itself and
+        accepts only a string.
         """
         if data is None:
             return {}
@@ -80,14 +81,14 @@ class ConfigModel(BaseModel):
 
 
 def _with_tuples(value: Any) -> Any:
-    """Make tuples of lists, also of those in a mapping; what is inside has models of its own."""
+    """Convert lists to tuples, also in a mapping; inner models convert their own."""
     if isinstance(value, dict):
         return {key: _with_tuples(entry) for key, entry in value.items()}
     return tuple(value) if isinstance(value, list) else value
 
 
 def is_duration(field: FieldInfo) -> bool:
-    """Tell whether a field is a duration: seconds in Python, a text such as ``1m30s`` in files."""
+    """Return whether a field is a duration: seconds in Python, text like ``1m30s`` in files."""
     return any(getattr(part, "func", None) is _seconds for part in field.metadata)
 
 
@@ -96,15 +97,15 @@ def _is_tuple(annotation: Any) -> bool:
 
 
 def with_alias(name: str, default: Any) -> Any:
-    """Make a field that has another name in the file than its camelCase one.
+    """Return a field whose name in the file is not its camelCase one.
 
-    (pydantic's ``Field`` would do, but type checkers then want that name in Python, too.)
+    With pydantic's ``Field`` itself, type checkers would require that name in Python too.
     """
     return Field(default=default, alias=name)
 
 
 def json_type_name(value: object) -> str:
-    """Name the JSON type of a value as ``encoding/json`` does in its errors."""
+    """Return the JSON type of a value as named in the errors of ``encoding/json``."""
     match value:
         case bool():
             return "bool"

@@ -1,8 +1,7 @@
-"""From a file to a configuration that can be used: read, parse, complete, validate.
+"""Load a KubeSchedulerConfiguration: read, decode, fill in defaults, validate.
 
-Strict as kube-scheduler is, with its words; ``ConfigError.problems`` holds all faults of the step
-that found some. What is not here: the command line, which overrides parts of it in between (see
-``override``), and the building of profiles (``runtime.expansion``).
+As strict as kube-scheduler, with its error texts; ``ConfigError.problems`` holds all errors of the
+first step that found any. Profiles are built from the result by ``runtime.expansion``.
 """
 
 from __future__ import annotations
@@ -13,13 +12,11 @@ from typing import Any
 
 from proreus.config import validation
 from proreus.config.arg_fields import describe_args
-from proreus.config.catalog import PluginCatalog, args_model
 from proreus.config.decoding import StrictDecodingError, decode_args, decode_configuration
-from proreus.config.default_plugins import IN_TREE_PLUGINS
 from proreus.config.defaults import set_defaults
-from proreus.config.plugin_args import IN_TREE_ARGS
 from proreus.config.reading import Document, read
 from proreus.config.types import (
+    PluginCatalog,
     PluginConfig,
     Plugins,
     ProfileConfiguration,
@@ -39,10 +36,10 @@ def load(
     gates: FeatureGates | None = None,
     override: Override | None = None,
 ) -> SchedulerConfiguration:
-    """Return the completed, valid configuration of YAML or JSON text, or of plain data.
+    """Return the complete, valid configuration from YAML or JSON text, or from plain data.
 
-    ``override`` is applied between defaulting and validation, where explicit flags of the command
-    line win over the file. Raises ``ConfigError``.
+    ``override`` is applied between defaulting and validation: there, command-line flags take
+    precedence over the file. Raises ``ConfigError``.
     """
     gates = gates or FeatureGates()
     document = Document(source) if isinstance(source, Mapping) else read(source)
@@ -62,7 +59,7 @@ def load_file(
     gates: FeatureGates | None = None,
     override: Override | None = None,
 ) -> SchedulerConfiguration:
-    """Load a file; that it cannot be opened is a ``ConfigError`` too."""
+    """Load a file; raises ``ConfigError`` also if it cannot be opened."""
     try:
         with open(path, "rb") as file:
             source = file.read()
@@ -75,7 +72,7 @@ def load_file(
 def default_configuration(
     catalog: PluginCatalog, gates: FeatureGates | None = None, plugins: Plugins | None = None
 ) -> SchedulerConfiguration:
-    """Return what applies without a file; ``plugins`` are merged over the default ones."""
+    """Return the configuration that applies without a file, ``plugins`` merged over the default."""
     profile = ProfileConfiguration(plugins=plugins or Plugins())
     written = SchedulerConfiguration(profiles=(profile,))
     return set_defaults(written, catalog, gates or FeatureGates())
@@ -84,11 +81,11 @@ def default_configuration(
 def parse(
     document: Document, catalog: PluginCatalog, body: str | bytes | Mapping[str, Any]
 ) -> SchedulerConfiguration:
-    """Make typed values of plain data, the plugins' arguments included.
+    """Decode a document, plugin arguments included; only constant defaults are filled in.
 
-    Nothing is filled in yet but constants; ``body`` is what the data was made of, for errors.
+    ``body`` is the document's source, for error texts.
     """
-    config, unknown = decode_configuration(document.data, _shown(body))
+    config, unknown = decode_configuration(document.data, _shown(body), catalog)
     strict_errors = document.strict_errors + unknown
     profiles = []
     for index, profile in enumerate(config.profiles):
@@ -111,16 +108,17 @@ def _shown(body: str | bytes | Mapping[str, Any]) -> str:
 def _decode_plugin_config(
     path: str, profile: ProfileConfiguration, catalog: PluginCatalog
 ) -> tuple[ProfileConfiguration, tuple[str, ...]]:
-    """Decode arguments by their plugin's model; leave those alone that have none."""
+    """Decode arguments by their plugin's model; keep plain data if the plugin has no model."""
     configs: list[PluginConfig] = []
     strict_errors: tuple[str, ...] = ()
     for index, config in enumerate(profile.plugin_config):
-        model = args_model(catalog, config.name)
+        model = catalog.args_model(config.name)
+        in_tree = catalog.is_in_tree(config.name)
         if model is not None:
             where = f"decoding {path}.pluginConfig[{index}]"
-            hint = "" if config.name in IN_TREE_ARGS else f"; {describe_args(model)}"
+            hint = "" if in_tree else f"; {describe_args(model)}"
             try:
-                args, unknown = decode_args(config.name, model, config.args)
+                args, unknown = decode_args(config.name, model, config.args, catalog)
             except ConfigError as error:
                 problems = (f"{where}: {problem}{hint}" for problem in error.problems)
                 raise ConfigError(*problems) from None
@@ -129,7 +127,7 @@ def _decode_plugin_config(
                 outer = StrictDecodingError([f"decoding args for plugin {config.name}: {inner}"])
                 strict_errors += (f"{where}: {outer}{hint}",)
             config = config.model_copy(update={"args": args})
-        elif config.args and config.name in catalog.names() - IN_TREE_PLUGINS:
+        elif config.args and not in_tree and config.name in catalog.names():
             strict_errors += (
                 f"decoding {path}.pluginConfig[{index}]: plugin {config.name} takes no args; "
                 "a plugin has those that a class Args in it describes",

@@ -1,9 +1,9 @@
-"""Bytes to plain data, as strictly as kube-scheduler reads them.
+"""Parses JSON and YAML to plain data as kube-scheduler does.
 
-A file that begins with ``{`` is JSON, else YAML. YAML is read with the scalars of Go's YAML 1.1
-(``on`` is true; ``1e3``, ``0x10`` and ``010`` are numbers; dates and ``1:30`` are texts), and what
-comes out is what JSON could have said: keys are texts, whole floats are integers. Keys that
-stand twice in a mapping are complained of.
+A file that begins with ``{`` is JSON, else YAML. YAML scalars are those of Go's YAML 1.1 (``on`` is
+true; ``1e3``, ``0x10`` and ``010`` are numbers; dates and ``1:30`` are strings), and the result is
+equivalent to JSON: keys are strings, floats without a fraction are integers. Duplicate keys in a
+mapping are reported.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from proreus.errors import ConfigError
 
 
 class Document(NamedTuple):
-    """What a text says; ``strict_errors`` are about keys that stand twice (the last one counts)."""
+    """Parsed data; ``strict_errors`` report duplicate keys, of which the last one counts."""
 
     data: Any
     strict_errors: tuple[str, ...] = ()
 
 
 def read(source: str | bytes) -> Document:
-    """Parse JSON, or the first document of YAML; raises ``ConfigError`` with the fault's place."""
+    """Parse JSON, or the first YAML document; raises ``ConfigError`` with the error's line."""
     try:
         text = source.decode() if isinstance(source, bytes) else source
     except UnicodeDecodeError as error:
@@ -44,7 +44,7 @@ def _read_json(text: str) -> Document:
 
 
 class _DuplicateTrackingDict(dict[str, Any]):
-    """A dict that remembers which keys were given twice."""
+    """A dict that records duplicate keys."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -80,7 +80,7 @@ def _read_yaml(text: str) -> Document:
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader with Go's scalars; notes repeated keys."""
+    """SafeLoader with Go's scalars; records duplicate keys."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -88,7 +88,7 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         if isinstance(node, yaml.MappingNode):
-            self._note_repeated(node)
+            self._record_repeated(node)
             self.flatten_mapping(node)
         made: dict[str, Any] = {}
         for key_node, value_node in node.value:
@@ -97,7 +97,7 @@ class _Loader(yaml.SafeLoader):
         return dict(sorted(made.items()))
 
     def construct_undefined(self, node: yaml.Node) -> Any:
-        """Pass over tags that are unknown."""
+        """Ignore unknown tags."""
         if isinstance(node, yaml.SequenceNode):
             return self.construct_sequence(node, deep=True)
         if isinstance(node, yaml.MappingNode):
@@ -105,7 +105,7 @@ class _Loader(yaml.SafeLoader):
         assert isinstance(node, yaml.ScalarNode)
         return self.construct_scalar(node)
 
-    def _note_repeated(self, node: yaml.MappingNode) -> None:
+    def _record_repeated(self, node: yaml.MappingNode) -> None:
         seen: set[str] = set()
         for key_node, _ in node.value:
             if not isinstance(key_node, yaml.ScalarNode) or key_node.value == "<<":
@@ -156,7 +156,7 @@ def _float(loader: _Loader, node: yaml.ScalarNode) -> float | int:
 
 
 def _whole(number: float) -> float | int:
-    """Return a number as Go writes it into JSON: without a point where it needs none."""
+    """Return a float as Go writes it to JSON: as an integer if it has no fraction."""
     return int(number) if number.is_integer() and abs(number) < 1e21 else number
 
 
@@ -174,7 +174,7 @@ SCALARS = (
     ("tag:yaml.org,2002:int", _INTEGER, list("-+0123456789")),
     ("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789")),
 )
-"""Which plain scalars are no texts: tag, form, first characters."""
+"""Plain scalars that are not strings: tag, pattern, first characters."""
 
 for _scalar in SCALARS:
     _Loader.add_implicit_resolver(*_scalar)

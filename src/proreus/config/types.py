@@ -1,15 +1,13 @@
-"""KubeSchedulerConfiguration v1, as values.
+"""KubeSchedulerConfiguration v1 as frozen models, after ``kubescheduler.config.k8s.io/v1`` of 1.36.
 
-Pure shapes: what a field means when it is absent stands here where that is a constant, else in
-``defaults``; what is allowed stands in ``validation``. An instance that came out of ``load`` is
-complete: nothing in it is left to be guessed. The source is ``kubescheduler.config.k8s.io/v1`` of
-kube-scheduler 1.36.
+Defaults that are constants are given here, other defaults in ``defaults``; the limits of values
+are in ``validation``. In an instance that ``load`` returned, every default is filled in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, ClassVar, Self
+from collections.abc import Iterable, Set
+from typing import Any, ClassVar, Protocol, Self
 
 from proreus.config.fields import (
     Base64,
@@ -28,31 +26,62 @@ API_VERSION = "kubescheduler.config.k8s.io/v1"
 KIND = "KubeSchedulerConfiguration"
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
 ALL_PLUGINS = "*"
-"""The name that disables all plugins of a set."""
+"""The name that, in ``disabled``, stands for all plugins of the set."""
 
 
 class PluginArgs(ConfigModel):
-    """The ground of a plugin's arguments: a frozen pydantic model nested in the plugin as ``Args``.
+    """Base class of the frozen pydantic model that a plugin has as its ``Args``.
 
     Fields are snake_case here and camelCase in the file; a default makes a field optional. Unknown
-    fields and wrong types are refused before ``problems`` is asked. ``apiVersion`` and ``kind``
-    (``<PluginName>Args``) may stand beside the fields and are no fields.
+    fields and wrong types are refused before ``problems`` is called. The file may also contain
+    ``apiVersion`` and ``kind`` (``<PluginName>Args``); they are not fields of the model.
     """
 
     checked_at_construction: ClassVar[bool] = False
-    """Check when the plugin is made instead of with the file: so kube-scheduler treats
-    NodeResourcesFitArgs, which makes faults of plugins that no profile uses go unnoticed."""
+    """Whether the plugin's constructor calls ``problems``, rather than validation of the file.
+
+    kube-scheduler does so for NodeResourcesFitArgs: errors in the arguments of a plugin that no
+    profile enables are not reported.
+    """
 
     def with_defaults(self, gates: FeatureGates) -> Self:
         """Return the arguments with those defaults that depend on other fields or on gates."""
         return self
 
     def problems(self, path: str, gates: FeatureGates) -> Iterable[str]:
-        """Yield what is not allowed, one sentence a fault, made with ``config.field_errors``.
+        """Yield one sentence for each invalid value, made with ``config.field_errors``.
 
-        ``path`` is that of the arguments: ``invalid(child(path, "maxSkew"), 0, "must be > 0")``.
+        ``path`` leads to the arguments: ``invalid(child(path, "maxSkew"), 0, "must be > 0")``.
         """
         return ()
+
+
+class PluginCatalog(Protocol):
+    """The plugins that a configuration may name; ``runtime.registry.Registry`` implements it.
+
+    ``config`` lies below the plugins, so that their names, argument models and extension points
+    reach it through this Protocol alone.
+    """
+
+    def names(self) -> Set[str]:
+        """Return the names of all plugins."""
+        ...
+
+    def is_in_tree(self, name: str) -> bool:
+        """Return whether a plugin is one of kube-scheduler's own; False for an unknown name."""
+        ...
+
+    def args_model(self, name: str) -> type[PluginArgs] | None:
+        """Return the model of a plugin's arguments; None if it takes none or is unknown."""
+        ...
+
+    def points(self, name: str) -> Set[str]:
+        """Return a plugin's extension points as spelled in the file; empty for an unknown name.
+
+        preEnqueue, queueSort, preFilter, filter, postFilter, preScore, score, reserve, permit,
+        preBind, bind, postBind, placementGenerate, placementScore.
+        """
+        ...
 
 
 class PluginRef(ConfigModel):
@@ -73,12 +102,12 @@ class PluginSet(ConfigModel):
     disabled: tuple[PluginRef, ...] = ()
 
     def disables(self, name: str) -> bool:
-        """Tell whether a plugin is disabled, by its name or with all others."""
+        """Return whether a plugin is disabled, by its own name or by ``*``."""
         return any(plugin.name in (name, ALL_PLUGINS) for plugin in self.disabled)
 
 
 class Plugins(ConfigModel):
-    """One set for each extension point, and ``multi_point`` for all points a plugin has."""
+    """One set for each extension point; ``multi_point`` enables a plugin at all its points."""
 
     go_type = "v1.Plugins"
 
@@ -109,8 +138,11 @@ class Plugins(ConfigModel):
 
 
 class PluginConfig(ConfigModel):
-    """The arguments of one plugin: after ``load`` a ``PluginArgs``, or as written (plain data)
-    where no model is known for the plugin."""
+    """The arguments of one plugin.
+
+    After ``load`` ``args`` is a ``PluginArgs``, or plain data as in the file if the plugin has no
+    model.
+    """
 
     go_type = "v1.PluginConfig"
 
@@ -119,7 +151,7 @@ class PluginConfig(ConfigModel):
 
 
 class ProfileConfiguration(ConfigModel):
-    """What serves one schedulerName. ``scheduler_name`` is None only before defaulting."""
+    """One profile; ``scheduler_name`` is None only before defaulting."""
 
     go_type = "v1.KubeSchedulerProfile"
 
@@ -130,7 +162,7 @@ class ProfileConfiguration(ConfigModel):
 
     @property
     def name(self) -> str:
-        """The schedulerName that pods ask for."""
+        """The profile's schedulerName, "" before defaulting."""
         return self.scheduler_name or ""
 
     def args(self) -> dict[str, Any]:
@@ -139,7 +171,7 @@ class ProfileConfiguration(ConfigModel):
 
 
 class LeaderElection(ConfigModel):
-    """The Lease to hold while scheduling; empty texts and zero durations mean the defaults."""
+    """The Lease to hold while scheduling; empty strings and zero durations mean the defaults."""
 
     go_type = "v1alpha1.LeaderElectionConfiguration"
 
@@ -153,7 +185,7 @@ class LeaderElection(ConfigModel):
 
 
 class ClientConnection(ConfigModel):
-    """How to speak to the apiserver; ``qps`` and ``burst`` 0 mean the defaults."""
+    """The connection to the apiserver; ``qps`` and ``burst`` 0 mean the defaults."""
 
     go_type = "v1alpha1.ClientConnectionConfiguration"
 
@@ -165,7 +197,7 @@ class ClientConnection(ConfigModel):
 
 
 class ExtenderTLSConfig(ConfigModel):
-    """TLS towards an extender; the ``*_data`` fields (base64 in the file) win over files."""
+    """TLS settings of an extender; ``*_data`` (base64 in the file) takes precedence over files."""
 
     go_type = "v1.ExtenderTLSConfig"
 
@@ -180,7 +212,7 @@ class ExtenderTLSConfig(ConfigModel):
 
 
 class ExtenderManagedResource(ConfigModel):
-    """An extended resource that an extender looks after."""
+    """An extended resource that an extender manages."""
 
     go_type = "v1.ExtenderManagedResource"
 
@@ -189,7 +221,7 @@ class ExtenderManagedResource(ConfigModel):
 
 
 class Extender(ConfigModel):
-    """An HTTP extender; an empty verb means that it does not have the capability."""
+    """An HTTP extender; an empty verb means that it does not support that call."""
 
     go_type = "v1.Extender"
 
@@ -208,7 +240,7 @@ class Extender(ConfigModel):
 
 
 class SchedulerConfiguration(ConfigModel):
-    """The whole file. ``percentage_of_nodes_to_score`` 0 is adaptive."""
+    """The whole file; ``percentage_of_nodes_to_score`` 0 means adaptive."""
 
     go_type = "v1.KubeSchedulerConfiguration"
 

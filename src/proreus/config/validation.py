@@ -1,7 +1,7 @@
-"""What kube-scheduler does not accept, in its order and words; all faults at once.
+"""Validates a complete configuration, with kube-scheduler's order and texts of errors.
 
-Pure: a completed configuration in, sentences out. Faults that show only when a profile is built
-(plugins that do not exist, MultiPoint clashes) are ``runtime.expansion``'s.
+``runtime.expansion`` reports the errors that show only when a profile is built (unknown plugins,
+MultiPoint conflicts).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from proreus.config.durations import format_duration
 from proreus.config.field_errors import child, duplicate, invalid, item, required
-from proreus.config.names import is_extended_resource, label_key_errors
+from proreus.config.names import is_extended_resource, label_key_problems
 from proreus.config.types import (
     API_VERSION,
     ClientConnection,
@@ -25,13 +25,13 @@ from proreus.config.types import (
 from proreus.feature_gates import FeatureGates
 
 REMOVED_PLUGINS = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
-"""Plugins that v1 of the configuration no longer has."""
+"""Plugins that v1 of the configuration no longer supports."""
 
-_SETS_WITHOUT_THAT_CHECK = frozenset({"multiPoint", "placementGenerate", "placementScore"})
+_SETS_NOT_CHECKED_FOR_REMOVED = frozenset({"multiPoint", "placementGenerate", "placementScore"})
 
 
 def problems(config: SchedulerConfiguration, gates: FeatureGates) -> Iterator[str]:
-    """Yield every fault of a completed configuration."""
+    """Yield all errors of a complete configuration."""
     yield from _client_connection(config.client_connection)
     yield from _leader_election(config.leader_election)
     if config.parallelism <= 0:
@@ -54,7 +54,7 @@ def _client_connection(client: ClientConnection) -> Iterator[str]:
 
 
 def _leader_election(election: LeaderElection) -> Iterator[str]:
-    """Empty texts and zeros were replaced by defaults, and may come back by flags."""
+    """Check also for empty values: defaulting replaced them, but flags may set them again."""
     if not election.leader_elect:
         return
     for name, seconds in (
@@ -66,7 +66,7 @@ def _leader_election(election: LeaderElection) -> Iterator[str]:
             where = child("leaderElection", name)
             yield invalid(where, format_duration(seconds), "must be greater than zero")
     if election.lease_duration_seconds <= election.renew_deadline_seconds:
-        # kube-scheduler shows the deadline where it means the duration
+        # The value shown is the deadline instead of the duration, as in kube-scheduler.
         shown = format_duration(election.renew_deadline_seconds)
         yield invalid("leaderElection.leaseDuration", shown, "must be greater than `RenewDeadline`")
     for name, text in (
@@ -104,7 +104,7 @@ def _percentage(path: str, percentage: int | None) -> Iterator[str]:
 
 def _removed_plugins(path: str, profile: ProfileConfiguration) -> Iterator[str]:
     for name, set_ in profile.plugins.sets().items():
-        if name in _SETS_WITHOUT_THAT_CHECK:
+        if name in _SETS_NOT_CHECKED_FOR_REMOVED:
             continue
         for index, ref in enumerate(set_.enabled):
             if ref.name in REMOVED_PLUGINS:
@@ -130,7 +130,7 @@ def _plugin_config(path: str, profile: ProfileConfiguration, gates: FeatureGates
 
 
 def _queue_sort(profiles: tuple[ProfileConfiguration, ...]) -> Iterator[str]:
-    """There is one queue, hence one order."""
+    """Check that all profiles agree on the queue sort plugin, since they share one queue."""
     first = profiles[0].plugins.queue_sort
     if len(first.enabled) > 1:
         yield invalid(
@@ -138,7 +138,7 @@ def _queue_sort(profiles: tuple[ProfileConfiguration, ...]) -> Iterator[str]:
             len(first.enabled),
             "only one queue sort plugin can be enabled",
         )
-    # "" where MultiPoint brings the plugin, as in kube-scheduler: args without a name are compared
+    # "" if MultiPoint enables the plugin: then kube-scheduler compares args without a name.
     name = first.enabled[0].name if first.enabled else ""
     args = profiles[0].args().get(name) if name else None
     for index, profile in enumerate(profiles[1:], start=1):
@@ -155,7 +155,7 @@ def _queue_sort(profiles: tuple[ProfileConfiguration, ...]) -> Iterator[str]:
 
 
 def _in_go(set_: PluginSet) -> dict[str, Any]:
-    """Show a set as Go prints the struct."""
+    """Return a set as Go prints the struct."""
     return {
         name: [{"Name": ref.name, "Weight": ref.weight} for ref in refs] or None
         for name, refs in (("Enabled", set_.enabled), ("Disabled", set_.disabled))
@@ -182,8 +182,7 @@ def _extenders(extenders: tuple[Extender, ...]) -> Iterator[str]:
 
 
 def _extended_resource(path: str, name: str) -> Iterator[str]:
-    faults = tuple(label_key_errors(name))
-    for fault in faults:
-        yield invalid(path, name, fault)
-    if not faults and not is_extended_resource(name):
+    problems = tuple(label_key_problems(path, name))
+    yield from problems
+    if not problems and not is_extended_resource(name):
         yield invalid(path, name, "is an invalid extended resource name")

@@ -1,6 +1,6 @@
-"""A configuration back into the form of its file, with every default explicit.
+"""Writes a configuration in the form of its file, with all defaults.
 
-For ``--write-config-to`` and ``/configz``; what comes out loads again to the same configuration.
+For ``--write-config-to`` and ``/configz``; the result loads to the same configuration.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from proreus.config.types import (
     SchedulerConfiguration,
 )
 
-_ZEROS_LEFT_OUT = (Extender, ExtenderManagedResource, ExtenderTLSConfig)
-_ALWAYS_THERE = frozenset({"url_prefix", "name"})
+_OMIT_ZEROS = (Extender, ExtenderManagedResource, ExtenderTLSConfig)
+_NEVER_OMITTED = frozenset({"url_prefix", "name"})
 
 
 def to_data(config: SchedulerConfiguration) -> dict[str, Any]:
-    """Return the configuration as plain data that JSON and YAML can say."""
+    """Return the configuration as plain data."""
     return {"apiVersion": API_VERSION, "kind": KIND, **_fields(config)}
 
 
@@ -40,7 +40,7 @@ def to_yaml(config: SchedulerConfiguration) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes also those texts that only Go would take for something else, such as ``y``."""
+    """Also quotes strings that only Go reads as another type, such as ``y``."""
 
 
 for _scalar in SCALARS:
@@ -48,25 +48,25 @@ for _scalar in SCALARS:
 
 
 def _fields(model: ConfigModel) -> dict[str, Any]:
-    """Return the fields that Go would write: not those that are nil or an empty list."""
+    """Return the fields that Go writes: all but nil and empty lists."""
     dumped = model.model_dump(mode="json", by_alias=True)
     written: dict[str, Any] = {}
     for name, field in type(model).model_fields.items():
         value, alias = getattr(model, name), field.alias or name
-        if value is None or value == () or _left_out(model, name, value):
+        if value is None or value == () or _omitted(model, name, value):
             continue
         written[alias] = _value(model, value, dumped[alias])
     return written
 
 
-def _left_out(model: ConfigModel, name: str, value: object) -> bool:
+def _omitted(model: ConfigModel, name: str, value: object) -> bool:
     if isinstance(model, SchedulerConfiguration):
         return name == "delay_cache_until_active" and not value
-    return isinstance(model, _ZEROS_LEFT_OUT) and not value and name not in _ALWAYS_THERE
+    return isinstance(model, _OMIT_ZEROS) and not value and name not in _NEVER_OMITTED
 
 
 def _value(owner: ConfigModel, value: Any, dumped: Any) -> Any:
-    """Return a field's value; ``dumped`` is pydantic's opinion, right for scalars."""
+    """Return a field's value; ``dumped``, from pydantic, is right for scalars only."""
     if isinstance(value, PluginArgs) and isinstance(owner, PluginConfig):
         return {"apiVersion": API_VERSION, "kind": f"{owner.name}Args", **_fields(value)}
     if isinstance(value, ConfigModel):

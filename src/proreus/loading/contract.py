@@ -1,7 +1,7 @@
-"""What a plugin class must look like, held against the base classes of ``framework.plugin``.
+"""Checks plugin classes against the base classes of ``framework.plugin``.
 
-A plugin that would fail at its first call is better refused before it has decided anything. The
-base classes are the only source: a method that is added there is checked here.
+Thus a plugin that would fail at its first call is rejected when it is loaded. The checks are
+derived from the base classes: a method that is added there is checked here.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _BASES = (
 
 
 class ContractViolation(NamedTuple):
-    """``place``: file and line."""
+    """What is wrong with a plugin class; ``place``: ``file:line``, "" if unknown."""
 
     place: str
     text: str
 
 
 def contract_violations(plugin: Any) -> Iterator[ContractViolation]:
-    """Yield everything that is wrong with what is to be a plugin class."""
+    """Yield all violations of an object that was given as a plugin class."""
     if not isinstance(plugin, type):
         yield ContractViolation("", f"it must be a class, not {type(plugin).__name__}")
         return
@@ -42,7 +42,7 @@ def contract_violations(plugin: Any) -> Iterator[ContractViolation]:
             place, f"class {plugin.__name__} must inherit from an extension point: {_all()}"
         )
         return
-    yield from _attribute_faults(plugin)
+    yield from _attribute_violations(plugin)
     if not points_of(plugin):
         yield ContractViolation(
             place, f"class {plugin.__name__} inherits no extension point: {_all()}"
@@ -52,15 +52,17 @@ def contract_violations(plugin: Any) -> Iterator[ContractViolation]:
         yield ContractViolation(
             place, f"class {plugin.__name__} must define {', '.join(sorted(unmade))}"
         )
-    yield from _constructor_faults(plugin)
+    yield from _constructor_violations(plugin)
     for base in _BASES:
-        faults = _method_faults if issubclass(plugin, base) else _uninherited_method_faults
+        violations = (
+            _method_violations if issubclass(plugin, base) else _uninherited_method_violations
+        )
         for name, declared in _methods(base):
-            yield from faults(plugin, base, name, declared)
+            yield from violations(plugin, base, name, declared)
 
 
 def resembles_plugin(cls: type) -> bool:
-    """Tell whether a class that inherits no extension point has a method just like one's."""
+    """Return whether a class has a method with the name and parameters of an extension point's."""
     return any(
         _same_parameters(vars(cls).get(name), declared)
         for base in POINTS.values()
@@ -69,7 +71,7 @@ def resembles_plugin(cls: type) -> bool:
 
 
 def _same_parameters(own: object, declared: Callable[..., Any]) -> bool:
-    """Tell whether something is a method whose parameters have the very names of another's."""
+    """Return whether an object is a method with the parameter names of another."""
     return inspect.isfunction(own) and (
         [*inspect.signature(own).parameters] == [*inspect.signature(declared).parameters]
     )
@@ -87,7 +89,7 @@ def _place(plugin: type) -> str:
 # ---- attributes --------------------------------------------------------------------------------
 
 
-def _attribute_faults(plugin: type[Plugin]) -> Iterator[ContractViolation]:
+def _attribute_violations(plugin: type[Plugin]) -> Iterator[ContractViolation]:
     name: Any = plugin.name
     if not isinstance(name, str) or not name or name == "*" or not name.isprintable():
         text = f"name must be a printable text other than * and nothing, not {name!r}"
@@ -115,11 +117,11 @@ def _methods(base: type[Plugin]) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def _must_be_defined(declared: Callable[..., Any]) -> bool:
-    """Tell whether a base's method does nothing but raise NotImplementedError."""
+    """Return whether a base class's method only raises NotImplementedError."""
     return "NotImplementedError" in declared.__code__.co_names
 
 
-def _method_faults(
+def _method_violations(
     plugin: type[Plugin], base: type[Plugin], name: str, declared: Callable[..., Any]
 ) -> Iterator[ContractViolation]:
     own = getattr(plugin, name)
@@ -145,7 +147,7 @@ def _method_faults(
         yield ContractViolation(place, text)
 
 
-def _uninherited_method_faults(
+def _uninherited_method_violations(
     plugin: type[Plugin], base: type[Plugin], name: str, declared: Callable[..., Any]
 ) -> Iterator[ContractViolation]:
     own = getattr(plugin, name, None)
@@ -157,7 +159,7 @@ def _uninherited_method_faults(
         yield ContractViolation(function_location(own), text)
 
 
-def _constructor_faults(plugin: type[Plugin]) -> Iterator[ContractViolation]:
+def _constructor_violations(plugin: type[Plugin]) -> Iterator[ContractViolation]:
     made = plugin.__init__
     if made is Plugin.__init__:
         return
@@ -175,7 +177,7 @@ def _constructor_faults(plugin: type[Plugin]) -> Iterator[ContractViolation]:
 
 
 def _read_by(plugin: type[Plugin]) -> set[str]:
-    """Return which of the attributes that ``Plugin.__init__`` sets the plugin's methods name."""
+    """Return the attributes set by ``Plugin.__init__`` that the plugin's methods use."""
     own = (cls for cls in plugin.__mro__ if cls.__module__ != Plugin.__module__)
     methods = (value for cls in own for value in vars(cls).values() if inspect.isfunction(value))
     return {name for method in methods for name in _names_in(method) & {"args", "handle"}}
@@ -187,7 +189,7 @@ def _names_in(function: Callable[..., Any]) -> set[str]:
 
 
 def _takes(plugin: type[Plugin], name: str, own: Callable[..., Any], count: int) -> bool:
-    """Tell whether a method can be called with so many arguments by position."""
+    """Return whether a method can be called with ``count`` positional arguments."""
     static = inspect.getattr_static(plugin, name)
     instance = () if isinstance(static, (staticmethod, classmethod)) else (None,)
     try:
@@ -206,7 +208,7 @@ def _def(function: Callable[..., Any]) -> str:
 
 
 def _taken(function: Callable[..., Any]) -> str:
-    """Show a function's parameters without annotations."""
+    """Return a function's parameters as text, without annotations."""
     signature = inspect.signature(function)
     bare = [
         one.replace(annotation=inspect.Parameter.empty) for one in signature.parameters.values()

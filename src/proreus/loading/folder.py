@@ -1,8 +1,8 @@
-"""A folder of plain .py files: each is a module of its own, and they may import each other.
+"""Imports a folder of .py files, each a module of its own; they may import each other.
 
-The files are read at once and imported from memory, under names that no other load uses: a load
-after a change shares nothing with the one before, leaves no byte code behind, and never mixes two
-versions of a ConfigMap that is swapped meanwhile.
+All files are read first and imported from memory, under module names that no other load uses.
+Hence a reload shares nothing with earlier loads, writes no byte code, and does not mix two versions
+of a ConfigMap that is replaced meanwhile.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 _CONFIG_MAP_DATA_LINK = "..data"
-"""The symbolic link of a mounted ConfigMap that is turned to another version in one step."""
+"""The symbolic link by which the kubelet replaces a mounted ConfigMap atomically."""
 
 _TRIES = 3
 _numbers = itertools.count(1)
@@ -26,15 +26,14 @@ _numbers = itertools.count(1)
 class PluginFolder:
     """The modules of one folder, for one load.
 
-    A name that a file here has means that file, but for those of the standard library. Raises
-    ``OSError`` when the folder cannot be read.
+    Imports in these modules find files of the folder first, except for names in the standard
+    library. Raises ``OSError`` if the folder cannot be read.
     """
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
         self.sources, self.unreadable = _read(self.path)
-        """Contents, and what became of reading others, by module name; names that begin with ``_``
-        are there to be imported only."""
+        """Contents of readable files, and errors of the others, by module name."""
         self.package = f"proreus_plugin_folder_{next(_numbers)}"
         self._failed: dict[str, BaseException] = {}
         self._builtins = {**vars(builtins), "__import__": self._import}
@@ -45,24 +44,24 @@ class PluginFolder:
 
     @property
     def plugin_modules(self) -> list[str]:
-        """The modules that plugins are looked for in, by name."""
+        """The names of the modules to search for plugins: all without a leading ``_``."""
         return sorted(name for name in self.sources if not name.startswith("_"))
 
     @property
     def modules(self) -> Iterator[str]:
-        """The names in ``sys.modules`` that are this folder's."""
+        """The names of this folder's modules in ``sys.modules``."""
         return iter([name for name in sys.modules if name.partition(".")[0] == self.package])
 
     def file(self, name: str) -> str:
-        """Return the path of a module."""
+        """Return the file of a module."""
         return str(self.path / f"{name}.py")
 
     def owns(self, file: str) -> bool:
-        """Tell whether a path is that of one of these modules."""
+        """Return whether a file is in this folder."""
         return Path(file).parent == self.path
 
     def module(self, name: str) -> ModuleType:
-        """Import a module once; raises what it raises, again if asked again."""
+        """Return an imported module; raises the exception of its import, each time the same."""
         full = f"{self.package}.{name}"
         if full in sys.modules:
             return sys.modules[full]
@@ -92,7 +91,7 @@ class PluginFolder:
         fromlist: Sequence[str] = (),
         level: int = 0,
     ) -> ModuleType:
-        """Stand in for ``__import__`` in these modules, whenever they import something."""
+        """Replace ``__import__`` in these modules."""
         if level == 0 and name in self.sources and name not in sys.stdlib_module_names:
             return self.module(name)
         if level == 1:
@@ -103,9 +102,9 @@ class PluginFolder:
 
 
 def _read(folder: Path) -> tuple[dict[str, bytes], dict[str, OSError]]:
-    """Return all modules' sources, of one version where the folder is a mounted ConfigMap.
+    """Return the contents of readable files, and the errors of the others, by module name.
 
-    And why the others cannot be read; what goes away meanwhile is not there.
+    All are of one version of a mounted ConfigMap. Files that are deleted meanwhile are ignored.
     """
     for attempt in itertools.count(1):
         version = _version(folder)

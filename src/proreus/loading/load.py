@@ -1,4 +1,4 @@
-"""Looks for plugins in all places and makes a catalogue of what it finds."""
+"""Loads plugins from all sources."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType, ModuleType
 from typing import Any, Literal
@@ -15,26 +16,38 @@ from proreus.framework.plugin import Plugin
 from proreus.loading.contract import contract_violations, resembles_plugin
 from proreus.loading.folder import PluginFolder
 from proreus.loading.loaded_plugins import LoadedPlugin, LoadedPlugins, Origin, RejectedPlugin
-from proreus.loading.sources import PluginSources
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.calls import is_cancellation
 from proreus.source_location import class_location, error_location, plugin_names_in
 
 ENTRY_POINTS = "proreus.plugins"
-"""The group of entry points by which a package offers plugins."""
+"""The group of entry points of packages with plugins."""
 
 _OURS = "proreus"
+
+
+@dataclass(frozen=True)
+class PluginSources:
+    """Where to look for plugins.
+
+    ``modules``: each ``module:Class``, from ``--plugin``. ``folders``: from ``--plugin-dir``.
+    ``packages``: whether to use the entry points of installed packages.
+    """
+
+    modules: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    packages: bool = True
 
 
 def load(
     sources: PluginSources, remote_plugins: Mapping[str, type[Plugin]] = MappingProxyType({})
 ) -> LoadedPlugins:
-    """Load all plugins there are; raises nothing: see ``LoadedPlugins.refusals``.
+    """Load all plugins; raises nothing: errors are in ``LoadedPlugins.refusals``.
 
-    Each call imports files of plugin folders and modules of ``--plugin`` anew; installed packages
-    stay what they were. A name belongs to the first that has it: in-tree, packages, ``--plugin``,
-    ``--plugin-dir``, ``--plugin-endpoint``, ``--plugin-slot``. ``remote_plugins``: these last ones,
-    met already, by address or by the flag that keeps the slot.
+    Each call imports files of plugin folders and modules of ``--plugin`` anew, but not installed
+    packages. A name belongs to its first plugin in this order: in-tree, packages, ``--plugin``,
+    ``--plugin-dir``, ``--plugin-endpoint``, ``--plugin-slot``. ``remote_plugins``: the last two, by
+    address, or by flag for a slot.
     """
     loading = _Loading()
     for plugin in IN_TREE_PLUGINS:
@@ -54,7 +67,7 @@ def load(
 
 
 class _Loading:
-    """One load, while it goes on."""
+    """The results of a load in progress."""
 
     def __init__(self) -> None:
         self.found: dict[str, LoadedPlugin] = {}
@@ -63,7 +76,7 @@ class _Loading:
         self.modules: list[str] = []
 
     def add_entry_point(self, entry_point: EntryPoint) -> None:
-        """Take the class that an entry point names."""
+        """Load the class of an entry point."""
         dist = entry_point.dist
         package, version = (dist.name, dist.version) if dist is not None else ("", "")
         source = f'package {package} {version}, entry point "{entry_point.name}"'
@@ -78,7 +91,7 @@ class _Loading:
         self._add(plugin, source, "package", names, package, version)
 
     def add_module(self, given: str) -> None:
-        """Take the class that ``module:Class`` names."""
+        """Load the class of ``module:Class``."""
         source = f"--plugin {given}"
         module_name, _, class_name = given.partition(":")
         names = frozenset({class_name})
@@ -106,7 +119,7 @@ class _Loading:
         self._add(plugin, source, "module", names)
 
     def add_folder(self, path: str) -> None:
-        """Take every plugin class that is defined in a file of a folder."""
+        """Load all plugin classes that are defined in the files of a folder."""
         source = f"--plugin-dir {path}"
         try:
             folder = PluginFolder(path)
@@ -114,8 +127,8 @@ class _Loading:
             why = f"cannot be read: {error.strerror or error}; it must be a folder with .py files"
             self.refusals.append(RejectedPlugin(source, path, why))
             return
-        for name, unread in folder.unreadable.items():
-            why = f"cannot be read: {unread.strerror or unread}"
+        for name, failure in folder.unreadable.items():
+            why = f"cannot be read: {failure.strerror or failure}"
             self.refusals.append(RejectedPlugin(source, folder.file(name), why))
         for name in folder.plugin_modules:
             file = folder.file(name)
@@ -135,7 +148,7 @@ class _Loading:
         self.modules.extend(folder.modules)
 
     def add_remote(self, origin: str, plugin: type[Plugin]) -> None:
-        """Take a plugin in a process of its own; how it was made is checked where it was made."""
+        """Add a remote plugin; its class needs no check, since ``remote`` made it."""
         self.requested_names.append(plugin.name)
         known = self.found.get(plugin.name)
         if known is None:
@@ -157,12 +170,12 @@ class _Loading:
         own = getattr(plugin, "name", None)
         if isinstance(own, str):
             names |= {own}
-        faults = [
+        violations = [
             RejectedPlugin(source, place, text, names)
             for place, text in contract_violations(plugin)
         ]
-        if faults:
-            self.refusals.extend(faults)
+        if violations:
+            self.refusals.extend(violations)
             return
         file, line = class_location(plugin)
         origin = Origin(way, file, line, package, version)
@@ -198,14 +211,14 @@ def _cannot_be_imported(error: BaseException) -> str:
 
 
 def _same(one: type, other: type) -> bool:
-    """Tell whether two classes are the same one, perhaps imported twice."""
+    """Return whether two classes are the same, perhaps imported twice."""
     return (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
 
 
 def _plugins_of(module: ModuleType) -> Iterator[type[Plugin]]:
-    """Yield the plugin classes that a module defines; a leading ``_`` means: a base of others.
+    """Yield the plugin classes that a module defines, except base classes (leading ``_``).
 
-    Those that only forgot to inherit are among them, to be refused instead of overlooked.
+    Includes classes that only lack the base class, so that they are rejected, not ignored.
     """
     for value in list(vars(module).values()):
         if (
@@ -226,10 +239,10 @@ def _classes_in(module: ModuleType) -> str:
 
 
 def _import_anew(name: str) -> ModuleType:
-    """Import a module and its neighbours in its package as if for the first time.
+    """Import a module and the other modules of its package as if for the first time.
 
-    Modules that are there already stay with those who use them. Raises what the import raises;
-    everything is then as it was before.
+    Code that already uses earlier versions of them keeps those. Raises the exception of the import,
+    after restoring ``sys.modules``.
     """
     _append_working_directory()
     if name.partition(".")[0] in (_OURS, *sys.stdlib_module_names):
@@ -241,7 +254,7 @@ def _import_anew(name: str) -> ModuleType:
 
 
 def _append_working_directory() -> None:
-    """Find modules in the working directory, as ``python -m`` does, but last."""
+    """Make modules in the working directory importable, as ``python -m`` does, but last."""
     here = os.getcwd()
     if "" not in sys.path and here not in sys.path:
         sys.path.append(here)
@@ -249,7 +262,7 @@ def _append_working_directory() -> None:
 
 @contextmanager
 def _without(package: str) -> Iterator[None]:
-    """Hide what is imported of a package; bring it back if an import fails."""
+    """Remove the modules of a package; restore them if an import fails."""
     known = {
         name: module
         for name, module in sys.modules.items()
@@ -272,7 +285,7 @@ def _drop(names: Sequence[str]) -> None:
 
 @contextmanager
 def _without_byte_code() -> Iterator[None]:
-    """Write no .pyc: its time stamp has whole seconds, and a quick change would go unseen."""
+    """Write no .pyc: its time stamp has whole seconds, so that a quick change would be missed."""
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         yield

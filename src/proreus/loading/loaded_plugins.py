@@ -1,4 +1,4 @@
-"""What a load brought: plugins with their origin, and what was refused and why."""
+"""The result of a load: plugins with their origins, and rejected ones with the reasons."""
 
 from __future__ import annotations
 
@@ -8,19 +8,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from proreus.config.types import Plugins, SchedulerConfiguration
+from proreus.config.types import (
+    ALL_PLUGINS,
+    PluginRef,
+    Plugins,
+    PluginSet,
+    SchedulerConfiguration,
+)
 from proreus.errors import ConfigError, ProreusError
 from proreus.framework.plugin import Plugin
-from proreus.loading.enabling import enabled_with_defaults
 from proreus.runtime.registry import Registry
 from proreus.source_location import error_location
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a plugin comes from: ``package`` and ``version`` are of an installed distribution.
+    """Where a plugin comes from; ``package`` and ``version`` are set for installed packages.
 
-    Of a plugin in a process of its own ``file`` is the address of that.
+    ``file`` of a remote plugin is its address.
     """
 
     way: Literal["in-tree", "package", "module", "folder", "endpoint"]
@@ -41,7 +46,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class LoadedPlugin:
-    """A plugin that can be used."""
+    """A usable plugin and its origin."""
 
     plugin: type[Plugin]
     origin: Origin
@@ -49,12 +54,12 @@ class LoadedPlugin:
 
 @dataclass(frozen=True)
 class RejectedPlugin:
-    """Something that cannot be used.
+    """A plugin, module or folder that cannot be used.
 
-    ``source``: how it was given. ``place``: file and line, "" where there is no file. ``why``: what
-    is wrong and what was expected. ``names``: the plugins that are missing because of it, as far as
-    that can be told of a file that cannot be read to its end. ``conflicting_name``: a name that
-    another plugin has already; who writes it down may mean either.
+    ``source``: the flag or entry point that named it. ``place``: ``file:line``, "" without a file.
+    ``why``: what is wrong and what is expected. ``names``: the plugins that are missing because of
+    it, as far as known from a file that cannot be imported. ``conflicting_name``: a name that
+    another plugin already has; in a configuration it is ambiguous.
     """
 
     source: str
@@ -68,15 +73,15 @@ class RejectedPlugin:
 
     @property
     def where_and_why(self) -> str:
-        """The sentence that begins with how it was given."""
+        """The reason after the source, as in ``--plugin a:B: ...``."""
         return f"{self.source}: {self.why}"
 
 
 class LoadedPlugins:
     """The plugins of one load. ``registry`` has all of them, in-tree ones included.
 
-    ``requested_names``: the names of those that were given one by one (``--plugin``). ``modules``:
-    what was imported for this load alone, by name in ``sys.modules``.
+    ``requested_names``: the names of plugins that flags name one by one (``--plugin``).
+    ``modules``: the names in ``sys.modules`` of modules that were imported for this load alone.
     """
 
     def __init__(
@@ -94,15 +99,15 @@ class LoadedPlugins:
 
     @property
     def out_of_tree(self) -> dict[str, LoadedPlugin]:
-        """The plugins that did not come with proreus, by name."""
+        """The out-of-tree plugins by name."""
         return {name: one for name, one in self.found.items() if one.origin.way != "in-tree"}
 
     def problems(self, config: SchedulerConfiguration) -> list[str]:
-        """Return a sentence for each refused plugin that a configuration cannot do without."""
+        """Return a sentence for each rejected plugin that a configuration names."""
         return self.problems_with(_named_by(config))
 
     def problems_with(self, names: Iterable[str]) -> list[str]:
-        """Return a sentence for each refusal that keeps one of the named plugins away."""
+        """Return a sentence for each rejection that concerns one of the named plugins."""
         named = frozenset(names)
         missing = named - self.found.keys()
         return [
@@ -112,23 +117,38 @@ class LoadedPlugins:
         ]
 
     def unused(self, config: SchedulerConfiguration) -> list[str]:
-        """Return the plugins that flags brought along and that no profile enables."""
+        """Return the names of plugins that flags load and no profile enables."""
         enabled = {name for profile in config.profiles for name in profile.plugins.enabled_names()}
         by_flag = ("module", "folder", "endpoint")
         given = {name for name, one in self.found.items() if one.origin.way in by_flag}
         return sorted(given - enabled)
 
     def default_plugins(self) -> Plugins:
-        """Return the sets of a profile where no file says what is enabled: what was asked for."""
+        """Return the plugin sets of the profile that applies without a configuration file."""
         return self.enabling(name for name in self.requested_names if name in self.registry)
 
     def enabling(self, names: Iterable[str]) -> Plugins:
-        """Return the sets of a profile that has some plugins beside the default ones."""
-        return enabled_with_defaults(names, self.registry)
+        """Return the plugin sets of a profile with these plugins in addition to the default ones.
+
+        They come last at their points, with two exceptions, where a plugin in the last place would
+        never be called: the last queue sort plugin replaces PrioritySort, and binders come before
+        DefaultBinder.
+        """
+        refs = tuple(PluginRef(name=name) for name in names)
+        sorting = tuple(ref for ref in refs if "queueSort" in self.registry.points(ref.name))
+        binding = tuple(ref for ref in refs if "bind" in self.registry.points(ref.name))
+        queue_sort = PluginSet()
+        if sorting:
+            queue_sort = PluginSet(enabled=sorting[-1:], disabled=(PluginRef(name=ALL_PLUGINS),))
+        return Plugins(
+            multi_point=PluginSet(enabled=refs),
+            queue_sort=queue_sort,
+            bind=PluginSet(enabled=binding),
+        )
 
     @contextmanager
     def attributing_errors_to_plugins(self) -> Iterator[None]:
-        """Turn what the code of a plugin's arguments raises into ``ConfigError`` with its place."""
+        """Turn exceptions of a plugin's ``Args`` into ``ConfigError`` with their place."""
         files = {one.origin.file for one in self.out_of_tree.values()}
         try:
             yield
@@ -138,13 +158,14 @@ class LoadedPlugins:
             place = error_location(error, files.__contains__)
             if not place:
                 raise
-            told = f"{type(error).__name__}: {error}"
-            raise ConfigError(f"{place}: a plugin's arguments cannot be read: {told}") from error
+            raise ConfigError(
+                f"{place}: a plugin's arguments cannot be read: {type(error).__name__}: {error}"
+            ) from error
 
     def release(self) -> None:
-        """Let go of the modules of this load, once nothing new will be made of its plugins.
+        """Remove the modules of this load from ``sys.modules``, after a newer load replaced it.
 
-        Plugins that are at work keep working: they hold on to what they use.
+        Existing plugin instances keep working, since they refer to their modules.
         """
         for name in self._modules:
             sys.modules.pop(name, None)

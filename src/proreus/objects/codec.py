@@ -1,27 +1,26 @@
-"""Bytes to objects.
+"""Decodes API objects.
 
-The fast path decodes typed Structs straight from JSON. Go takes an explicit null for an absent
-field, msgspec does not: objects that contain one are decoded again without their nulls. What
-msgspec cannot read at all and Go can is decoded again after ``mending``.
+The fast path decodes typed Structs straight from JSON. Go treats an explicit null as an absent
+field, msgspec does not: objects that contain one are decoded again without their nulls. JSON that
+Go can decode and msgspec cannot is repaired (``json_repair``) and decoded again.
 
-msgspec raises more than its own errors (RecursionError for what nests deeply, UnicodeDecodeError
-for odd bytes), and who talks to an apiserver must survive all of them: whatever is decoded here
-fails with ``DecodeError`` and nothing else.
+msgspec raises more than its own errors (RecursionError for deep nesting, UnicodeDecodeError for
+invalid UTF-8). All functions here raise ``DecodeError`` alone, so that callers handle one error.
 """
 
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from proreus.objects.mending import Mended, mend
+from proreus.objects.json_repair import RepairedJson, repair_json
 
 T = TypeVar("T")
 
 DecodeError = msgspec.DecodeError
-"""Bytes that are not what was expected; ``msgspec.ValidationError`` is one of these."""
+"""The one error of this module; ``msgspec.ValidationError`` is a subclass."""
 
 UNDECODABLE = (ValueError, RecursionError, OverflowError)
-"""What msgspec raises for input; all of its own errors are ValueErrors."""
+"""The exceptions that msgspec raises for invalid input; its own are ValueErrors."""
 
 
 class Decoder(Generic[T]):
@@ -42,28 +41,28 @@ class Decoder(Generic[T]):
         try:
             return self._without_nulls(text)
         except msgspec.ValidationError as error:
-            # The only one of these that mending helps: a number for which there is no type.
+            # Of all validation errors, repair helps only with a number that is out of range.
             if "out of range" not in str(error):
                 raise
         except UNDECODABLE:
             pass
-        return self.decode_mended(mend(text))
+        return self.decode_repaired(repair_json(text))
 
-    def decode_mended(self, mended: Mended, part: bytes | msgspec.Raw | None = None) -> T:
-        """Decode what was mended, or a part of it; what had to be taken out is put back."""
-        text = mended.text if part is None else part
+    def decode_repaired(self, repaired: RepairedJson, part: bytes | msgspec.Raw | None = None) -> T:
+        """Decode repaired JSON, or a part of it, and restore the pieces that were cut out."""
+        text = repaired.text if part is None else part
         try:
             try:
-                return mended.restore(self._typed.decode(text))
+                return repaired.restore(self._typed.decode(text))
             except msgspec.ValidationError:
-                return mended.restore(self._without_nulls(text))
+                return repaired.restore(self._without_nulls(text))
         except DecodeError:
             raise
         except UNDECODABLE as error:
             raise decode_error(error) from error
 
     def convert(self, data: Any) -> T:
-        """Convert what a JSON or YAML parser made."""
+        """Convert plain data from a JSON or YAML parser."""
         try:
             return self._converted(without_nulls(data))
         except DecodeError:
@@ -82,8 +81,8 @@ class Decoder(Generic[T]):
             try:
                 return self._typed.decode(text)
             except RecursionError:
-                mended = mend(text)
-                return mended.restore(self._typed.decode(mended.text))
+                repaired = repair_json(text)
+                return repaired.restore(self._typed.decode(repaired.text))
         return msgspec.convert(data, self._type)
 
 
@@ -99,7 +98,7 @@ def decoder_for(type_: type[T]) -> Decoder[T]:
 
 
 def decode_strictly(data: bytes | msgspec.Raw, type_: type[T]) -> T:
-    """Decode what does not come from an apiserver, nulls where they are allowed alone.
+    """Decode without tolerating nulls, for input that does not come from an apiserver.
 
     Raises ``DecodeError``.
     """
@@ -112,27 +111,27 @@ def decode_strictly(data: bytes | msgspec.Raw, type_: type[T]) -> T:
 
 
 def decode_error(error: Exception) -> DecodeError:
-    """Return the one error of this module for another one that msgspec raised."""
+    """Return a ``DecodeError`` for another exception that msgspec raised."""
     if isinstance(error, RecursionError):
         return DecodeError("values nest too deeply")
     return DecodeError(str(error))
 
 
 def to_plain(obj: Any) -> Any:
-    """Return an object as plain data, as ``msgspec.to_builtins``, with the text fields decoded.
+    """Return an object as plain data, as ``msgspec.to_builtins``, with ``Raw`` fields decoded.
 
-    Where a text nests too deeply for Python it stays ``msgspec.Raw``, which is encoded as it is.
+    Values that nest too deeply for Python stay ``msgspec.Raw``, which is encoded unchanged.
     """
     try:
         return msgspec.to_builtins(obj)
-    except TypeError:  # it knows no Raw
+    except TypeError:  # to_builtins does not support Raw
         pass
-    mended = mend(msgspec.json.encode(obj))
-    return mended.restore(msgspec.json.decode(mended.text))
+    repaired = repair_json(msgspec.json.encode(obj))
+    return repaired.restore(msgspec.json.decode(repaired.text))
 
 
 def without_nulls(data: Any) -> Any:
-    """Drop null fields, at every depth; nulls that are list items stay."""
+    """Return data without null fields, at every depth; nulls in lists stay."""
     top = [data]
     waiting: list[dict[str, Any] | list[Any]] = [top]
     while waiting:  # not by recursion: data may nest deeper than Python's stack
@@ -152,7 +151,7 @@ def without_nulls(data: Any) -> Any:
 
 
 def _keeps_text(type_: Any) -> bool:
-    """Tell whether some field of a type, at any depth, is JSON text."""
+    """Return whether some field of a type, at any depth, is a ``msgspec.Raw``."""
     known: set[int] = set()
     waiting: list[Any] = [msgspec.inspect.type_info(type_)]
     while waiting:

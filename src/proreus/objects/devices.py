@@ -1,7 +1,6 @@
-"""resource.k8s.io/v1: devices, and who offers them (KEP-4381 and its kin).
+"""resource.k8s.io/v1: devices and the slices that publish them (KEP-4381 and its extensions).
 
-Free-form configuration of drivers stays the text that it is: a scheduler only copies it into
-allocations.
+Opaque configuration of drivers stays JSON text: a scheduler only copies it into allocations.
 """
 
 import msgspec
@@ -24,7 +23,7 @@ class CELDeviceSelector(ApiStruct, frozen=True):
 
 
 class DeviceSelector(ApiStruct, frozen=True):
-    """Selects devices; CEL is the only kind there is."""
+    """Selects devices; CEL is the only kind of selector."""
 
     cel: CELDeviceSelector | None = None
 
@@ -49,7 +48,7 @@ class DeviceAttribute(ApiStruct, frozen=True):
 
 
 class CapacityRange(ApiStruct, frozen=True):
-    """Amounts from ``min`` on, in steps, up to ``max``."""
+    """The amounts from ``min`` to ``max`` in steps of ``step``."""
 
     min: QuantityText | None = None
     max: QuantityText | None = None
@@ -65,27 +64,27 @@ class CapacityRequestPolicy(ApiStruct, frozen=True):
 
 
 class DeviceCapacity(ApiStruct, frozen=True):
-    """How much a device has of something."""
+    """An amount that a device has, and the policy for consuming parts of it."""
 
     value: QuantityText = "0"
     request_policy: CapacityRequestPolicy | None = None
 
 
 class Counter(ApiStruct, frozen=True):
-    """An amount of something that devices share."""
+    """An amount that several devices share."""
 
     value: QuantityText = "0"
 
 
 class CounterSet(ApiStruct, frozen=True):
-    """Counters that the devices of a pool draw on (KEP-4815)."""
+    """Counters that the devices of a pool consume (KEP-4815)."""
 
     name: str = ""
     counters: dict[str, Counter] = {}
 
 
 class DeviceCounterConsumption(ApiStruct, frozen=True):
-    """What a device draws from a counter set while it is allocated."""
+    """What an allocated device consumes of a counter set."""
 
     counter_set: str = ""
     counters: dict[str, Counter] = {}
@@ -100,14 +99,14 @@ class DeviceTaint(ApiStruct, frozen=True):
 
 
 class NodeAllocatableMapping(ApiStruct, frozen=True):
-    """How a device adds to what a pod takes of the node (DRANodeAllocatableResources)."""
+    """How an allocated device adds to a pod's requests (gate DRANodeAllocatableResources)."""
 
     capacity_key: str | None = None
     allocation_multiplier: QuantityText | None = None
 
 
 class Device(ApiStruct, frozen=True):
-    """Something that can be allocated."""
+    """A device of a slice."""
 
     name: str = ""
     attributes: dict[str, DeviceAttribute] = {}
@@ -125,7 +124,7 @@ class Device(ApiStruct, frozen=True):
 
 
 class ResourcePool(ApiStruct, frozen=True):
-    """The pool that a slice is part of, and of how many slices it consists."""
+    """The pool of a slice, and its number of slices in this generation."""
 
     name: str = ""
     generation: int = 0
@@ -146,7 +145,7 @@ class ResourceSliceSpec(ApiStruct, frozen=True):
 
 
 class ResourceSlice(ApiStruct, frozen=True):
-    """What a driver publishes."""
+    """Devices that a driver publishes."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceSliceSpec = ResourceSliceSpec()
@@ -156,20 +155,20 @@ class ResourceSlice(ApiStruct, frozen=True):
 
 
 class OpaqueDeviceConfiguration(ApiStruct, frozen=True):
-    """Parameters for a driver, which it alone understands."""
+    """Parameters that only the named driver interprets."""
 
     driver: str = ""
     parameters: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 class DeviceClassConfiguration(ApiStruct, frozen=True):
-    """Configuration that comes with a class."""
+    """Configuration for all devices of a class."""
 
     opaque: OpaqueDeviceConfiguration | None = None
 
 
 class DeviceClassSpec(ApiStruct, frozen=True):
-    """Which devices are in the class; ``extended_resource_name`` offers them as that resource."""
+    """The devices of a class; pods may also request them as ``extended_resource_name``."""
 
     selectors: tuple[DeviceSelector, ...] = ()
     config: tuple[DeviceClassConfiguration, ...] = ()
@@ -177,7 +176,7 @@ class DeviceClassSpec(ApiStruct, frozen=True):
 
 
 class DeviceClass(ApiStruct, frozen=True):
-    """A kind of device that can be asked for."""
+    """A class of devices, named by requests of claims."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: DeviceClassSpec = DeviceClassSpec()
@@ -187,7 +186,7 @@ class DeviceClass(ApiStruct, frozen=True):
 
 
 class DeviceTaintSelector(ApiStruct, frozen=True):
-    """Names devices; what is not named matches every one."""
+    """The devices with this driver, pool and name; None matches any."""
 
     driver: str | None = None
     pool: str | None = None

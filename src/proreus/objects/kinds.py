@@ -1,6 +1,6 @@
-"""The resources of the API that proreus knows, and how each is typed.
+"""The API resources that proreus uses, each with the Struct of its objects.
 
-A kind that is watched only for the fact that it changed is ``Untyped``.
+``Untyped`` are kinds of which only the fact of a change matters.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from proreus.objects.workloads import WORKLOAD_KINDS
 
 
 class Namespace(ApiStruct, frozen=True):
-    """A namespace; its labels are what namespace selectors look at."""
+    """A namespace; its labels are matched by namespace selectors."""
 
     metadata: ObjectMeta = ObjectMeta()
 
@@ -27,7 +27,7 @@ NODES = Resource("", "v1", "nodes", "Node", False, Node)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", False, Namespace)
 
 SCHEDULED_KINDS: tuple[Resource[Any], ...] = (PODS, NODES, NAMESPACES)
-"""What every scheduler watches, whatever plugins it runs."""
+"""The resources that every scheduler watches, whatever its plugins."""
 
 BY_KIND: dict[str, Resource[Any]] = {
     resource.kind: resource
@@ -43,7 +43,7 @@ BY_KIND: dict[str, Resource[Any]] = {
         *STORAGE_KINDS,
     )
 }
-"""Every resource that proreus knows, by its kind."""
+"""Every resource that proreus uses, by its kind."""
 
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", True, Untyped)
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event", True, Untyped)

@@ -1,10 +1,10 @@
-"""JSON merge patches (RFC 7386): of plain data, as a JSON parser makes it."""
+"""JSON merge patches (RFC 7386) of plain data."""
 
 from typing import Any
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """Return what a patch makes of a value: null removes, what is no object replaces."""
+    """Return the patched value: null removes a field, a non-object replaces the value."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}

@@ -1,7 +1,7 @@
-"""What every API object has: metadata, and its place in the API.
+"""Metadata of API objects, and API resources.
 
-Structs are frozen: an object that came from the apiserver is a fact. They opt out of cycle
-collection (``gc=False``), which they cannot take part in anyway: they form trees.
+Structs are frozen, since informers share their objects with all readers. They are not tracked by
+the cyclic garbage collector (``gc=False``): they are trees and cannot be part of a cycle.
 """
 
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ import msgspec
 class ApiStruct(
     msgspec.Struct, kw_only=True, frozen=True, gc=False, rename="camel", omit_defaults=True
 ):
-    """Part of an API object: snake_case here, camelCase on the wire; unknown fields pass by."""
+    """Part of an API object: snake_case here, camelCase in JSON; unknown fields are ignored."""
 
 
 class OwnerReference(ApiStruct, frozen=True):
-    """Who owns an object; ``controller`` marks the one that manages it."""
+    """An owner of an object; ``controller``: it is the managing controller."""
 
     api_version: str = ""
     kind: str = ""
@@ -45,7 +45,7 @@ class ObjectMeta(ApiStruct, frozen=True):
 
 
 class ListMeta(ApiStruct, frozen=True):
-    """metav1.ListMeta: where a list stands in history, and where its next page begins."""
+    """metav1.ListMeta: the resourceVersion of a list, and the token of its next page."""
 
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
@@ -53,7 +53,7 @@ class ListMeta(ApiStruct, frozen=True):
 
 
 class ApiObject(Protocol):
-    """Anything that has metadata."""
+    """Any object with metadata."""
 
     @property
     def metadata(self) -> ObjectMeta:
@@ -68,7 +68,7 @@ def key_of(obj: ApiObject) -> str:
 
 
 def controller_of(meta: ObjectMeta) -> OwnerReference | None:
-    """Return the owner that manages the object, if it has one."""
+    """Return the managing controller of an object, or None."""
     for owner in meta.owner_references:
         if owner.controller:
             return owner
@@ -80,7 +80,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Resource(Generic[T]):
-    """A resource of the API: where it is served, and the Struct that its objects become."""
+    """An API resource: its path, and the Struct of its objects."""
 
     group: str
     version: str
@@ -107,7 +107,7 @@ class Resource(Generic[T]):
 
 
 class Untyped(ApiStruct, frozen=True):
-    """An object of a kind that we only watch for the fact that it changed."""
+    """An object of which only the fact of a change matters."""
 
     api_version: str = ""
     kind: str = ""

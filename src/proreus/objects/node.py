@@ -12,28 +12,28 @@ LABEL_HOSTNAME = "kubernetes.io/hostname"
 
 
 class NodeSpec(ApiStruct, frozen=True):
-    """What is asked of the node."""
+    """The desired state of a node."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
 
 
 class ContainerImage(ApiStruct, frozen=True):
-    """An image on the node, under all its names."""
+    """An image on a node, with all its names."""
 
     names: tuple[str, ...] = ()
     size_bytes: int = 0
 
 
 class NodeCondition(ApiStruct, frozen=True):
-    """A condition; heartbeats are left out, so that they do not count as a change."""
+    """A condition without its heartbeat time, so that a heartbeat is not a change."""
 
     type: str = ""
     status: str = ""
 
 
 class NodeStatus(ApiStruct, frozen=True):
-    """What the node has."""
+    """The observed state of a node."""
 
     capacity: ResourceList = {}
     allocatable: ResourceList = {}

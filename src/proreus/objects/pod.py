@@ -1,7 +1,7 @@
 """core/v1 Pod, as far as a scheduler reads it.
 
-Absent and empty differ where kube-scheduler sees a difference (``node_selector``, ``affinity`` and
-its parts, label selectors); those fields can be None. Elsewhere absent is empty.
+Fields in which kube-scheduler distinguishes absent from empty can be None (``node_selector``,
+``affinity`` and its parts, label selectors). In all others, absent is empty.
 """
 
 from datetime import datetime
@@ -16,14 +16,14 @@ ResourceList = dict[str, str | int | float]
 
 
 class ContainerResourceClaim(ApiStruct, frozen=True):
-    """A claim of the pod, by the name that the pod has for it, that a container uses."""
+    """A claim that a container uses, by its name in ``spec.resourceClaims``."""
 
     name: str = ""
     request: str = ""
 
 
 class ResourceRequirements(ApiStruct, frozen=True):
-    """What a container, or a whole pod, asks for and may use at most."""
+    """Requests and limits of a container or a whole pod."""
 
     requests: ResourceList = {}
     limits: ResourceList = {}
@@ -31,7 +31,7 @@ class ResourceRequirements(ApiStruct, frozen=True):
 
 
 class ContainerPort(ApiStruct, frozen=True):
-    """A port; only one with a ``host_port`` concerns a scheduler."""
+    """A port; schedulers use only those with a ``host_port``."""
 
     container_port: int = 0
     host_port: int = 0
@@ -41,7 +41,7 @@ class ContainerPort(ApiStruct, frozen=True):
 
 
 class ContainerRestartRule(ApiStruct, frozen=True):
-    """What happens when a container exits with certain codes."""
+    """The restart action for certain exit codes of a container."""
 
     action: str = ""
 
@@ -58,7 +58,7 @@ class Container(ApiStruct, frozen=True):
 
 
 class PodAffinityTerm(ApiStruct, frozen=True):
-    """Pods to be near to, or far from, in one topology domain."""
+    """Selects the pods to share, or not to share, a topology domain with."""
 
     label_selector: LabelSelector | None = None
     namespaces: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class WeightedPodAffinityTerm(ApiStruct, frozen=True):
 
 
 class PodAffinity(ApiStruct, frozen=True):
-    """Required and preferred terms; also the shape of podAntiAffinity."""
+    """Required and preferred terms, of podAffinity or podAntiAffinity."""
 
     required: tuple[PodAffinityTerm, ...] = msgspec.field(
         default=(), name="requiredDuringSchedulingIgnoredDuringExecution"
@@ -87,7 +87,7 @@ class PodAffinity(ApiStruct, frozen=True):
 
 
 class NodeAffinity(ApiStruct, frozen=True):
-    """Nodes to be on; an absent and an empty preferred list differ for PreScore."""
+    """Required and preferred terms; PreScore distinguishes absent and empty ``preferred``."""
 
     required: NodeSelector | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
@@ -98,7 +98,7 @@ class NodeAffinity(ApiStruct, frozen=True):
 
 
 class Affinity(ApiStruct, frozen=True):
-    """The three affinities of a pod."""
+    """Node affinity, pod affinity and pod anti-affinity."""
 
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
@@ -119,13 +119,13 @@ class TopologySpreadConstraint(ApiStruct, frozen=True):
 
 
 class SchedulingGate(ApiStruct, frozen=True):
-    """A reason not to try a pod yet (KEP-3521)."""
+    """A gate that keeps a pod from being scheduled (KEP-3521)."""
 
     name: str = ""
 
 
 class PersistentVolumeClaimVolumeSource(ApiStruct, frozen=True):
-    """A volume by claim."""
+    """A volume that refers to a claim."""
 
     claim_name: str = ""
     read_only: bool = False
@@ -207,13 +207,13 @@ class CSIInlineVolume(ApiStruct, frozen=True):
 
 
 class EphemeralVolumeSource(ApiStruct, frozen=True):
-    """A volume whose claim is made for this pod and named ``<pod>-<volume>``."""
+    """A volume whose claim is created for this pod, with the name ``<pod>-<volume>``."""
 
     volume_claim_template: dict[str, object] | None = None
 
 
 class Volume(ApiStruct, frozen=True):
-    """A volume of a pod, with the sources that scheduling rules look at."""
+    """A volume of a pod, with the sources that matter to scheduling."""
 
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
@@ -248,7 +248,7 @@ class PodSchedulingGroup(ApiStruct, frozen=True):
 
 
 class PodSpec(ApiStruct, frozen=True):
-    """What is asked of the cluster."""
+    """The desired state of a pod."""
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
@@ -273,7 +273,7 @@ class PodSpec(ApiStruct, frozen=True):
 
 
 class PodCondition(ApiStruct, frozen=True):
-    """A condition; times stay text, since we only hand them on or compare them."""
+    """A condition; times stay text, since they are only copied and compared."""
 
     type: str = ""
     status: str = ""
@@ -285,7 +285,7 @@ class PodCondition(ApiStruct, frozen=True):
 
 
 class ContainerStatus(ApiStruct, frozen=True):
-    """What a container really holds, while it is resized in place (KEP-1287)."""
+    """The actual resources of a container during an in-place resize (KEP-1287)."""
 
     name: str = ""
     resources: ResourceRequirements | None = None
@@ -293,14 +293,14 @@ class ContainerStatus(ApiStruct, frozen=True):
 
 
 class PodResourceClaimStatus(ApiStruct, frozen=True):
-    """The name of the claim that was made from a template."""
+    """The name of the claim that was created from a template."""
 
     name: str = ""
     resource_claim_name: str | None = None
 
 
 class PodExtendedResourceRequest(ApiStruct, frozen=True):
-    """Which request of the claim stands for an extended resource of a container."""
+    """The claim's request for an extended resource of a container."""
 
     container_name: str = ""
     resource_name: str = ""
@@ -308,14 +308,14 @@ class PodExtendedResourceRequest(ApiStruct, frozen=True):
 
 
 class PodExtendedResourceClaimStatus(ApiStruct, frozen=True):
-    """The claim that stands for a pod's extended resources."""
+    """The claim for a pod's extended resources."""
 
     request_mappings: tuple[PodExtendedResourceRequest, ...] = ()
     resource_claim_name: str = ""
 
 
 class NodeAllocatableResourceClaimStatus(ApiStruct, frozen=True):
-    """What devices of a claim take of the node's cpu, memory and the like (KEP-5517)."""
+    """Node resources such as cpu and memory that a claim's devices use (KEP-5517)."""
 
     resource_claim_name: str = ""
     containers: tuple[str, ...] = ()
@@ -323,7 +323,7 @@ class NodeAllocatableResourceClaimStatus(ApiStruct, frozen=True):
 
 
 class PodStatus(ApiStruct, frozen=True):
-    """What has become of it."""
+    """The observed state of a pod."""
 
     phase: str = ""
     conditions: tuple[PodCondition, ...] = ()
@@ -347,12 +347,12 @@ class Pod(ApiStruct, frozen=True):
 
 
 def priority_of(pod: Pod) -> int:
-    """Return ``spec.priority``, or 0 where there is none."""
+    """Return ``spec.priority``, 0 if absent."""
     return pod.spec.priority or 0
 
 
 def condition_of(pod: Pod, type_: str) -> PodCondition | None:
-    """Return the pod's condition of a type, if it has one."""
+    """Return the pod's condition of a type, or None."""
     for condition in pod.status.conditions:
         if condition.type == type_:
             return condition

@@ -1,4 +1,4 @@
-"""policy/v1: how many pods of a set may be disrupted at a time."""
+"""policy/v1 PodDisruptionBudget."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from proreus.objects.selectors import LabelSelector
 
 
 class PodDisruptionBudgetSpec(ApiStruct, frozen=True):
-    """Which pods the budget is about."""
+    """The pods that the budget protects."""
 
     selector: LabelSelector | None = None
 
 
 class PodDisruptionBudgetStatus(ApiStruct, frozen=True):
-    """How many disruptions are allowed now, and which were granted and not seen yet."""
+    """The disruptions allowed now, and those granted but not yet observed, by pod name."""
 
     disruptions_allowed: int = 0
     disrupted_pods: dict[str, Any] = {}

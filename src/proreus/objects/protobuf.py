@@ -1,7 +1,7 @@
-"""The wire format of protobuf: the fields of a message, read and written.
+"""The wire format of protobuf: decodes and encodes the fields of a message.
 
-What the fields of which message mean is for those to know who ask. In this form objects are changed
-without spelling their opaque parts anew, and kubectl sends some of its requests.
+The meaning of field numbers is known to the callers. Protobuf allows changing an object without
+encoding its opaque parts anew, and kubectl uses it for some requests.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 MAGIC = b"k8s\x00"
-"""With this an object begins that travels in the apiserver's envelope (``runtime.Unknown``)."""
+"""The prefix of an object in the apiserver's envelope (``runtime.Unknown``)."""
 
 VARINT, BYTES = 0, 2
 """Wire types."""
 
 Field = tuple[int, int, bytes]
-"""Number, wire type, and content: of length-delimited fields without the length."""
+"""Number, wire type and content, the latter without a length prefix."""
 
 
 def fields(data: bytes) -> Iterator[Field]:
-    """Yield the fields of a message in order; raises ``ValueError`` for what is none."""
+    """Yield the fields of a message in order; raises ``ValueError`` for an invalid message."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -42,13 +42,13 @@ def fields(data: bytes) -> Iterator[Field]:
 
 
 def decode_int64(content: bytes) -> int:
-    """Return the signed 64-bit number that a varint field holds."""
+    """Return the signed 64-bit value of a varint field."""
     value, _ = _varint(content, 0)
     return value - (1 << 64) if value >> 63 else value
 
 
 def encode_message(message: Iterable[Field]) -> bytes:
-    """Return the message that has these fields."""
+    """Return the message with these fields."""
     parts = []
     for number, kind, content in message:
         parts.append(_as_varint(number << 3 | kind))

@@ -1,7 +1,7 @@
-"""Kubernetes quantities, exactly.
+"""Exact Kubernetes quantities.
 
-A quantity is kept as a whole number of nano-units, the finest step that the API knows; sums are
-exact and the conversion to int64 rounds up, once, as ``resource.Quantity`` does.
+A quantity is an integer number of nano-units, the finest unit of the API. Sums are exact; the
+conversion to int64 rounds up once, as ``resource.Quantity`` does.
 """
 
 import re
@@ -29,7 +29,7 @@ _SUFFIX = {
 
 @lru_cache(maxsize=65536)
 def parse_quantity(text: str | int | float) -> int:
-    """Return a quantity in nano-units; raises ``ValueError`` for what is not one."""
+    """Return a quantity in nano-units; raises ``ValueError`` for an invalid text."""
     form = _FORM.fullmatch(str(text).strip())
     if form is None:
         raise ValueError(

@@ -1,6 +1,6 @@
-"""What a pod asks for: the arithmetic of resourcehelper.PodRequests.
+"""Effective resource requests of a pod, after resourcehelper.PodRequests.
 
-Sums are made over exact quantities (nano-units) and converted once a pod, rounded up.
+Sums are exact (nano-units) and converted once per pod, rounded up.
 Source: KEP-753 (sidecars), KEP-1287 (in-place resize), KEP-2837 (pod-level resources).
 """
 
@@ -15,20 +15,20 @@ NON_ZERO_DEFAULTS: Mapping[str, int] = {
     "cpu": parse_quantity("100m"),
     "memory": parse_quantity("200Mi"),
 }
-"""What a container without a request is taken to use when nodes are scored, in nano-units."""
+"""The request, in nano-units, that scoring assumes for a container without one."""
 
 Nano = dict[str, int]
 
 
 @lru_cache(maxsize=4096)
 def is_native_resource(name: str) -> bool:
-    """Tell whether a resource belongs to Kubernetes itself."""
+    """Return whether a resource is defined by Kubernetes itself."""
     return "/" not in name or "kubernetes.io/" in name
 
 
 @lru_cache(maxsize=4096)
 def is_extended_resource(name: str) -> bool:
-    """Tell whether a resource is a vendor's (``example.com/gpu``)."""
+    """Return whether a resource is an extended one (``example.com/gpu``)."""
     if is_native_resource(name) or name.startswith("requests."):
         return False
     return is_qualified_name(f"requests.{name}")
@@ -36,7 +36,7 @@ def is_extended_resource(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_scalar_resource(name: str) -> bool:
-    """Tell whether a resource is tracked beside cpu, memory and ephemeral-storage."""
+    """Return whether a resource is tracked in addition to cpu, memory and ephemeral-storage."""
     return (
         is_extended_resource(name)
         or name.startswith(("hugepages-", "attachable-volumes-"))
@@ -46,12 +46,12 @@ def is_scalar_resource(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_tracked_resource(name: str) -> bool:
-    """Tell whether a scheduler keeps count of a resource at all; the others are ignored."""
+    """Return whether a scheduler tracks a resource; others are ignored."""
     return name in ("cpu", "memory", "ephemeral-storage") or is_scalar_resource(name)
 
 
 def is_pod_level_resource(name: str) -> bool:
-    """Tell whether ``spec.resources`` of a pod may set a resource."""
+    """Return whether a pod's ``spec.resources`` may set a resource."""
     return name in ("cpu", "memory") or name.startswith("hugepages-")
 
 
@@ -63,12 +63,12 @@ def pod_requests(
     pod_level: bool = True,
     devices: bool = False,
 ) -> dict[str, int]:
-    """Return the effective request of a pod a tracked resource: milli-CPU, else whole units.
+    """Return the effective request of a pod by tracked resource: milli-CPU, else whole units.
 
-    ``use_status``: a pod that is being resized counts with the larger of what it asks for and what
-    it holds. ``non_missing``: amounts (nano-units) for containers that do not name a resource.
-    ``pod_level``: whether ``spec.resources`` counts (gate PodLevelResources). ``devices``: whether
-    what devices take of the node counts (gate DRANodeAllocatableResources).
+    ``use_status``: a pod that is being resized counts with the larger of its requested and its
+    actual resources. ``non_missing``: amounts (nano-units) for containers without a request.
+    ``pod_level``: ``spec.resources`` counts (gate PodLevelResources). ``devices``: the node
+    resources of allocated devices count (gate DRANodeAllocatableResources).
     """
     total = _pod_requests_nano(pod, use_status, non_missing or {}, pod_level, devices)
     return {name: value_of(name, nano) for name, nano in total.items() if is_tracked_resource(name)}
@@ -77,10 +77,10 @@ def pod_requests(
 def non_zero_requests(
     pod: Pod, *, use_status: bool = False, pod_level: bool = True, devices: bool = False
 ) -> tuple[int, int]:
-    """Return (milli-CPU, bytes of memory) with defaults for what the pod does not name."""
+    """Return (milli-CPU, bytes of memory), with defaults for absent requests."""
     missing: Mapping[str, int] = NON_ZERO_DEFAULTS
     if pod_level and has_pod_level_requests(pod):
-        # With pod-level requests a default stands in only for what the whole pod leaves open.
+        # With pod-level requests, defaults apply only to resources that the pod level does not set.
         named = _pod_requests_nano(pod, use_status, {}, pod_level, devices)
         missing = {name: nano for name, nano in NON_ZERO_DEFAULTS.items() if name not in named}
     total = _pod_requests_nano(pod, use_status, missing, pod_level, devices)
@@ -88,7 +88,7 @@ def non_zero_requests(
 
 
 def has_pod_level_requests(pod: Pod) -> bool:
-    """Tell whether the pod as a whole asks for a resource that can be asked for that way."""
+    """Return whether a pod has a valid pod-level request."""
     resources = pod.spec.resources
     return resources is not None and any(map(is_pod_level_resource, resources.requests))
 
@@ -123,7 +123,7 @@ def _init_containers_peak(
     infeasible: bool,
     missing: Mapping[str, int],
 ) -> Nano:
-    """Return the most that starting up needs at once; sidecars are added to ``total`` too."""
+    """Return the peak request of the init containers; sidecars are also added to ``total``."""
     sidecars: Nano = {}
     peak: Nano = {}
     for container in pod.spec.init_containers:
@@ -157,9 +157,11 @@ def _container_requests(
     return requests
 
 
-def _held(asked: Nano, actuated: ResourceList, allocated: ResourceList, infeasible: bool) -> Nano:
-    """Return what a resized container or pod counts with; an infeasible wish does not count."""
-    held = {} if infeasible else dict(asked)
+def _held(
+    requested: Nano, actuated: ResourceList, allocated: ResourceList, infeasible: bool
+) -> Nano:
+    """Return what a resized container or pod counts with; an infeasible resize is ignored."""
+    held = {} if infeasible else dict(requested)
     _max(held, _parsed(actuated))
     _max(held, _parsed(allocated))
     return held
@@ -168,12 +170,12 @@ def _held(asked: Nano, actuated: ResourceList, allocated: ResourceList, infeasib
 def _replace_by_pod_level(pod: Pod, total: Nano, use_status: bool) -> None:
     resources, status = pod.spec.resources, pod.status
     assert resources is not None
-    asked = {n: v for n, v in _parsed(resources.requests).items() if is_pod_level_resource(n)}
+    requested = {n: v for n, v in _parsed(resources.requests).items() if is_pod_level_resource(n)}
     if use_status and status.resources is not None:
         infeasible = _resize_is_infeasible(pod)
-        held = _held(asked, status.resources.requests, status.allocated_resources, infeasible)
-        asked = {name: held.get(name, 0) for name in asked}
-    total.update(asked)
+        held = _held(requested, status.resources.requests, status.allocated_resources, infeasible)
+        requested = {name: held.get(name, 0) for name in requested}
+    total.update(requested)
 
 
 def _statuses_by_name(pod: Pod) -> dict[str, ContainerStatus]:

@@ -1,4 +1,4 @@
-"""resource.k8s.io/v1: claims to devices, and what they were given (KEP-4381 and its kin)."""
+"""resource.k8s.io/v1 ResourceClaim (KEP-4381 and its extensions)."""
 
 from datetime import datetime
 
@@ -17,20 +17,20 @@ from proreus.objects.taints import Toleration
 EXTENDED_RESOURCE_CLAIM_ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
 CLAIM_FINALIZER = "resource.kubernetes.io/delete-protection"
 ALLOCATION_RESULTS_MAX_SIZE = 32
-"""The most devices that one claim can be given."""
+"""The maximum number of devices allocated to one claim."""
 
 EXACT_COUNT = "ExactCount"
 ALL = "All"
 
 
 class CapacityRequirements(ApiStruct, frozen=True):
-    """Amounts asked of a device that several claims share."""
+    """Requested amounts of a device that several claims share."""
 
     requests: dict[str, QuantityText] = {}
 
 
 class ExactDeviceRequest(ApiStruct, frozen=True):
-    """Devices of one class: so many, or all."""
+    """A request for a number of devices of one class, or for all of them."""
 
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
@@ -42,7 +42,7 @@ class ExactDeviceRequest(ApiStruct, frozen=True):
 
 
 class DeviceSubRequest(ApiStruct, frozen=True):
-    """One of several alternatives (KEP-4816)."""
+    """One of several alternatives of a request (KEP-4816)."""
 
     name: str = ""
     device_class_name: str = ""
@@ -54,7 +54,7 @@ class DeviceSubRequest(ApiStruct, frozen=True):
 
 
 class DeviceRequest(ApiStruct, frozen=True):
-    """One of a claim's wishes: exactly this, or the first of these that can be had."""
+    """A request of a claim: ``exactly``, or the first satisfiable one of ``first_available``."""
 
     name: str = ""
     exactly: ExactDeviceRequest | None = None
@@ -62,7 +62,7 @@ class DeviceRequest(ApiStruct, frozen=True):
 
 
 class DeviceConstraint(ApiStruct, frozen=True):
-    """What the devices of some requests (none named: of all) must have in common, or must not."""
+    """An attribute in which the devices of some requests (default: all) must agree, or differ."""
 
     requests: tuple[str, ...] = ()
     match_attribute: str | None = None
@@ -70,14 +70,14 @@ class DeviceConstraint(ApiStruct, frozen=True):
 
 
 class DeviceClaimConfiguration(ApiStruct, frozen=True):
-    """Configuration for the devices of some requests (none named: of all)."""
+    """Configuration for the devices of some requests (default: all)."""
 
     requests: tuple[str, ...] = ()
     opaque: OpaqueDeviceConfiguration | None = None
 
 
 class DeviceClaim(ApiStruct, frozen=True):
-    """What is claimed."""
+    """The requests, constraints and configuration of a claim."""
 
     requests: tuple[DeviceRequest, ...] = ()
     constraints: tuple[DeviceConstraint, ...] = ()
@@ -85,13 +85,13 @@ class DeviceClaim(ApiStruct, frozen=True):
 
 
 class ResourceClaimSpec(ApiStruct, frozen=True):
-    """What is claimed."""
+    """The desired state of a claim."""
 
     devices: DeviceClaim = DeviceClaim()
 
 
 class DeviceRequestAllocationResult(ApiStruct, frozen=True):
-    """One device that was given to a request (``request`` or ``request/subrequest``)."""
+    """One device allocated to a request (``request`` or ``request/subrequest``)."""
 
     request: str = ""
     driver: str = ""
@@ -106,7 +106,7 @@ class DeviceRequestAllocationResult(ApiStruct, frozen=True):
 
 
 class DeviceAllocationConfiguration(ApiStruct, frozen=True):
-    """Configuration that goes with an allocation, and whether class or claim brought it."""
+    """Configuration of an allocation; ``source``: from the class or from the claim."""
 
     source: str = ""
     requests: tuple[str, ...] = ()
@@ -114,14 +114,14 @@ class DeviceAllocationConfiguration(ApiStruct, frozen=True):
 
 
 class DeviceAllocationResult(ApiStruct, frozen=True):
-    """Devices given, and their configuration."""
+    """The allocated devices and their configuration."""
 
     results: tuple[DeviceRequestAllocationResult, ...] = ()
     config: tuple[DeviceAllocationConfiguration, ...] = ()
 
 
 class AllocationResult(ApiStruct, frozen=True):
-    """What a claim was given, and where that can be used (no selector: everywhere)."""
+    """An allocation, and the nodes that can use it (no selector: all)."""
 
     devices: DeviceAllocationResult = DeviceAllocationResult()
     node_selector: NodeSelector | None = None
@@ -129,7 +129,7 @@ class AllocationResult(ApiStruct, frozen=True):
 
 
 class ResourceClaimConsumerReference(ApiStruct, frozen=True):
-    """Someone who may use the claim."""
+    """A consumer, normally a pod, that may use the claim."""
 
     api_group: str = ""
     resource: str = ""
@@ -138,7 +138,7 @@ class ResourceClaimConsumerReference(ApiStruct, frozen=True):
 
 
 class DeviceCondition(ApiStruct, frozen=True):
-    """A condition that a driver reports of an allocated device."""
+    """A condition that a driver reports for an allocated device."""
 
     type: str = ""
     status: str = ""
@@ -147,7 +147,7 @@ class DeviceCondition(ApiStruct, frozen=True):
 
 
 class AllocatedDeviceStatus(ApiStruct, frozen=True):
-    """What a driver reports of an allocated device (KEP-4817)."""
+    """The state of an allocated device that its driver reports (KEP-4817)."""
 
     driver: str = ""
     pool: str = ""
@@ -157,7 +157,7 @@ class AllocatedDeviceStatus(ApiStruct, frozen=True):
 
 
 class ResourceClaimStatus(ApiStruct, frozen=True):
-    """What was given, and who may use it."""
+    """The allocation of a claim, and its consumers."""
 
     allocation: AllocationResult | None = None
     reserved_for: tuple[ResourceClaimConsumerReference, ...] = ()

@@ -1,6 +1,6 @@
-"""scheduling.k8s.io/v1alpha2: PodGroups, pods that are to be scheduled together (KEP-4671).
+"""scheduling.k8s.io/v1alpha2 PodGroup: pods that are scheduled together (KEP-4671).
 
-Alpha, behind gate GenericWorkload; field names are those of 1.36 and may move.
+Alpha, behind gate GenericWorkload; field names are those of 1.36 and may change.
 """
 
 from __future__ import annotations
@@ -9,43 +9,43 @@ from proreus.objects.meta import ApiStruct, ObjectMeta, Resource
 from proreus.objects.pod import Pod, PodResourceClaimStatus
 
 POD_GROUP_SCHEDULED = "PodGroupScheduled"
-"""The condition that tells whether the group has been scheduled; never taken back."""
+"""The condition type for a scheduled group; it never becomes False again."""
 
 DISRUPTED_AS_GROUP = "PodGroup"
-"""The disruption mode of a group whose pods may only be evicted all together."""
+"""The disruption mode of a group whose pods may only be evicted together."""
 
 
 class BasicSchedulingPolicy(ApiStruct, frozen=True):
-    """The pods belong together, but each may start alone."""
+    """Each pod of the group may start alone."""
 
 
 class GangSchedulingPolicy(ApiStruct, frozen=True):
-    """All or nothing: no pod starts before ``min_count`` of them can."""
+    """All or nothing: no pod starts before ``min_count`` pods can."""
 
     min_count: int = 0
 
 
 class PodGroupSchedulingPolicy(ApiStruct, frozen=True):
-    """One of the two."""
+    """Exactly one of the policies is set."""
 
     basic: BasicSchedulingPolicy | None = None
     gang: GangSchedulingPolicy | None = None
 
 
 class TopologyConstraint(ApiStruct, frozen=True):
-    """All pods go to nodes with the same value of a label."""
+    """All pods of the group go to nodes with the same value of a label."""
 
     key: str = ""
 
 
 class PodGroupSchedulingConstraints(ApiStruct, frozen=True):
-    """Where the group may go as a whole."""
+    """Constraints on the placement of the whole group."""
 
     topology: tuple[TopologyConstraint, ...] = ()
 
 
 class PodGroupResourceClaim(ApiStruct, frozen=True):
-    """A claim for devices that the group's pods share; pods name it with the same three fields."""
+    """A claim that the group's pods share; pods refer to it with the same three fields."""
 
     name: str = ""
     resource_claim_name: str | None = None
@@ -53,7 +53,7 @@ class PodGroupResourceClaim(ApiStruct, frozen=True):
 
 
 class PodGroupSpec(ApiStruct, frozen=True):
-    """What is asked for the group. ``disruption_mode``: Pod (also when absent) or PodGroup."""
+    """The desired state of a group. ``disruption_mode``: Pod (the default) or PodGroup."""
 
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
     scheduling_constraints: PodGroupSchedulingConstraints | None = None
@@ -75,7 +75,7 @@ class Condition(ApiStruct, frozen=True):
 
 
 class PodGroupStatus(ApiStruct, frozen=True):
-    """What has become of the group."""
+    """The observed state of a group."""
 
     conditions: tuple[Condition, ...] = ()
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
@@ -90,7 +90,7 @@ class PodGroup(ApiStruct, frozen=True):
 
     @property
     def topology_keys(self) -> tuple[str, ...]:
-        """The labels that the group's nodes must agree in."""
+        """The labels in which the group's nodes must agree."""
         constraints = self.spec.scheduling_constraints
         return () if constraints is None else tuple(one.key for one in constraints.topology)
 
@@ -100,7 +100,7 @@ class PodGroup(ApiStruct, frozen=True):
         return self.spec.priority or 0
 
     def condition(self, type_: str) -> Condition | None:
-        """Return the condition of a type, if there is one."""
+        """Return the condition of a type, or None."""
         return next((one for one in self.status.conditions if one.type == type_), None)
 
 
@@ -108,7 +108,7 @@ POD_GROUPS = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", 
 
 
 def pod_group_key(pod: Pod) -> str:
-    """Return ``namespace/name`` of the group that a pod belongs to; "" where it has none."""
+    """Return ``namespace/name`` of a pod's group, "" if it has none."""
     group = pod.spec.scheduling_group
     if group is None or not group.pod_group_name:
         return ""

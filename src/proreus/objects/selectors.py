@@ -1,8 +1,8 @@
-"""Label selectors and node selectors: parsed once, matched often.
+"""Label selectors and node selectors, parsed once and matched often.
 
-Parsing checks what the API's own parsers check and raises ``SelectorError``; who asks decides
-whether that is an error or simply no match. Parsed selectors are hashable values, so that
-whoever evaluates them over many objects can share the answers.
+Parsing makes the checks of the API's own parsers and raises ``SelectorError``; callers decide
+whether that is an error or means no match. Parsed selectors are hashable, so that results over many
+objects can be cached by selector.
 """
 
 import re
@@ -15,7 +15,7 @@ from proreus.objects.meta import ApiStruct
 
 
 class SelectorError(ProreusError):
-    """A selector that the API's parser would refuse."""
+    """A selector that the API's parser refuses."""
 
 
 class LabelSelectorRequirement(ApiStruct, frozen=True):
@@ -34,20 +34,20 @@ class LabelSelector(ApiStruct, frozen=True):
 
 
 class NodeSelectorTerm(ApiStruct, frozen=True):
-    """Expressions over labels and over fields, all of which must hold."""
+    """Expressions over labels and fields, all of which must match."""
 
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
     match_fields: tuple[LabelSelectorRequirement, ...] = ()
 
 
 class NodeSelector(ApiStruct, frozen=True):
-    """Terms of which one must hold."""
+    """Terms, at least one of which must match."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
 class PreferredSchedulingTerm(ApiStruct, frozen=True):
-    """A term that is worth ``weight`` where it holds."""
+    """A term that adds ``weight`` to the score of matching nodes."""
 
     weight: int = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
@@ -61,7 +61,7 @@ _INT64 = range(-(2**63), 2**63)
 
 @lru_cache(maxsize=4096)
 def is_qualified_name(name: str) -> bool:
-    """Tell whether a name has the form ``[prefix/]name`` of label keys and resources."""
+    """Return whether a name has the form ``[prefix/]name`` of label keys and resources."""
     prefix, slash, rest = name.rpartition("/")
     if slash and (not prefix or len(prefix) > 253 or not _DNS_SUBDOMAIN.fullmatch(prefix)):
         return False
@@ -69,7 +69,7 @@ def is_qualified_name(name: str) -> bool:
 
 
 def is_label_value(value: str) -> bool:
-    """Tell whether a text may be the value of a label."""
+    """Return whether a text is a valid label value."""
     return not value or (len(value) <= 63 and _NAME.fullmatch(value) is not None)
 
 
@@ -91,11 +91,11 @@ class Requirement:
     values: frozenset[str] = frozenset()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether the labels meet it."""
+        """Return whether labels match."""
         return self.matches_value(labels.get(self.key))
 
     def matches_value(self, value: str | None) -> bool:
-        """Tell whether the value of its label (None: absent) meets it."""
+        """Return whether a value of the label (None: absent) matches."""
         match self.operator:
             case "In":
                 return value is not None and value in self.values
@@ -138,18 +138,18 @@ def parse_requirement(expression: LabelSelectorRequirement, numeric: bool = Fals
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Requirements that must all hold; ``nothing`` marks the selector that matches no object."""
+    """Requirements that must all match; ``nothing``: the selector matches no object."""
 
     requirements: tuple[Requirement, ...] = ()
     nothing: bool = False
 
     @property
     def empty(self) -> bool:
-        """Whether it matches everything because it asks for nothing."""
+        """Whether the selector has no requirements and so matches everything."""
         return not self.requirements and not self.nothing
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether an object with these labels is selected."""
+        """Return whether an object with these labels is selected."""
         if self.nothing:
             return False
         for requirement in self.requirements:
@@ -175,27 +175,27 @@ def parse_label_selector(selector: LabelSelector | None) -> Selector:
 
 
 def selector_of_map(labels: Mapping[str, str] | None) -> Selector:
-    """Make the selector of a plain map (nodeSelector, Service): equality, without any check."""
+    """Return the selector of a plain map (nodeSelector, Service): equality, unvalidated."""
     items = sorted((labels or {}).items())
     return Selector(tuple(Requirement(key, "In", frozenset((value,))) for key, value in items))
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedNodeTerm:
-    """A node selector term; ``error`` says why it cannot be used, if it cannot."""
+    """A node selector term; ``error``: its parse error, if any."""
 
     labels: Selector
     fields: tuple[tuple[str, str, str], ...] = ()
     error: str | None = None
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
-        """Tell whether a node meets it; fields count only where the node has a name."""
+        """Return whether a node matches; fields are evaluated only if the node has a name."""
         if self.error is not None or not self.labels.matches(labels):
             return False
         return not name or self.matches_name(name)
 
     def matches_name(self, name: str) -> bool:
-        """Tell whether the field expressions hold for a node of this name."""
+        """Return whether the field expressions match a node name."""
         return all((name == value) == (operator == "In") for _, operator, value in self.fields)
 
 
@@ -222,21 +222,21 @@ def _parse_field(expression: LabelSelectorRequirement) -> tuple[str, str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ParsedNodeSelector:
-    """Usable terms of which one must hold; without any, no node matches."""
+    """Terms, at least one of which must match; without any, no node matches."""
 
     terms: tuple[ParsedNodeTerm, ...]
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
-        """Tell whether a node meets any term; terms that do not parse meet nothing."""
+        """Return whether a node matches any term; terms with a parse error match nothing."""
         return any(term.matches(labels, name) for term in self.terms)
 
     def error(self) -> str | None:
-        """Return the first parse error, for those who do not take it for no match."""
+        """Return the first parse error, or None."""
         return next((term.error for term in self.terms if term.error is not None), None)
 
 
 def parse_node_term(term: NodeSelectorTerm) -> ParsedNodeTerm | None:
-    """Parse one term; None when it has neither expressions nor fields and so never matches."""
+    """Parse one term; None if it has no expressions at all and so never matches."""
     if not term.match_expressions and not term.match_fields:
         return None
     return _parse_node_term(term)

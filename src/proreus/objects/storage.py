@@ -1,7 +1,7 @@
-"""core/v1 and storage.k8s.io/v1: volumes, the claims for them, and what drivers say of nodes.
+"""core/v1 and storage.k8s.io/v1: volumes, claims, and what CSI drivers publish.
 
-Absent and empty differ where kube-scheduler sees a difference (a claim's class, modes, limits,
-selectors); those fields can be None. Quantities stay text: ``objects.quantity`` reads them.
+Fields in which kube-scheduler distinguishes absent from empty can be None (a claim's class, modes,
+limits, selectors). Quantities stay text, for ``objects.quantity``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ QuantityText = str | int | float
 
 
 class ClaimReference(ApiStruct, frozen=True):
-    """The claim that a volume belongs to, or is kept for."""
+    """The claim that a volume is bound to or reserved for."""
 
     api_version: str = ""
     kind: str = ""
@@ -50,20 +50,20 @@ class ClaimReference(ApiStruct, frozen=True):
 
 
 class VolumeNodeAffinity(ApiStruct, frozen=True):
-    """The nodes that can reach a volume."""
+    """The nodes from which a volume is accessible."""
 
     required: NodeSelector | None = None
 
 
 class CSIPersistentVolumeSource(ApiStruct, frozen=True):
-    """A volume of a CSI driver, and the driver's own name for it."""
+    """A CSI volume: its driver and the driver's handle for it."""
 
     driver: str = ""
     volume_handle: str = ""
 
 
 class PersistentVolumeSpec(ApiStruct, frozen=True):
-    """What a volume is, with the sources that scheduling rules tell apart."""
+    """The desired state of a volume, with the sources that matter to scheduling."""
 
     capacity: ResourceList = {}
     access_modes: tuple[str, ...] = ()
@@ -83,13 +83,13 @@ class PersistentVolumeSpec(ApiStruct, frozen=True):
 
 
 class PersistentVolumeStatus(ApiStruct, frozen=True):
-    """Whether it is free."""
+    """The phase of a volume."""
 
     phase: str = ""
 
 
 class PersistentVolume(ApiStruct, frozen=True):
-    """A piece of storage."""
+    """A PersistentVolume."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
@@ -100,7 +100,7 @@ class PersistentVolume(ApiStruct, frozen=True):
 
 
 class PersistentVolumeClaimSpec(ApiStruct, frozen=True):
-    """What storage is claimed, and the volume that was given."""
+    """The requested storage, and the bound volume."""
 
     access_modes: tuple[str, ...] = ()
     selector: LabelSelector | None = None
@@ -112,13 +112,13 @@ class PersistentVolumeClaimSpec(ApiStruct, frozen=True):
 
 
 class PersistentVolumeClaimStatus(ApiStruct, frozen=True):
-    """What became of the claim."""
+    """The observed state of a claim."""
 
     phase: str = ""
 
 
 class PersistentVolumeClaim(ApiStruct, frozen=True):
-    """A claim for storage."""
+    """A PersistentVolumeClaim."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
@@ -129,20 +129,20 @@ class PersistentVolumeClaim(ApiStruct, frozen=True):
 
 
 class TopologySelectorLabelRequirement(ApiStruct, frozen=True):
-    """A label and the values that it may have."""
+    """A label and its allowed values."""
 
     key: str = ""
     values: tuple[str, ...] = ()
 
 
 class TopologySelectorTerm(ApiStruct, frozen=True):
-    """Labels, all of which a node must have."""
+    """Label requirements, all of which a node must match."""
 
     match_label_expressions: tuple[TopologySelectorLabelRequirement, ...] = ()
 
 
 class StorageClass(ApiStruct, frozen=True):
-    """A kind of storage: who makes it, when, and where."""
+    """A storage class: its provisioner, binding mode and topologies."""
 
     metadata: ObjectMeta = ObjectMeta()
     provisioner: str = ""
@@ -154,7 +154,7 @@ class StorageClass(ApiStruct, frozen=True):
 
 
 class VolumeNodeResources(ApiStruct, frozen=True):
-    """How many volumes of a driver a node can hold; None: any number."""
+    """The number of volumes of a driver that a node can hold; None: unlimited."""
 
     count: int | None = None
 
@@ -173,14 +173,14 @@ class CSINodeSpec(ApiStruct, frozen=True):
 
 
 class CSINode(ApiStruct, frozen=True):
-    """What CSI drivers say of the node of the same name."""
+    """The CSI drivers of the node with the same name."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CSINodeSpec = CSINodeSpec()
 
 
 class CSIDriverSpec(ApiStruct, frozen=True):
-    """How a driver wants to be treated."""
+    """The capabilities of a driver."""
 
     storage_capacity: bool | None = None
     prevent_pod_scheduling_if_missing: bool | None = None
@@ -194,7 +194,7 @@ class CSIDriver(ApiStruct, frozen=True):
 
 
 class CSIStorageCapacity(ApiStruct, frozen=True):
-    """How much storage of a class can be made in one topology segment (KEP-1472)."""
+    """The available storage of a class in one topology segment (KEP-1472)."""
 
     metadata: ObjectMeta = ObjectMeta()
     storage_class_name: str = ""
@@ -210,7 +210,7 @@ class VolumeAttachmentSource(ApiStruct, frozen=True):
 
 
 class VolumeAttachmentSpec(ApiStruct, frozen=True):
-    """What is attached, where, and by whom."""
+    """The volume, the node and the driver that attaches."""
 
     attacher: str = ""
     node_name: str = ""
@@ -218,7 +218,7 @@ class VolumeAttachmentSpec(ApiStruct, frozen=True):
 
 
 class VolumeAttachment(ApiStruct, frozen=True):
-    """A volume that is, or is to be, attached to a node."""
+    """A volume that is attached, or being attached, to a node."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
@@ -250,4 +250,4 @@ STORAGE_KINDS: tuple[Resource[Any], ...] = (
     CSI_STORAGE_CAPACITIES,
     VOLUME_ATTACHMENTS,
 )
-"""What volume plugins read."""
+"""The resources that volume plugins read."""

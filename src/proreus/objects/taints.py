@@ -18,7 +18,7 @@ class Taint(ApiStruct, frozen=True):
 
 
 class Toleration(ApiStruct, frozen=True):
-    """Lets a pod ignore matching taints."""
+    """Makes a pod tolerate matching taints."""
 
     key: str = ""
     operator: str = ""
@@ -28,9 +28,9 @@ class Toleration(ApiStruct, frozen=True):
 
 
 def tolerates(toleration: Toleration, taint: Taint, compare_numbers: bool = False) -> bool:
-    """Tell whether a toleration matches a taint, as kube-scheduler's ToleratesTaint does.
+    """Return whether a toleration matches a taint, as kube-scheduler's ToleratesTaint does.
 
-    ``compare_numbers``: the operators Gt and Lt count (gate TaintTolerationComparisonOperators).
+    ``compare_numbers``: support Gt and Lt (gate TaintTolerationComparisonOperators).
     """
     if toleration.effect and toleration.effect != taint.effect:
         return False
@@ -61,7 +61,7 @@ def _canonical_int(text: str) -> int | None:
 def tolerated(
     tolerations: Iterable[Toleration], taint: Taint, compare_numbers: bool = False
 ) -> bool:
-    """Tell whether any of the tolerations matches the taint."""
+    """Return whether any of the tolerations matches the taint."""
     return any(tolerates(toleration, taint, compare_numbers) for toleration in tolerations)
 
 
@@ -71,7 +71,7 @@ def first_untolerated(
     effects: frozenset[str] = frozenset({NO_SCHEDULE, NO_EXECUTE}),
     compare_numbers: bool = False,
 ) -> Taint | None:
-    """Return the first taint with one of the effects that none of the tolerations matches."""
+    """Return the first untolerated taint with one of the effects, or None."""
     for taint in taints:
         if taint.effect in effects and not tolerated(tolerations, taint, compare_numbers):
             return taint

@@ -1,4 +1,4 @@
-"""What claims and volumes mean to each other: names, classes, who is bound to whom."""
+"""Relations between pods, claims and volumes: names, classes, bindings, sizes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ STORAGE = "storage"
 
 
 def claim_name_of(pod: Pod, volume: Volume) -> str | None:
-    """Return the name of the claim behind a pod's volume; None for a volume without one.
+    """Return the name of the claim of a pod's volume; None for a volume without one.
 
-    The claim of a generic ephemeral volume is made for the pod and named ``<pod>-<volume>``
-    (KEP-1698).
+    The claim of a generic ephemeral volume is created for the pod, with the name
+    ``<pod>-<volume>`` (KEP-1698).
     """
     if volume.persistent_volume_claim is not None:
         return volume.persistent_volume_claim.claim_name
@@ -31,7 +31,7 @@ def claim_name_of(pod: Pod, volume: Volume) -> str | None:
 
 
 def claim_names_of(pod: Pod) -> Iterator[str]:
-    """Yield the names of all claims of a pod, those of ephemeral volumes included."""
+    """Yield the names of all claims of a pod, including those of ephemeral volumes."""
     for volume in pod.spec.volumes:
         name = claim_name_of(pod, volume)
         if name is not None:
@@ -39,7 +39,7 @@ def claim_names_of(pod: Pod) -> Iterator[str]:
 
 
 def uses_claim(pod: Pod, claim: PersistentVolumeClaim) -> bool:
-    """Tell whether one of the pod's volumes is by this claim."""
+    """Return whether one of the pod's volumes uses this claim."""
     meta = claim.metadata
     if meta.namespace != pod.metadata.namespace or not pod.spec.volumes:
         return False
@@ -47,9 +47,9 @@ def uses_claim(pod: Pod, claim: PersistentVolumeClaim) -> bool:
 
 
 def ownership_error(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
-    """Return why the claim of an ephemeral volume is not the pod's own, None if it is.
+    """Return why the claim of an ephemeral volume is not owned by the pod; None if it is.
 
-    A pod must not get at the data of another one by way of its name.
+    Without this check, a pod could access the data of another by choosing its name.
     """
     owner = controller_of(claim.metadata)
     if owner is not None and owner.uid == pod.metadata.uid:
@@ -62,24 +62,24 @@ def ownership_error(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
 
 
 def class_of_claim(claim: PersistentVolumeClaim) -> str:
-    """Return the name of a claim's class; the beta annotation goes first, even if empty."""
+    """Return the name of a claim's class; the beta annotation takes precedence, even if empty."""
     annotated = claim.metadata.annotations.get(STORAGE_CLASS_ANNOTATION)
     return (claim.spec.storage_class_name or "") if annotated is None else annotated
 
 
 def class_of_volume(volume: PersistentVolume) -> str:
-    """Return the name of a volume's class; the beta annotation goes first, even if empty."""
+    """Return the name of a volume's class; the beta annotation takes precedence, even if empty."""
     annotated = volume.metadata.annotations.get(STORAGE_CLASS_ANNOTATION)
     return volume.spec.storage_class_name if annotated is None else annotated
 
 
 def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
-    """Tell whether claim and volume know each other, as the volume controller confirms."""
+    """Return whether claim and volume are bound, as confirmed by the volume controller."""
     return bool(claim.spec.volume_name) and BIND_COMPLETED_ANNOTATION in claim.metadata.annotations
 
 
 def is_volume_bound_to_claim(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Tell whether a volume's ``claimRef`` means this claim; one without UID does by name."""
+    """Return whether a volume's ``claimRef`` refers to a claim, by name if it has no UID."""
     ref, meta = volume.spec.claim_ref, claim.metadata
     if ref is None or ref.name != meta.name or ref.namespace != meta.namespace:
         return False
@@ -87,9 +87,9 @@ def is_volume_bound_to_claim(volume: PersistentVolume, claim: PersistentVolumeCl
 
 
 def requested_storage(claim: PersistentVolumeClaim) -> int | None:
-    """Return the size that a claim asks for, in nano-units of a byte; None where it asks none."""
-    asked = claim.spec.resources.requests.get(STORAGE)
-    return None if asked is None else parse_quantity(asked)
+    """Return the size that a claim requests, in nano-units of a byte; None if absent."""
+    requested = claim.spec.resources.requests.get(STORAGE)
+    return None if requested is None else parse_quantity(requested)
 
 
 def capacity_of(volume: PersistentVolume) -> int:

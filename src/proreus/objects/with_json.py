@@ -1,8 +1,8 @@
-"""Pods and nodes that also carry the JSON they came as, unknown fields and all.
+"""Pods and nodes that keep the JSON that they were decoded from, with all unknown fields.
 
-Typed Structs drop what a scheduler does not read; HTTP extenders are sent whole objects, as the
-apiserver has them. Only where such extenders are configured are objects of these types made, since
-the text takes several times the memory of the Struct.
+Typed Structs lack the fields that a scheduler does not read, but HTTP extenders get whole objects.
+These types are used only if such extenders are configured, since the JSON takes several times the
+memory of the Struct.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from proreus.objects.pod import Pod
 
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELSEWHERE = "(json)"
-"""No field of any API object: the text is never read from the wire under a name of its own."""
+"""Not the name of any API field, so that the JSON is never decoded from an object."""
 
 
 class PodWithJson(Pod, frozen=True):
@@ -26,7 +26,7 @@ class PodWithJson(Pod, frozen=True):
 
 
 class PendingPodWithJson(PodWithJson, frozen=True):
-    """A pod with its JSON until it has a node: who decides sends it, nobody sends the others."""
+    """A pod with its JSON while it is pending: placed pods are not sent to extenders."""
 
 
 class NodeWithJson(Node, frozen=True):
@@ -36,31 +36,31 @@ class NodeWithJson(Node, frozen=True):
 
 
 def carries_json(type_: type) -> bool:
-    """Tell whether objects of a type carry their JSON."""
+    """Return whether objects of a type keep their JSON."""
     return issubclass(type_, (PodWithJson, NodeWithJson))
 
 
 def keep_json(obj: Any, data: bytes) -> None:
-    """Let a fresh object carry the JSON that it was decoded from, as Go's informers keep it.
+    """Set the JSON that a new object was decoded from, with the fields that Go's informers keep.
 
-    That is without ``kind`` and ``apiVersion``, and pods without ``metadata.managedFields``.
+    These exclude ``kind`` and ``apiVersion``, and ``metadata.managedFields`` of pods.
     """
     if isinstance(obj, PendingPodWithJson) and obj.spec.node_name:
         return
     if isinstance(obj, (PodWithJson, NodeWithJson)):
-        # Not a change: nobody has seen the object yet.
+        # The Struct is frozen, but not yet published: nothing can have read it.
         msgspec.structs.force_setattr(obj, "json", _stripped(data, isinstance(obj, PodWithJson)))
 
 
 def json_of(obj: Pod | Node) -> bytes:
-    """Return the JSON of an object: the apiserver's, or what its typed fields say."""
+    """Return the JSON that an object was decoded from, or else that of its typed fields."""
     if isinstance(obj, (PodWithJson, NodeWithJson)) and obj.json:
         return obj.json
     return msgspec.json.encode(obj)
 
 
 def json_of_pod_on(pod: Pod, node_name: str) -> bytes:
-    """Return the JSON of a pod that is on a node, or was assumed there."""
+    """Return the JSON of a pod that is placed on a node or assumed there."""
     text = json_of(pod)
     if pod.spec.node_name == node_name:
         return text
@@ -79,5 +79,5 @@ def _stripped(data: bytes, of_pod: bool) -> bytes:
         metadata = _FIELDS.decode(fields["metadata"])
         if metadata.pop("managedFields", None) is not None:
             fields["metadata"] = msgspec.Raw(msgspec.json.encode(metadata))
-    # Written anew in any case: a Raw would hold on to the whole chunk it came in.
+    # Always encoded anew: a Raw would keep the whole chunk that it came in in memory.
     return msgspec.json.encode(fields)

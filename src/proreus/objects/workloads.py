@@ -1,6 +1,6 @@
-"""What manages pods: services and controllers, as far as default spreading reads their selectors.
+"""Services and controllers, as far as default spreading reads their selectors.
 
-A Service without a selector selects nothing; other objects' absent selectors are left to who asks.
+A Service without a selector selects nothing; callers interpret the absent selectors of others.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from proreus.objects.selectors import LabelSelector
 
 
 class ServiceSpec(ApiStruct, frozen=True):
-    """A plain map as selector; None: the service's endpoints are kept by somebody else."""
+    """A plain map as selector; None: the endpoints are not managed by Kubernetes."""
 
     selector: dict[str, str] | None = None
 

@@ -1,4 +1,4 @@
-"""The very engine that schedules, without a cluster: an API in memory, a clock that is moved.
+"""The real scheduler without a cluster: an API in memory, and a clock that only moves on request.
 
-``evaluate`` answers recorded questions with it, tests and simulations stand on it.
+``proreus evaluate``, the testing kit, simulations and tests use it.
 """

@@ -1,7 +1,7 @@
-"""An API in memory: objects, the handlers that hear of their changes, and the writes.
+"""An API in memory: typed objects, informer handlers and writes.
 
-Implements ``Stores`` and ``framework.handle.ApiWriter``. A write is seen by every handler before it
-returns, as if the watch were infinitely fast. Typed objects only: there is no JSON here.
+Implements ``Stores`` and ``framework.handle.ApiWriter``. A write calls all handlers before it
+returns, as if the watch had no delay.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _FINISHED = ("Succeeded", "Failed")
 class InMemoryApi:
     """All objects of an offline cluster.
 
-    ``hide_finished``: pods that have finished are out of sight, as the field selector of the real
-    watch has it. ``deleted``: keys of the pods deleted through ``delete_pod``, in order.
+    ``hide_finished``: finished pods are deleted, as the field selector of the live watch makes them
+    appear. ``deleted``: keys of the pods deleted by ``delete_pod``, in order.
     """
 
     def __init__(self, hide_finished: bool = True) -> None:
@@ -43,11 +43,11 @@ class InMemoryApi:
     # ---- objects -------------------------------------------------------------------------------
 
     def add(self, obj: JsonObject) -> None:
-        """Let an object appear, as given; raises ``KeyError`` for a kind that is not known."""
+        """Create or replace an object from plain data; raises ``KeyError`` for an unknown kind."""
         self.put(BY_KIND[obj["kind"]], decoder_for(BY_KIND[obj["kind"]].type).convert(obj))
 
     def put(self, resource: Resource[Any], obj: Any) -> None:
-        """Let a typed object appear, or change to this."""
+        """Create or replace a typed object."""
         obj = self._stamped(obj)
         key = key_of(obj)
         store = self._stores.setdefault(resource.kind, {})
@@ -64,14 +64,14 @@ class InMemoryApi:
                 handler.on_update(old, obj)
 
     def merge(self, kind: str, key: str, patch: JsonObject) -> None:
-        """Apply a JSON merge patch to an object, if it is there."""
+        """Apply a JSON merge patch to an object, if it exists."""
         obj = self._stores.get(kind, {}).get(key)
         if obj is not None:
             merged = merge_patch(to_plain(obj), patch)
             self.put(BY_KIND[kind], decoder_for(BY_KIND[kind].type).convert(merged))
 
     def remove(self, kind: str, key: str) -> None:
-        """Let an object vanish, if it is there."""
+        """Delete an object, if it exists."""
         if key in self._stores.get(kind, {}):
             self._remove(kind, key)
 
@@ -102,7 +102,7 @@ class InMemoryApi:
     ) -> Callable[[], None]:
         """Call ``handler(old, new)`` on each change of a resource, before other handlers.
 
-        What is there already is told of at once. Returns what ends all that.
+        It is called at once for existing objects. Returns a function that removes the handler.
         """
         function = _HandlerFunc(handler)
         for obj in self._stores.get(resource.kind, {}).values():
@@ -110,20 +110,20 @@ class InMemoryApi:
         self._handlers[resource.kind] = [function, *self._handlers.get(resource.kind, ())]
 
         def end() -> None:
-            # another list, for one that is being walked through stays as it is
+            # A new list, since the present one may be being iterated over.
             handlers = self._handlers[resource.kind]
             self._handlers[resource.kind] = [one for one in handlers if one is not function]
 
         return end
 
     def add_handler(self, resource: Resource[Any], handler: Any) -> None:
-        """Tell an informer handler of each change from now on."""
+        """Call an informer handler on each change from now on."""
         self._handlers.setdefault(resource.kind, []).append(handler)
 
     # ---- ApiWriter -----------------------------------------------------------------------------
 
     async def bind(self, pod: Pod, node_name: str) -> None:
-        """Set the pod's node; raises ``Conflict`` when it has one."""
+        """Set the pod's node; raises ``Conflict`` if it has one."""
         live = self._live(pod)
         if live.spec.node_name:
             name, taken = live.metadata.name, live.spec.node_name
@@ -135,7 +135,7 @@ class InMemoryApi:
         self.put(PODS, msgspec.structs.replace(live, spec=spec, status=status))
 
     async def wait_for_patches(self, pod: Pod) -> None:
-        """Writes are done when they return."""
+        """Do nothing: writes are complete when they return."""
 
     async def patch_pod_status(self, pod: Pod, patch: JsonObject) -> None:
         """Apply a strategic merge patch to the pod's status: conditions merge by type."""
@@ -146,7 +146,7 @@ class InMemoryApi:
     ) -> JsonObject:
         """Apply a strategic merge patch to an object's status: conditions merge by type."""
         self._patch_status(resource, await self.get(resource, namespace, name), patch)
-        return self._answer(resource, {"namespace": namespace, "name": name})
+        return self._response(resource, {"namespace": namespace, "name": name})
 
     def _patch_status(self, resource: Resource[Any], live: Any, patch: JsonObject) -> None:
         status = dict(patch["status"])
@@ -163,33 +163,33 @@ class InMemoryApi:
         self.put(resource, decoder_for(resource.type).convert(builtin))
 
     async def delete_pod(self, pod: Pod) -> None:
-        """Delete a pod, at once."""
+        """Delete a pod without a grace period."""
         key = key_of(self._live(pod))
         self.deleted.append(key)
         self._remove("Pod", key)
 
     async def get(self, resource: Resource[T], namespace: str, name: str) -> T:
-        """Return an object as it is now."""
+        """Return an object; raises ``NotFound``."""
         meta = {"namespace": namespace, "name": name}
         self._expect(resource, meta)
         obj: T = self._stores[resource.kind][_key(meta)]
         return obj
 
     async def list_all(self, resource: Resource[T], namespace: str = "") -> list[T]:
-        """Return the objects that there are (in one namespace)."""
+        """Return all objects of a resource (in one namespace)."""
         found = self._stores.get(resource.kind, {}).values()
         return [obj for obj in found if not namespace or obj.metadata.namespace == namespace]
 
     async def create(
         self, resource: Resource[Any], obj: JsonObject, subresource: str = ""
     ) -> JsonObject:
-        """Create an object; ``generateName`` gets the next number."""
+        """Create an object; a number is appended to ``generateName``."""
         meta = obj["metadata"]
         if not meta.get("name"):
             meta = {**meta, "name": f"{meta.get('generateName', '')}{self._version}"}
         created = {**obj, "metadata": meta}
         self.put(resource, decoder_for(resource.type).convert(created))
-        return self._answer(resource, meta)
+        return self._response(resource, meta)
 
     async def update(
         self, resource: Resource[Any], obj: JsonObject, subresource: str = ""
@@ -197,7 +197,7 @@ class InMemoryApi:
         """Replace an object."""
         self._expect(resource, obj["metadata"])
         self.put(resource, decoder_for(resource.type).convert(obj))
-        return self._answer(resource, obj["metadata"])
+        return self._response(resource, obj["metadata"])
 
     async def patch(
         self,
@@ -211,12 +211,12 @@ class InMemoryApi:
         meta = {"namespace": namespace, "name": name}
         self._expect(resource, meta)
         self.merge(resource.kind, _key(meta), patch)
-        return self._answer(resource, meta)
+        return self._response(resource, meta)
 
     async def add_finalizer(
         self, resource: Resource[Any], namespace: str, name: str, version: str, finalizer: str
     ) -> None:
-        """Add a finalizer to the object of this resourceVersion."""
+        """Add a finalizer; raises ``Conflict`` if the resourceVersion is not ``version``."""
         found = await self.get(resource, namespace, name)
         meta = found.metadata
         if meta.resource_version != version:
@@ -242,10 +242,10 @@ class InMemoryApi:
         if _key(meta) not in self._stores.get(resource.kind, {}):
             raise NotFound(404, "NotFound", f'{resource.plural} "{meta["name"]}" not found')
 
-    def _answer(self, resource: Resource[Any], meta: JsonObject) -> JsonObject:
+    def _response(self, resource: Resource[Any], meta: JsonObject) -> JsonObject:
         obj = self._stores[resource.kind][_key(meta)]
-        answer: JsonObject = to_plain(obj)
-        return answer | {"apiVersion": resource.api_version, "kind": resource.kind}
+        response: JsonObject = to_plain(obj)
+        return response | {"apiVersion": resource.api_version, "kind": resource.kind}
 
 
 class _HandlerFunc:
@@ -270,13 +270,13 @@ def _key(meta: JsonObject) -> str:
 
 
 class FakeRecorder:
-    """Keeps events in memory, newest last."""
+    """Keeps Events in memory, newest last."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str, str]] = []
         """(pod key, reason, note)"""
         self.related: dict[tuple[str, str], str] = {}
-        """(pod key, reason) -> key of the object on whose account it happened"""
+        """(pod key, reason) -> key of the related object"""
 
     def event(
         self,
@@ -288,7 +288,7 @@ class FakeRecorder:
         controller: str,
         related: Pod | PodGroup | None = None,
     ) -> None:
-        """Keep an event."""
+        """Record an Event."""
         self.events.append((key_of(regarding), reason, note))
         if related is not None:
             self.related[key_of(regarding), reason] = key_of(related)

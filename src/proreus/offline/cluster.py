@@ -1,10 +1,11 @@
-"""An offline cluster: the real scheduler over an API in memory, in virtual time."""
+"""An offline cluster: the real scheduler with an API in memory, in virtual time."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Coroutine, Iterable
+from collections.abc import Awaitable, Coroutine
+from dataclasses import dataclass
 from math import floor
 from time import perf_counter
 from typing import Any
@@ -14,7 +15,7 @@ from proreus.config.types import SchedulerConfiguration
 from proreus.feature_gates import FeatureGates
 from proreus.framework.attempt_budget import Stopwatch
 from proreus.metrics import SchedulerMetrics
-from proreus.offline.api import FakeRecorder, InMemoryApi, JsonObject
+from proreus.offline.api import FakeRecorder, InMemoryApi
 from proreus.runtime.plugin_health import (
     DEFAULT_RULES,
     EventSink,
@@ -28,14 +29,34 @@ from proreus.scheduler.assembly import Assembly
 from proreus.scheduler.environment import Environment
 
 _START = 1_700_000_000.0
-_ROUNDS_TO_REST = 50
+_MAX_SETTLE_ROUNDS = 50
+
+
+@dataclass(frozen=True)
+class OfflineOptions:
+    """How an offline cluster is set up.
+
+    ``seed``: of all random choices. ``hide_finished``: finished pods are deleted, as the field
+    selector of the live watch makes them appear. ``select_host``: the choice among the nodes with
+    the highest score, random by default. ``use_extenders``: call the configured HTTP extenders.
+    ``rules`` and ``record_event``: limits for out-of-tree plugins, and the receiver of the Events
+    about exceeding them. ``stopwatch``: measures the computing time of an attempt, in seconds.
+    """
+
+    seed: int = 0
+    hide_finished: bool = True
+    select_host: SelectHost | None = None
+    use_extenders: bool = False
+    rules: FailureRules = DEFAULT_RULES
+    record_event: EventSink = discard_event
+    stopwatch: Stopwatch = perf_counter
 
 
 class OfflineCluster:
     """Objects in memory and a scheduler that watches them.
 
-    Time stands still but for ``advance``. To be used inside a running event loop: binding cycles
-    are tasks, ``settle`` lets them come to rest.
+    Needs a running event loop: binding cycles are tasks, which ``settle`` runs. Virtual time
+    passes only in ``advance``.
     """
 
     def __init__(
@@ -43,24 +64,11 @@ class OfflineCluster:
         configuration: SchedulerConfiguration,
         registry: Registry,
         feature_gates: FeatureGates,
-        objects: Iterable[JsonObject] = (),
-        *,
-        seed: int = 0,
-        hide_finished: bool = True,
-        select_host: SelectHost | None = None,
-        use_extenders: bool = False,
-        rules: FailureRules = DEFAULT_RULES,
-        record_event: EventSink = discard_event,
-        stopwatch: Stopwatch = perf_counter,
+        options: OfflineOptions = OfflineOptions(),
     ) -> None:
-        """``use_extenders``: over the network, as a live scheduler does; else none take part.
-
-        ``rules``: for plugins that were brought along; ``record_event``: hears of those that break
-        them. ``stopwatch``: measures what an attempt computes, where the rules limit that.
-        """
         self.clock = FakeClock(_START)
         self._milliseconds = 0
-        self.api = InMemoryApi(hide_finished)
+        self.api = InMemoryApi(options.hide_finished)
         self.events = FakeRecorder()
         self.metrics = SchedulerMetrics()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -73,24 +81,24 @@ class OfflineCluster:
                 event_recorder=self.events,
                 stores=self.api,
                 clock=self.clock,
-                rng=random.Random(seed),
+                rng=random.Random(options.seed),
                 metrics=self.metrics,
                 feature_gates=feature_gates,
                 spawn=self._spawn,
-                use_extenders=use_extenders,
-                health_context=HealthContext(self.clock, self.metrics, rules, record_event),
-                stopwatch=stopwatch,
+                use_extenders=options.use_extenders,
+                health_context=HealthContext(
+                    self.clock, self.metrics, options.rules, options.record_event
+                ),
+                stopwatch=options.stopwatch,
             ),
-            select_host=select_host,
+            select_host=options.select_host,
         )
         self.scheduler = self.assembly.scheduler
         self.feature_gates = feature_gates
-        for obj in objects:
-            self.api.add(obj)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, stopping at every whole second on the way for what is due then."""
-        # Whole milliseconds: sums of floats would miss the whole seconds by a hair.
+        """Move the clock on; the scheduler ticks at every whole second on the way."""
+        # In whole milliseconds, because rounding errors of a sum of floats would skip a tick.
         self._milliseconds += round(seconds * 1000)
         end = _START + self._milliseconds / 1000
         while floor(self.clock.now()) + 1 <= end:
@@ -99,21 +107,26 @@ class OfflineCluster:
         self.clock.advance_to(end)
 
     async def schedule_next(self) -> tuple[str, str] | None:
-        """Pop a pod, decide, bind, come to rest; return (pod key, node name or ""), or None."""
+        """Schedule the next pod and settle; return its key and node name ("": none), or None.
+
+        None means that the active queue is empty.
+        """
         queued = self.scheduler.queue.pop()
         if queued is None:
             return None
-        self.scheduler.cache.node_order()  # which is that of now, even if nobody asks for it
+        # kube-scheduler updates the node order in every cycle; ours is updated when it is read,
+        # which a cycle does not do if every result is cached.
+        self.scheduler.cache.node_order()
         node_name = await self.scheduler.schedule_one(queued)
         await self.settle()
         return queued.key, node_name
 
     async def settle(self) -> None:
-        """Let background work go on until all of it is done, or waits for something to happen.
+        """Run background tasks until all are done or wait for an event.
 
-        Raises what any of it raised, which would be the end of a process.
+        Raises the first exception of a task, which would end the process of a live scheduler.
         """
-        for _ in range(_ROUNDS_TO_REST):
+        for _ in range(_MAX_SETTLE_ROUNDS):
             if not self._tasks:
                 break
             await asyncio.sleep(0)

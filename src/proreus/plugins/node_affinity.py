@@ -13,7 +13,6 @@ from collections.abc import Hashable, Iterable
 
 import msgspec
 
-from proreus.config.plugin_args import NodeAffinityArgs
 from proreus.errors import ConfigError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ADD, NODE, UPDATE_NODE_LABEL, ClusterEvent
@@ -37,6 +36,7 @@ from proreus.framework.verdicts import IntArray, Verdicts
 from proreus.objects.node import Node
 from proreus.objects.pod import NodeAffinity as NodeAffinityOfPod
 from proreus.objects.selectors import NodeSelectorTerm
+from proreus.plugins.node_affinity_args import NodeAffinityArgs
 
 REASON_POD = "node(s) didn't match Pod's node affinity/selector"
 REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"

@@ -10,14 +10,17 @@ from 0.2 to 0, the balance rises from 80 to 100: 50 + (50 + 100 - 80) // 2 = 85.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from math import sqrt
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from proreus.config.plugin_args import NodeResourcesBalancedAllocationArgs
+from proreus.config.field_errors import child, duplicate, invalid, item
+from proreus.config.types import PluginArgs
 from proreus.errors import ConfigError
+from proreus.feature_gates import FeatureGates
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
@@ -34,8 +37,32 @@ from proreus.plugins.resource_scoring import (
     score_rows,
     scored_requests_of,
 )
+from proreus.plugins.resource_scoring_args import ResourceSpec, weighted
 
 FloatArray = npt.NDArray[np.float64]
+
+
+class NodeResourcesBalancedAllocationArgs(PluginArgs):
+    """The resources whose used fractions are balanced; all have weight 1."""
+
+    go_type = "v1.NodeResourcesBalancedAllocationArgs"
+
+    resources: tuple[ResourceSpec, ...] = ()
+
+    def with_defaults(self, gates: FeatureGates) -> Self:
+        """Balance cpu and memory if no resources are given; weight 0 means 1."""
+        return self.model_copy(update={"resources": weighted(self.resources)})
+
+    def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
+        """Check that resources are unique and have weight 1."""
+        seen: set[str] = set()
+        for index, resource in enumerate(self.resources):
+            where = item(child(path, "resources"), index)
+            if resource.name in seen:
+                yield duplicate(child(where, "name"), resource.name)
+            seen.add(resource.name)
+            if resource.weight != 1:
+                yield invalid(child(where, "weight"), resource.weight, "must be 1")
 
 
 class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):

@@ -15,7 +15,6 @@ from functools import lru_cache
 
 import numpy as np
 
-from proreus.config.plugin_args import NodeResourcesFitArgs, ScoringStrategy
 from proreus.errors import ConfigError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import (
@@ -49,6 +48,7 @@ from proreus.objects.pod import Pod
 from proreus.objects.requests import is_extended_resource
 from proreus.plugins.dynamic_resources.scored_devices import ScoredDevices
 from proreus.plugins.extended_resources import ExtendedResourceClasses, may_be_dra_backed
+from proreus.plugins.node_resources_fit_args import NodeResourcesFitArgs, ScoringStrategy
 from proreus.plugins.resource_scoring import (
     LeastAllocated,
     MostAllocated,

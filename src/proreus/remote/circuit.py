@@ -1,7 +1,7 @@
-"""Whether a process is asked: its circuit is closed while it answers, else open for a reason.
+"""The circuit breaker of one process: closed while it responds, else open with a reason.
 
-A process can be asked how it is, so nobody's pod has to find out whether it is back. An HTTP
-extender cannot: hence its rules (``scheduler/extender_circuit``), by which now and then a pod does.
+A process has a health endpoint, so that no pod is needed to find out whether it responds again. An
+HTTP extender has none: its circuit (``scheduler/extender_circuit``) lets a pod try now and then.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ log = logger(__name__)
 
 
 class Circuit:
-    """That of one process. ``open_reason``: why it is left alone; None while it is asked."""
+    """The circuit of one process. ``open_reason``: why it gets no requests; None while closed."""
 
     def __init__(self, plugin: str, remote_metrics: RemoteMetrics, open_reason: str | None) -> None:
         self._plugin = plugin
         self._metrics = remote_metrics
         self.open_reason = open_reason
         self.opened = asyncio.Event()
-        """Set while it is open; not yet for one that was open from the beginning."""
+        """Set by ``open``; not set for a circuit that was open from the beginning."""
         if open_reason is not None:
             remote_metrics.up.set(0)
 
     @property
     def is_open(self) -> bool:
-        """Whether the process is left alone for now."""
+        """Whether requests fail at once."""
         return self.open_reason is not None
 
     def open(self, reason: str, address: str) -> None:
-        """Leave the process alone, since something is wrong with it."""
+        """Stop requests because of an error, and log it."""
         if not self.is_open:
             log.error("Plugin does not answer", plugin=self._plugin, endpoint=address, err=reason)
         self.open_quietly(reason)
 
     def open_quietly(self, reason: str) -> None:
-        """The same where nothing is wrong."""
+        """Stop requests without an error: the slot is empty."""
         self._metrics.up.set(0)
         self.open_reason = reason
         self.opened.set()
 
     def close(self) -> None:
-        """Ask it again."""
+        """Resume requests."""
         self.open_reason = None
         self.opened.clear()
         self._metrics.up.set(1)

@@ -1,4 +1,4 @@
-"""From an endpoint to a plugin class: which points it has is known only from its descriptor."""
+"""Makes the plugin class of an endpoint, with the extension points of its descriptor."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from proreus.remote.pod_points import RemotePermit, RemotePostBind, RemotePreBin
 
 
 def plugin_class(endpoint: Endpoint) -> type[Plugin]:
-    """Return the class of the plugin at an endpoint: its points are the descriptor's.
+    """Return the class of the plugin at an endpoint, with the descriptor's extension points.
 
-    In a slot it has all of them, and takes part where the process that has the slot does.
+    The class of a slot has all points; at those that the slot's process lacks, it does nothing.
     """
     descriptor = endpoint.descriptor
     classes: dict[str, type[RemotePlugin]] = {
@@ -28,10 +28,10 @@ def plugin_class(endpoint: Endpoint) -> type[Plugin]:
     points = POINTS if endpoint.is_slot else descriptor.points
     bases = tuple(classes[point] for point in points)
     place = endpoint.address or "a slot"
-    about = {
+    namespace = {
         "name": descriptor.name,
         "endpoint": endpoint,
         "__doc__": f"The plugin at {place}.",
         "__module__": place,
     }
-    return type(descriptor.name, bases, about)
+    return type(descriptor.name, bases, namespace)

@@ -1,7 +1,7 @@
-"""What can be told of nodes: one column a name, gathered for some rows of the table.
+"""The node columns that a plugin may request, gathered for some rows of the node table.
 
-Numbers are int64 in the units of ``objects.quantity`` (milli-CPU, bytes, counts). Texts and taints
-are values that many rows share.
+Numbers are int64 in the units of ``objects.quantity`` (milli-CPU, bytes, counts). Strings and
+taints are values that many rows share.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.verdicts import IntArray, Rows
 
 Values = list[Hashable]
-"""One value a row; None where there is none."""
+"""One value per row; None if the node has none."""
 
 NAME = "name"
 _PLAIN = ("podCount", "allowedPods", "unschedulable")
@@ -31,7 +31,7 @@ _ALLOWED = (
 
 
 def column_problem(name: str) -> str | None:
-    """Return why there is no such column, or None if there is."""
+    """Return why a column does not exist, or None if it does."""
     kind, dot, key = name.partition(".")
     if not dot and (kind in (NAME, "taints") or kind in _PLAIN):
         return None
@@ -43,13 +43,13 @@ def column_problem(name: str) -> str | None:
 
 
 def is_numeric(name: str) -> bool:
-    """Tell whether a column holds numbers."""
+    """Return whether a column holds numbers."""
     kind = name.partition(".")[0]
     return kind in _PLAIN or kind in _RESOURCES
 
 
 def numbers(table: NodeTable, name: str, rows: Rows) -> IntArray:
-    """Return a column of numbers for some rows."""
+    """Return a numeric column for some rows."""
     kind, _, resource = name.partition(".")
     match kind:
         case "allocatable":
@@ -66,7 +66,7 @@ def numbers(table: NodeTable, name: str, rows: Rows) -> IntArray:
 
 
 def values(table: NodeTable, name: str, rows: Rows) -> Values:
-    """Return any other column for some rows."""
+    """Return a column that is not numeric for some rows."""
     kind, _, key = name.partition(".")
     nodes = [table[row] for row in rows.tolist()]
     if kind == NAME:

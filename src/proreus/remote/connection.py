@@ -1,7 +1,7 @@
-"""HTTP to one process on this machine: a body out, a body in, and what can go wrong.
+"""HTTP to one process on this machine; the bodies are opaque here.
 
-Nothing here knows what the bodies mean. Plain HTTP proves nobody's identity, hence only a socket
-file, which has an owner and a mode, or the loopback.
+Plain HTTP authenticates nobody. Hence only a Unix socket, whose file has an owner and a mode, or
+the loopback interface are allowed.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ ALLOWED = "unix:///path/to/socket or http://127.0.0.1:port"
 _JSON = {"Content-Type": "application/json", "User-Agent": "proreus"}
 _MOST_TEXT = 500
 _MOST_BYTES = 64 * 2**20
-"""Far more than any answer needs: a score for each of a million nodes is an eighth of it."""
+"""Far more than any response needs: scores of a million nodes take an eighth of it."""
 _IDLE_SECONDS = 60.0
 
 
 class NoResponse(ProreusError):
-    """The process was not reached, or did not answer in time."""
+    """The process was not reached, or did not respond in time."""
 
 
 class OutOfSync(ProreusError):
-    """The process does not know what a question builds upon (409): it has to be told anew."""
+    """The process lacks the arguments or nodes that a request refers to (409): send them again."""
 
 
 def address_problem(address: str) -> str | None:
-    """Return why an address cannot be one of a plugin, or None if it can."""
+    """Return why a plugin cannot have an address, or None if it can."""
     try:
         parts = urlsplit(address)
         port = parts.port
@@ -57,9 +57,9 @@ def _is_loopback(host: str | None) -> bool:
 
 
 class Connection:
-    """Keep-alive connections to one address; raises ``ConfigError`` where it cannot be one.
+    """Keep-alive connections to one address; raises ``ConfigError`` for an invalid one.
 
-    What is sent may arrive twice, where a connection breaks under it.
+    A request may arrive twice: it is sent again if an idle connection breaks.
     """
 
     def __init__(self, address: str) -> None:
@@ -74,27 +74,27 @@ class Connection:
 
     async def get(self, path: str, seconds: float) -> bytes:
         """Return the body of a 200."""
-        return await self._ask("GET", path, None, seconds)
+        return await self._request("GET", path, None, seconds)
 
     async def post(self, path: str, body: bytes, seconds: float) -> bytes:
         """Return the body of a 200; raises ``NoResponse``, ``OutOfSync``, ``BadResponse``."""
-        return await self._ask("POST", path, body, seconds)
+        return await self._request("POST", path, body, seconds)
 
     async def close(self) -> None:
-        """Close all connections, for good: questions under way get no answer."""
+        """Close all connections for good; requests in progress raise ``NoResponse``."""
         self._closed = True
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
-    async def _ask(self, method: str, path: str, body: bytes | None, seconds: float) -> bytes:
+    async def _request(self, method: str, path: str, body: bytes | None, seconds: float) -> bytes:
         try:
             try:
                 return await self._send(method, path, body, seconds)
             except aiohttp.ClientConnectorError:
                 raise
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-                # An idle connection broke, as when the process was started anew: once more.
+                # An idle connection broke, as after a restart of the process: try a new one.
                 return await self._send(method, path, body, seconds)
         except TimeoutError:
             raise NoResponse(f"{path}: no answer within {seconds:g} s") from None
@@ -113,12 +113,12 @@ class Connection:
             timeout=aiohttp.ClientTimeout(total=seconds),
             allow_redirects=False,
         ) as response:
-            answer = await _body_of(response, path)
+            content = await _body_of(response, path)
         if response.status == 409:
-            raise OutOfSync(f"{path}: {_error_in(answer)}")
+            raise OutOfSync(f"{path}: {_error_in(content)}")
         if response.status != 200:
-            raise BadResponse(f"{path}: status {response.status}: {_error_in(answer)}")
-        return answer
+            raise BadResponse(f"{path}: status {response.status}: {_error_in(content)}")
+        return content
 
     def _new_session(self) -> aiohttp.ClientSession:
         connector: aiohttp.BaseConnector
@@ -132,7 +132,7 @@ class Connection:
 
 
 async def _body_of(response: aiohttp.ClientResponse, path: str) -> bytes:
-    """Return the body; raises ``BadResponse``, and drops the connection, where it has no end."""
+    """Return the body; raises ``BadResponse``, and drops the connection, if it is too long."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
@@ -141,13 +141,13 @@ async def _body_of(response: aiohttp.ClientResponse, path: str) -> bytes:
     return bytes(body)
 
 
-def _error_in(answer: bytes) -> str:
-    """Return what a refusal says: its ``error``, or the beginning of it."""
+def _error_in(content: bytes) -> str:
+    """Return the ``error`` of an error response, or the beginning of its text."""
     try:
-        told = decode(answer, ErrorResponse).error
+        error = decode(content, ErrorResponse).error
     except BadResponse:
-        told = ""
-    return (told or answer.decode("utf-8", "replace").strip())[:_MOST_TEXT] or "without a reason"
+        error = ""
+    return (error or content.decode("utf-8", "replace").strip())[:_MOST_TEXT] or "without a reason"
 
 
 def _reason(error: Exception) -> str:

@@ -1,6 +1,6 @@
-"""What a plugin says of itself when it is met: its name, its points, what it wants to be told.
+"""The descriptor of a remote plugin: its name, its extension points and the data that it needs.
 
-Strict like a configuration file: a field that is not known is refused, and every fault is named.
+Decoded as strictly as a configuration file: unknown fields are errors, and all errors are reported.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from proreus.remote.pod_fields import IDENTITY, field_problem
 PROTOCOL = "v1"
 
 POINTS = ("preFilter", "filter", "score", "reserve", "permit", "preBind", "postBind")
-"""The extension points that can be served out of process, as configuration spells them."""
+"""The extension points that a remote plugin may have, as spelled in a configuration."""
 
 MOST_TIMEOUT_SECONDS = 10.0
 MOST_PRE_BIND_TIMEOUT_SECONDS = 600.0
@@ -32,7 +32,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,62}")
 class EventRegistration(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """Events that may make schedulable a pod that the plugin rejected; actions are or-ed."""
+    """Events that may make a pod schedulable that the plugin rejected; any of ``actions``."""
 
     resource: str
     actions: tuple[str, ...] = ("All",)
@@ -41,10 +41,11 @@ class EventRegistration(
 class Descriptor(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """``GET /v1/descriptor``. ``events`` None: anything that happens may help.
+    """``GET /v1/descriptor``. ``events`` None: any event may make a rejected pod schedulable.
 
-    ``row_local``: what Filter and Score say of a node depends on its columns and the pod's fields
-    alone, so that it is kept. ``failure_mode``: what becomes of a pod while there is no answer.
+    ``row_local``: results of Filter and Score for a node depend only on its columns and the pod's
+    fields, so that they are cached. ``failure_mode``: whether a pod fails, or is scheduled without
+    the plugin, while the process does not respond.
     """
 
     protocol: str
@@ -62,7 +63,7 @@ class Descriptor(
 
     @property
     def ignorable(self) -> bool:
-        """Whether pods go on without the plugin where it does not answer."""
+        """Whether pods are scheduled without the plugin while it does not respond."""
         return self.failure_mode == "ignore"
 
     def cluster_events(self) -> Iterable[ClusterEvent]:
@@ -73,7 +74,7 @@ class Descriptor(
 
 
 def read_descriptor(body: bytes, where: str) -> Descriptor:
-    """Decode and check a descriptor; raises ``ConfigError`` with every fault, and ``where``."""
+    """Decode and validate a descriptor; raises ``ConfigError`` with all errors, after ``where``."""
     try:
         descriptor = decode_strictly(body, Descriptor)
     except DecodeError as error:
@@ -94,7 +95,7 @@ def changed_fields(one: Descriptor, other: Descriptor) -> list[str]:
 
 
 def empty_slot(name: str) -> Descriptor:
-    """Return the descriptor of a slot that no process has taken: it takes part in nothing."""
+    """Return the descriptor of a slot without a process: it has no extension points."""
     return Descriptor(protocol=PROTOCOL, name=name, points=(), failure_mode="ignore")
 
 
@@ -169,4 +170,4 @@ _ACTIONS = {
     "UpdatePodToleration": events.UPDATE_POD_TOLERATION,
     "All": events.ALL,
 }
-"""kube-scheduler's names of what may happen to an object."""
+"""kube-scheduler's action types by name."""

@@ -1,8 +1,8 @@
-"""One process with a plugin in it: kept in step, asked while it answers, and watched.
+"""One process with a plugin in it: keeps it in sync, sends it requests and watches its health.
 
-Whoever finds that it does not answer opens the circuit: from then on every question fails at once,
-and ``watch`` finds out in the background when the process is back. So a dead one costs one
-time-out, and nobody's pod is a probe.
+A request that gets no response opens the circuit: from then on every request fails at once, until
+``watch`` finds in the background that the process responds again. Hence a dead process costs one
+time-out, and no pod is delayed to find out whether it is back.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from proreus.remote.circuit import Circuit
 from proreus.remote.connection import Connection, NoResponse, OutOfSync
 from proreus.remote.descriptor import Descriptor, empty_slot, read_descriptor
 from proreus.remote.outbox import Outbox
+from proreus.remote.process_sync import ProcessSync, check_args
 from proreus.remote.remote_metrics import RemoteMetrics
 from proreus.remote.snapshot import Snapshot
 from proreus.remote.wire import BadResponse, Response
@@ -30,23 +31,21 @@ log = logger(__name__)
 
 HEALTH_SECONDS = 5.0
 FIRST_PROBE_SECONDS, LONGEST_PROBE_SECONDS = 0.2, 10.0
-_WHOLE_SECONDS = 10.0
-"""A whole snapshot may take that long, however short the plugin's own time-out is."""
 
-_EMPTY_SLOT = "nobody has registered it"
+_EMPTY_SLOT = "no process has registered for it"
 
 
 class Unavailable(ProreusError):
-    """The process has not answered lately, and is not asked until it does."""
+    """The circuit is open: the process gets no requests until it responds to a probe."""
 
 
 class Endpoint:
     """A process and the one plugin in it, shared by the profiles that use it.
 
-    ``epoch``: the last one that it told. ``on_change`` are called when what the plugin said holds
-    no more: the epoch moves, or the process comes, goes or was started anew. Made without a
-    connection it is a slot, which processes take and leave (``attach``, ``detach``), each with
-    points of its own.
+    ``epoch``: the last one that the process reported. ``on_change``: called when results of the
+    plugin are no longer valid, because the epoch changed or the process came, went or restarted.
+    Without a connection it is a slot, which processes take (``attach``) and leave (``detach``),
+    each with its own extension points.
     """
 
     def __init__(
@@ -57,28 +56,24 @@ class Endpoint:
     ) -> None:
         self.descriptor = descriptor
         self.is_slot = connection is None
-        self.snapshot = Snapshot(descriptor.node_columns, descriptor.arrays)
         self.epoch = ""
         self.on_change: set[Callable[[], None]] = set()
         self._connection = connection
         self._metrics = RemoteMetrics(metrics, descriptor.name)
         self._outbox = Outbox(descriptor.name)
-        self._args: dict[str, Any] = {}
-        self._args_sent = False
-        self._table: NodeTable | None = None
+        self._sync = ProcessSync(descriptor, self._exchange, self._metrics)
         open_reason = _EMPTY_SLOT if connection is None else None
         self._circuit = Circuit(descriptor.name, self._metrics, open_reason)
         self._watch_lock = asyncio.Lock()
-        self._sync_lock = asyncio.Lock()
 
     @property
     def address(self) -> str:
-        """Where the process listens, "" in an empty slot."""
+        """The address of the process, "" for an empty slot."""
         return "" if self._connection is None else self._connection.address
 
     @property
     def is_open(self) -> bool:
-        """Whether it is left alone for now."""
+        """Whether the circuit is open: requests fail at once."""
         return self._circuit.is_open
 
     async def close(self) -> None:
@@ -87,27 +82,26 @@ class Endpoint:
             await self._connection.close()
 
     async def attach(self, connection: Connection, descriptor: Descriptor) -> None:
-        """Let a process take the slot; whoever had it before is not asked any more."""
+        """Give the slot to a process; one that had it before gets no more requests."""
         old, self._connection = self._connection, connection
         self.descriptor = descriptor
-        self._args_sent = False
-        self._forget_snapshot()
+        self._sync.forget(descriptor)
         self._circuit.close()
         self._notify_changed()
         if old is not None:
             await old.close()
 
     async def detach(self) -> None:
-        """Empty the slot: pods go on without a plugin."""
+        """Empty the slot: pods are scheduled without the plugin."""
         old, self._connection = self._connection, None
-        self.descriptor = empty_slot(self.descriptor.name)
+        self.descriptor = self._sync.descriptor = empty_slot(self.descriptor.name)
         self._outbox.clear()
         self._circuit.open_quietly(_EMPTY_SLOT)
         self._notify_changed()
         if old is not None:
             await old.close()
 
-    # ---- asking --------------------------------------------------------------------------------
+    # ---- requests ------------------------------------------------------------------------------
 
     async def call(
         self,
@@ -116,23 +110,24 @@ class Endpoint:
         type_: type[wire.T],
         table: NodeTable,
     ) -> wire.T | None:
-        """Bring the process in step with ``table`` and ask; None where there was nothing to ask.
+        """Bring the process in sync with ``table``, send a request and return the response.
 
-        ``request_body`` is called once it is in step, and again should it turn out that it was not.
-        For the scheduling cycle alone: row numbers mean something only to one question at a time.
-        Raises ``Unavailable``, ``NoResponse``, ``BadResponse``.
+        ``request_body`` is called once the process is in sync, and again if it reports that it was
+        not; if it returns None, no request is made and None is returned. Only for the scheduling
+        cycle, since row numbers hold for one request at a time. Raises ``Unavailable``,
+        ``NoResponse``, ``BadResponse``.
         """
-        self._table = table
+        self._sync.table = table
         seconds = self.descriptor.timeout_seconds
         for last in (False, True):
             self._refuse_if_open(path)
             try:
-                await self._sync(table)
-                asked = request_body()
-                if asked is None:
+                await self._sync.send(table)
+                body = request_body()
+                if body is None:
                     return None
-                asked |= {"snapshot": self.snapshot.id, "version": self.snapshot.version}
-                answer = await self._exchange(path, wire.encode(asked), type_, seconds)
+                body |= {"snapshot": self.snapshot.id, "version": self.snapshot.version}
+                response = await self._exchange(path, wire.encode(body), type_, seconds)
             except OutOfSync as error:
                 if last:
                     raise self._still_out_of_sync(path, error) from error
@@ -140,140 +135,112 @@ class Endpoint:
                 continue
             if last:
                 self._notify_changed()
-            return answer
+            return response
         raise AssertionError("unreachable: the second round returns or raises")
 
     async def call_unsynced(
         self, path: str, request_body: dict[str, Any], type_: type[wire.T], seconds: float
     ) -> wire.T:
-        """Ask something that has nothing to do with rows, at any time; raises as ``ask`` does."""
+        """Send a request without row numbers, at any time; raises as ``call`` does."""
         for last in (False, True):
             self._refuse_if_open(path)
             try:
-                async with self._sync_lock:
-                    await self._send_args()
+                await self._sync.send_args()
                 return await self._exchange(path, wire.encode(request_body), type_, seconds)
             except OutOfSync as error:
                 if last:
                     raise self._still_out_of_sync(path, error) from error
-                self._args_sent = False
+                self._sync.forget_args()
         raise AssertionError("unreachable: the second round returns or raises")
 
     def notify(self, path: str, message: dict[str, Any]) -> None:
-        """Send something whose answer nobody waits for, after all that was told before."""
+        """Queue a message, to be delivered after all earlier ones; its response is ignored."""
         self._outbox.put(path, wire.encode(message))
 
     async def flush(self) -> None:
-        """Wait until what was told has arrived; raises ``Unavailable``, ``NoResponse``."""
+        """Wait until all queued messages are delivered; raises ``Unavailable``, ``NoResponse``."""
         self._refuse_if_open("/v1/reserve")
         await self._outbox.flush(self.descriptor.timeout_seconds)
 
     def _refuse_if_open(self, path: str) -> None:
-        why = self._circuit.open_reason
-        if why is not None:
+        reason = self._circuit.open_reason
+        if reason is not None:
             self._metrics.count(path, "left_out")
-            raise Unavailable(f"{self.address} is left alone until it answers ({why})")
+            raise Unavailable(f"{self.address} gets no requests until it responds ({reason})")
 
     async def _exchange(
         self, path: str, body: bytes, type_: type[wire.T], seconds: float
     ) -> wire.T:
-        """Post a body and return the answer, whatever the circuit says; silence opens it."""
-        remote_metrics, started, connection = (
-            self._metrics,
-            perf_counter(),
-            self._current_connection,
-        )
+        """Post a body and return the response, whether or not the circuit is open."""
+        started, connection = perf_counter(), self._current_connection
         try:
-            answer = wire.decode(await connection.post(path, body, seconds), type_)
+            response = wire.decode(await connection.post(path, body, seconds), type_)
         except NoResponse as error:
-            remote_metrics.count(path, "silent")
+            self._metrics.count(path, "silent")
             self._open(str(error), connection)
             raise NoResponse(f"{self.address}{error}") from error
         except BadResponse as error:
-            remote_metrics.count(path, "bad")
+            self._metrics.count(path, "bad")
             raise BadResponse(f"{self.address}{error}") from error
-        remote_metrics.count(path, "answered")
-        remote_metrics.observe(path, perf_counter() - started)
-        if isinstance(answer, Response):
-            self._note_epoch(answer)
-        return answer
+        self._metrics.count(path, "answered")
+        self._metrics.observe(path, perf_counter() - started)
+        if isinstance(response, Response):
+            self._set_epoch(response)
+        return response
 
     def _still_out_of_sync(self, path: str, error: OutOfSync) -> BadResponse:
         self._metrics.count(path, "bad")
-        return BadResponse(f"{self.address}{error}; it was told everything and says so again")
+        return BadResponse(f"{self.address}{error}; it was sent everything and reports it again")
 
-    def _note_epoch(self, answer: Response) -> None:
-        if answer.epoch is not None and answer.epoch != self.epoch:
-            before, self.epoch = self.epoch, answer.epoch
+    def _set_epoch(self, response: Response) -> None:
+        if response.epoch is not None and response.epoch != self.epoch:
+            before, self.epoch = self.epoch, response.epoch
             if before:
                 self._notify_changed()
 
     def _notify_changed(self) -> None:
-        """Let pods be tried again that the plugin rejected: it may say otherwise, or nothing."""
+        """Have the pods retried that the plugin rejected: its results may be different now."""
         for call in tuple(self.on_change):
             call()
 
     @property
     def _current_connection(self) -> Connection:
-        """The way to the process; raises ``Unavailable`` while the slot is empty."""
+        """The connection to the process; raises ``Unavailable`` while the slot is empty."""
         if self._connection is None:
             raise Unavailable(_EMPTY_SLOT)
         return self._connection
 
-    # ---- keeping it in step --------------------------------------------------------------------
+    # ---- keeping it in sync --------------------------------------------------------------------
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The nodes that the process has been sent."""
+        return self._sync.snapshot
 
     @property
     def args(self) -> Mapping[str, Any]:
         """The arguments by profile."""
-        return self._args
+        return self._sync.args
 
     def set_args(self, profile: str, args: Any) -> None:
-        """Note the arguments of a profile that uses the plugin; they are sent when next needed."""
-        known = self._args.get(profile, self)
-        if known is not args and known != args:
-            self._args[profile] = args
-            self._args_sent = False
+        """Set the arguments of a profile that uses the plugin; they are sent before they matter."""
+        self._sync.set_args(profile, args)
 
     async def check_args(self, args: Mapping[str, Any]) -> None:
-        """Ask whether arguments, by profile, will do; raises ``ConfigError``.
+        """Have the process check arguments, by profile; raises ``ConfigError``.
 
-        Those that are in force stay so: a process that took over the others is told again.
+        The arguments in force do not change. A process that adopted the checked ones anyway gets
+        those in force again.
         """
         try:
             await check_args(self._current_connection, self.descriptor, args)
         finally:
-            self._args_sent = False
-
-    async def _sync(self, table: NodeTable) -> None:
-        async with self._sync_lock:
-            await self._send_args()
-            if {"filter", "score"}.isdisjoint(self.descriptor.points):
-                return
-            next_update = self.snapshot.next_update(table)
-            if next_update is not None:
-                await self._send_update(next_update)
-
-    async def _send_args(self) -> None:
-        if not self._args_sent:
-            args, seconds = dict(self._args), self.descriptor.timeout_seconds
-            await self._exchange("/v1/profiles", wire.encode({"profiles": args}), Response, seconds)
-            self._args_sent = args == self._args
-
-    async def _send_update(self, next_update: dict[str, Any]) -> None:
-        seconds = self.descriptor.timeout_seconds
-        if next_update["base"] is None:
-            self._metrics.resyncs.inc()
-            seconds = max(seconds, _WHOLE_SECONDS)
-        try:
-            await self._exchange("/v1/nodes", wire.encode(next_update), Response, seconds)
-        except BaseException:
-            # Nobody knows what has arrived; the next one will be whole.
-            self._forget_snapshot()
-            raise
+            self._sync.forget_args()
 
     async def _resync(self) -> None:
-        """Take the process for one that knows nothing, and perhaps is another version of itself."""
-        self._args_sent, connection = False, self._current_connection
+        """Treat the process as restarted, perhaps in another version: read its descriptor again."""
+        connection = self._current_connection
+        self._sync.forget_args()
         try:
             body = await connection.get("/v1/descriptor", self.descriptor.timeout_seconds)
             descriptor = read_descriptor(body, self.address)
@@ -293,38 +260,38 @@ class Endpoint:
                 f"{descriptor.name} ({', '.join(descriptor.points)}): that needs a restart"
             )
         if descriptor.events != known.events and not self.is_slot:
-            told = "Plugin wants to hear of other events; it will from the next reload on"
-            log.warning(told, plugin=known.name, endpoint=connection.address)
+            log.warning(
+                "Plugin wants to hear of other events; it will from the next reload on",
+                plugin=known.name,
+                endpoint=connection.address,
+            )
         self.descriptor = descriptor
-        self._forget_snapshot()
-
-    def _forget_snapshot(self) -> None:
-        self.snapshot = Snapshot(self.descriptor.node_columns, self.descriptor.arrays)
+        self._sync.forget(descriptor)
 
     # ---- the circuit ---------------------------------------------------------------------------
 
     def _open(self, reason: str, connection: Connection | None) -> None:
-        """Leave the process alone, unless it is not there any more: it may have left its slot."""
+        """Open the circuit, unless ``connection`` has been replaced: its process left the slot."""
         if connection is not self._connection:
             return
-        is_news = not self.is_open
+        was_closed = not self.is_open
         self._circuit.open(reason, self.address)
-        if is_news and self.descriptor.ignorable:
+        if was_closed and self.descriptor.ignorable:
             self._notify_changed()
 
     async def watch(self) -> None:
-        """Look after the process until cancelled: its health, and what it is to be told.
+        """Check the health of the process and deliver queued messages, until cancelled.
 
-        Profiles may share an endpoint: one of them watches, the others stand by.
+        Profiles may share an endpoint: one of them runs this, the others wait for the lock.
         """
         async with self._watch_lock:
-            telling = asyncio.create_task(self._outbox.run(self._post_message))
+            delivery = asyncio.create_task(self._outbox.run(self._post_message))
             try:
                 await self._watch()
             finally:
-                telling.cancel()
+                delivery.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
-                    await telling
+                    await delivery
 
     async def _post_message(self, path: str, body: bytes) -> None:
         self._refuse_if_open(path)
@@ -347,23 +314,23 @@ class Endpoint:
                 self._open(problem, connection)
 
     async def health_error(self) -> str | None:
-        """Ask for the process's health; return what is wrong with it, or None."""
+        """Check the health of the process; return what is wrong, or None."""
         try:
             body = await self._current_connection.get("/v1/health", self.descriptor.timeout_seconds)
-            self._note_epoch(wire.decode(body, Response))
+            self._set_epoch(wire.decode(body, Response))
         except (NoResponse, OutOfSync, BadResponse, Unavailable) as error:
             return str(error)
         return None
 
     async def _probe(self) -> None:
-        """See whether the process is back, and bring it in step before any pod asks it."""
+        """Close the circuit if the process is healthy, after bringing it in sync."""
         connection = self._connection
         problem = await self.health_error()
         try:
             if problem is None:
                 await self._resync()
-                if self._table is not None:
-                    await self._sync(self._table)
+                if self._sync.table is not None:
+                    await self._sync.send(self._sync.table)
         except ProreusError as error:
             problem = str(error)
         if problem is not None:
@@ -374,15 +341,3 @@ class Endpoint:
         self._circuit.close()
         self._notify_changed()
         log.info("Plugin answers again", plugin=self.descriptor.name, endpoint=self.address)
-
-
-async def check_args(
-    connection: Connection, descriptor: Descriptor, args: Mapping[str, Any]
-) -> None:
-    """Ask a process whether arguments, by profile, will do; raises ``ConfigError``."""
-    try:
-        body = wire.encode({"profiles": args, "check": True})
-        await connection.post("/v1/profiles", body, descriptor.timeout_seconds)
-    except (NoResponse, OutOfSync, BadResponse) as error:
-        text = f'initializing plugin "{descriptor.name}": {connection.address}{error}'
-        raise ConfigError(f"initializing profiles: {text}") from error

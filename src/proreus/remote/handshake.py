@@ -1,6 +1,7 @@
-"""The first meeting with a process: who are you, and are you well?
+"""Connects to a process: reads its descriptor and checks its health.
 
-Processes of one pod start in any order, so one that is not there yet is waited for, for a while.
+Containers of one pod start in any order, so that a process that does not respond yet is retried
+for a while.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ async def connect(
     metrics: SchedulerMetrics,
     connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS,
 ) -> Endpoint:
-    """Return the endpoint at an address; raises ``ConfigError`` if there is none after a while."""
+    """Return the endpoint at an address; raises ``ConfigError`` if it does not respond in time."""
     connection = Connection(address)
     try:
         descriptor = await fetch_descriptor(connection, connect_timeout_seconds)
@@ -38,21 +39,23 @@ async def connect(
     except BaseException:
         await connection.close()
         raise
-    log.info("Met a plugin", plugin=descriptor.name, endpoint=address, points=descriptor.points)
+    log.info(
+        "Connected to a plugin", plugin=descriptor.name, endpoint=address, points=descriptor.points
+    )
     return endpoint
 
 
 async def fetch_descriptor(
     connection: Connection, connect_timeout_seconds: float = 0.0
 ) -> Descriptor:
-    """Return the descriptor of who is there; raises ``ConfigError``."""
+    """Return the descriptor of the process; raises ``ConfigError``."""
     body = await _descriptor_of(connection, connect_timeout_seconds)
     return read_descriptor(body, connection.address)
 
 
 async def _descriptor_of(connection: Connection, connect_timeout_seconds: float) -> bytes:
     end = asyncio.get_running_loop().time() + connect_timeout_seconds
-    told = False
+    logged = False
     while True:
         try:
             return await connection.get("/v1/descriptor", _ANSWER_SECONDS)
@@ -61,7 +64,7 @@ async def _descriptor_of(connection: Connection, connect_timeout_seconds: float)
         except NoResponse as error:
             if asyncio.get_running_loop().time() >= end:
                 raise ConfigError(f"plugin endpoint {connection.address}{error}") from error
-            if not told:
-                told = True
+            if not logged:
+                logged = True
                 log.warning("Waiting for a plugin", endpoint=connection.address, err=error)
         await asyncio.sleep(_PAUSE_SECONDS)

@@ -1,7 +1,7 @@
-"""The points that are asked about nodes: all nodes in one question, and only those not known yet.
+"""PreFilter, Filter and Score: one request for all nodes whose results are not cached.
 
-Trials (preemption, nodes that pods are nominated to) ask no process: a verdict is the one that the
-row has as it is. So room is not made by preemption on a node that such a plugin rejects.
+Dry runs (preemption, nominated pods) make no requests; they use the row's present result. Hence
+preemption cannot help a pod on a node that a remote plugin rejects.
 """
 
 from __future__ import annotations
@@ -28,42 +28,42 @@ from proreus.remote.wire import BadResponse
 A = TypeVar("A", bound=wire.Response)
 
 _ROUNDS = 3
-"""So often rows are asked about when the plugin's epoch moves with the answer."""
+"""How often rows are requested while each response brings a new epoch."""
 
 
 class RemotePreFilter(RemotePlugin, PreFilterPlugin):
     """``POST /v1/pre-filter``."""
 
     async def fetch_pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
-        """Ask, and note the answer."""
+        """Make the request and keep the response."""
         state_data = self.state_data(state, pod)
         return await self.run_point(state_data, "preFilter", self._call_pre_filter(state_data))
 
     async def _call_pre_filter(self, state_data: RemoteStateData) -> None:
-        answer = await self.endpoint.call(
+        response = await self.endpoint.call(
             "/v1/pre-filter",
             lambda: self.request_body(state_data),
             wire.PreFilterResponse,
             self.handle.nodes,
         )
-        assert answer is not None
+        assert response is not None
         allowed = (Code.SUCCESS, Code.SKIP, Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.ERROR)
-        status = wire.status_of("status", answer.status, *allowed)
+        status = wire.status_of("status", response.status, *allowed)
         if status is not None and status.code == Code.ERROR:
             raise BadResponse(status.message)
-        names = answer.nodes
+        names = response.nodes
         state_data.pre_filter = status if status or names is None else frozenset(names)
 
     def pre_filter(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable
     ) -> Status | frozenset[str] | None:
-        """Answer with what was fetched."""
+        """Return the fetched result."""
         state_data = self.state_data(state, pod)
         return state_data.pre_filter if state_data.points else Status.skip()
 
 
 class _RowRequests(RemotePlugin):
-    """How Filter and Score ask."""
+    """Requests about rows, for Filter and Score."""
 
     async def request_rows(
         self,
@@ -74,26 +74,27 @@ class _RowRequests(RemotePlugin):
         type_: type[A],
         take: Callable[[Rows, A], None],
     ) -> None:
-        """Ask about those of the rows that are ``unknown``; hand them and the answer to ``take``.
+        """Request the ``unknown`` ones of ``rows``; call ``take`` with them and the response.
 
-        An answer that brings a new epoch leaves nothing known but what it says: so once more.
+        A response with a new epoch invalidates all earlier results, so that the request is
+        repeated for the other rows.
         """
-        endpoint, asked = self.endpoint, rows
+        endpoint, requested = self.endpoint, rows
 
         def request_body() -> dict[str, Any] | None:
-            nonlocal asked
-            asked = unknown(endpoint.snapshot, endpoint.epoch, rows)
-            if not len(asked):
+            nonlocal requested
+            requested = unknown(endpoint.snapshot, endpoint.epoch, rows)
+            if not len(requested):
                 return None
-            whole = len(asked) == endpoint.snapshot.size
-            told = None if whole else wire.array(asked, endpoint.descriptor.arrays)
-            return self.request_body(state_data, rows=told)
+            whole = len(requested) == endpoint.snapshot.size
+            encoded = None if whole else wire.array(requested, endpoint.descriptor.arrays)
+            return self.request_body(state_data, rows=encoded)
 
         for _ in range(_ROUNDS):
             epoch = endpoint.epoch
-            answer = await endpoint.call(path, request_body, type_, self.handle.nodes)
-            if answer is not None:
-                take(asked, answer)
+            response = await endpoint.call(path, request_body, type_, self.handle.nodes)
+            if response is not None:
+                take(requested, response)
             if endpoint.epoch == epoch:
                 return
 
@@ -104,7 +105,7 @@ class RemoteFilter(_RowRequests, FilterPlugin):
     async def fetch_filter(
         self, state: CycleState, pod: PodInfo, rows: Rows | None
     ) -> Status | None:
-        """Ask, and note the answer."""
+        """Make the request and keep the response."""
         state_data = self.state_data(state, pod)
         return await self.run_point(state_data, "filter", self._call_filter(state_data, rows))
 
@@ -116,46 +117,48 @@ class RemoteFilter(_RowRequests, FilterPlugin):
             np.arange(len(self.handle.nodes)) if rows is None else rows,
             row_results.rows_without_verdict,
             wire.FilterResponse,
-            lambda asked, answer: self._take_verdicts(row_results, asked, answer),
+            lambda requested, response: self._take_verdicts(row_results, requested, response),
         )
 
     def _take_verdicts(
-        self, row_results: RowResults, asked: Rows, answer: wire.FilterResponse
+        self, row_results: RowResults, requested: Rows, response: wire.FilterResponse
     ) -> None:
-        rejected = wire.int_array("rejected", answer.rejected)
-        if answer.status is None:
+        rejected = wire.int_array("rejected", response.rejected)
+        if response.status is None:
             which = np.zeros(len(rejected), dtype=np.int64)
         else:
-            which = wire.int_array("status", answer.status)
+            which = wire.int_array("status", response.status)
         if len(which) != len(rejected):
             raise BadResponse(f"status: {len(which)} entries for {len(rejected)} rejected rows")
-        strange = rejected[~np.isin(rejected, asked)]
-        if len(strange):
-            first = strange[:3].tolist()
+        unexpected = rejected[~np.isin(rejected, requested)]
+        if len(unexpected):
+            first = unexpected[:3].tolist()
             raise BadResponse(f"rejected: {first} are not among the rows of the question")
         statuses = []
-        for index, told in enumerate(answer.statuses):
-            status = wire.status_of(f"statuses[{index}]", told, *REJECTIONS, Code.ERROR)
+        for index, body in enumerate(response.statuses):
+            status = wire.status_of(f"statuses[{index}]", body, *REJECTIONS, Code.ERROR)
             assert status is not None
             statuses.append(status)
         if len(which) and not 0 <= which.min() <= which.max() < len(statuses):
             raise BadResponse(f"status: must be indices of the {len(statuses)} statuses")
-        row_results.set_verdicts(asked, rejected, statuses, which, self.endpoint.snapshot.version)
+        row_results.set_verdicts(
+            requested, rejected, statuses, which, self.endpoint.snapshot.version
+        )
 
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
-        """Answer with what was fetched, for any table made of the cluster's nodes."""
+        """Merge the fetched verdicts, for any table made of the cluster's nodes."""
         state_data = self.state_data(state, pod)
         if "filter" in state_data.points:
             verdicts.merge(state_data.row_results.verdicts(_rows_in(self.handle.nodes, nodes)))
 
 
 class RemoteScore(_RowRequests, ScorePlugin):
-    """``POST /v1/score``: 0 to 100 a row, or any numbers, brought to that here."""
+    """``POST /v1/score``: one score per row, 0 to 100 or normalised to that here."""
 
     async def fetch_score(self, state: CycleState, pod: PodInfo, rows: Rows) -> Status | None:
-        """Ask, and note the answer."""
+        """Make the request and keep the response."""
         state_data = self.state_data(state, pod)
         return await self.run_point(state_data, "score", self._call_score(state_data, rows))
 
@@ -167,32 +170,32 @@ class RemoteScore(_RowRequests, ScorePlugin):
             rows,
             row_results.rows_without_score,
             wire.ScoreResponse,
-            lambda asked, answer: self._take_scores(row_results, asked, answer),
+            lambda requested, response: self._take_scores(row_results, requested, response),
         )
 
     def _take_scores(
-        self, row_results: RowResults, asked: Rows, answer: wire.ScoreResponse
+        self, row_results: RowResults, requested: Rows, response: wire.ScoreResponse
     ) -> None:
-        scores = wire.int_array("scores", answer.scores)
-        if len(scores) != len(asked):
-            raise BadResponse(f"scores: {len(scores)} entries for {len(asked)} rows")
-        row_results.set_scores(asked, scores, self.endpoint.snapshot.version)
+        scores = wire.int_array("scores", response.scores)
+        if len(scores) != len(requested):
+            raise BadResponse(f"scores: {len(scores)} entries for {len(requested)} rows")
+        row_results.set_scores(requested, scores, self.endpoint.snapshot.version)
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
-        """Answer with what was fetched; the same everywhere where nothing was."""
+        """Return the fetched scores; 0 for all rows if none were fetched."""
         state_data = self.state_data(state, pod)
         if "score" not in state_data.points:
             return 0
         return state_data.row_results.scores(_rows_in(self.handle.nodes, nodes))
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
-        """Stretch to 100, as the descriptor says: the highest is the best, or the lowest."""
+        """Scale scores to 0..100 if the descriptor says so; the highest or the lowest is best."""
         best = self.endpoint.descriptor.normalize
         return scores if best == "none" else default_normalize(scores, best == "lowest")
 
 
 def _rows_in(whole: NodeTable, nodes: NodeTable) -> Rows:
-    """Return the rows that the nodes of a table made of ``whole`` have there."""
+    """Return the rows in ``whole`` of the nodes of a table that was made from it."""
     if nodes is whole:
         return np.arange(len(whole))
     if isinstance(nodes, NodeTableView) and nodes.parent is whole:

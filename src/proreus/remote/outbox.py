@@ -1,6 +1,6 @@
-"""Messages whose answers nobody waits for, delivered in their order.
+"""Messages whose responses are ignored, delivered in order.
 
-While the process is away they wait; so a reservation that was undone meanwhile is not forgotten.
+They are kept while the process does not respond, so that an Unreserve during that time is not lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Post = Callable[[str, bytes], Awaitable[None]]
 
 
 class Outbox:
-    """A queue of (path, body) with one messenger, ``run``."""
+    """A queue of (path, body), delivered by one task, ``run``."""
 
     def __init__(self, plugin: str) -> None:
         self._plugin = plugin
@@ -33,7 +33,7 @@ class Outbox:
         self._empty.set()
 
     def put(self, path: str, body: bytes) -> None:
-        """Send a message after all that were put in before; of too many the oldest is lost."""
+        """Append a message; if the queue is full, the oldest one is lost and logged."""
         if len(self._messages) >= _MOST_MESSAGES:
             lost, _ = self._messages.popleft()
             log.error("Message to a plugin is lost: too many wait", plugin=self._plugin, path=lost)
@@ -42,12 +42,12 @@ class Outbox:
         self._filled.set()
 
     def clear(self) -> None:
-        """Drop what has not arrived: there is nobody any more to whom it could matter."""
+        """Drop all messages: the process that they were for is gone."""
         self._messages.clear()
         self._empty.set()
 
     async def flush(self, seconds: float) -> None:
-        """Wait until every message has arrived; raises ``NoResponse`` if that takes too long."""
+        """Wait until all messages are delivered; raises ``NoResponse`` after ``seconds``."""
         try:
             async with asyncio.timeout(seconds):
                 await self._empty.wait()
@@ -55,7 +55,7 @@ class Outbox:
             raise NoResponse(f"{len(self._messages)} earlier messages have not arrived") from None
 
     async def run(self, post: Post) -> None:
-        """Deliver until cancelled. ``post`` raises what the connection does."""
+        """Deliver messages until cancelled. ``post`` raises the errors of ``Connection.post``."""
         while True:
             while not self._messages:
                 self._empty.set()

@@ -1,6 +1,6 @@
-"""A plugin in a process of its own as a profile sees it: what all its extension points share.
+"""The base class of remote plugins: what all their extension points share.
 
-Answers are fetched before the cycle asks for them (``FetchingPlugin``) and kept by row
+Results are fetched before the cycle calls an extension point (``FetchingPlugin``) and cached by row
 (``row_results``).
 """
 
@@ -31,19 +31,20 @@ REJECTIONS = (Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING)
 
 
 class RemoteArgs(PluginArgs):
-    """Any arguments: the process itself says which it takes."""
+    """Any arguments; the process itself validates them."""
 
     model_config = ConfigDict(extra="allow")
 
     def plain(self) -> dict[str, Any]:
-        """Return them as they were written."""
+        """Return the arguments as plain data."""
         return dict(self.model_extra or {})
 
 
 class RemoteStateData:
-    """What is known of the plugin in one attempt.
+    """The plugin's cycle state: the fetched results of one attempt.
 
-    ``points``: those at which it takes part; none any more once it is left out.
+    ``points``: the extension points at which the plugin takes part; none once a request failed and
+    the pod is scheduled without the plugin.
     """
 
     def __init__(self, pod: msgspec.Raw, row_results: RowResults, points: Collection[str]) -> None:
@@ -57,7 +58,7 @@ class RemoteStateData:
 
 
 class RemotePlugin(FetchingPlugin, BackgroundPlugin):
-    """What all points have in common: the notes of an attempt, and what a failure leads to."""
+    """Cycle state, requests and error handling of all extension points."""
 
     Args = RemoteArgs
 
@@ -66,7 +67,7 @@ class RemotePlugin(FetchingPlugin, BackgroundPlugin):
 
     row_local = True
     looks_at_pods = False
-    """What is asked in trials is answered from ``RowResults``, by row, whatever pods are there."""
+    """Dry runs use the results in ``RowResults`` by row, whatever pods are on the node."""
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -75,16 +76,16 @@ class RemotePlugin(FetchingPlugin, BackgroundPlugin):
         self._event = plugin_event(f"{self.name}Changed")
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Return what the descriptor names, and the plugin's own news; of a slot everything.
+        """Return the descriptor's events and the plugin's own; for a slot, all events.
 
-        What is registered stays, and a slot's next process may want to hear of other things.
+        Registrations are permanent, and the next process in a slot may need other events.
         """
         endpoint = self.endpoint
         wanted = ALL_EVENTS if endpoint.is_slot else endpoint.descriptor.cluster_events()
         return (*wanted, self._event)
 
     async def run_in_background(self) -> None:
-        """Look after the process, and wake pods that it rejected when that may hold no more."""
+        """Watch the process; requeue pods that it rejected when its results may have changed."""
         endpoint = self.endpoint
         endpoint.on_change.add(self._announce)
         try:
@@ -99,7 +100,7 @@ class RemotePlugin(FetchingPlugin, BackgroundPlugin):
     # ---- one attempt ---------------------------------------------------------------------------
 
     def state_data(self, state: CycleState, pod: PodInfo) -> RemoteStateData:
-        """Return the notes of this attempt, new ones at its first point."""
+        """Return the cycle state of this attempt, made at its first extension point."""
         state_data = state.get(self.name)
         if isinstance(state_data, RemoteStateData):
             return state_data
@@ -117,7 +118,7 @@ class RemotePlugin(FetchingPlugin, BackgroundPlugin):
     async def run_point(
         self, state_data: RemoteStateData, point: str, work: Coroutine[Any, Any, Status | None]
     ) -> Status | None:
-        """Do a point's work; an Error where it fails, unless pods go on without the plugin."""
+        """Await the work of an extension point; on failure return Error, unless ignorable."""
         if point not in state_data.points:
             work.close()
             return None
@@ -131,12 +132,12 @@ class RemotePlugin(FetchingPlugin, BackgroundPlugin):
             return None
 
     def request_body(self, state_data: RemoteStateData, **more: Any) -> dict[str, Any]:
-        """Return what every question about a pod says."""
+        """Return the body of a request about a pod, with ``more`` fields."""
         return {"profile": self.handle.profile_name, "pod": state_data.pod, **more}
 
     def pod_on_node_body(
         self, state_data: RemoteStateData, pod: PodInfo, node_name: str
     ) -> dict[str, Any]:
-        """Return a question about a pod on a node; whose pod it is, is always told."""
+        """Return the body of a request about a pod on a node; it always has the pod's identity."""
         identity = msgspec.Raw(pod_json(pod, IDENTITY))
         return self.request_body(state_data, identity=identity, node=node_name)

@@ -1,8 +1,8 @@
-"""The part of a pod that a plugin asked for, as JSON.
+"""The pod fields that a plugin requested, as JSON.
 
 Fields are named as in the API (``metadata.labels``, ``spec.tolerations``, or ``spec`` as a whole),
-as far as proreus knows them; ``requests`` is what scheduling counts with, worked out. What a plugin
-does not ask for it is not sent: so equal texts mean pods that look alike to it.
+as far as proreus knows them; ``requests`` are the pod's effective resource requests. A plugin gets
+only the fields that it requested, so that pods with equal JSON are equivalent to it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from proreus.objects.pod import Pod
 
 REQUESTS = "requests"
 IDENTITY = ("metadata.namespace", "metadata.name", "metadata.uid")
-"""What is sent where a descriptor does not say."""
+"""The fields that are sent if a descriptor names none."""
 
 
 def field_problem(path: str) -> str | None:
-    """Return why a path names no field of a pod, or None if it does."""
+    """Return why a path is not a field of a pod, or None if it is."""
     if path == REQUESTS:
         return None
     part, _, field = path.partition(".")
@@ -33,7 +33,7 @@ def field_problem(path: str) -> str | None:
 
 
 def pod_json(pod: PodInfo, paths: tuple[str, ...]) -> bytes:
-    """Return a JSON object with some fields of a pod; those with their default are absent."""
+    """Return a JSON object with some fields of a pod; fields with default values are omitted."""
     found: dict[str, Any] = {}
     for path in paths:
         if path == REQUESTS:
@@ -45,7 +45,7 @@ def pod_json(pod: PodInfo, paths: tuple[str, ...]) -> bytes:
             found[part] = struct
             continue
         inner = found.setdefault(part, {})
-        # Where the whole part is sent too, the field is in it.
+        # If the whole part is requested too, it contains the field.
         if isinstance(inner, dict):
             inner[field] = getattr(struct, _PARTS[part][field])
     return _ENCODER.encode(found)
@@ -61,4 +61,4 @@ _PARTS: dict[str, dict[str, str]] = {
     for field in msgspec.structs.fields(Pod)
     if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct)
 }
-"""The attribute of each field, by the names on the wire: ``_PARTS["spec"]["nodeName"]``."""
+"""Attribute names by API names: ``_PARTS["spec"]["nodeName"]`` is ``"node_name"``."""

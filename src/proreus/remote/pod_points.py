@@ -1,4 +1,4 @@
-"""The points that are asked once a pod has its node: Reserve, Permit, PreBind, PostBind."""
+"""The extension points after a node is selected: Reserve, Permit, PreBind, PostBind."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from proreus.remote.wire import BadResponse
 log = logger(__name__)
 
 WAITING_POLL_SECONDS = 0.25
-"""How often a plugin is asked about the pods that it holds in Permit."""
+"""The interval of requests about the pods that a plugin holds in Permit."""
 
 
 class RemoteReserve(RemotePlugin, ReservePlugin):
     """``POST /v1/reserve``, ``POST /v1/unreserve``."""
 
     async def fetch_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Ask, and note the answer."""
+        """Make the request and keep the response."""
         state_data = self.state_data(state, pod)
-        # Even where no answer comes it may have happened.
+        # A request without a response may have been processed: it has to be undone, too.
         state_data.reserved = "reserve" in state_data.points
         return await self.run_point(
             state_data, "reserve", self._call_reserve(state_data, pod, node_name)
@@ -39,23 +39,23 @@ class RemoteReserve(RemotePlugin, ReservePlugin):
         self, state_data: RemoteStateData, pod: PodInfo, node_name: str
     ) -> None:
         endpoint = self.endpoint
-        # What was undone for an earlier attempt must not undo this one.
+        # A queued Unreserve of an earlier attempt must not arrive after this request and undo it.
         await endpoint.flush()
-        answer = await endpoint.call(
+        response = await endpoint.call(
             "/v1/reserve",
             lambda: self.pod_on_node_body(state_data, pod, node_name),
             wire.VerdictResponse,
             self.handle.nodes,
         )
-        assert answer is not None
-        state_data.reserve = _verdict(answer, Code.SUCCESS, *REJECTIONS, Code.ERROR)
+        assert response is not None
+        state_data.reserve = _verdict(response, Code.SUCCESS, *REJECTIONS, Code.ERROR)
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Answer with what was fetched."""
+        """Return the fetched result."""
         return self.state_data(state, pod).reserve
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Tell, where it may have reserved."""
+        """Queue an Unreserve message if the process may have reserved."""
         state_data = self.state_data(state, pod)
         if state_data.reserved:
             state_data.reserved, state_data.reserve = False, None
@@ -66,30 +66,30 @@ class RemotePermit(RemotePlugin, PermitPlugin):
     """``POST /v1/permit``, and ``POST /v1/waiting`` while it holds pods."""
 
     async def fetch_permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Ask, and note the answer."""
+        """Make the request and keep the response."""
         state_data = self.state_data(state, pod)
         return await self.run_point(
             state_data, "permit", self._call_permit(state_data, pod, node_name)
         )
 
     async def _call_permit(self, state_data: RemoteStateData, pod: PodInfo, node_name: str) -> None:
-        answer = await self.endpoint.call(
+        response = await self.endpoint.call(
             "/v1/permit",
             lambda: self.pod_on_node_body(state_data, pod, node_name),
             wire.VerdictResponse,
             self.handle.nodes,
         )
-        assert answer is not None
-        state_data.permit = _verdict(answer, Code.SUCCESS, Code.WAIT, *REJECTIONS, Code.ERROR)
+        assert response is not None
+        state_data.permit = _verdict(response, Code.SUCCESS, Code.WAIT, *REJECTIONS, Code.ERROR)
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Answer with what was fetched."""
+        """Return the fetched result."""
         state_data = self.state_data(state, pod)
         status, state_data.permit = state_data.permit, None
         return status
 
     async def run_in_background(self) -> None:
-        """Beside the rest, ask what becomes of the pods that the plugin holds."""
+        """In addition to the base class's work, poll for decisions on waiting pods."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(super().run_in_background())
             tasks.create_task(self._call_waiting())
@@ -109,29 +109,29 @@ class RemotePermit(RemotePlugin, PermitPlugin):
             request_body = {"profile": self.handle.profile_name, "pods": pods}
             seconds = self.endpoint.descriptor.timeout_seconds
             try:
-                answer = await self.endpoint.call_unsynced(
+                response = await self.endpoint.call_unsynced(
                     "/v1/waiting", request_body, wire.WaitingResponse, seconds
                 )
             except ProreusError as error:
-                log.v(2).info("Not told of waiting pods", plugin=self.name, err=error)
+                log.v(2).info("No response about waiting pods", plugin=self.name, err=error)
                 continue
-            for uid in answer.allowed:
+            for uid in response.allowed:
                 if uid in held:
                     held[uid].allow(self.name)
-            for one in answer.rejected:
+            for one in response.rejected:
                 if one.uid in held:
                     held[one.uid].reject(self.name, one.reason)
 
 
 class RemotePreBind(RemotePlugin, PreBindPlugin):
-    """``POST /v1/pre-bind``: the one point that may take its time."""
+    """``POST /v1/pre-bind``: has a time-out of its own, up to ten minutes."""
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Tell whether the plugin takes part."""
+        """Skip unless the plugin takes part."""
         return None if "preBind" in self.state_data(state, pod).points else Status.skip()
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Ask and wait."""
+        """Make the request and return its result."""
         state_data = self.state_data(state, pod)
         return await self.run_point(
             state_data, "preBind", self._call_pre_bind(state_data, pod, node_name)
@@ -141,28 +141,28 @@ class RemotePreBind(RemotePlugin, PreBindPlugin):
         self, state_data: RemoteStateData, pod: PodInfo, node_name: str
     ) -> Status | None:
         seconds = self.endpoint.descriptor.pre_bind_timeout_seconds
-        answer = await self.endpoint.call_unsynced(
+        response = await self.endpoint.call_unsynced(
             "/v1/pre-bind",
             self.pod_on_node_body(state_data, pod, node_name),
             wire.VerdictResponse,
             seconds,
         )
-        return _verdict(answer, Code.SUCCESS, *REJECTIONS, Code.ERROR)
+        return _verdict(response, Code.SUCCESS, *REJECTIONS, Code.ERROR)
 
 
 class RemotePostBind(RemotePlugin, PostBindPlugin):
-    """``POST /v1/post-bind``: told, not asked."""
+    """``POST /v1/post-bind``: a message without a result."""
 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Tell."""
+        """Queue a PostBind message."""
         state_data = self.state_data(state, pod)
         if "postBind" in state_data.points:
             self.endpoint.notify("/v1/post-bind", self.pod_on_node_body(state_data, pod, node_name))
 
 
-def _verdict(answer: wire.VerdictResponse, *allowed: Code) -> Status | None:
-    """Return the status of an answer; raises ``BadResponse``, also for an Error."""
-    status = wire.status_of("status", answer.status, *allowed)
+def _verdict(response: wire.VerdictResponse, *allowed: Code) -> Status | None:
+    """Return the status of a response; raises ``BadResponse``, also for an Error."""
+    status = wire.status_of("status", response.status, *allowed)
     if status is not None and status.code == Code.ERROR:
         raise BadResponse(status.message)
     return status

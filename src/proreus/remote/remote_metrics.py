@@ -1,4 +1,4 @@
-"""What is counted of a plugin in a process of its own."""
+"""The metrics of remote plugins."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ _DURATIONS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0
 
 
 class RemoteMetrics:
-    """The metric families of one plugin; those of all plugins are the same."""
+    """The metrics of one plugin; all plugins share the metric families."""
 
     def __init__(self, metrics: SchedulerMetrics, plugin: str) -> None:
         self._plugin = plugin
         self._requests = metrics.counter(
             "proreus_remote_plugin_requests_total",
             "ALPHA",
-            "Questions to plugins in processes of their own; result: answered, silent, bad, "
+            "Requests to plugins in processes of their own; result: answered, silent, bad, "
             "left_out.",
             "plugin",
             "path",
@@ -24,7 +24,7 @@ class RemoteMetrics:
         self._seconds = metrics.histogram(
             "proreus_remote_plugin_request_duration_seconds",
             "ALPHA",
-            "How long plugins in processes of their own took to answer.",
+            "Response time of plugins in processes of their own.",
             _DURATIONS,
             "plugin",
             "path",
@@ -32,8 +32,8 @@ class RemoteMetrics:
         self.up = metrics.gauge(
             "proreus_remote_plugin_up",
             "ALPHA",
-            "Whether a plugin in a process of its own is asked (1), or left alone until it "
-            "answers (0).",
+            "Whether a plugin in a process of its own responds (1), or gets no requests until it "
+            "does (0).",
             "plugin",
         ).labels(plugin)
         self.resyncs = metrics.counter(
@@ -45,9 +45,9 @@ class RemoteMetrics:
         self.up.set(1)
 
     def count(self, path: str, result: str) -> None:
-        """Count a question."""
+        """Count a request."""
         self._requests.labels(self._plugin, path, result).inc()
 
     def observe(self, path: str, seconds: float) -> None:
-        """Note how long an answer took."""
+        """Record the duration of a request."""
         self._seconds.labels(self._plugin, path).observe(seconds)

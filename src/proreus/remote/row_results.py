@@ -1,8 +1,7 @@
-"""What a plugin's process has answered, by row, and which of it still holds.
+"""Cached results of a remote plugin, by row.
 
-An answer about a row holds until one of the columns that the plugin looks at changes there. For
-plugins that are ``row_local`` it holds for every pod that looks alike to them; for others only
-within one attempt.
+A result is valid until one of the plugin's columns changes in its row. Results of ``row_local``
+plugins are valid for all equivalent pods, those of other plugins only within one attempt.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ _BYTES_A_ROW = 28
 _MOST_ENTRIES = 256
 _SPARE_STATUSES = 1024
 
-_NOT_ASKED = Status.error("was not asked about this node")
+_NO_RESULT = Status.error("has no result for this node")
 
 
 class RowVersions:
-    """When each row was answered about, by the snapshot's versions; 0 = not yet.
+    """The snapshot version of each row's result; 0 = no result.
 
-    Nothing holds any more once the process was told anew, or speaks of another epoch.
+    All results are invalid once the process got a new snapshot or reports another epoch.
     """
 
     def __init__(self) -> None:
@@ -37,7 +36,7 @@ class RowVersions:
         self._origin = ("", "")
 
     def outdated(self, snapshot: Snapshot, epoch: str) -> bool:
-        """Tell whether all of it is void; from now on it is about this snapshot and epoch."""
+        """Return whether all results are invalid; adopt the snapshot and epoch."""
         origin = (snapshot.id, epoch)
         void = origin != self._origin
         if void or len(self.at) != snapshot.size:
@@ -46,85 +45,85 @@ class RowVersions:
         return void
 
     def stale(self, snapshot: Snapshot, rows: Rows) -> Rows:
-        """Return those of the rows that have to be asked about."""
+        """Return those of the rows without a valid result."""
         return rows[self.at[rows] < snapshot.changed_at[rows]]
 
 
 class RowResults:
-    """What is known about pods that look alike: a verdict and a raw score a row."""
+    """The results for equivalent pods: one verdict and one raw score per row."""
 
     def __init__(self, plugin: str) -> None:
         self._plugin = plugin
-        self._judged, self._scored = RowVersions(), RowVersions()
+        self._filtered, self._scored = RowVersions(), RowVersions()
         self._verdicts = Verdicts(0, plugin)
         self._scores: IntArray = np.zeros(0, dtype=np.int64)
 
     # ---- filter --------------------------------------------------------------------------------
 
     def rows_without_verdict(self, snapshot: Snapshot, epoch: str, rows: Rows) -> Rows:
-        """Return the rows whose verdicts are not known."""
+        """Return those of the rows without a valid verdict."""
         size, verdicts = snapshot.size, self._verdicts
         many = len(verdicts.statuses) > _SPARE_STATUSES + 2 * size
-        if self._judged.outdated(snapshot, epoch) or many:
-            self._judged.at[:] = 0
+        if self._filtered.outdated(snapshot, epoch) or many:
+            self._filtered.at[:] = 0
             verdicts = self._verdicts = Verdicts(size, self._plugin)
             verdicts.ids = np.zeros(size, dtype=np.int32)
         elif verdicts.size != size:
             assert verdicts.ids is not None
             verdicts.ids = _resized(verdicts.ids, size)
             verdicts.size = size
-        return self._judged.stale(snapshot, rows)
+        return self._filtered.stale(snapshot, rows)
 
     def set_verdicts(
         self, rows: Rows, rejected: Rows, by: Sequence[Status], which: IntArray, version: int
     ) -> None:
-        """Note verdicts: ``rows`` were asked about, of which ``rejected`` cannot do.
+        """Set the verdicts of ``rows``, of which the plugin rejected ``rejected``.
 
-        ``which`` has the index in ``by`` for each of the latter.
+        ``which`` has, for each rejected row, the index of its status in ``by``.
         """
         ids = self._verdicts.ids
         assert ids is not None
         numbers = np.array([self._verdicts.id_of(status) for status in by], dtype=np.int32)
         ids[rows] = 0
         ids[rejected] = numbers[which]
-        self._judged.at[rows] = version
+        self._filtered.at[rows] = version
 
     def verdicts(self, rows: Rows) -> Verdicts:
-        """Return the verdicts of some rows; an Error where the row was not asked about."""
+        """Return the verdicts of some rows; Error for rows without one."""
         part = self._verdicts.take(rows)
-        unasked = np.flatnonzero(self._judged.at[rows] == 0)
-        if len(unasked):
+        missing = np.flatnonzero(self._filtered.at[rows] == 0)
+        if len(missing):
             part = part.copy()
-            part.reject_with(unasked, _NOT_ASKED)
+            part.reject_with(missing, _NO_RESULT)
         return part
 
     # ---- score ---------------------------------------------------------------------------------
 
     def rows_without_score(self, snapshot: Snapshot, epoch: str, rows: Rows) -> Rows:
-        """Return the rows whose scores are not known."""
+        """Return those of the rows without a valid score."""
         self._scored.outdated(snapshot, epoch)
         if len(self._scores) != snapshot.size:
             self._scores = _resized(self._scores, snapshot.size)
         return self._scored.stale(snapshot, rows)
 
     def set_scores(self, rows: Rows, scores: IntArray, version: int) -> None:
-        """Note scores of some rows."""
+        """Set the scores of some rows."""
         self._scores[rows] = scores
         self._scored.at[rows] = version
 
     def scores(self, rows: Rows) -> IntArray:
-        """Return the scores of rows that were asked about."""
+        """Return the scores of some rows, 0 for rows without one."""
         return self._scores[rows]
 
 
 class RowResultsCache:
-    """What is known by signature; the least recently used goes first."""
+    """``RowResults`` by pod signature; the least recently used are dropped first."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[bytes, RowResults] = OrderedDict()
 
     def of(self, signature: bytes, plugin: str, size: int) -> RowResults:
-        """Return what is known about pods with a signature; ``size``: how many rows there are."""
+        """Return the results for pods with a signature; ``size`` is the number of rows."""
         known = self._entries.get(signature)
         if known is None:
             known = self._entries[signature] = RowResults(plugin)
@@ -136,7 +135,7 @@ class RowResultsCache:
         return known
 
     def clear(self) -> None:
-        """Forget everything: these can be megabytes, and who holds them may be slow to go."""
+        """Drop everything: it can be megabytes, and a replaced plugin may live on for a while."""
         self._entries.clear()
 
 

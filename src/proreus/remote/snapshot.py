@@ -1,8 +1,8 @@
-"""What a plugin's process has been told of the nodes, and what it must be told next.
+"""The node columns that a process has been sent, and the updates that it needs.
 
-The columns that it wants are sent whole once; from then on only rows in which one of them changed.
-A mirror of what was sent tells which those are: a row that merely got a pod is no news to a plugin
-that looks at labels.
+The columns that the plugin requested are sent whole once, and then only rows in which one of them
+changed. A copy of the sent values shows which those are: a new pod on a node does not concern a
+plugin that reads only labels.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from proreus.remote.columns import NAME, Values, is_numeric, numbers, values
 
 
 class Snapshot:
-    """The mirror of one process. ``id`` and ``version`` name what it was told last.
+    """The columns of one process. ``id`` and ``version`` identify the last update.
 
-    ``changed_at``: by row, the version with which it last changed. Invariant: once everything that
-    ``next_update`` returned has arrived, the columns here are those over there.
+    ``changed_at``: by row, the version in which it last changed. Invariant: once all updates that
+    ``next_update`` returned have arrived, the process has the columns that are kept here.
     """
 
     def __init__(self, columns: tuple[str, ...], arrays: wire.Arrays) -> None:
-        # Always told: it is what makes a row a node.
+        # The name is always sent: without it a row cannot be related to a node.
         self._names = (NAME, *(name for name in columns if name != NAME))
         self._arrays: wire.Arrays = arrays
         self._numbers: dict[str, IntArray] = {}
@@ -39,14 +39,14 @@ class Snapshot:
         self.changed_at: IntArray = np.zeros(0, dtype=np.int64)
 
     def next_update(self, table: NodeTable) -> dict[str, Any] | None:
-        """Return what to post next, None where all is known. It counts as told from now on."""
+        """Return the next update, taken as sent from now on; None if nothing changed."""
         if table is not self._table:
             return self._whole(table)
         if table.position == self._position and table.size == self.size:
             return None
         rows = self._resized(table.size)
-        noted = table.changes_since(self._position)
-        candidates = np.arange(table.size) if noted is None else np.array(noted, dtype=np.intp)
+        changes = table.changes_since(self._position)
+        candidates = np.arange(table.size) if changes is None else np.array(changes, dtype=np.intp)
         self._position = table.position
         changed = np.union1d(rows, self._take_over(table, candidates)).astype(np.intp)
         if not len(changed) and table.size == self.size:
@@ -63,7 +63,7 @@ class Snapshot:
         return self._message(everything, whole=True)
 
     def _resized(self, size: int) -> Rows:
-        """Make all columns this long; return the rows that are new."""
+        """Resize all columns; return the new rows."""
         old = len(self.changed_at)
         self.changed_at = _resized(self.changed_at, size)
         for name in self._names:
@@ -77,7 +77,7 @@ class Snapshot:
         return np.arange(old, size)
 
     def _take_over(self, table: NodeTable, rows: Rows) -> Rows:
-        """Bring rows of the mirror up to date; return those in which something is different."""
+        """Copy rows from the table; return those in which a value changed."""
         different = np.zeros(len(rows), dtype=np.bool_)
         for name in self._names:
             if is_numeric(name):
@@ -111,14 +111,14 @@ class Snapshot:
             column = self._numbers[name]
             return wire.array(column if whole else column[rows], self._arrays)
         texts = self._values[name]
-        told = texts if whole else [texts[row] for row in rows.tolist()]
-        return told if name == NAME else _coded(told, self._arrays)
+        sent = texts if whole else [texts[row] for row in rows.tolist()]
+        return sent if name == NAME else _coded(sent, self._arrays)
 
 
-def _coded(told: Values, arrays: wire.Arrays) -> dict[str, Any]:
-    """Return values that many rows share as the distinct ones, and an index a row; -1 = none."""
+def _coded(column: Values, arrays: wire.Arrays) -> dict[str, Any]:
+    """Return a column as its distinct values and one index per row; -1 = none."""
     codes: dict[Any, int] = {}
-    each = [-1 if value is None else codes.setdefault(value, len(codes)) for value in told]
+    each = [-1 if value is None else codes.setdefault(value, len(codes)) for value in column]
     return {"values": list(codes), "codes": wire.array(np.array(each, dtype=np.int64), arrays)}
 
 

@@ -1,7 +1,6 @@
-"""Questions and answers as bytes: what stands in them, and whether it can be meant so.
+"""Encodes requests, and decodes and validates responses.
 
-Nothing of the network, and nothing of what comes of an answer. Arrays are JSON arrays, or base64 of
-little-endian int64.
+Arrays are JSON arrays, or base64 of little-endian int64.
 """
 
 from __future__ import annotations
@@ -20,23 +19,23 @@ from proreus.objects.codec import DecodeError, decode_strictly
 
 Arrays = Literal["json", "base64"]
 Wire = list[int] | str
-"""An array in an answer, in either form."""
+"""An array in a body, in either form."""
 
 T = TypeVar("T")
 
 
 class BadResponse(ProreusError):
-    """An answer that is an error, or none that the protocol knows."""
+    """A response that is an error, or that violates the protocol."""
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What every answer may tell: ``epoch`` moves when earlier answers do not hold any more."""
+    """Any response: ``epoch`` changes when earlier results are no longer valid."""
 
     epoch: str | None = None
 
 
 class StatusBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A status; ``code`` is one of kube-scheduler's labels."""
+    """A status; ``code`` is one of kube-scheduler's code names."""
 
     code: str = "Success"
     reasons: tuple[str, ...] = ()
@@ -44,21 +43,21 @@ class StatusBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class VerdictResponse(Response, frozen=True):
-    """Of Reserve, Permit and PreBind."""
+    """The response of Reserve, Permit and PreBind."""
 
     status: StatusBody = StatusBody()
 
 
 class PreFilterResponse(VerdictResponse, frozen=True):
-    """``nodes``: the names of those that are left; None = all."""
+    """``nodes``: the names of the eligible nodes; None = all."""
 
     nodes: tuple[str, ...] | None = None
 
 
 class FilterResponse(Response, frozen=True):
-    """``rejected``: rows; ``status``: for each the index of its entry in ``statuses``.
+    """``rejected``: rows; ``status``: for each of them its index in ``statuses``.
 
-    Without ``status`` the first entry is meant for all of them.
+    Without ``status``, the first entry of ``statuses`` applies to all rejected rows.
     """
 
     rejected: Wire = []
@@ -67,38 +66,38 @@ class FilterResponse(Response, frozen=True):
 
 
 class ScoreResponse(Response, frozen=True):
-    """One score a row that was asked about, in that order."""
+    """One score per requested row, in the order of the request."""
 
     scores: Wire
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """A waiting pod that is turned down."""
+    """A waiting pod that the plugin rejects."""
 
     uid: str
     reason: str = ""
 
 
 class WaitingResponse(Response, frozen=True):
-    """Which of the pods that the plugin holds may go, or may not."""
+    """Decisions on the waiting pods of the plugin, by UID."""
 
     allowed: tuple[str, ...] = ()
     rejected: tuple[Rejected, ...] = ()
 
 
 class ErrorResponse(msgspec.Struct, frozen=True):
-    """What a refusal may say."""
+    """The body of an error response."""
 
     error: str = ""
 
 
 def encode(request_body: dict[str, Any]) -> bytes:
-    """Return a question's body."""
+    """Return the body of a request."""
     return msgspec.json.encode(request_body)
 
 
 def decode(body: bytes, type_: type[T]) -> T:
-    """Return an answer; raises ``BadResponse``."""
+    """Return the response in a body; raises ``BadResponse``."""
     try:
         return decode_strictly(body or b"{}", type_)
     except DecodeError as error:
@@ -106,7 +105,7 @@ def decode(body: bytes, type_: type[T]) -> T:
 
 
 def array(numbers: IntArray, arrays: Arrays) -> Wire:
-    """Return numbers in the form that the plugin asked for."""
+    """Return numbers in the form that the plugin requested."""
     if arrays == "json":
         plain: list[int] = numbers.tolist()
         return plain
@@ -114,7 +113,7 @@ def array(numbers: IntArray, arrays: Arrays) -> Wire:
 
 
 def int_array(field: str, wire: Wire) -> IntArray:
-    """Return what stands in an answer as an array; raises ``BadResponse``."""
+    """Return the array in a field of a response; raises ``BadResponse``."""
     try:
         if isinstance(wire, str):
             return np.frombuffer(base64.b64decode(wire, validate=True), dtype="<i8").astype(
@@ -125,17 +124,15 @@ def int_array(field: str, wire: Wire) -> IntArray:
         raise BadResponse(f"{field}: not an array of int64: {error}") from None
 
 
-def status_of(field: str, answer: StatusBody, *allowed: Code) -> Status | None:
-    """Return the status that is meant, None for Success; raises ``BadResponse``."""
-    code = _CODES.get(answer.code)
+def status_of(field: str, body: StatusBody, *allowed: Code) -> Status | None:
+    """Return a status, None for Success; raises ``BadResponse`` for a code not ``allowed``."""
+    code = _CODES.get(body.code)
     if code is None or code not in allowed:
         labels = ", ".join(one.label for one in allowed)
-        raise BadResponse(
-            f'{field}.code: "{answer.code}" is not allowed here, allowed are {labels}'
-        )
+        raise BadResponse(f'{field}.code: "{body.code}" is not allowed here, allowed are {labels}')
     if code == Code.SUCCESS:
         return None
-    return Status(code, answer.reasons, timeout_seconds=answer.timeout_seconds)
+    return Status(code, body.reasons, timeout_seconds=body.timeout_seconds)
 
 
 _CODES = {code.label: code for code in Code}

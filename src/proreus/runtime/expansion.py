@@ -17,12 +17,12 @@ from difflib import get_close_matches
 from typing import Any
 
 from proreus import logs
-from proreus.config.catalog import PluginCatalog
 from proreus.config.durations import quote
 from proreus.config.types import (
     ALL_PLUGINS,
     Extender,
     PluginArgs,
+    PluginCatalog,
     PluginRef,
     Plugins,
     PluginSet,

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from proreus.config.types import PluginArgs
 from proreus.errors import ConfigError
 from proreus.framework.plugin import Plugin, points_of
+from proreus.runtime.instrumentation import is_out_of_tree
 
 
 class Registry:
-    """Plugin classes by name. Implements ``config.load.PluginCatalog``."""
+    """Plugin classes by name. Implements ``config.types.PluginCatalog``."""
 
     def __init__(self, plugins: Iterable[type[Plugin]] = ()) -> None:
         self._plugins: dict[str, type[Plugin]] = {}
@@ -38,6 +39,10 @@ class Registry:
     def names(self) -> frozenset[str]:
         """Return the names of all plugins."""
         return frozenset(self._plugins)
+
+    def is_in_tree(self, name: str) -> bool:
+        """Return whether a plugin comes with proreus; False for an unknown name."""
+        return name in self._plugins and not is_out_of_tree(self._plugins[name])
 
     def args_model(self, name: str) -> type[PluginArgs] | None:
         """Return the model of a plugin's arguments; None where it takes none."""

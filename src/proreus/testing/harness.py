@@ -29,7 +29,7 @@ from proreus.objects.meta import Resource
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.offline.api import InMemoryApi, JsonObject
-from proreus.offline.cluster import OfflineCluster
+from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.scheduler.scheduler import Scheduler
 from proreus.testing.builders import AnyPod, as_node, key_of_pod
 from proreus.testing.harness_driver import HarnessDriver
@@ -94,7 +94,7 @@ class Harness:
         self._close = weakref.finalize(self, _close, self._runner)
 
         async def build() -> OfflineCluster:
-            return OfflineCluster(loaded, registry, feature_gates, seed=options.seed)
+            return OfflineCluster(loaded, registry, feature_gates, OfflineOptions(options.seed))
 
         self._cluster = self._runner.run(build())
         self.scheduler: Scheduler = self._cluster.scheduler

@@ -1,4 +1,4 @@
-"""A plugin in a server of its own, as its author would write it, and a cluster that asks it."""
+"""A remote plugin in a server of its own, as its author would write it, and a cluster with it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def resync() -> web.Response:
 
 @dataclass
 class Served:
-    """Keeps the nodes it is told of; ``answers`` by the last part of the path decide the rest.
+    """Keeps the nodes that it is sent; ``answers`` by the last part of the path decide the rest.
 
     An answer is a value, a Response, or a function of (self, question). Without one: {}.
     """
@@ -89,13 +89,13 @@ class Served:
             rows = range(size)
         elif self.snapshot != (news["snapshot"], news["base"]):
             return resync()
-        for name, told in news["columns"].items():
-            if isinstance(told, dict):
-                values = told["values"]
-                told = [values[code] if code >= 0 else None for code in told["codes"]]
+        for name, sent in news["columns"].items():
+            if isinstance(sent, dict):
+                values = sent["values"]
+                sent = [values[code] if code >= 0 else None for code in sent["codes"]]
             column = self.columns[name]
             column[size:] = [None] * (size - len(column))
-            for row, value in zip(rows, told, strict=True):
+            for row, value in zip(rows, sent, strict=True):
                 column[row] = value
         self.snapshot = (news["snapshot"], news["version"])
         return {}
@@ -124,8 +124,13 @@ async def start():
     async def begin(*points: str, path: str = "", **more: Any) -> Served:
         answers = {key: more.pop(key) for key in list(more) if key in ANSWERED.split()}
         named = {key.replace("_", "-"): value for key, value in answers.items()}
-        told = {"name": "Far", "points": points, "timeoutSeconds": MOST_TIMEOUT_SECONDS, **more}
-        served = Served(told, named)
+        descriptor = {
+            "name": "Far",
+            "points": points,
+            "timeoutSeconds": MOST_TIMEOUT_SECONDS,
+            **more,
+        }
+        served = Served(descriptor, named)
         served.runner = await serve(served, path)
         runners.append(served)
         return served

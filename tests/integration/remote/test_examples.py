@@ -1,4 +1,4 @@
-"""The examples in processes of their own, asked by a scheduler as their READMEs have it."""
+"""The example plugins as processes, started and configured as in their READMEs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_python_leaves_hot_racks_alone_and_prefers_free_cpu(run, make_clus
     )
 
 
-async def test_python_is_told_everything_again_after_a_restart(run, make_cluster, tmp_path):
+async def test_python_gets_a_whole_snapshot_after_a_restart(run, make_cluster, tmp_path):
     program = sys.executable, PYTHON / "plugin.py", tmp_path / "plugin.sock"
     config = (PYTHON / "config.yaml").read_text()
     world = await make_cluster(run(*program), nodes=0, config=config)
@@ -85,7 +85,7 @@ async def test_node_keeps_quiet_zones_quiet(run, make_cluster, node):
     assert "1 node(s) are quiet enough only as they are" in world.condition("picky").message
 
 
-async def test_node_is_told_everything_again_after_a_restart(run, make_cluster, node, tmp_path):
+async def test_node_gets_a_whole_snapshot_after_a_restart(run, make_cluster, node, tmp_path):
     program = node, NODE / "plugin.js", tmp_path / "plugin.sock"
     world = await make_cluster(run(*program), config=(NODE / "config.yaml").read_text())
     assert await world.place("a") != ""

@@ -1,4 +1,4 @@
-"""Dead, slow, forgetful and babbling plugins: what it costs, and who pays."""
+"""Remote plugins that are dead, slow, restarted or violate the protocol."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .conftest import rejecting, resync, scoring, serve, until
 
 
 async def hang(*_):
-    """Never answer; whoever waits has waited for long enough."""
+    """Never respond; the caller's time-out ends the wait."""
     advance_loop_time(60)
     await asyncio.Event().wait()
 
@@ -40,7 +40,7 @@ async def test_a_hung_plugin_costs_one_timeout_and_then_pods_fail_at_once(make_c
     )
     for name in "bcd":
         assert await world.place(name) == ""
-    assert "is left alone until it answers" in world.condition("d").message
+    assert "gets no requests until it responds" in world.condition("d").message
     assert len(served.asked("filter")) == 1
     assert total(world, "/v1/filter", "silent") == 1
     assert total(world, "/v1/filter", "left_out") == 3
@@ -65,7 +65,7 @@ async def test_pods_go_on_without_one_that_may_be_ignored(make_cluster, start):
     assert served.paths() == ["profiles", "nodes", "pre-filter"]
 
 
-async def test_what_was_known_is_not_used_while_it_is_left_out(make_cluster, start):
+async def test_cached_results_are_not_used_while_the_circuit_is_open(make_cluster, start):
     served = await start(
         "filter",
         filter=rejecting("n0", "n1"),
@@ -81,7 +81,7 @@ async def test_what_was_known_is_not_used_while_it_is_left_out(make_cluster, sta
     assert await world.place("b", cpu="1") in ("n0", "n1")
 
 
-async def test_pods_that_it_rejected_are_tried_again_once_it_is_left_out(make_cluster, start):
+async def test_pods_that_it_rejected_are_retried_once_the_circuit_is_open(make_cluster, start):
     served = await start(
         "filter", filter=rejecting("n0", "n1", "n2"), failureMode="ignore", events=[]
     )
@@ -148,7 +148,7 @@ async def test_messages_wait_until_it_is_back(make_cluster, start):
 # ---- forgetting ----------------------------------------------------------------------------------
 
 
-async def test_a_restarted_plugin_is_told_everything_anew(make_cluster, start):
+async def test_a_restarted_plugin_gets_a_whole_snapshot(make_cluster, start):
     served = await start("filter", "score")
     world = await make_cluster(served, args={"a": 1})
     assert await world.place("a") != ""
@@ -164,7 +164,7 @@ async def test_one_that_forgets_again_and_again_is_a_bad_answer(make_cluster, st
     served = await start("filter", filter=lambda *_: resync())
     world = await make_cluster(served)
     assert await world.place() == ""
-    assert "was told everything and says so again" in world.condition().message
+    assert "was sent everything and reports it again" in world.condition().message
     assert len(served.asked("filter")) == 2
     assert not world.endpoint.is_open
 
@@ -205,15 +205,15 @@ async def test_other_events_count_from_the_next_reload_on(make_cluster, start, c
     served.descriptor["events"] = [{"resource": "AssignedPod"}]
     served.forget()
     assert await world.place("b") != ""
-    told = "Plugin wants to hear of other events; it will from the next reload on"
-    assert [record.getMessage() for record in caplog.records] == [told]
+    message = "Plugin wants to hear of other events; it will from the next reload on"
+    assert [record.getMessage() for record in caplog.records] == [message]
 
 
 # ---- nonsense ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "error"),
     [
         (web.Response(body=b"<html>"), "the answer cannot be read: JSON is malformed"),
         ({"rejected": "%%%"}, "rejected: not an array of int64"),
@@ -231,7 +231,7 @@ async def test_other_events_count_from_the_next_reload_on(make_cluster, start, c
         (lambda *_: web.Response(status=302, headers={"Location": "/x"}), "status 302"),
     ],
 )
-async def test_nonsense_fails_the_pod_and_opens_nothing(answer, told, make_cluster, start):
+async def test_nonsense_fails_the_pod_and_opens_nothing(answer, error, make_cluster, start):
     def given(*_):
         if isinstance(answer, web.Response):
             return web.Response(body=answer.body)
@@ -241,7 +241,7 @@ async def test_nonsense_fails_the_pod_and_opens_nothing(answer, told, make_clust
     world = await make_cluster(served)
     assert await world.place() == ""
     assert world.condition().reason == "SchedulerError"
-    assert told in world.condition().message
+    assert error in world.condition().message
     assert not world.endpoint.is_open
     assert total(world, "/v1/filter", "bad") + total(world, "/v1/filter", "answered") == 1
 
@@ -271,11 +271,11 @@ async def test_scores_out_of_range(make_cluster, start):
     assert "returns an invalid score 101" in world.condition().message
 
 
-# ---- meeting -------------------------------------------------------------------------------------
+# ---- connecting ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("descriptor", "told"),
+    ("descriptor", "error"),
     [
         ({"protocol": "v2"}, 'protocol: "v2" is not supported, allowed is "v1"'),
         ({"name": "a b"}, 'name: "a b" must begin with a letter'),
@@ -290,25 +290,27 @@ async def test_scores_out_of_range(make_cluster, start):
         ({"typo": 1}, "unknown field `typo`"),
     ],
 )
-async def test_a_bad_descriptor_is_refused_with_what_is_allowed(descriptor, told, start):
+async def test_a_bad_descriptor_is_refused_with_what_is_allowed(descriptor, error, start):
     served = await start("filter", **descriptor)
     served.descriptor |= descriptor
     with pytest.raises(ConfigError) as caught:
         await connect(served.address, SchedulerMetrics(), 0.0)
     assert served.address in str(caught.value)
-    assert told in str(caught.value)
+    assert error in str(caught.value)
 
 
-async def test_nobody_there():
+async def test_no_process_at_the_address():
     with pytest.raises(ConfigError, match="/v1/descriptor: connect"):
         await connect("http://127.0.0.1:9", SchedulerMetrics(), 0.0)
 
 
 async def test_one_that_comes_late_is_waited_for(tmp_path, start):
-    meeting = asyncio.create_task(connect(f"unix://{tmp_path}/late.sock", SchedulerMetrics(), 10.0))
+    connecting = asyncio.create_task(
+        connect(f"unix://{tmp_path}/late.sock", SchedulerMetrics(), 10.0)
+    )
     await asyncio.sleep(0)
     served = await start("filter", path=f"{tmp_path}/late.sock")
-    endpoint = await meeting
+    endpoint = await connecting
     assert endpoint.descriptor.name == served.descriptor["name"]
     await endpoint.close()
 

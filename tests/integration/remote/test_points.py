@@ -1,4 +1,4 @@
-"""Every extension point of a plugin in a process of its own, over real sockets."""
+"""Every extension point of a remote plugin, over real sockets."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ async def test_nodes_that_come_and_go(make_cluster, start):
     assert named == {"n1": None, "n2": None, "late": "z"}
 
 
-async def test_reasons_are_told_and_earlier_plugins_come_first(make_cluster, start):
-    def judged(served, question):
+async def test_reasons_are_reported_and_earlier_plugins_come_first(make_cluster, start):
+    def evaluate(served, question):
         rows = {name: row for row, name in enumerate(served.names(question))}
         return {
             "rejected": [rows["small"], rows["n1"], rows["n0"]],
@@ -68,7 +68,7 @@ async def test_reasons_are_told_and_earlier_plugins_come_first(make_cluster, sta
             ],
         }
 
-    served = await start("filter", filter=judged)
+    served = await start("filter", filter=evaluate)
     world = await make_cluster(served, nodes=2)
     world.add_nodes("small", cpu="1")
     assert await world.place(cpu="2") == ""
@@ -139,7 +139,7 @@ async def test_reserve_may_refuse_and_is_undone(make_cluster, start):
     assert served.asked("reserve")[1]["node"] == node
 
 
-async def test_permit_holds_until_it_is_told_otherwise(make_cluster, start):
+async def test_permit_holds_a_pod_until_the_plugin_allows_it(make_cluster, start):
     served = await start(
         "permit",
         permit={"status": {"code": "Wait", "timeoutSeconds": 60}},
@@ -164,7 +164,9 @@ async def test_permit_turns_down_later(make_cluster, start):
     assert "the gang is not complete" in world.condition().message
 
 
-async def test_prebind_may_take_its_time_and_postbind_is_told(make_cluster, start, monkeypatch):
+async def test_prebind_has_its_own_time_out_and_postbind_is_notified(
+    make_cluster, start, monkeypatch
+):
     allowed = {}
     post = Connection.post
 
@@ -203,10 +205,10 @@ async def test_unix_sockets_and_base64(make_cluster, start, tmp_path):
         raw = base64.b64decode(text)
         return list(struct.unpack(f"<{len(raw) // 8}q", raw))
 
-    told = []
+    sent = []
 
     def nodes(_, news):
-        told.append(unpack(news["columns"]["allocatable.cpu"]))
+        sent.append(unpack(news["columns"]["allocatable.cpu"]))
         return {}
 
     served = await start(
@@ -219,7 +221,7 @@ async def test_unix_sockets_and_base64(make_cluster, start, tmp_path):
     )
     world = await make_cluster(served, nodes=4)
     chosen = await world.place()
-    assert told == [[4000] * 4]
+    assert sent == [[4000] * 4]
     assert chosen == world.scheduler.cache.table[2].name
 
 
@@ -274,10 +276,10 @@ async def test_a_new_epoch_ends_what_was_known_and_wakes_pods(make_cluster, star
     assert await world.attempt() in ("n1", "n2")
 
 
-# ---- beside preemption -------------------------------------------------------------------------
+# ---- preemption --------------------------------------------------------------------------------
 
 
-async def test_preemption_makes_no_room_where_the_plugin_rejects(make_cluster, start):
+async def test_preemption_evicts_nothing_where_the_plugin_rejects(make_cluster, start):
     served = await start("filter", filter=rejecting("n0"))
     world = await make_cluster(served, nodes=0)
     world.add_nodes("n0", "n1", cpu="2")
@@ -315,7 +317,7 @@ async def test_the_world_stands_still_until_the_pod_is_assumed(make_cluster, sta
 
 
 async def test_a_pod_that_goes_while_an_answer_is_awaited(make_cluster, start):
-    """Bindings go on meanwhile: one that fails takes its pod off a row that was told with it."""
+    """A binding that fails during the request removes its pod from a row that was sent with it."""
     looks = {"rowLocal": True, "nodeColumns": ["podCount"], "podFields": ["requests"]}
     served = await start("filter", **looks)
     world = await make_cluster(served)

@@ -1,4 +1,4 @@
-"""Slots: processes register at run time on the secure port, and leave again."""
+"""Slots: processes register and withdraw at run time on the secure port."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ async def test_one_that_registers_takes_part_until_it_is_withdrawn(slot, start):
     calls = len(far.calls)
     assert await served.register(far.address) == state
     assert await world.place("b") == "n1"
-    assert "nodes" not in far.paths()[calls:], "who registers again is not told everything again"
+    assert "nodes" not in far.paths()[calls:], (
+        "a process that registers again gets no whole snapshot"
+    )
     await served.withdraw("Far")
     assert await world.place("c") != ""
     assert len(far.asked("filter")) == 2
@@ -75,7 +77,7 @@ async def test_another_process_may_have_other_points(slot, start):
     assert len(first.asked("filter")) == 1
 
 
-async def test_a_slot_hears_of_everything_whoever_has_it(slot, start):
+async def test_a_slot_registers_for_all_events(slot, start):
     served, world = slot
     far = await start("filter", events=[{"resource": "Node", "actions": ["Add"]}])
     await served.register(far.address)
@@ -128,7 +130,7 @@ async def test_a_late_failure_is_not_held_against_the_next_one(slot, start):
     assert await world.place("b") == "n2"
 
 
-async def test_who_may_not_register(slot, start):
+async def test_invalid_registrations_are_refused(slot, start):
     served, _ = slot
     other = await start("filter")
     other.descriptor["name"] = "Near"

@@ -1,12 +1,11 @@
-"""A catalog that knows kube-scheduler's plugins by name, so that no plugin is needed here."""
+"""A catalog of kube-scheduler's plugins, with the extension points that they have upstream."""
 
 from __future__ import annotations
 
 import pytest
 
-from proreus.config.default_plugins import IN_TREE_PLUGINS
-from proreus.config.plugin_args import IN_TREE_ARGS
 from proreus.config.types import API_VERSION, KIND, PluginArgs
+from proreus.plugins import IN_TREE_PLUGINS
 
 # kube-scheduler 1.36: which plugin has which extension points
 POINTS = {
@@ -30,6 +29,7 @@ POINTS = {
     "placementGenerate": "TopologyPlacementGenerator",
     "placementScore": "NodeResourcesFit PodGroupPodsCount",
 }
+IN_TREE_ARGS = {plugin.name: plugin.Args for plugin in IN_TREE_PLUGINS}
 
 
 class FakeCatalog:
@@ -40,10 +40,13 @@ class FakeCatalog:
         extra: dict[str, type[PluginArgs] | None] | None = None,
     ) -> None:
         self.extra = extra or {}
-        self._names = IN_TREE_PLUGINS | set(self.extra)
+        self._names = IN_TREE_ARGS.keys() | self.extra.keys()
 
     def names(self) -> frozenset[str]:
         return frozenset(self._names)
+
+    def is_in_tree(self, name: str) -> bool:
+        return name in IN_TREE_ARGS
 
     def args_model(self, name: str) -> type[PluginArgs] | None:
         return self.extra.get(name) or IN_TREE_ARGS.get(name)

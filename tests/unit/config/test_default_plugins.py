@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from proreus.config.default_plugins import IN_TREE_PLUGINS, default_plugins, merge
+from proreus.config.default_plugins import default_plugins, merge
 from proreus.config.load import default_configuration
 from proreus.config.types import PluginRef, Plugins, PluginSet
 from proreus.feature_gates import FeatureGates
+from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.expansion import expand_all
 
 
@@ -39,8 +40,12 @@ def test_gates_append():
         "TopologyPlacementGenerator",
         "PodGroupPodsCount",
     ]
-    assert set(names(gates)) == IN_TREE_PLUGINS
-    assert len(IN_TREE_PLUGINS) == 23
+    assert len(names(gates)) == 23
+
+
+def test_the_defaults_with_all_gates_on_are_the_in_tree_plugins():
+    gates = "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
+    assert names(gates) == [plugin.name for plugin in IN_TREE_PLUGINS]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What fields of configuration models take."""
+"""The values that fields of configuration models accept."""
 
 from __future__ import annotations
 

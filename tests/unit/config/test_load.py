@@ -6,10 +6,11 @@ import pytest
 from pydantic import ValidationError
 
 from proreus.config.load import default_configuration, load, load_file
-from proreus.config.plugin_args import InterPodAffinityArgs, NodeResourcesFitArgs
 from proreus.config.types import Extender, LeaderElection, PluginArgs
 from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
+from proreus.plugins.inter_pod_affinity.args import InterPodAffinityArgs
+from proreus.plugins.node_resources_fit_args import NodeResourcesFitArgs
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
@@ -240,8 +241,10 @@ def test_a_plugins_own_args_are_decoded_and_checked(catalog_type, with_document)
             "MineArgs.names of type []string",
         ),
     ):
-        told, _, hint = refusal(args_document(with_document, "Mine", args), catalog).partition("; ")
-        assert told == error
+        error_text, _, hint = refusal(
+            args_document(with_document, "Mine", args), catalog
+        ).partition("; ")
+        assert error_text == error
         fields = "has the fields size: integer required, names: list of string = []"
         assert hint.endswith(fields) == (args != {"size": 0})
 

@@ -1,4 +1,4 @@
-"""Faults of a configuration that could be decoded, in the real kube-scheduler's words."""
+"""Validation errors of decoded configurations, with kube-scheduler's texts."""
 
 from __future__ import annotations
 

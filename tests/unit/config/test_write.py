@@ -122,7 +122,7 @@ def test_texts_stay_texts(name, catalog, with_document):
     assert yaml.safe_load(text)["leaderElection"]["resourceNamespace"] == (name or "kube-system")
 
 
-def test_args_of_plugins_that_nobody_enables_are_left_out(catalog, with_document):
+def test_args_of_plugins_that_no_profile_enables_are_omitted(catalog, with_document):
     profile = {
         "plugins": {"multiPoint": {"disabled": [{"name": "NodeResourcesFit"}]}},
         "pluginConfig": [

@@ -1,4 +1,4 @@
-"""A class that does not keep the contract of its extension points is refused with its line."""
+"""Classes that violate the contract of their extension points are rejected with their line."""
 
 from __future__ import annotations
 
@@ -103,18 +103,18 @@ def test_plugins_of_the_tree_keep_the_contract(plugin):
         ),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(tmp_path, source, line, why):
+def test_violations_are_reported_with_their_line(tmp_path, source, line, why):
     ((found_line, found),) = refusals(tmp_path, source)
     assert (found_line, found[: len(why)]) == (line, why)
 
 
-def test_a_plugin_without_extension_point_is_told_which_there_are(tmp_path):
+def test_the_error_of_a_plugin_without_extension_point_lists_them(tmp_path):
     ((line, why),) = refusals(tmp_path, "class A(plugin.Plugin):\n    pass")
     assert (line, why.partition(": ")[0]) == (1, "class A inherits no extension point")
     assert all(base.__name__ in why for base in POINTS.values())
 
 
-def test_a_class_that_forgot_to_inherit_is_told_from_one_that_is_no_plugin(tmp_path):
+def test_a_class_that_only_lacks_its_base_class_is_rejected_and_other_classes_are_ignored(tmp_path):
     forgot = "class A:\n    def score(self, state, pod, node): ..."
     other = "class Filters:\n    def filter(self, nodes): ..."
     plugin = "class B(ScorePlugin):\n    def score(self, state, pod, node): ..."
@@ -140,11 +140,11 @@ def test_a_class_that_forgot_to_inherit_is_told_from_one_that_is_no_plugin(tmp_p
 )
 def test_a_method_of_a_point_that_is_not_inherited_would_never_be_called(tmp_path, method, base):
     source = f"class A(FilterPlugin):\n    def filter(self, state, pod, node): ...\n    {method}"
-    told = [
+    expected = [
         f"{method.split('(')[0].split()[-1]} is a method of {base}, which class A does not inherit:"
         " it would never be called; inherit it, or rename the method"
     ]
-    assert refusals(tmp_path, source) == [(3, text) for text in told if base]
+    assert refusals(tmp_path, source) == [(3, text) for text in expected if base]
 
 
 @pytest.mark.parametrize(
@@ -163,8 +163,10 @@ def test_a_constructor_that_forgets_its_base_is_refused(tmp_path, body, why):
         "    async def bind(self, state, pod, node_name):\n"
         "        return self.handle.clock if self.args else None"
     )
-    told = [(2, f"__init__ must call super().__init__(args, handle), for {what}") for what in why]
-    assert refusals(tmp_path, source) == told
+    expected = [
+        (2, f"__init__ must call super().__init__(args, handle), for {what}") for what in why
+    ]
+    assert refusals(tmp_path, source) == expected
 
 
 def test_a_constructor_may_forget_what_nothing_reads(tmp_path):
@@ -175,7 +177,7 @@ def test_a_constructor_may_forget_what_nothing_reads(tmp_path):
     assert refusals(tmp_path, source) == []
 
 
-def test_all_faults_are_told_at_once(tmp_path):
+def test_all_violations_are_reported_at_once(tmp_path):
     source = (
         "class A(FilterPlugin, ScorePlugin):\n"
         "    def filter(self): ...\n"

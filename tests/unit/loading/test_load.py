@@ -1,4 +1,4 @@
-"""The three ways in, and what comes of files that are no good."""
+"""The three sources of plugins, and files that cannot be used."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_second_load_is_fresh_and_leaves_the_first_one_alone(tmp_path):
         f"import words\n{FILTER.format(name='A')}\nlatest = lambda: words.WORD",
     )
     first = load(folder(tmp_path, words=words, a=plugin))
-    # the same size within the same second: a time stamp would not tell
+    # the same size within the same second: a time stamp would not differ
     second = load(folder(tmp_path, words="WORD = 2"))
     modules = [sys.modules[one.registry["A"].__module__] for one in (first, second)]
     assert [module.latest() for module in modules] == [1, 2]
@@ -210,7 +210,7 @@ def test_a_folder_that_is_not_there_is_refused():
     )
 
 
-def test_a_name_that_is_taken_is_refused_whoever_has_it(tmp_path):
+def test_a_plugin_with_a_name_in_use_is_rejected(tmp_path):
     in_tree = FILTER.format(name="Mine").replace("    def", "    name = 'NodeName'\n\n    def")
     sources = folder(
         tmp_path, a=FILTER.format(name="Twice"), b=FILTER.format(name="Twice"), c=in_tree
@@ -346,7 +346,7 @@ def configuration(loaded_plugins, *, enabled="", args=None):
     return load_config({**CONFIG, "profiles": [profile]}, loaded_plugins.registry)
 
 
-def test_a_refused_plugin_is_a_problem_only_for_who_names_it(tmp_path):
+def test_a_rejected_plugin_is_a_problem_only_if_the_configuration_names_it(tmp_path):
     loaded_plugins = load(folder(tmp_path, a=FILTER.format(name="A"), broken="class Gone(:"))
     assert loaded_plugins.problems(configuration(loaded_plugins, enabled="A")) == []
     assert loaded_plugins.problems(configuration(loaded_plugins, enabled="Gone")) == [
@@ -355,7 +355,7 @@ def test_a_refused_plugin_is_a_problem_only_for_who_names_it(tmp_path):
     ]
 
 
-def test_plugins_that_flags_brought_and_no_profile_enables_are_known(tmp_path):
+def test_plugins_from_flags_that_no_profile_enables_are_returned(tmp_path):
     loaded_plugins = load(folder(tmp_path, a=FILTER.format(name="A"), b=FILTER.format(name="B")))
     assert loaded_plugins.unused(configuration(loaded_plugins, enabled="A")) == ["B"]
 
@@ -387,7 +387,7 @@ class A(FilterPlugin):
         ({}, "label: Required value"),
     ],
 )
-def test_wrong_args_are_told_with_those_that_there_are(tmp_path, args, fault):
+def test_the_error_of_wrong_args_lists_the_fields(tmp_path, args, fault):
     loaded_plugins = load(folder(tmp_path, a=WITH_ARGS))
     with pytest.raises(ConfigError) as caught:
         configuration(loaded_plugins, enabled="A", args=args)

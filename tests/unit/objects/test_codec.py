@@ -1,4 +1,4 @@
-"""Decoding: Go's notion of null, fields that nobody knows, types that are wrong."""
+"""Decoding: nulls as in Go, unknown fields, wrong types."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_sidecars_that_come_later_do_not_burden_earlier_init_containers() -> Non
     assert info.requests.amounts == {"cpu": 1000}
 
 
-def test_untracked_names_are_left_out() -> None:
+def test_untracked_resources_are_ignored() -> None:
     info = pod(container(cpu="1", storage="1Gi", foo="7", **{"requests.x/y": "1"}))
 
     assert info.requests.amounts == {"cpu": 1000}
@@ -187,7 +187,7 @@ def test_replicas_share_their_requests() -> None:
     assert level.requests.amounts == {"cpu": 2000}
 
 
-def test_keys_tell_requests_apart() -> None:
+def test_different_requests_have_different_keys() -> None:
     assert pod(container(cpu="1")).requests.key == pod(container(cpu="1000m")).requests.key
     # nothing named and zero named count differently when nodes are scored
     assert pod(container()).requests.key != pod(container(cpu="0")).requests.key

@@ -1,4 +1,4 @@
-"""Selectors: what parses, what matches, where an error hides."""
+"""Selectors: parsing, matching, and errors."""
 
 from __future__ import annotations
 

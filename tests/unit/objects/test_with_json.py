@@ -1,4 +1,4 @@
-"""Objects that carry the JSON they came as."""
+"""Objects that keep the JSON that they were decoded from."""
 
 import msgspec
 import pytest
@@ -59,7 +59,7 @@ def test_an_assumed_pod_is_on_its_node():
     assert json_of_pod_on(there, "n") is there.json
 
 
-def test_without_the_apiservers_text_the_typed_fields_are_told():
+def test_without_kept_json_the_typed_fields_are_encoded():
     data = b'{"metadata":{"name":"a"},"spec":{"containers":[{"name":"c"}],"unknown":1}}'
     pod = decoder_for(Pod).decode(data)
     assert msgspec.json.decode(json_of(pod)) == {

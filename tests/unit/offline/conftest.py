@@ -8,7 +8,7 @@ import pytest
 
 from proreus.config.load import default_configuration
 from proreus.feature_gates import FeatureGates
-from proreus.offline.cluster import OfflineCluster
+from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 
@@ -31,7 +31,7 @@ def pod(name: str, cpu: str = "1", **spec: Any) -> dict[str, Any]:
 
 
 class Kit:
-    """What the tests of this room build with."""
+    """Builders of offline clusters and their objects."""
 
     node = staticmethod(node)
     pod = staticmethod(pod)
@@ -40,7 +40,10 @@ class Kit:
     def cluster(*objects: dict[str, Any], **options: Any) -> OfflineCluster:
         gates, registry = FeatureGates(), Registry(IN_TREE_PLUGINS)
         config = default_configuration(registry, gates)
-        return OfflineCluster(config, registry, gates, objects, **options)
+        cluster = OfflineCluster(config, registry, gates, OfflineOptions(**options))
+        for obj in objects:
+            cluster.api.add(obj)
+        return cluster
 
 
 @pytest.fixture(scope="session")

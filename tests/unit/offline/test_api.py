@@ -1,4 +1,4 @@
-"""The API in memory: who hears of what, and how writes end."""
+"""The API in memory: handlers and writes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CLAIMS = BY_KIND["PersistentVolumeClaim"]
 
 
 class RecordingHandler:
-    """A handler that writes down what it is told."""
+    """A handler that records its calls."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -81,7 +81,7 @@ def test_finished_pods_can_be_seen_on_request(kit) -> None:
     assert stored(api).status.phase == "Succeeded"
 
 
-def test_who_watches_a_change_is_told_before_handlers(api, recorded, kit) -> None:
+def test_change_handlers_are_called_before_informer_handlers(api, recorded, kit) -> None:
     api.on_change(PODS, lambda old, new: recorded.lines.append(f"{old is None} {new is None}"))
     api.add(kit.pod("p"))
     api.remove("Pod", "default/p")

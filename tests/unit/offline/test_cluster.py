@@ -1,4 +1,4 @@
-"""An offline cluster: virtual time, steps that come to rest, failures that are not lost."""
+"""An offline cluster: virtual time, settling, errors of background tasks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_what_a_task_raises_is_raised(kit) -> None:
     await cluster.settle()
 
 
-async def test_who_waits_for_something_does_not_hold_others_up(kit) -> None:
+async def test_a_waiting_task_does_not_block_settle(kit) -> None:
     cluster = kit.cluster()
     never = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Cases in, answers out: single decisions, scripts, refused configurations, unreadable files."""
+"""Cases and results: single decisions, scripts, invalid configurations, unreadable files."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ def answer(case: dict, configuration: object = None) -> dict:
 
 
 def test_a_decision_in_full(kit) -> None:
-    told = answer({"objects": [kit.node("n0"), kit.node("n1", "500m")], "pod": kit.pod("p")})
-    assert told["preFilter"] == {"code": "Success"}
-    assert told["feasible"] == ["n0"]
-    assert told["filter"]["n1"] == {
+    result = answer({"objects": [kit.node("n0"), kit.node("n1", "500m")], "pod": kit.pod("p")})
+    assert result["preFilter"] == {"code": "Success"}
+    assert result["feasible"] == ["n0"]
+    assert result["filter"]["n1"] == {
         "code": "UnschedulableAndUnresolvable",
         "plugin": "NodeResourcesFit",
         "reasons": ["Insufficient cpu"],
     }
-    assert set(told["total"]) == {"n0"}
-    assert sum(told["scores"]["n0"].values()) == told["total"]["n0"]
+    assert set(result["total"]) == {"n0"}
+    assert sum(result["scores"]["n0"].values()) == result["total"]["n0"]
 
 
 def test_a_rejection_in_full(kit) -> None:
-    told = answer({"objects": [kit.node("n0", "500m")], "pod": kit.pod("p")})
-    assert told["feasible"] == []
-    assert told["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    result = answer({"objects": [kit.node("n0", "500m")], "pod": kit.pod("p")})
+    assert result["feasible"] == []
+    assert result["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
 
 
 def test_a_script(kit) -> None:
-    told = answer(
+    result = answer(
         {
             "objects": [kit.node("n0", "1")],
             "steps": [
@@ -53,7 +53,7 @@ def test_a_script(kit) -> None:
             ],
         }
     )
-    trace = told["trace"]
+    trace = result["trace"]
     assert trace[0] == {"active": ["a"]}
     assert trace[1]["popped"] == [["a", "n0"]]
     assert trace[3]["popped"] == [["b", ""]]

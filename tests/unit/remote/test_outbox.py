@@ -1,4 +1,4 @@
-"""Messages arrive in their order, also after an absence."""
+"""Messages arrive in order, also after the process was down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which answers hold, and until when."""
+"""Which cached results are valid, and until when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process is told adds up to the table, whatever happens to it."""
+"""The updates of a process add up to the node table."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ class Mirror:
         else:
             assert self.at == (next_update["snapshot"], next_update["base"])
             rows = wire.int_array("rows", rows).tolist()
-        for name, told in next_update["columns"].items():
-            if isinstance(told, dict):
-                codes = wire.int_array("codes", told["codes"]).tolist()
-                told = [told["values"][code] if code >= 0 else None for code in codes]
+        for name, sent in next_update["columns"].items():
+            if isinstance(sent, dict):
+                codes = wire.int_array("codes", sent["codes"]).tolist()
+                sent = [sent["values"][code] if code >= 0 else None for code in codes]
             elif name != "name":
-                told = wire.int_array(name, told).tolist()
+                sent = wire.int_array(name, sent).tolist()
             column = self.columns.setdefault(name, [])
             column[size:] = [None] * (size - len(column))
-            for row, value in zip(rows, told, strict=True):
+            for row, value in zip(rows, sent, strict=True):
                 column[row] = value
         self.at = (next_update["snapshot"], next_update["version"])
 
@@ -142,7 +142,7 @@ def test_a_row_is_news_only_where_a_wanted_column_changed() -> None:
     assert pods.changed_at.tolist() == [1, 2, 1]
 
 
-def test_another_table_is_told_whole() -> None:
+def test_another_table_is_sent_whole() -> None:
     one, other = World(1), World(2)
     one.add_node()
     other.add_node()

@@ -7,7 +7,6 @@ import logging
 import pytest
 
 from proreus.config.load import load
-from proreus.config.plugin_args import NodeResourcesFitArgs
 from proreus.config.types import (
     Extender,
     ExtenderManagedResource,
@@ -21,6 +20,7 @@ from proreus.config.types import (
 )
 from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
+from proreus.plugins.node_resources_fit_args import NodeResourcesFitArgs
 from proreus.runtime.expansion import POINTS, expand, expand_all
 
 PLUGINS = {
@@ -40,6 +40,9 @@ PLUGINS = {
 class Catalog:
     def names(self) -> frozenset[str]:
         return frozenset(PLUGINS)
+
+    def is_in_tree(self, name: str) -> bool:
+        return name == "NodeResourcesFit"
 
     def args_model(self, name: str) -> type[PluginArgs] | None:
         return None

@@ -39,7 +39,7 @@ from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Code, Status
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import NODES, PODS
-from proreus.offline.cluster import OfflineCluster
+from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.calls import await_plugin
 from proreus.runtime.instrumentation import SortKey, instrument, is_out_of_tree
@@ -75,8 +75,10 @@ class Cluster:
             default_configuration(registry, gates, sets),
             registry,
             gates,
-            rules=rules,
-            record_event=lambda _, reason, note: self.reported.append((reason, note)),
+            OfflineOptions(
+                rules=rules,
+                record_event=lambda _, reason, note: self.reported.append((reason, note)),
+            ),
         )
         for number in range(nodes):
             self.add_node(f"n{number}")

@@ -20,7 +20,7 @@ from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Verdicts
 from proreus.objects.kinds import PODS
-from proreus.offline.cluster import OfflineCluster
+from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.plugin_health import FailureRules
 from proreus.runtime.registry import Registry
@@ -60,9 +60,8 @@ def cluster_with(
         "kind": "KubeSchedulerConfiguration",
         "profiles": [{"plugins": {"multiPoint": multi_point}}],
     }
-    return OfflineCluster(
-        load(document, registry, gates), registry, gates, rules=rules, stopwatch=stopwatch
-    )
+    options = OfflineOptions(rules=rules, stopwatch=stopwatch)
+    return OfflineCluster(load(document, registry, gates), registry, gates, options)
 
 
 def add_nodes(cluster: OfflineCluster, count: int) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from proreus.config.plugin_args import NodeResourcesFitArgs
 from proreus.errors import ConfigError
 from proreus.framework.pod_info import HostPort
 from proreus.objects.taints import Taint
 from proreus.plugins.node_resources_fit import NodeResourcesFit
+from proreus.plugins.node_resources_fit_args import NodeResourcesFitArgs
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod, make_table
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from proreus.config.plugin_args import DefaultPreemptionArgs
 from proreus.errors import ApiError, ExtenderError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.diagnosis import Diagnosis, FitError
@@ -36,6 +35,7 @@ from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod, condition_of
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
 from proreus.objects.scheduling import POD_GROUPS, PodGroup, pod_group_key
+from proreus.plugins.default_preemption.args import DefaultPreemptionArgs
 from proreus.plugins.default_preemption.candidates import (
     Candidate,
     DryRun,

@@ -7,7 +7,6 @@ from functools import partial
 
 import numpy as np
 
-from proreus.config.plugin_args import DynamicResourcesArgs
 from proreus.errors import ApiError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
@@ -33,6 +32,7 @@ from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
 from proreus.objects.resource_claims import AllocationResult, ResourceClaim
 from proreus.plugins.dynamic_resources.allocator import Solution
+from proreus.plugins.dynamic_resources.args import DynamicResourcesArgs
 from proreus.plugins.dynamic_resources.claim_binder import (
     ClaimBinder,
     needs_conditions,

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from proreus.config.plugin_args import InterPodAffinityArgs
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.domains import sum_by_domain
 from proreus.framework.events import ClusterEvent
@@ -28,6 +27,7 @@ from proreus.framework.plugin import (
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import CodeArray, IntArray, Verdicts
+from proreus.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from proreus.plugins.inter_pod_affinity.counts import AffinityCounts
 from proreus.plugins.inter_pod_affinity.hints import events
 from proreus.plugins.inter_pod_affinity.incoming import (

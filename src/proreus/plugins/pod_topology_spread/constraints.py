@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from proreus.config.plugin_args import DefaultConstraint, PodTopologySpreadArgs
 from proreus.framework.handle import Handle
 from proreus.framework.pod_label_groups import PodMatch, PodQuery
 from proreus.objects.node import LABEL_HOSTNAME, LABEL_ZONE
@@ -26,6 +25,7 @@ from proreus.objects.selectors import (
     SelectorError,
     parse_label_selector,
 )
+from proreus.plugins.pod_topology_spread.args import DefaultConstraint, PodTopologySpreadArgs
 from proreus.plugins.pod_topology_spread.default_selectors import DefaultSelectors
 
 HARD = "DoNotSchedule"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from proreus.config.plugin_args import PodTopologySpreadArgs
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
 from proreus.framework.handle import Handle
@@ -18,6 +17,7 @@ from proreus.framework.verdicts import IntArray, Verdicts
 from proreus.objects.pod import Pod
 from proreus.objects.selectors import SelectorError
 from proreus.plugins.pod_topology_spread import scoring
+from proreus.plugins.pod_topology_spread.args import PodTopologySpreadArgs
 from proreus.plugins.pod_topology_spread.constraints import ConstraintResolver, SpreadConstraint
 from proreus.plugins.pod_topology_spread.counts import SpreadCounts
 from proreus.plugins.pod_topology_spread.hints import SpreadHints

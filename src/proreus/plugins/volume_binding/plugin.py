@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from proreus.config.plugin_args import VolumeBindingArgs
 from proreus.errors import ApiError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
@@ -30,6 +29,7 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Verdicts
 from proreus.plugins.resource_scoring import broken_linear
+from proreus.plugins.volume_binding.args import VolumeBindingArgs
 from proreus.plugins.volume_binding.assumed_volumes import AssumedVolumes, VolumeBinder
 from proreus.plugins.volume_binding.claims import (
     ClaimsUnusable,

@@ -1,4 +1,4 @@
-"""What Go reads and msgspec does not: read all the same, and handed on as it was."""
+"""JSON that Go accepts and msgspec does not is decoded, and encoded again unchanged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proreus.objects.codec import decoder_for, to_plain
-from proreus.objects.mending import DEEPEST, mend
+from proreus.objects.json_repair import DEEPEST, repair_json
 from proreus.objects.meta import JsonObject
 from proreus.objects.pod import Pod
 from proreus.objects.resource_claims import ResourceClaim
@@ -84,8 +84,8 @@ def test_what_is_no_unicode_becomes_what_go_makes_of_it() -> None:
     assert read.metadata.labels == {"a": "\ufffdx\U0001f600\\ud800", "b": "\ufffd" * 3}
 
 
-def test_nobody_can_pretend_that_something_was_taken_out() -> None:
-    [seen] = re.findall(rb'"[^"]+:0"', mend(nested(DEEPEST + 1)).text)
+def test_marks_of_pieces_cannot_be_forged() -> None:
+    [seen] = re.findall(rb'"[^"]+:0"', repair_json(nested(DEEPEST + 1)).text)
     forged = decoder_for(JsonObject).decode(b'{"x":%s,"y":%s}' % (seen, nested(2_000)))
 
     assert forged["x"] == msgspec.json.decode(seen)
@@ -111,11 +111,11 @@ values = st.recursive(
 @given(values)
 def test_good_json_means_the_same_afterwards(value: object) -> None:
     text = json.dumps(value).encode(errors="surrogatepass")
-    mended = mend(text)
+    repaired = repair_json(text)
 
     try:
         meant = msgspec.json.decode(text)
     except ValueError:  # half of a surrogate pair, or a number that is too long
-        msgspec.json.decode(mended.text)
+        msgspec.json.decode(repaired.text)
     else:
-        assert mended.restore(msgspec.json.decode(mended.text)) == meant
+        assert repaired.restore(msgspec.json.decode(repaired.text)) == meant

@@ -1,13 +1,13 @@
-"""JSON that msgspec refuses and Go does not, made readable: on the way of failures only.
+"""Repairs JSON that Go accepts and msgspec refuses; used only after decoding has failed.
 
 The apiserver keeps some values as the bytes that a client sent (``managedFields[].fieldsV1``,
-``opaque.parameters``), and Go is more patient with them than msgspec is: bytes that are no UTF-8
-and halves of surrogate pairs become U+FFFD, numbers may have any size, and values nest up to 10,000
-deep, where msgspec recurses even through what it skips and ends near Python's recursion limit.
+``opaque.parameters``), and Go tolerates more in them than msgspec: invalid UTF-8 and halves of
+surrogate pairs become U+FFFD, numbers may have any size, and values may nest 10,000 levels deep.
+msgspec recurses even through values that it skips, up to about Python's recursion limit.
 
-``mend`` walks through the text without recursion. What nests deeper than any field that is read,
-and numbers that no Python float holds, it takes out; ``Mended.restore`` puts them back, as text,
-where a value was kept as text or as plain data.
+``repair_json`` scans the text without recursion. It cuts out values that nest deeper than any
+typed field and numbers beyond a Python float. ``RepairedJson.restore`` inserts them again, as JSON
+text, in fields that are kept as text or as plain data.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import msgspec
 T = TypeVar("T")
 
 DEEPEST = 100
-"""How deep values may nest before they are taken out; typed fields do not reach half of it."""
+"""The depth below which values are cut out; typed fields nest less than half as deep."""
 
 _TOKENS = re.compile(
     rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|([\[{])|([\]}])|(-?\d[\d.eE+-]*+)|(")', re.DOTALL
@@ -34,12 +34,14 @@ _ESCAPES = re.compile(
     rb"|\\.",
     re.DOTALL,
 )
-_HARMLESS_DIGITS = 18
+_SAFE_DIGITS = 18
+"""Integers of so many characters fit into 64 bits."""
+
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
-class Mended:
-    """A text that msgspec reads, and what had to be taken out of it."""
+class RepairedJson:
+    """JSON that msgspec can decode, and the pieces that were cut out of it."""
 
     def __init__(self, text: bytes, pieces: list[bytes], mark: str) -> None:
         self.text = text
@@ -48,15 +50,15 @@ class Mended:
         self._marks = re.compile(rb'"' + mark.encode() + rb'(\d+)"')
 
     def restore(self, value: T) -> T:
-        """Put back what was taken out of ``text``, from which ``value`` was decoded.
+        """Insert the pieces into ``value``, which was decoded from ``text``.
 
-        It comes back as ``msgspec.Raw``, which is encoded as it is; fields of typed objects that
-        are text themselves have it in place.
+        A piece becomes a ``msgspec.Raw``, which is encoded unchanged; in a field that is a ``Raw``
+        itself, it is inserted into the text.
         """
         return value if not self._pieces else self._restored(value)
 
     def without_pieces(self, text: bytes) -> bytes:
-        """Return JSON made of ``text`` with null for what was taken out."""
+        """Return ``text`` with null in the place of each piece."""
         return self._marks.sub(b"null", text)
 
     def _restored(self, value: Any) -> Any:
@@ -74,7 +76,7 @@ class Mended:
                 old = getattr(value, name)
                 new = self._restored(old)
                 if new is not old:
-                    # Not a change: nobody has seen the object yet.
+                    # The Struct is frozen, but not yet published: nothing can have read it.
                     msgspec.structs.force_setattr(value, name, new)
         return value
 
@@ -82,19 +84,19 @@ class Mended:
         return self._pieces[int(match[1])]
 
 
-def mend(data: bytes) -> Mended:
-    """Return JSON with everything replaced or taken out that msgspec cannot read and Go can.
+def repair_json(data: bytes) -> RepairedJson:
+    """Return JSON without the values that Go can decode and msgspec cannot.
 
-    What is no JSON for either stays as wrong as it is. Linear in the length.
+    Text that is not JSON for Go either stays invalid. Takes time linear in the length.
     """
-    # Nobody who writes an object can know the mark, and so pretend that something was taken out.
+    # The mark is random, so that no object can contain a forged one.
     mark = secrets.token_hex(16) + ":"
     data = _as_go_reads(data)
     parts: list[bytes] = []
     pieces: list[bytes] = []
     depth = copied = start = 0
 
-    def take_out(first: int, last: int) -> None:
+    def cut_out(first: int, last: int) -> None:
         nonlocal copied
         parts.append(data[copied:first] + f'"{mark}{len(pieces)}"'.encode())
         pieces.append(data[first:last])
@@ -110,30 +112,30 @@ def mend(data: bytes) -> Mended:
                 start = match.start()
         elif kind == _CLOSING:
             if depth == DEEPEST + 1:
-                take_out(start, match.end())
+                cut_out(start, match.end())
             depth -= 1
         elif kind != _NUMBER:
-            break  # a string that does not end: this is no JSON
+            break  # an unterminated string: not JSON
         elif depth <= DEEPEST and _is_huge(match[0]):
-            take_out(match.start(), match.end())
+            cut_out(match.start(), match.end())
     parts.append(data[copied:])
-    return Mended(b"".join(parts), pieces, mark)
+    return RepairedJson(b"".join(parts), pieces, mark)
 
 
 def _is_huge(number: bytes) -> bool:
-    if len(number) <= _HARMLESS_DIGITS and b"e" not in number.lower():
+    if len(number) <= _SAFE_DIGITS and b"e" not in number.lower():
         return False
     try:
         msgspec.json.decode(number)
     except msgspec.ValidationError:
         return True
     except (msgspec.DecodeError, ValueError):
-        return False  # no number at all
+        return False  # not a number
     return False
 
 
 def _as_go_reads(data: bytes) -> bytes:
-    """Replace what is no Unicode by U+FFFD, as Go's encoding/json does: one a byte."""
+    """Replace each byte that is not Unicode by U+FFFD, as Go's encoding/json does."""
     try:
         data.decode()
     except UnicodeDecodeError:

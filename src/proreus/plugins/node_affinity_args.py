@@ -1,18 +1,19 @@
-"""Node affinity as a configuration may add it, with the checks of the API's node selectors.
+"""The arguments of NodeAffinity, with the checks that the API makes of node selectors.
 
-The attributes are named like those of ``objects.pod.NodeAffinity``, so that
-``msgspec.convert(added, NodeAffinity, from_attributes=True)`` makes one of it; the two rooms do not
-import each other.
+The fields of ``NodeAffinityConfig`` and its parts have the names of ``objects.pod.NodeAffinity``,
+so that ``msgspec.convert(added, NodeAffinity, from_attributes=True)`` converts one to the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar
 
 from proreus.config.field_errors import child, invalid, item, unsupported
 from proreus.config.fields import ConfigModel, Int32, Text, with_alias
 from proreus.config.names import label_key_errors, label_value_errors
+from proreus.config.types import PluginArgs
+from proreus.feature_gates import FeatureGates
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -29,7 +30,7 @@ class NodeSelectorRequirementConfig(ConfigModel):
 
 
 class NodeSelectorTermConfig(ConfigModel):
-    """Expressions that must all hold; a term without any matches no node."""
+    """Expressions that must all match; a term without any matches no node."""
 
     go_type = "v1.NodeSelectorTerm"
 
@@ -37,7 +38,7 @@ class NodeSelectorTermConfig(ConfigModel):
     match_fields: tuple[NodeSelectorRequirementConfig, ...] = ()
 
     def problems(self, path: str) -> Iterator[str]:
-        """Yield what the API's own parser would refuse."""
+        """Yield the errors that the API's own parser reports."""
         checks: tuple[tuple[str, tuple[NodeSelectorRequirementConfig, ...], _Check], ...] = (
             ("matchExpressions", self.match_expressions, _label_problems),
             ("matchFields", self.match_fields, _field_problems),
@@ -48,7 +49,7 @@ class NodeSelectorTermConfig(ConfigModel):
 
 
 class NodeSelectorConfig(ConfigModel):
-    """Terms of which one must hold."""
+    """Terms, at least one of which must match."""
 
     go_type = "v1.NodeSelector"
 
@@ -56,7 +57,7 @@ class NodeSelectorConfig(ConfigModel):
 
 
 class PreferredSchedulingTermConfig(ConfigModel):
-    """A term that is worth ``weight`` where it holds; weight 0 switches it off."""
+    """A term that adds ``weight`` to the score of matching nodes; weight 0 disables it."""
 
     go_type = "v1.PreferredSchedulingTerm"
 
@@ -65,7 +66,7 @@ class PreferredSchedulingTermConfig(ConfigModel):
 
 
 class NodeAffinityConfig(ConfigModel):
-    """Nodes to be on, and nodes that are better than others."""
+    """Required and preferred node selector terms."""
 
     go_type: ClassVar[str] = "v1.NodeAffinity"
 
@@ -77,7 +78,7 @@ class NodeAffinityConfig(ConfigModel):
     )
 
     def problems(self, path: str) -> Iterator[str]:
-        """Check required terms, then preferred ones that count."""
+        """Check required terms, then preferred ones with a weight."""
         if self.required is not None:
             where = child(path, _REQUIRED)
             for index, term in enumerate(self.required.node_selector_terms):
@@ -86,6 +87,20 @@ class NodeAffinityConfig(ConfigModel):
         for index, preferred in enumerate(self.preferred):
             if preferred.weight != 0:
                 yield from preferred.preference.problems(item(where, index))
+
+
+class NodeAffinityArgs(PluginArgs):
+    """Node affinity that a profile adds to that of every pod."""
+
+    go_type = "v1.NodeAffinityArgs"
+
+    added_affinity: NodeAffinityConfig | None = None
+
+    def problems(self, path: str, gates: FeatureGates) -> Iterable[str]:
+        """Check every term as the API does that of a pod."""
+        if self.added_affinity is None:
+            return ()
+        return self.added_affinity.problems(child(path, "addedAffinity"))
 
 
 _Check = Callable[[NodeSelectorRequirementConfig, str], Iterator[str]]
@@ -132,6 +147,6 @@ def _field_problems(requirement: NodeSelectorRequirementConfig, path: str) -> It
 
 
 def _is_int64(text: str) -> bool:
-    """Tell whether Go's ``strconv.ParseInt(text, 10, 64)`` takes it."""
+    """Return whether Go's ``strconv.ParseInt(text, 10, 64)`` accepts a text."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     return digits.isascii() and digits.isdigit() and -(2**63) <= int(text) < 2**63

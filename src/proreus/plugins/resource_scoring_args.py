@@ -1,4 +1,4 @@
-"""What the arguments of resource-scoring plugins are made of: weighted resources, score shapes."""
+"""Parts of the arguments of plugins that score resources: weighted resources and score shapes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_CUSTOM_SCORE = 10
 
 
 class ResourceSpec(ConfigModel):
-    """A resource that a score looks at, and how much it counts."""
+    """A resource that is scored, and its weight."""
 
     go_type = "v1.ResourceSpec"
 
@@ -30,13 +30,13 @@ class UtilizationShapePoint(ConfigModel):
 
 
 def weighted(resources: tuple[ResourceSpec, ...]) -> tuple[ResourceSpec, ...]:
-    """Return cpu and memory where nothing is said; weight 0 means 1."""
+    """Return the resources to score, cpu and memory by default; weight 0 becomes 1."""
     specs = resources or (ResourceSpec(name="cpu"), ResourceSpec(name="memory"))
     return tuple(spec.model_copy(update={"weight": spec.weight or 1}) for spec in specs)
 
 
 def shape_problems(shape: tuple[UtilizationShapePoint, ...], path: str) -> Iterator[str]:
-    """Yield what is wrong with a score function; it needs a point, and rising utilizations."""
+    """Yield the errors of a score shape: no point, utilizations not rising, values out of range."""
     if not shape:
         yield required(path, "at least one point must be specified")
     for index in range(1, len(shape)):

@@ -1,0 +1,32 @@
+"""The arguments of DefaultPreemption."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from proreus.config.field_errors import child, invalid
+from proreus.config.fields import Int32
+from proreus.config.types import PluginArgs
+from proreus.feature_gates import FeatureGates
+
+
+class DefaultPreemptionArgs(PluginArgs):
+    """How many candidate nodes a dry run has to find: a share of the nodes, and a minimum."""
+
+    go_type = "v1.DefaultPreemptionArgs"
+
+    min_candidate_nodes_percentage: Int32 = 10
+    min_candidate_nodes_absolute: Int32 = 100
+
+    def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
+        """Check both ranges; at most one of the values may be zero."""
+        percentage, absolute = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
+        if not 0 <= self.min_candidate_nodes_percentage <= 100:
+            value = self.min_candidate_nodes_percentage
+            yield invalid(child(path, percentage), value, "not in valid range [0, 100]")
+        if self.min_candidate_nodes_absolute < 0:
+            value = self.min_candidate_nodes_absolute
+            yield invalid(child(path, absolute), value, "not in valid range [0, inf)")
+        if self.min_candidate_nodes_percentage == self.min_candidate_nodes_absolute == 0:
+            for name, other in ((percentage, absolute), (absolute, percentage)):
+                yield invalid(child(path, name), 0, f"cannot be zero at the same time as {other}")
