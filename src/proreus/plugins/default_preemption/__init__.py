@@ -15,7 +15,7 @@ SelectVictimsOnNode:
 - remove all, then reprieve one by one      ``candidates``: ``DryRun._victims``, which calls
                                             ``runtime.dry_run.PreemptionDryRun``
 callExtenders                               ``plugin``: ``_call_extenders``
-SelectCandidate, pickOneNodeForPreemption   ``candidates``: ``pick_one_node_for_preemption``
+SelectCandidate, pickOneNodeForPreemption   ``select_candidate``
 prepareCandidate, prepareCandidateAsync     ``eviction``: ``Evictor``
 PreEnqueue while victims terminate          ``plugin``: ``pre_enqueue``; ``eviction``:
                                             ``RunningPreemptions``

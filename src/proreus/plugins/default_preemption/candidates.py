@@ -1,4 +1,4 @@
-"""Candidates for preemption: the dry run that finds them, and which one is picked.
+"""Candidates for preemption: the dry run that finds them.
 
 ``DryRun`` is kube-scheduler's DryRunPreemption and SelectVictimsOnNode, for many nodes at a time.
 All lower-priority pods are removed from all rows, filters evaluate the rows at once, then the
@@ -11,14 +11,13 @@ there is capacity for one, ``c`` stays, and the victims are ``a`` and ``b`` with
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
 import numpy as np
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Handle, PreemptionDryRun
-from proreus.framework.pod_info import NOT_STARTED, PodInfo
+from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code
 from proreus.framework.verdicts import BoolArray, Rows, Verdicts
 from proreus.plugins.default_preemption.dry_run_cache import DryRunCache
@@ -27,67 +26,13 @@ from proreus.plugins.default_preemption.potential_victims import (
     PodsByPriority,
     sorted_by_importance,
 )
+from proreus.plugins.default_preemption.select_candidate import Candidate
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 
 # A dry run costs much by itself and little for each row more, so that a batch has this many rows
 # even when fewer candidates are missing.
 _MIN_BATCH = 64
-
-# Makes every priority positive: otherwise two victims of priority -5 would sum up to less than one.
-_PRIORITY_OFFSET = 2**31
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A node that the pod fits once ``victims`` are evicted, the most important first."""
-
-    node_name: str
-    victims: tuple[PodInfo, ...]
-    pdb_violations: int
-    cost: tuple[int, int, int, int] = field(init=False, compare=False, repr=False)
-    """The first four criteria of pickOneNodeForPreemption, less is better: PDB violations, the
-    highest priority, the sum of priorities, the number of victims."""
-    earliest_start_time: float = field(init=False, compare=False, repr=False)
-    """The earliest start among the victims of the highest priority, in seconds since the epoch;
-    infinite if none of them has started."""
-    has_unstarted: bool = field(init=False, compare=False, repr=False)
-    """Whether a victim of the highest priority has not started: it counts as starting now."""
-
-    def __post_init__(self) -> None:
-        priorities = [victim.priority for victim in self.victims]
-        highest = priorities[0] if priorities else -_PRIORITY_OFFSET
-        total = sum(priorities) + _PRIORITY_OFFSET * len(priorities)
-        cost = self.pdb_violations, highest, total, len(priorities)
-        object.__setattr__(self, "cost", cost)
-        # Not `highest`: kube-scheduler takes the first victim's priority for the second criterion,
-        # but looks for the maximum here. An extender may return victims in another order.
-        top = max(priorities, default=highest)
-        starts = [pod.importance[1] for pod in self.victims if pod.priority == top]
-        object.__setattr__(self, "earliest_start_time", min(starts, default=NOT_STARTED))
-        object.__setattr__(self, "has_unstarted", NOT_STARTED in starts)
-
-
-def pick_one_node_for_preemption(candidates: Sequence[Candidate], now: float) -> Candidate | None:
-    """Return the best candidate by kube-scheduler's criteria; None if there are none.
-
-    Each criterion decides between those that are equal by the ones before. The last one, after
-    ``Candidate.cost``, is the latest ``earliest_start_time``. ``now``: seconds since the epoch.
-    """
-    if not candidates:
-        return None
-    least = min(candidate.cost for candidate in candidates)
-    left = [candidate for candidate in candidates if candidate.cost == least]
-    # Extenders may return a node without victims; it has no start time to compare.
-    if len(left) == 1 or not left[0].victims:
-        return left[0]
-    # Of equal ones `max` returns the first. kube-scheduler's choice is then the order of a Go map.
-    return max(
-        left,
-        key=lambda one: (
-            min(one.earliest_start_time, now) if one.has_unstarted else one.earliest_start_time
-        ),
-    )
 
 
 class DryRun:

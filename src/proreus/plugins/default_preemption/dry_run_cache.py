@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,9 +27,7 @@ from proreus.framework.status import Status
 from proreus.framework.verdicts import Rows, Verdicts
 from proreus.objects.node import Node
 from proreus.objects.policy import PodDisruptionBudget
-
-if TYPE_CHECKING:
-    from proreus.plugins.default_preemption.candidates import Candidate
+from proreus.plugins.default_preemption.select_candidate import Candidate
 
 # In `DryRunCache._result_ids`; greater ones are indices into its statuses.
 _UNKNOWN, _CANDIDATE = 0, 1

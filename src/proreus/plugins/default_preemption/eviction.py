@@ -25,7 +25,7 @@ from proreus.logs import logger
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod, condition_of
 from proreus.objects.scheduling import PodGroup
-from proreus.plugins.default_preemption.candidates import Candidate
+from proreus.plugins.default_preemption.select_candidate import Candidate
 
 log = logger(__name__)
 

@@ -36,11 +36,7 @@ from proreus.objects.pod import Pod, condition_of
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
 from proreus.objects.scheduling import POD_GROUPS, PodGroup, pod_group_key
 from proreus.plugins.default_preemption.args import DefaultPreemptionArgs
-from proreus.plugins.default_preemption.candidates import (
-    Candidate,
-    DryRun,
-    pick_one_node_for_preemption,
-)
+from proreus.plugins.default_preemption.candidates import DryRun
 from proreus.plugins.default_preemption.dry_run_cache import DryRunCaches
 from proreus.plugins.default_preemption.eviction import (
     DISRUPTION_TARGET,
@@ -54,6 +50,10 @@ from proreus.plugins.default_preemption.pod_group_preemption import (
     preemption_units,
 )
 from proreus.plugins.default_preemption.potential_victims import DisruptionBudgets, PodsByPriority
+from proreus.plugins.default_preemption.select_candidate import (
+    Candidate,
+    pick_one_node_for_preemption,
+)
 
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 

@@ -17,8 +17,8 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.objects.scheduling import DISRUPTED_AS_GROUP, PodGroup, pod_group_key
-from proreus.plugins.default_preemption.candidates import Candidate
 from proreus.plugins.default_preemption.potential_victims import DisruptionBudgets
+from proreus.plugins.default_preemption.select_candidate import Candidate
 
 DOMAIN = "cluster"
 """In place of the node name of a candidate."""

@@ -25,13 +25,14 @@ from proreus.objects.kinds import NODES, PODS
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.plugins.default_preemption.candidates import Candidate, DryRun
+from proreus.plugins.default_preemption.candidates import DryRun
 from proreus.plugins.default_preemption.dry_run_cache import DryRunCache
 from proreus.plugins.default_preemption.potential_victims import (
     DisruptionBudgets,
     PodsByPriority,
     sorted_by_importance,
 )
+from proreus.plugins.default_preemption.select_candidate import Candidate
 from proreus.runtime.profile import Profile
 from proreus.runtime.registry import Registry
 from proreus.runtime.scheduling_points import run_pre_filter

@@ -22,9 +22,10 @@ from proreus.objects.kinds import NODES, PODS
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.plugins.default_preemption.candidates import Candidate, DryRun
+from proreus.plugins.default_preemption.candidates import DryRun
 from proreus.plugins.default_preemption.dry_run_cache import DryRunCache, DryRunCaches
 from proreus.plugins.default_preemption.potential_victims import DisruptionBudgets, PodsByPriority
+from proreus.plugins.default_preemption.select_candidate import Candidate
 from proreus.runtime.registry import Registry
 from proreus.runtime.scheduling_points import run_pre_filter
 from proreus.testing import FakeHandle, make_node, make_pod

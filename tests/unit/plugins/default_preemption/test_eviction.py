@@ -7,8 +7,8 @@ import asyncio
 from proreus.errors import ApiError
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
-from proreus.plugins.default_preemption.candidates import Candidate
 from proreus.plugins.default_preemption.eviction import Evictor, Preemptor
+from proreus.plugins.default_preemption.select_candidate import Candidate
 from proreus.testing import FakeHandle, make_node, make_pod
 
 
