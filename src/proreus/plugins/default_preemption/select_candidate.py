@@ -1,8 +1,8 @@
 """SelectCandidate: what a candidate for preemption is, and which one is picked.
 
-Example: evicting one pod of priority 10 from node ``a`` costs less than one of priority 50 from node
-``b``; where both cost the same, the node is picked whose most important victim started last, since
-it loses the least work.
+Example: evicting one pod of priority 10 from node ``a`` costs less than one of priority 50 from
+node ``b``; where both cost the same, the node is picked whose most important victim started last,
+since it loses the least work.
 """
 
 from __future__ import annotations
