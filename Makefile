@@ -1,4 +1,4 @@
-# Every target makes what it needs: a clean clone, Python 3.11 and make are enough.
+# Every target builds what it needs: a clean clone, Python 3.11 and make are enough.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -31,14 +31,14 @@ lint: $(INSTALLED) ## ruff, mypy, import-linter, names of classes
 	$(BIN)/lint-imports
 	$(BIN)/python tests/lint/class_names.py
 
-format: $(INSTALLED) ## let ruff mend what it can
+format: $(INSTALLED) ## let ruff format and fix what it can
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
 # The real control plane is a set of Go programs; tests/controlplane builds them once into a cache.
 ENVTEST := PYTHONPATH=tests/controlplane $(BIN)/python -m envtest
 
-test-controlplane: $(INSTALLED) ## the real thing: etcd, kube-apiserver, kwok (needs Go once, or KUBEBUILDER_ASSETS)
+test-controlplane: $(INSTALLED) ## tests on etcd, kube-apiserver and kwok (needs Go once, or KUBEBUILDER_ASSETS)
 	@$(ENVTEST).binaries
 	$(BIN)/pytest tests/controlplane
 
@@ -54,13 +54,13 @@ ORACLE_FUZZ ?=
 $(ORACLE)/build/oracle: $(wildcard $(ORACLE)/*.go) $(ORACLE)/go.mod
 	cd $(ORACLE) && CGO_ENABLED=0 go build -trimpath -o build/oracle .
 
-oracle-fuzz: $(INSTALLED) $(ORACLE)/build/oracle ## ask kube-scheduler's code about random cases, and proreus (needs Go)
+oracle-fuzz: $(INSTALLED) $(ORACLE)/build/oracle ## compare proreus with kube-scheduler's own code on random cases (needs Go)
 	PYTHONPATH=tests $(BIN)/python -m conformance.oracle.fuzz $(ORACLE)/build/oracle $(ORACLE_FUZZ) --out $(ORACLE)/build/differences.jsonl
 
 kwok-up: $(INSTALLED) ## a cluster with fake kubelets on this machine, without containers
 	@$(ENVTEST).kwok up
 
-kwok-down: $(INSTALLED) ## take it down
+kwok-down: $(INSTALLED) ## delete that cluster
 	@$(ENVTEST).kwok down
 
 KIND_CLUSTER := proreus
@@ -78,14 +78,14 @@ kind-up: ## proreus as a second scheduler in a kind cluster (needs docker, kind,
 bench-engine: $(INSTALLED) ## the scheduling cycle by family of constraints, without a network
 	PYTHONPATH=tests $(BIN)/python -m bench.engine
 
-bench-own-plugin: $(INSTALLED) ## what a plugin of one's own costs, form by form
+bench-own-plugin: $(INSTALLED) ## what an out-of-tree plugin costs, form by form
 	PYTHONPATH=tests $(BIN)/python -m bench.own_plugin
 
-bench-families: $(INSTALLED) ## the same beside kube-scheduler, by both's own metrics
+bench-families: $(INSTALLED) ## the same for proreus and kube-scheduler, by their own metrics
 	@$(ENVTEST).binaries
 	PYTHONPATH=tests $(BIN)/python -m bench.families
 
 ci: lint test test-controlplane ## what CI runs
 
-clean: ## forget the virtual environment
+clean: ## remove the virtual environment
 	rm -rf $(VENV)
