@@ -15,7 +15,7 @@ from proreus.framework import (
 
 
 class Maintenance(FilterPlugin):
-    """Turns down nodes that have a label, ``maintenance=soon`` unless the args say otherwise."""
+    """Rejects nodes that have a label, ``maintenance=soon`` unless the args say otherwise."""
 
     class Args(PluginArgs):
         """Which label it is."""
@@ -25,19 +25,19 @@ class Maintenance(FilterPlugin):
 
     args: Args
 
-    # the answer for a node depends on the node alone, and is the same for every pod
+    # the result for a node depends on the node alone, and is the same for every pod
     row_local = True
 
     def sign(self, pod: PodInfo) -> str:
-        """All pods are alike."""
+        """Return the same signature for all pods: they share results."""
         return ""
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Turn the node down if it has the label."""
+        """Reject the node if it has the label."""
         if node.labels.get(self.args.label) == self.args.value:
             return Status.unresolvable("node(s) will soon be taken out of service")
         return None
 
     def events_to_register(self) -> list[ClusterEvent]:
-        """Name what may help a pod that was turned down everywhere."""
+        """Return the events that may help a pod that was rejected everywhere."""
         return [ClusterEvent(events.NODE, events.ADD | events.UPDATE_NODE_LABEL)]
