@@ -12,7 +12,7 @@ import pytest
 
 from proreus.framework.plugin import Plugin
 
-# As in tests/conftest.py: who asks for "the" event loop on Python 3.11 is not to make one.
+# As in tests/conftest.py: on Python 3.11, asking for "the" event loop must not create one.
 asyncio.set_event_loop(None)
 
 

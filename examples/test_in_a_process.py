@@ -151,8 +151,8 @@ async def test_python_keeps_off_hot_racks_until_it_ends(serve, sandbox, tmp_path
     async with running:
         await running.until(lambda: running.nodes()["web"] and events_of(sandbox, "large"))
         assert (running.nodes()["web"], running.nodes()["large"]) == ("cool", "")
-        told = events_of(sandbox, "large")
-        assert "1 node(s) are in a hot rack, 2 Insufficient cpu" in told[0]
+        notes = events_of(sandbox, "large")
+        assert "1 node(s) are in a hot rack, 2 Insufficient cpu" in notes[0]
         process.kill()
         await running.until(lambda: running.nodes()["large"])
     assert running.nodes()["large"] == "hot"
@@ -178,7 +178,7 @@ def events_of(sandbox: Sandbox, pod: str) -> list[str]:
     return [event["note"] for event in events if event["regarding"]["name"] == pod]
 
 
-# ---- a service that is asked -------------------------------------------------------------------
+# ---- an external service ----------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -202,9 +202,9 @@ async def test_two_seats_are_enough_for_two_pods(licences, sandbox, tmp_path) ->
     running = Running("reserve-and-notify", sandbox, tmp_path)
     running.args = {"url": licences.url}
     async with running:
-        await running.until(lambda: len(bound()) == 3 and len(licences.told) == 2)
+        await running.until(lambda: len(bound()) == 3 and len(licences.notified) == 2)
         assert "plain" in bound()
         first = next(name for name in sorted(bound()) if name != "plain")
         sandbox.store.delete("pods", first, "default", grace_seconds=0)
-        await running.until(lambda: len(bound()) == 3 and len(licences.told) == 3)
+        await running.until(lambda: len(bound()) == 3 and len(licences.notified) == 3)
     assert "Traceback" not in running.log

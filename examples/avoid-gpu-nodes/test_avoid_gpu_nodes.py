@@ -24,7 +24,7 @@ def test_plain_pods_stay_off_and_gpu_pods_may_come(plugin, config) -> None:
     assert train.node in ("labelled", "gpu-7")
 
 
-def test_a_turned_down_pod_waits_for_a_plain_node(plugin, config) -> None:
+def test_a_rejected_pod_waits_for_a_plain_node(plugin, config) -> None:
     cluster = Harness([plugin], [make_node("gpu-0")], config=config)
     web = make_pod("web")
     message = cluster.schedule(web).message

@@ -18,7 +18,7 @@ def counted(cluster: Harness) -> dict[str, float]:
     return {where: count for (where,), count in pods}
 
 
-def test_a_preferred_node_with_room_is_taken(plugin, config) -> None:
+def test_a_feasible_preferred_node_is_chosen(plugin, config) -> None:
     nodes = [make_node("data"), make_node("other", cpu="64")]
     cluster = Harness([plugin], nodes, [busy("data", "3")], config=config)
     assert cluster.schedule(wants("p", "data", "elsewhere")).node == "data"
@@ -40,7 +40,7 @@ def test_it_waits_a_few_opportunities_and_then_takes_any_node(plugin, config) ->
     assert counted(cluster) == {"other": 1}
 
 
-def test_room_on_the_preferred_node_wakes_it(plugin, config) -> None:
+def test_capacity_on_the_preferred_node_wakes_it(plugin, config) -> None:
     nodes = [make_node("data"), make_node("other"), make_node("third")]
     pods = [busy("data"), busy("third", name="unrelated")]
     cluster = Harness([plugin], nodes, pods, args={"DelayScheduling": {"retrySeconds": "1h"}},
@@ -53,7 +53,7 @@ def test_room_on_the_preferred_node_wakes_it(plugin, config) -> None:
     assert cluster.schedule("p").node == "data"
 
 
-def test_nobody_waits_for_a_node_that_cannot_come_free(plugin, config) -> None:
+def test_no_pod_waits_for_a_node_that_cannot_come_free(plugin, config) -> None:
     nodes = [make_node("data", unschedulable=True), make_node("other")]
     cluster = Harness([plugin], nodes, config=config)
     assert cluster.schedule(wants("p", "data", "gone")).node == "other"
@@ -78,7 +78,7 @@ def test_a_pod_that_fits_nowhere_is_not_tried_again_and_again(plugin, config) ->
     assert cluster.queue_of("p") == "unschedulable"
 
 
-def test_who_let_others_go_first_keeps_its_place(plugin, config) -> None:
+def test_a_pod_that_let_others_go_first_keeps_its_place(plugin, config) -> None:
     cluster = Harness([plugin], [make_node("data"), make_node("other", cpu="2")], [busy("data")],
                       config=config)  # fmt: skip
     assert not cluster.schedule(wants("patient", "data", cpu="2")).bound

@@ -21,7 +21,7 @@ def test_the_most_idle_node_wins(plugin, config) -> None:
     }
 
 
-def test_pods_without_gpus_are_none_of_its_business(plugin, config) -> None:
+def test_pods_without_gpus_are_skipped(plugin, config) -> None:
     cluster = Harness([plugin], [make_node("a"), make_node("b", resources=gpus(8))], config=config)
     outcome = cluster.schedule(make_pod("web", cpu="1"))
     assert all("GpuIdle" not in added for added in outcome.scores.values())

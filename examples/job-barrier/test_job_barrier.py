@@ -25,7 +25,7 @@ def states(cluster: Harness, *names: str) -> list[str]:
     return [cluster.outcome(name).state for name in names]
 
 
-def test_the_last_one_lets_all_of_them_go(cluster) -> None:
+def test_the_last_pod_releases_all_others(cluster) -> None:
     cluster.add(member("m", "master"), member("w1"))
     cluster.schedule_all()
     assert states(cluster, "m", "w1") == ["waiting", "waiting"]
@@ -42,7 +42,7 @@ def test_enough_workers_are_not_enough_without_a_master(cluster) -> None:
     assert states(cluster, "w0", "w3", "m") == ["bound"] * 3
 
 
-def test_after_the_time_is_over_all_give_up_and_others_get_the_room(cluster) -> None:
+def test_after_the_time_is_over_all_give_up_and_other_pods_fit(cluster) -> None:
     cluster.add(member("m", "master", cpu="4"), member("w1", cpu="4"))
     cluster.schedule_all()
     big = make_pod("big", cpu="4")
@@ -54,7 +54,7 @@ def test_after_the_time_is_over_all_give_up_and_others_get_the_room(cluster) -> 
     assert cluster.outcome(big).bound
 
 
-def test_a_new_member_calls_those_that_gave_up(cluster) -> None:
+def test_a_new_member_activates_those_that_gave_up(cluster) -> None:
     cluster.add(member("m", "master"), member("w1"), make_pod("other"))
     cluster.schedule_all()
     cluster.advance(31)
@@ -67,7 +67,7 @@ def test_a_new_member_calls_those_that_gave_up(cluster) -> None:
     assert states(cluster, "m", "w1", "w2") == ["bound"] * 3
 
 
-def test_room_for_one_that_did_not_fit_starts_the_whole_job(cluster) -> None:
+def test_capacity_for_a_pod_that_did_not_fit_starts_the_whole_job(cluster) -> None:
     cluster.add(make_pod("old", cpu="4", node_name="a"))
     cluster.add(member("m", "master", cpu="2"), member("w1", cpu="2"), member("w2", cpu="2"))
     cluster.schedule_all()
@@ -104,7 +104,7 @@ def test_members_that_a_former_instance_holds_count_too(plugin) -> None:
     assert [one.pending_plugins() for one in held] == [[], []]
 
 
-def test_a_minimum_that_is_no_number_is_told(cluster) -> None:
+def test_a_minimum_that_is_no_number_is_rejected(cluster) -> None:
     outcome = cluster.schedule(member("m", minimum="all"))
     assert "annotation example.com/min-members must be a whole number" in outcome.message
     cluster.patch("Pod", "m", {"metadata": {"annotations": {"example.com/min-members": "1"}}})

@@ -13,7 +13,7 @@ REFRESH_SECONDS = 2
 
 @pytest.fixture
 def measure(module):
-    """Return a function that lets metrics-server tell CPU usage, by node."""
+    """Return a function that sets the CPU usage that metrics-server reports, by node."""
 
     def put(cluster: Harness, **usage: str) -> None:
         for name, cpu in usage.items():
@@ -50,7 +50,7 @@ def test_pods_that_came_after_the_measurement_count_too(plugin, config, measure)
     assert [third.score(name, "LowCpu") for name in "ab"] == [3 * 50, 3 * 70]
 
 
-def test_a_waiting_pod_is_woken_once_a_node_calms_down(plugin, config, measure) -> None:
+def test_a_waiting_pod_is_woken_once_a_node_is_less_busy(plugin, config, measure) -> None:
     cluster = Harness([plugin], [make_node("a")], config=config)
     measure(cluster, a="3900m")
     assert not cluster.schedule(make_pod("p")).bound
@@ -61,7 +61,7 @@ def test_a_waiting_pod_is_woken_once_a_node_calms_down(plugin, config, measure) 
     assert cluster.schedule("p").node == "a"
 
 
-def test_stale_measurements_are_ignored_and_that_is_seen(plugin, config, measure, caplog) -> None:
+def test_stale_measurements_are_ignored_and_reported(plugin, config, measure, caplog) -> None:
     cluster = Harness([plugin], [make_node("a"), make_node("b")], config=config)
     measure(cluster, a="3900m", b="2")
     assert known(cluster) == {"fresh": 2, "stale": 0}
@@ -85,7 +85,7 @@ def test_nodes_without_measurement_may_be_rejected(plugin, measure) -> None:
     assert cluster.schedule("p").node == "a"
 
 
-def test_a_failing_api_is_logged_and_leaves_what_is_known(
+def test_a_failing_api_is_logged_and_keeps_the_last_measurements(
     plugin, config, measure, caplog, monkeypatch
 ) -> None:
     cluster = Harness([plugin], [make_node("a")], config=config)

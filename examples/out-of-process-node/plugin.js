@@ -18,23 +18,23 @@ const DESCRIPTOR = {
   normalize: "lowest", // scores are pods a zone: the fewest is the best
 };
 const ZONE = "labels.topology.kubernetes.io/zone";
-let snapshot = ""; // what proreus has told us so far
+let snapshot = ""; // what proreus has sent so far
 let columns = {};
 let profiles = {};
 
-class OutOfStep extends Error {} // we were started anew: proreus tells us everything again
+class OutOfSync extends Error {} // this process was restarted: proreus sends everything again
 
 function takeProfiles({ profiles: news, check }) {
-  if (!check) profiles = news; // else they are not in force yet; we would take any
+  if (!check) profiles = news; // else only validate them; all are valid here
   return {};
 }
 
 function takeNodes({ snapshot: id, version, base, size, rows, columns: news }) {
   if (rows === null) columns = {};
-  else if (snapshot !== `${id} ${base}`) throw new OutOfStep();
-  for (const [name, told] of Object.entries(news)) {
+  else if (snapshot !== `${id} ${base}`) throw new OutOfSync();
+  for (const [name, sent] of Object.entries(news)) {
     // texts are distinct values and a code a row; -1 = absent
-    const values = Array.isArray(told) ? told : told.codes.map((c) => (c < 0 ? null : told.values[c]));
+    const values = Array.isArray(sent) ? sent : sent.codes.map((c) => (c < 0 ? null : sent.values[c]));
     const column = (columns[name] ??= []);
     column.length = size;
     values.forEach((value, index) => (column[rows === null ? index : rows[index]] = value));
@@ -43,16 +43,16 @@ function takeNodes({ snapshot: id, version, base, size, rows, columns: news }) {
   return {};
 }
 
-function rowsOf(question) {
-  if (snapshot !== `${question.snapshot} ${question.version}`) throw new OutOfStep();
-  return question.rows ?? columns.name.keys();
+function rowsOf(body) {
+  if (snapshot !== `${body.snapshot} ${body.version}`) throw new OutOfSync();
+  return body.rows ?? columns.name.keys();
 }
 
-function filter(question) {
-  const { quietZones = [], mostPods = 10 } = profiles[question.profile] ?? {};
+function filter(body) {
+  const { quietZones = [], mostPods = 10 } = profiles[body.profile] ?? {};
   const quiet = new Set(quietZones);
   const rejected = [];
-  for (const row of rowsOf(question)) {
+  for (const row of rowsOf(body)) {
     if (quiet.has(columns[ZONE][row]) && columns.podCount[row] >= mostPods) rejected.push(row);
   }
   return {
@@ -61,14 +61,14 @@ function filter(question) {
   };
 }
 
-function score(question) {
-  const rows = [...rowsOf(question)];
+function score(body) {
+  const rows = [...rowsOf(body)];
   const pods = new Map();
   columns[ZONE].forEach((zone, row) => pods.set(zone, (pods.get(zone) ?? 0) + columns.podCount[row]));
   return { scores: rows.map((row) => pods.get(columns[ZONE][row])) };
 }
 
-const ANSWERS = {
+const HANDLERS = {
   "/v1/profiles": takeProfiles,
   "/v1/nodes": takeNodes,
   "/v1/filter": filter,
@@ -80,11 +80,11 @@ const server = http.createServer(async (request, response) => {
   for await (const chunk of request) chunks.push(chunk);
   let [status, content] = [200, request.url === "/v1/descriptor" ? DESCRIPTOR : {}];
   try {
-    const answer = ANSWERS[request.url];
-    if (request.method === "POST" && !answer) [status, content] = [404, { error: "no such question" }];
-    else if (answer) content = answer(JSON.parse(Buffer.concat(chunks)));
+    const handle = HANDLERS[request.url];
+    if (request.method === "POST" && !handle) [status, content] = [404, { error: "no such request" }];
+    else if (handle) content = handle(JSON.parse(Buffer.concat(chunks)));
   } catch (error) {
-    status = error instanceof OutOfStep ? 409 : 500;
+    status = error instanceof OutOfSync ? 409 : 500;
     content = { error: String(error.message || "resync") };
   }
   const body = JSON.stringify(content);
@@ -100,6 +100,6 @@ if (/^\d+$/.test(place)) {
     console.log(`QuietZones on http://127.0.0.1:${server.address().port}`);
   });
 } else {
-  fs.rmSync(place, { force: true }); // of the process before us
+  fs.rmSync(place, { force: true }); // left by a former process
   server.listen(place, () => console.log(`QuietZones on unix://${path.resolve(place)}`));
 }

@@ -16,61 +16,61 @@ DESCRIPTOR = {
     "failureMode": "ignore",
     "rowLocal": True,
 }
-told = {"snapshot": None, "columns": {}, "profiles": {}}  # what proreus has told us so far
+known = {"snapshot": None, "columns": {}, "profiles": {}}  # what proreus has sent so far
 
 
-class OutOfStep(Exception):
-    """We were started anew, or missed something: proreus tells us everything again."""
+class OutOfSync(Exception):
+    """This process was restarted, or missed something: proreus sends everything again."""
 
 
-def profiles(question):
-    if not question.get("check"):  # else they are not in force yet; we would take any
-        told["profiles"] = question["profiles"]
+def profiles(request):
+    if not request.get("check"):  # else only validate them; all are valid here
+        known["profiles"] = request["profiles"]
     return {}
 
 
-def nodes(question):
+def nodes(request):
     """Take the columns: of all rows, or of those that changed."""
-    rows, size, columns = question["rows"], question["size"], told["columns"]
+    rows, size, columns = request["rows"], request["size"], known["columns"]
     if rows is None:
         rows = range(size)
         columns.clear()
-    elif told["snapshot"] != (question["snapshot"], question["base"]):
-        raise OutOfStep
-    for name, values in question["columns"].items():
+    elif known["snapshot"] != (request["snapshot"], request["base"]):
+        raise OutOfSync
+    for name, values in request["columns"].items():
         if isinstance(values, dict):  # texts: distinct values, and a code a row; -1 = absent
             values = [values["values"][code] if code >= 0 else None for code in values["codes"]]
         column = columns.setdefault(name, [None] * size)
         column[size:] = [None] * (size - len(column))
         for row, value in zip(rows, values, strict=True):
             column[row] = value
-    told["snapshot"] = (question["snapshot"], question["version"])
+    known["snapshot"] = (request["snapshot"], request["version"])
     return {}
 
 
-def rows_of(question):
-    if told["snapshot"] != (question["snapshot"], question["version"]):
-        raise OutOfStep
-    rows = question["rows"]
-    return range(len(told["columns"]["name"])) if rows is None else rows
+def rows_of(request):
+    if known["snapshot"] != (request["snapshot"], request["version"]):
+        raise OutOfSync
+    rows = request["rows"]
+    return range(len(known["columns"]["name"])) if rows is None else rows
 
 
-def filter_nodes(question):
-    rows, racks = rows_of(question), told["columns"]["labels.example.com/rack"]
-    hot = set(told["profiles"][question["profile"]].get("hotRacks", []))
+def filter_nodes(request):
+    rows, racks = rows_of(request), known["columns"]["labels.example.com/rack"]
+    hot = set(known["profiles"][request["profile"]].get("hotRacks", []))
     return {
         "rejected": [row for row in rows if racks[row] in hot],
         "statuses": [{"code": "Unschedulable", "reasons": ["node(s) are in a hot rack"]}],
     }
 
 
-def score(question):
-    rows = rows_of(question)
-    used, there = told["columns"]["requested.cpu"], told["columns"]["allocatable.cpu"]
+def score(request):
+    rows = rows_of(request)
+    used, there = known["columns"]["requested.cpu"], known["columns"]["allocatable.cpu"]
     return {"scores": [max(0, 100 - 100 * used[row] // (there[row] or 1)) for row in rows]}
 
 
-ANSWERS = {"profiles": profiles, "nodes": nodes, "filter": filter_nodes, "score": score}
+HANDLERS = {"profiles": profiles, "nodes": nodes, "filter": filter_nodes, "score": score}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -79,16 +79,16 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_GET(self):
-        self.answer(200, DESCRIPTOR if self.path == "/v1/descriptor" else {})
+        self.respond(200, DESCRIPTOR if self.path == "/v1/descriptor" else {})
 
     def do_POST(self):
-        question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         try:
-            self.answer(200, ANSWERS[self.path.removeprefix("/v1/")](question))
-        except OutOfStep:
-            self.answer(409, {"error": "resync"})
+            self.respond(200, HANDLERS[self.path.removeprefix("/v1/")](request))
+        except OutOfSync:
+            self.respond(409, {"error": "resync"})
 
-    def answer(self, status, content):
+    def respond(self, status, content):
         body = json.dumps(content).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -105,7 +105,7 @@ class SocketFileServer(ThreadingHTTPServer):
 
     def server_bind(self):
         self.socket.bind(self.server_address)
-        Handler.disable_nagle_algorithm = False  # which such a socket does not have
+        Handler.disable_nagle_algorithm = False  # such a socket does not have it
 
 
 def serve(place):
@@ -114,7 +114,7 @@ def serve(place):
         server = ThreadingHTTPServer(("127.0.0.1", int(place)), Handler)
         place = f"http://127.0.0.1:{server.server_port}"
     else:
-        Path(place).unlink(missing_ok=True)  # of the process before us
+        Path(place).unlink(missing_ok=True)  # left by a former process
         server = SocketFileServer(place, Handler)
         place = f"unix://{Path(place).absolute()}"
     print(f"CoolRacks on {place}", flush=True)

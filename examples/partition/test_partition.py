@@ -26,7 +26,7 @@ def test_pods_go_to_the_domains_of_their_partition(plugin, config) -> None:
     assert cluster.schedule(make_pod("without")).feasible == ["node-1"]
 
 
-def test_an_unknown_partition_is_told_at_once(plugin, config) -> None:
+def test_an_unknown_partition_is_rejected_at_once(plugin, config) -> None:
     cluster = Harness([plugin], [in_zone(1)], config=config)
     outcome = cluster.schedule(asks_for("bacth"))
     assert 'no partition "bacth"; there are: batch, interactive' in outcome.message

@@ -1,6 +1,6 @@
 """A licence server to try ReserveAndNotify with: python licence_server.py --seats cad=2
 
-GET / shows who has which seat, and what was told.
+GET / shows who has which seat, and the notifications.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from aiohttp import web
 
 
 class LicenceServer:
-    """So many seats a product; ``held``: UIDs of pods by product; ``told``: bound pods."""
+    """Seats by product; ``held``: UIDs of pods by product; ``notified``: bound pods."""
 
     def __init__(self, seats: dict[str, int]) -> None:
         self.seats = seats
         self.held: dict[str, set[str]] = {product: set() for product in seats}
-        self.told: list[dict[str, str]] = []
+        self.notified: list[dict[str, str]] = []
 
     def app(self) -> web.Application:
         app = web.Application()
@@ -33,7 +33,7 @@ class LicenceServer:
         held = self.held[product]
         if uid not in held and len(held) >= self.seats[product]:
             raise web.HTTPConflict(text=f"all {len(held)} seats of {product} are taken")
-        held.add(uid)  # who asks twice has one seat
+        held.add(uid)  # two requests grant one seat
         return web.json_response({"granted": True})
 
     async def take_back(self, request: web.Request) -> web.Response:
@@ -41,12 +41,12 @@ class LicenceServer:
         return web.Response(status=204)
 
     async def note(self, request: web.Request) -> web.Response:
-        self.told.append(await request.json())
+        self.notified.append(await request.json())
         return web.Response(status=204)
 
     async def show(self, request: web.Request) -> web.Response:
         held = {product: sorted(uids) for product, uids in self.held.items()}
-        return web.json_response({"seats": self.seats, "held": held, "told": self.told})
+        return web.json_response({"seats": self.seats, "held": held, "notified": self.notified})
 
 
 def main() -> None:

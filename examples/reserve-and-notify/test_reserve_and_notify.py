@@ -25,7 +25,7 @@ def server(request) -> Any:
 
 @pytest.fixture
 def start(plugin, server) -> Iterator[Callable[..., Harness]]:
-    """Return a function that makes a cluster whose plugin asks the server."""
+    """Return a function that makes a cluster whose plugin uses the server."""
     running: list[tuple[Harness, web.AppRunner]] = []
 
     def make(app: web.Application | None = None, **args: Any) -> Harness:
@@ -63,14 +63,16 @@ def settled(cluster: Harness, name: str, *wanted: str) -> None:
     cluster.wait_until(lambda: cluster.outcome(name).state in wanted)
 
 
-def test_a_seat_is_granted_before_the_pod_is_bound_and_the_server_is_told(start, server) -> None:
+def test_a_seat_is_granted_before_the_pod_is_bound_and_the_server_is_notified(
+    start, server
+) -> None:
     cluster = start()
     settled(cluster, "p", "bound")
-    cluster.wait_until(lambda: server.told)
+    cluster.wait_until(lambda: server.notified)
     assert server.held == {"cad": {uid("p")}}
-    assert server.told == [{"pod": "default/p", "node": "n", "product": "cad"}]
+    assert server.notified == [{"pod": "default/p", "node": "n", "product": "cad"}]
     assert cluster.schedule(make_pod("plain")).bound
-    assert len(server.told) == 1
+    assert len(server.notified) == 1
 
 
 def test_without_a_free_seat_a_pod_waits_for_one_to_be_given_back(start, server) -> None:
@@ -80,7 +82,7 @@ def test_without_a_free_seat_a_pod_waits_for_one_to_be_given_back(start, server)
     settled(cluster, "late", "unschedulable")
     assert "no licence for cad is free" in cluster.outcome("late").message
     again = cluster.schedule(licensed("later"))
-    assert again.rejected_by == {"ReserveAndNotify"}, "turned down without being asked"
+    assert again.rejected_by == {"ReserveAndNotify"}, "rejected without a request"
     cluster.patch("Pod", "later", {"metadata": {"labels": {"example.com/licence": None}}})
     assert cluster.queue_of("later") != "unschedulable", "it needs no licence any more"
     cluster.remove("Pod", "p")
@@ -104,24 +106,26 @@ def test_a_pod_that_is_not_bound_gives_its_seat_back(start, server, monkeypatch)
     settled(cluster, "p", "bound")
 
 
-def test_a_server_that_is_not_there_delays_the_pod_and_is_told_later(start, server, caplog) -> None:
-    answers = iter([503, 503])
+def test_a_server_that_is_not_there_delays_the_pod_and_is_notified_later(
+    start, server, caplog
+) -> None:
+    statuses = iter([503, 503])
     app = server.app()
 
     async def moody(request: web.Request, handler: Any) -> web.StreamResponse:
-        status = next(answers, 0)
+        status = next(statuses, 0)
         return web.Response(status=status) if status else await handler(request)
 
     app.middlewares.append(web.middleware(moody))
     cluster = start(app)
     settled(cluster, "p", "error")
-    cluster.wait_until(lambda: "Licence server was not told" in caplog.text)
+    cluster.wait_until(lambda: "Licence server was not notified" in caplog.text)
     cluster.advance(5)
     settled(cluster, "p", "bound")
     assert server.held == {"cad": {uid("p")}}
 
 
-def test_what_was_noted_is_told_before_the_end(start, server, plugin) -> None:
+def test_queued_notifications_are_sent_before_the_end(start, server, plugin) -> None:
     cluster = start()
 
     async def bind_and_end() -> None:
@@ -131,7 +135,7 @@ def test_what_was_noted_is_told_before_the_end(start, server, plugin) -> None:
         await cluster.scheduler.close()
 
     cluster.run(bind_and_end())
-    assert [told["pod"] for told in server.told] == ["default/p"]
+    assert [one["pod"] for one in server.notified] == ["default/p"]
 
 
 @pytest.mark.parametrize("url", ["ftp://licences", "licences:80"])

@@ -156,5 +156,5 @@ def test_reserve_and_notify(kube: KubeClient, licences: Callable[[], Json]) -> N
         assert (held(), nodes()["plain"]) == (2, "workstation")
         remove(next(name for name, node in nodes().items() if node and name != "plain"), kube)
         eventually(20, "the third pod", lambda: all(nodes().values()))
-        eventually(20, "three notifications", lambda: len(licences()["told"]) == 3)
+        eventually(20, "the news of it", lambda: len(licences()["notified"]) == 3)
     eventually(10, "seats given back", lambda: held() == 0)

@@ -24,14 +24,14 @@ class AvoidGpuNodes(FilterPlugin):
     """A node has a GPU if it carries a label, or if its name follows a pattern."""
 
     class Args(PluginArgs):
-        """Which nodes are meant, and which pods may go there."""
+        """Which nodes have a GPU, and which pods may go there."""
 
         label: str = Field("accelerator", description="Nodes with this label, whatever its value.")
         names: str = Field("gpu-*", description="Nodes with such a name; * and ? as in a shell.")
-        resource: str = Field("nvidia.com/gpu", description="Who asks for it may go anywhere.")
+        resource: str = Field("nvidia.com/gpu", description="Pods that request it may go anywhere.")
 
     args: Args
-    row_local = True  # what is said of a node holds until that node changes
+    row_local = True  # the result for a node holds until that node changes
     looks_at_pods = False
 
     def sign(self, pod: PodInfo) -> Hashable:

@@ -23,7 +23,7 @@ from proreus.framework import (
 
 
 class BusinessWeight(PreScorePlugin, ScorePlugin):
-    """A pod's label says whose it is, a node's label what it is; a table says how well they fit."""
+    """A pod's label names its business, a node's label its pool; a table has the weights."""
 
     class Args(PluginArgs):
         """The two labels, and the table between their values."""

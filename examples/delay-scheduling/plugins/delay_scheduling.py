@@ -1,8 +1,8 @@
 """DelayScheduling: a pod waits a few scheduling opportunities for a node that it prefers.
 
-Who has its data on a node that is busy now often gets that node if it lets a few opportunities
+A pod whose data is on a node that is busy now often gets that node if it lets a few opportunities
 pass, and little time is lost. An opportunity counts only if the pod could have gone somewhere else:
-so it is Permit, which knows where the pod would go, that lets it pass.
+so Permit, which knows where the pod would go, lets it pass.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from proreus.objects.pod import Pod
 
 
 class DelayScheduling(QueueSortPlugin, ScorePlugin, PermitPlugin, BackgroundPlugin):
-    """Give it a weight that no sum of other scores reaches: a preferred node with room must win."""
+    """Its weight must exceed the sum of all others, so that a feasible preferred node wins."""
 
     class Args(PluginArgs):
-        """Whose wishes are heard, and for how long."""
+        """Where pods name their nodes, and how long they wait for them."""
 
         annotation: str = Field(
-            "example.com/prefer-nodes", description="Of pods: names of nodes, commas in between."
+            "example.com/prefer-nodes", description="Of pods: names of nodes, separated by commas."
         )
         opportunities: int = Field(5, ge=0, description="So many may pass; then any node will do.")
         retry_seconds: Seconds = Field(1.0, gt=0, description="When the next one comes at latest.")
@@ -54,7 +54,7 @@ class DelayScheduling(QueueSortPlugin, ScorePlugin, PermitPlugin, BackgroundPlug
         self._passed: dict[str, int] = {}
         """Opportunities that a pod has let pass, by ``namespace/name``."""
         self._to_offer: set[str] = set()
-        """Pods that let the latest one pass; others wait for what they have been told they lack."""
+        """Pods that let the latest one pass; others wait for events that may help them."""
         handle.on_change(PODS, self._on_pod)
         self._outcomes = handle.metrics.counter(
             "proreus_delay_scheduling_pods_total", "ALPHA", "Where pods with a wish went.", "node"
@@ -63,7 +63,7 @@ class DelayScheduling(QueueSortPlugin, ScorePlugin, PermitPlugin, BackgroundPlug
     # ---- order and preference ------------------------------------------------------------------
 
     def sort_key(self, queued: QueuedPodInfo) -> tuple[int, float]:
-        # Who let others go first keeps its place: its first attempt counts, not the latest.
+        # A pod that let others go first keeps its place: its first attempt counts, not the latest.
         return -queued.info.priority, queued.initial_attempt_timestamp or queued.timestamp
 
     def sign(self, pod: PodInfo) -> Hashable:
@@ -79,11 +79,11 @@ class DelayScheduling(QueueSortPlugin, ScorePlugin, PermitPlugin, BackgroundPlug
         if not wishes:
             return None
         if node_name in wishes:
-            self._on_evicted(pod, "preferred")
+            self._record_outcome(pod, "preferred")
             return None
         passed = self._passed.get(pod.key, 0)
         if passed >= self.args.opportunities or not any(map(self._may_free_up, wishes)):
-            self._on_evicted(pod, "other")
+            self._record_outcome(pod, "other")
             return None
         self._passed[pod.key] = passed + 1
         self._to_offer.add(pod.key)
@@ -92,7 +92,7 @@ class DelayScheduling(QueueSortPlugin, ScorePlugin, PermitPlugin, BackgroundPlug
             f"opportunity {passed + 1} of {self.args.opportunities} passed"
         )
 
-    def _on_evicted(self, pod: PodInfo, where: str) -> None:
+    def _record_outcome(self, pod: PodInfo, where: str) -> None:
         self._outcomes.labels(where).inc()
         self._passed.pop(pod.key, None)
 
@@ -111,13 +111,13 @@ class DelayScheduling(QueueSortPlugin, ScorePlugin, PermitPlugin, BackgroundPlug
         if old is not None and (new is None or new.spec.node_name):
             self._passed.pop(key_of(old), None)
 
-    # ---- who is woken by what ------------------------------------------------------------------
+    # ---- events that wake pods ------------------------------------------------------------------
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        room = events.ADD | events.UPDATE_NODE_ALLOCATABLE | events.UPDATE_NODE_TAINT
+        capacity = events.ADD | events.UPDATE_NODE_ALLOCATABLE | events.UPDATE_NODE_TAINT
         return (
             ClusterEvent(events.ASSIGNED_POD, events.DELETE, self._leaves_a_preferred_node),
-            ClusterEvent(events.NODE, room, self._is_preferred),
+            ClusterEvent(events.NODE, capacity, self._is_preferred),
         )
 
     def _leaves_a_preferred_node(self, pod: PodInfo, old: Pod, new: None) -> bool:

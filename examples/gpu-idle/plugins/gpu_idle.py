@@ -32,7 +32,7 @@ class GpuIdle(PreScorePlugin, ScorePlugin):
     row_local = True  # idle GPUs change with the node's pods, and that is a change of its row
 
     def sign(self, pod: PodInfo) -> Hashable:
-        return ()  # pods that ask for no GPU are left out by pre_score; all others are alike
+        return ()  # pre_score skips pods that ask for no GPU; all others are equivalent
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
         return None if pod.requests.amounts.get(self.args.resource) else Status.skip()

@@ -1,7 +1,7 @@
 """JobBarrier: the pods of a job start together, or not at all.
 
-Permit holds each pod of a job that has found a node, until so many of them have one as the job
-needs, its master among them. If that takes too long, all of them give up their places.
+Permit holds each pod of a job that has found a node, until as many of them have one as the job
+needs, its master among them. If that takes too long, all of them give up their nodes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class JobBarrier(PreFilterPlugin, ReservePlugin, PermitPlugin):
 
         job_label: str = Field("example.com/job", description="Label of pods: name of the job.")
         role_label: str = Field("example.com/role", description="Label of pods: role in the job.")
-        master_role: str = Field("master", description="One of it must be there; empty: none.")
+        master_role: str = Field("master", description="One pod of it must be placed; empty: none.")
         minimum: str = Field(
             "example.com/min-members", description="Annotation of pods: how many must be placed."
         )
@@ -80,10 +80,10 @@ class JobBarrier(PreFilterPlugin, ReservePlugin, PermitPlugin):
         if not name:
             return None
         job, held = self._jobs[name], list(self._held(name))
-        # After a change of the configuration there may be pods that a former instance holds.
+        # After a reload of the configuration there may be pods that a former instance holds.
         roles = job.placed | {one.pod.key: self._role(one.pod.pod.metadata) for one in held}
         if missing := self._missing(roles, pod):
-            if not held:  # the first one calls the others, who may have been turned down before
+            if not held:  # the first one activates the others, which may have been rejected before
                 self.handle.activate(job.pending)
             return Status.wait(self.args.wait_seconds, f"job {name} waits for {missing}")
         for sibling in held:
@@ -91,7 +91,7 @@ class JobBarrier(PreFilterPlugin, ReservePlugin, PermitPlugin):
         return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """One that gives up its place (out of time, not bound) takes its waiting siblings along."""
+        """Reject the waiting siblings of a pod that loses its node (timed out, not bound)."""
         name = self._name(pod.pod.metadata)
         job = self._jobs.get(name)
         if job is None or job.placed.pop(pod.key, None) is None:
@@ -113,10 +113,10 @@ class JobBarrier(PreFilterPlugin, ReservePlugin, PermitPlugin):
             if self._name(waiting.pod.pod.metadata) == name:
                 yield waiting
 
-    # ---- the books -----------------------------------------------------------------------------
+    # ---- the pods of each job ------------------------------------------------------------------
 
     def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
-        """Follow what is in the cluster, also what was there before this process."""
+        """Follow the pods of the cluster, those from before this process included."""
         if old is not None and (name := self._name(old.metadata)) and name in self._jobs:
             job, key = self._jobs[name], key_of(old)
             job.pending.discard(key)
@@ -144,12 +144,12 @@ class JobBarrier(PreFilterPlugin, ReservePlugin, PermitPlugin):
         return job and f"{meta.namespace}/{job}"
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        # New room wakes the sibling that did not fit, and that one calls the others in permit.
+        # Freed capacity wakes the sibling that did not fit, which activates the others in permit.
         changes = events.ADD | events.UPDATE
         return (ClusterEvent(events.UNSCHEDULABLE_POD, changes, self._may_help),)
 
     def _may_help(self, pod: PodInfo, old: Pod | None, new: Pod) -> bool:
-        """A new member may, and so may another minimum for the pod itself."""
+        """Return whether there is a new member, or another minimum for the pod itself."""
         if old is None:
             return self._name(new.metadata) == self._name(pod.pod.metadata)
         changed = old.metadata.annotations != new.metadata.annotations

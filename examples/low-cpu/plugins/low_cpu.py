@@ -71,7 +71,7 @@ class LowCpu(FilterPlugin, ScorePlugin, BackgroundPlugin):
         refresh_seconds: Seconds = Field(15.0, gt=0, description="How often metrics are read.")
         stale_seconds: Seconds = Field(60.0, gt=0, description="Older measurements are ignored.")
         unknown: Literal["Allow", "Reject"] = Field(
-            "Allow", description="What becomes of nodes without a fresh measurement."
+            "Allow", description="Whether nodes without a fresh measurement take pods."
         )
 
     args: Args
@@ -81,7 +81,7 @@ class LowCpu(FilterPlugin, ScorePlugin, BackgroundPlugin):
         super().__init__(args, handle)
         self._measured: dict[str, Measured] = {}
         self._version = 0
-        self._turned_down: set[str] = set()
+        self._rejected_nodes: set[str] = set()
         gauge = handle.metrics.gauge(
             "proreus_low_cpu_nodes", "ALPHA", "Nodes by what is known of their CPU usage.", "state"
         )
@@ -108,15 +108,15 @@ class LowCpu(FilterPlugin, ScorePlugin, BackgroundPlugin):
         oldest = self.handle.clock.now() - self.args.stale_seconds
         self._measured = {k: m for k, m in self._measured.items() if m.at >= oldest}
         self._report([node.name for node in self.handle.nodes if node.name not in self._measured])
-        self._version += 1  # answers that were shared so far are void
+        self._version += 1  # invalidates all cached results
         self._wake_pods()
 
     def _wake_pods(self) -> None:
-        """Let pods be tried again if a node that was too busy for one is so no longer."""
+        """Wake pods if a node that was rejected as too busy is not any more."""
         nodes = self.handle.nodes
-        there = [nodes[nodes.rows[name]] for name in self._turned_down if name in nodes]
+        there = [nodes[nodes.rows[name]] for name in self._rejected_nodes if name in nodes]
         still = {node.name for node in there if self._verdict(node) is not None}
-        self._turned_down = still
+        self._rejected_nodes = still
         if len(still) < len(there):
             self.handle.announce(NODE_CALMED)
 
@@ -127,7 +127,7 @@ class LowCpu(FilterPlugin, ScorePlugin, BackgroundPlugin):
         self._fresh.set(len(self.handle.nodes) - len(stale))
 
     def utilisation(self, node: NodeInfo) -> float | None:
-        """Return percent of allocatable; None where nothing fresh is known."""
+        """Return percent of allocatable; None without a fresh measurement."""
         measured, allocatable = self._measured.get(node.name), node.allocatable.get("cpu", 0)
         if measured is None or not allocatable:
             return None
@@ -135,10 +135,10 @@ class LowCpu(FilterPlugin, ScorePlugin, BackgroundPlugin):
         requested = sum(pod.requests.amounts.get("cpu", 0) for pod in newer)
         return 100 * (measured.milli_cpu + requested) / allocatable
 
-    # ---- what it means for pods ----------------------------------------------------------------
+    # ---- Filter and Score ----------------------------------------------------------------------
 
     def sign(self, pod: PodInfo) -> Hashable:
-        return ()  # all pods are alike to this plugin
+        return ()  # all pods are equivalent for this plugin
 
     def invalidation_key(self, nodes: NodeTable) -> Hashable:
         return self._version
@@ -146,14 +146,14 @@ class LowCpu(FilterPlugin, ScorePlugin, BackgroundPlugin):
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         status = self._verdict(node)
         if status is not None:
-            self._turned_down.add(node.name)
+            self._rejected_nodes.add(node.name)
         return status
 
     def _verdict(self, node: NodeInfo) -> Status | None:
-        # Unresolvable: nobody is to be evicted because of a measurement.
+        # Unresolvable: no pod should be evicted because of a measurement.
         percent = self.utilisation(node)
         if percent is None:
-            # Before the first reading pods wait for it, whatever becomes of unknown nodes later.
+            # Before the first reading pods wait for it, whatever `unknown` says.
             return STALE if self.args.unknown == "Reject" or not self._version else None
         return BUSY if percent > self.args.max_percent else None
 

@@ -30,7 +30,7 @@ class Partition(PreFilterPlugin, FilterPlugin):
     """A pod names its partition by a label, and goes only to the domains of that partition."""
 
     class Args(PluginArgs):
-        """The partitions, and how pods and nodes are told apart."""
+        """The partitions, and the labels that assign pods and nodes to them."""
 
         topology_key: str = Field(
             "topology.kubernetes.io/zone", description="Label of nodes: their domain."
@@ -53,7 +53,7 @@ class Partition(PreFilterPlugin, FilterPlugin):
         return self._partition_of(pod)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
-        """Decide without looking at nodes what can be decided so."""
+        """Decide what can be decided without looking at nodes."""
         partition = self._partition_of(pod)
         if not partition:
             return Status.skip()
@@ -74,7 +74,7 @@ class Partition(PreFilterPlugin, FilterPlugin):
         verdicts.reject_with(~nodes.matches(Selector((inside,))), self._outside(pod))
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        # A new configuration needs no event: it wakes everybody.
+        # A new configuration needs no event: it wakes all pods.
         return (
             ClusterEvent(events.UNSCHEDULABLE_POD, events.UPDATE_POD_LABEL, _is_this_pod),
             ClusterEvent(events.NODE, events.ADD | events.UPDATE_NODE_LABEL, self._is_inside),

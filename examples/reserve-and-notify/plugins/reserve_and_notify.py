@@ -1,8 +1,8 @@
 """ReserveAndNotify: pods that need a licence get one from a licence server before they are bound.
 
-Reserve turns a pod down at once while the server is known to have no seat. PreBind asks for a seat
-and waits for the answer; PostBind and the end of a pod are told in the background, in order, and
-again if need be. The server is asked by HTTP:
+Reserve rejects a pod at once while the server is known to have no seat. PreBind requests a seat
+and waits for the response. The server is notified of PostBind and of the end of a pod in the
+background, in order, with retries. Its HTTP API:
 
     PUT    <url>/seats/<product>/<pod's uid>   2xx: granted   409: no seat is free
     POST   <url>/bound                         {"pod", "node", "product"}
@@ -47,7 +47,7 @@ SEAT_GIVEN_BACK = plugin_event("SeatGivenBack")
 
 
 class Message(NamedTuple):
-    """Something that the server is to be told in the background."""
+    """A notification to be sent to the server in the background."""
 
     method: str
     path: str
@@ -56,16 +56,18 @@ class Message(NamedTuple):
 
 
 class ReserveAndNotify(ReservePlugin, PreBindPlugin, PostBindPlugin, BackgroundPlugin):
-    """The server keeps the books; here is only what it said last."""
+    """The server keeps the records; the plugin only caches that a product is sold out."""
 
     class Args(PluginArgs):
-        """Where the server is, and which pods it is asked about."""
+        """Where the server is, and which pods need a licence."""
 
         url: str = Field(pattern="^https?://", description="Of the licence server.")
         label: str = Field("example.com/licence", description="Label of pods: the product.")
         timeout_seconds: Seconds = Field(2.0, gt=0, description="For each request.")
-        believe_seconds: Seconds = Field(30.0, ge=0, description='How long "no seat" is believed.')
-        tries: int = Field(5, ge=1, description="How often something is told, 1 s, 2 s, … apart.")
+        believe_seconds: Seconds = Field(30.0, ge=0, description='How long "no seat" is assumed.')
+        tries: int = Field(
+            5, ge=1, description="How often a notification is sent, 1 s, 2 s, … apart."
+        )
 
     args: Args
 
@@ -74,10 +76,10 @@ class ReserveAndNotify(ReservePlugin, PreBindPlugin, PostBindPlugin, BackgroundP
         self._session: aiohttp.ClientSession | None = None
         self._outbox: asyncio.Queue[Message] = asyncio.Queue()
         self._sold_out: dict[str, float] = {}
-        """Until when it is believed that there is no seat, in seconds since the epoch."""
+        """Until when a product is assumed to have no seat, in seconds since the epoch."""
         handle.on_change(PODS, self._on_pod)
 
-    # ---- on the way to a node ------------------------------------------------------------------
+    # ---- before binding ------------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         product = self._product(pod.pod.metadata)
@@ -99,7 +101,7 @@ class ReserveAndNotify(ReservePlugin, PreBindPlugin, PostBindPlugin, BackgroundP
             state.write(self.name, "")
             self._sold_out[product] = self.handle.clock.now() + self.args.believe_seconds
             return _no_seat(product)
-        return None if code < 300 else Status.error(f"licence server: answered {code}")
+        return None if code < 300 else Status.error(f"licence server: status {code}")
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         if product := state.get(self.name):
@@ -128,7 +130,7 @@ class ReserveAndNotify(ReservePlugin, PreBindPlugin, PostBindPlugin, BackgroundP
             try:
                 while True:
                     await self._deliver(await self._outbox.get())
-            finally:  # at the end, what has been noted is told once more, without patience
+            finally:  # at the end each queued notification is sent once, without retries
                 while not self._outbox.empty():
                     with suppress(aiohttp.ClientError, TimeoutError):
                         await self._send(self._outbox.get_nowait())
@@ -141,7 +143,9 @@ class ReserveAndNotify(ReservePlugin, PreBindPlugin, PostBindPlugin, BackgroundP
                 code = repr(error)
             if isinstance(code, int) and code < 500:
                 break
-            log.warning("Licence server was not told", what=message, answer=code, attempt=attempt)
+            log.warning(
+                "Licence server was not notified", what=message, error=code, attempt=attempt
+            )
             await asyncio.sleep(attempt)
         if message.method == "DELETE":
             self._sold_out.pop(message.product, None)
@@ -150,10 +154,10 @@ class ReserveAndNotify(ReservePlugin, PreBindPlugin, PostBindPlugin, BackgroundP
     async def _send(self, message: Message) -> int:
         assert self._session is not None, "background work begins before the first binding"
         url = self.args.url.rstrip("/") + message.path
-        async with self._session.request(message.method, url, json=message.body) as answer:
-            return answer.status
+        async with self._session.request(message.method, url, json=message.body) as response:
+            return response.status
 
-    # ---- who is woken by what ------------------------------------------------------------------
+    # ---- events that wake pods ------------------------------------------------------------------
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         return (
