@@ -1,4 +1,4 @@
-"""docs/writing-plugins.md is followed word by word: what it prints is what happens."""
+"""docs/writing-plugins.md, executed: commands, files and output are those of the page."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def fences(page: Path = PAGE) -> list[Fence]:
 
 
 class Reader:
-    """Somebody who does what the page says, in shells of their own and a home of their own."""
+    """Runs what the page says, in shells with a home directory of their own."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -62,7 +62,7 @@ class Reader:
         self.said = ""
 
     def run(self, script: str) -> None:
-        """Run commands, and note where they lead and what they say."""
+        """Run commands; remember their working directory and their output."""
         where = self._home / ".where"
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", f"{self._own(script)}\npwd > {where}"],
@@ -77,9 +77,9 @@ class Reader:
         self.cwd, self.said = Path(where.read_text().strip()), done.stdout
 
     def start(self, script: str, until: str) -> None:
-        """Leave commands running, once they have said a word."""
+        """Start commands in the background; return once their output has a given word."""
         if self._port in self._own(script):
-            self._kept.close()  # until now nobody else was to get it
+            self._kept.close()  # kept until now so that no other process takes the port
         log = self._home / f"{len(self._running)}.log"
         with log.open("wb") as file:
             process = subprocess.Popen(
@@ -174,9 +174,3 @@ def test_the_arguments_are_checked_as_printed() -> None:
     Harness([plugin], args={"Percent": {"lowPercent": 1, "highPercent": 2}})
     with pytest.raises(ConfigError, match=r"lowPercent: Invalid value: 90: must be of 0\.\.100"):
         Harness([plugin], args={"Percent": {"lowPercent": 90}})
-
-
-def test_every_link_leads_somewhere() -> None:
-    for page in (PAGE, PAGE.with_name("testing-plugins.md")):
-        for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
