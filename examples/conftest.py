@@ -1,4 +1,4 @@
-"""What the tests of the examples need: the plugin of the folder that a test stands in."""
+"""Fixtures for the tests of the examples: the plugin and configuration of the test's folder."""
 
 from __future__ import annotations
 

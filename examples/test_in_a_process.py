@@ -94,7 +94,7 @@ class Running:
             self.log += line.decode()
 
     async def until(self, condition: Any) -> None:
-        """Look again and again: another process is at work."""
+        """Poll until a condition holds: another process is at work."""
         for _ in range(1500):
             if condition():
                 return

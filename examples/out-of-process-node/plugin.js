@@ -1,4 +1,4 @@
-// QuietZones: at most so many pods a node in quiet zones, emptier zones first. No dependencies.
+// QuietZones: limits the pods per node in quiet zones, prefers emptier zones. No dependencies.
 "use strict";
 const fs = require("node:fs");
 const http = require("node:http");
