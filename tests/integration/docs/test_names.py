@@ -88,15 +88,15 @@ def test_files_that_are_named_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_links_lead_somewhere(page: Path) -> None:
     for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
-        path, _, anchor = link.partition("#")
+        path, _, fragment = link.partition("#")
         target = page.parent / path if path else page
         if link.startswith("http"):
             continue
         assert target.exists(), link
-        assert not anchor or anchor in anchors(target), link
+        assert not fragment or fragment in heading_ids(target), link
 
 
-def anchors(page: Path) -> set[str]:
-    """Return the anchors that GitHub gives the headings of a page."""
+def heading_ids(page: Path) -> set[str]:
+    """Return the ids that GitHub gives the headings of a page."""
     headings = re.findall(r"^#+ (.*)$", prose(page), flags=re.MULTILINE)
     return {re.sub(r"[^\w -]", "", one.lower()).strip().replace(" ", "-") for one in headings}
