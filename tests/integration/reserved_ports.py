@@ -1,7 +1,7 @@
 """Ports for processes that must be told one, and for those who want to find nobody.
 
 A port that is looked for and let go again may be somebody else's by the time it is used: any
-connection on the machine may be given it. So it stays bound, and proreus listens beside.
+connection on the machine may be given it. So it stays bound, and proreus listens on it too.
 """
 
 from __future__ import annotations
