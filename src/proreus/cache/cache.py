@@ -228,7 +228,7 @@ class Cache:
         info.set_node(node)
         self.table.update_node(info)
 
-    def refresh_node(self, node: Node) -> None:
+    def replace_node_object(self, node: Node) -> None:
         """Replace the object of a node whose columns have not changed; no row is recorded."""
         info = self._info(node.metadata.name)
         if info is None or info.node is None:

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 _NEVER = float("inf")
 
-ROWS_BETWEEN_LOOKS = 64
+ROWS_BETWEEN_CHECKS = 64
 """How many per-node calls a loop makes between two checks of the budget."""
 
 Stopwatch = Callable[[], float]

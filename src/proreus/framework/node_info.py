@@ -28,9 +28,9 @@ class Amounts(dict[str, int]):
 class NodeInfo:
     """A node, the pods on it (assumed ones included) and their sums.
 
-    ``pods``: by UID. ``requested``: sum of ``PodInfo.held.amounts``; ``requested`` and
-    ``allocatable`` read as 0 for a resource that they lack. ``nonzero_requested``: cpu and memory
-    with defaults for what pods do not request. ``used_ports`` is a set, not a count, as in
+    ``pods``: by UID. ``requested``: sum of ``PodInfo.accounted_requests.amounts``; ``requested``
+    and ``allocatable`` read as 0 for a resource that they lack. ``nonzero_requested``: cpu and
+    memory with defaults for what pods do not request. ``used_ports`` is a set, not a count, as in
     kube-scheduler: of two pods with the same port the first that leaves frees it.
     """
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from proreus.config.types import PluginArgs
-from proreus.framework.attempt_budget import ROWS_BETWEEN_LOOKS
+from proreus.framework.attempt_budget import ROWS_BETWEEN_CHECKS
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ALL_EVENTS, ClusterEvent
 from proreus.framework.handle import Handle
@@ -266,7 +266,7 @@ class FilterPlugin(Plugin):
         """
         # Not every row: reading the clock costs as much as a simple filter.
         for row, node in enumerate(nodes):
-            if row % ROWS_BETWEEN_LOOKS == 0:
+            if row % ROWS_BETWEEN_CHECKS == 0:
                 state.check_budget(self.name, "Filter")
             status = self.filter(state, pod, node)
             if status is not None:

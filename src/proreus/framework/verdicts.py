@@ -33,14 +33,14 @@ class Verdicts:
     kube-scheduler's Filter stops at the first plugin that rejects a node.
     """
 
-    __slots__ = ("_ids", "ids", "plugin", "size", "statuses")
+    __slots__ = ("_id_by_status", "ids", "plugin", "size", "statuses")
 
     def __init__(self, size: int, plugin: str = "") -> None:
         self.size = size
         self.plugin = plugin
         self.ids: CodeArray | None = None
         self.statuses: list[Status | None] = [None]
-        self._ids: dict[Status, int] = {}
+        self._id_by_status: dict[Status, int] = {}
 
     def reject(self, where: BoolArray | Rows, *reasons: str, unresolvable: bool = False) -> None:
         """Reject the rows of a mask, or of an array of row numbers, for the given reasons.
@@ -81,9 +81,9 @@ class Verdicts:
         if not status.plugin and self.plugin:
             status = status.with_plugin(self.plugin)
         # By value: a per-node plugin creates an equal status for every node that it rejects.
-        number = self._ids.get(status)
+        number = self._id_by_status.get(status)
         if number is None:
-            number = self._ids[status] = len(self.statuses)
+            number = self._id_by_status[status] = len(self.statuses)
             self.statuses.append(status)
         return number
 
@@ -143,7 +143,7 @@ class Verdicts:
         # The list of statuses is shared and only ever grows, so the numbers of both stay valid.
         part = Verdicts(len(rows), self.plugin)
         part.statuses = self.statuses
-        part._ids = self._ids
+        part._id_by_status = self._id_by_status
         if self.ids is not None:
             part.ids = self.ids[rows]
         return part
@@ -152,7 +152,7 @@ class Verdicts:
         """Return an independent copy."""
         other = Verdicts(self.size, self.plugin)
         other.statuses = list(self.statuses)
-        other._ids = dict(self._ids)
+        other._id_by_status = dict(self._id_by_status)
         other.ids = None if self.ids is None else self.ids.copy()
         return other
 

@@ -36,7 +36,7 @@ from proreus.runtime.prioritize_nodes import prioritize_nodes, run_pre_score
 from proreus.runtime.profile import Profile
 from proreus.runtime.registry import Registry
 from proreus.runtime.scheduling_points import run_post_filter, run_pre_filter
-from proreus.runtime.select_host import top_of_heap
+from proreus.runtime.select_host import root_of_heap
 from proreus.scheduler.no_feasible_node import diagnose
 
 _OFFLINE_GATES = ("SchedulerAsyncPreemption=false", "SchedulerAsyncAPICalls=false")
@@ -76,7 +76,7 @@ async def _evaluate(
         # A single decision uses the objects as given, finished pods included; a script sees them
         # through a watch, whose field selector excludes those.
         script = "steps" in case
-        options = OfflineOptions(hide_finished=script, select_host=top_of_heap)
+        options = OfflineOptions(hide_finished=script, select_host=root_of_heap)
         cluster = OfflineCluster(loaded, registry, gates, options)
     except ConfigError as error:
         return {"configError": str(error)}

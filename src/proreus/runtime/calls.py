@@ -1,6 +1,6 @@
 """The one place where plugins are called.
 
-A verdict is a value, a bug is an exception. What a plugin raises, or returns against the rules of
+A status is a value, a bug is an exception. What a plugin raises, or returns against the rules of
 its extension point, becomes ``PluginError`` with kube-scheduler's text, and is counted in the
 plugin's ``health``. In one cycle out of ten every call is timed.
 
@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import NoReturn, TypeVar, TypeVarTuple
 
 from proreus.errors import BudgetExceeded, PluginError
-from proreus.framework.attempt_budget import ROWS_BETWEEN_LOOKS
+from proreus.framework.attempt_budget import ROWS_BETWEEN_CHECKS
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.plugin import Plugin
@@ -125,7 +125,7 @@ def call_plugin_for_nodes(
         for number, node in enumerate(nodes):
             # A pod's spec decides how long one call takes: the budget is checked between calls, and
             # not at each, since reading the clock costs as much as a cheap plugin.
-            if number % ROWS_BETWEEN_LOOKS == 0:
+            if number % ROWS_BETWEEN_CHECKS == 0:
                 state.check_budget(plugin.name, point)
             results.append(method(state, pod, node))
     except BaseException as error:

@@ -1,7 +1,7 @@
 """Pods that are alike share the results of Filter and Score (kube-scheduler once had an
 "equivalence cache"; its opportunistic batching speaks of pod signatures).
 
-Theory of operation. A plugin that is ``row_local`` signs a pod: ``sign(pod)`` is the part of the
+How it works. A plugin that is ``row_local`` signs a pod: ``sign(pod)`` is the part of the
 pod that it reads. Results are kept at two levels, and both are brought up to date row by row:
 
 - ``PluginResults`` (``plugin_results``): verdicts and raw scores of ONE plugin for ONE signature;
@@ -107,26 +107,27 @@ class Scorer:
     plugin: ScorePlugin
     weight: int
     results: PluginResults
-    final: IntArray | int = 0
+    weighted_scores: IntArray | int = 0
     """Weighted scores by row, normalised over the feasible rows; an int if all are the same."""
-    normalized_raw: IntArray | None = None
-    normalized_version: int = -1
-    normalized_constant: int | None = None
-    """The raw scores that ``final`` was computed from. Other classes share and refresh the same
-    ``PluginResults``, so each class remembers which version of them it has seen."""
+    source_scores: IntArray | None = None
+    source_version: int = -1
+    source_constant: int | None = None
+    """The raw scores that ``weighted_scores`` was computed from. Other classes share and refresh
+    the same ``PluginResults``, so each class remembers which version of them it has seen."""
     unchecked_scores: IntArray | None = None
     """Unweighted scores by row if one of them may be out of range. It is an error only for a node
     that is feasible in the end, which other plugins still decide."""
 
     @property
-    def is_settled(self) -> bool:
-        """Whether ``final`` holds until a node is added, removed or updated, whatever pods do."""
-        return self.results.depends_on_nodes_only and isinstance(self.final, int)
+    def is_constant(self) -> bool:
+        """Whether ``weighted_scores`` holds until a node is added, removed or updated, whatever
+        pods do."""
+        return self.results.depends_on_nodes_only and isinstance(self.weighted_scores, int)
 
     @property
     def depends_on_others(self) -> bool:
         """Whether a row's score depends on which other rows are feasible (NormalizeScore)."""
-        return self.plugin.normalizes and not isinstance(self.final, int)
+        return self.plugin.normalizes and not isinstance(self.weighted_scores, int)
 
     def check_range(self, rows: Rows | slice | BoolArray) -> None:
         """Raise ``PluginError`` when the final score of one of these rows is outside 0..100."""
@@ -146,8 +147,8 @@ class EquivalenceClass:
         self.feasible: BoolArray = np.zeros(0, dtype=np.bool_)
         self.feasible_count = 0
         self.totals = CachedTotals(np.zeros(0, dtype=np.int64))
-        self._filter_at = -1
-        self._score_at = -1
+        self._filter_position = -1
+        self._score_position = -1
         self._filter_generation = self._score_generation = -1
         """``NodeTable.nodes_generation`` when verdicts and totals were last refreshed."""
         self._full_evaluations = -1
@@ -171,13 +172,13 @@ class EquivalenceClass:
         # A plugin that evaluated every row (another invalidation key, say) changed verdicts of rows
         # that the change log does not name: merging only the changed rows would miss them.
         if full_evaluations == self._full_evaluations:
-            rows = few_rows(table.changes, self._filter_at, self.verdicts.size, table.size)
+            rows = few_rows(table.changes, self._filter_position, self.verdicts.size, table.size)
         if rows is None:
             self._merge_all(table)
         else:
             self._merge_rows(rows)
         self._full_evaluations = full_evaluations
-        self._filter_at, self._filter_generation = table.position, table.nodes_generation
+        self._filter_position, self._filter_generation = table.position, table.nodes_generation
 
     def merged_with(
         self, others: Mapping[Plugin, Verdicts], order: Iterable[FilterPlugin]
@@ -204,7 +205,7 @@ class EquivalenceClass:
         self.feasible = self.verdicts.passed()
         self.feasible_count = int(np.count_nonzero(self.feasible))
         # Any row may have become feasible or infeasible: the totals have to be summed up again.
-        self._score_at = -1
+        self._score_position = -1
 
     def _merge_rows(self, rows: list[int]) -> None:
         verdicts, feasible = self.verdicts, self.feasible
@@ -233,28 +234,28 @@ class EquivalenceClass:
     def set_scorers(self, scorers: Sequence[Scorer], signatures: Sequence[Hashable]) -> None:
         """Replace the score plugins; the caller compares ``scorer_signatures`` first."""
         self._scorers, self.scorer_signatures = scorers, signatures
-        self._score_at = self._score_generation = -1
+        self._score_position = self._score_generation = -1
 
     def refresh_totals(self, state: CycleState, pod: PodInfo, table: NodeTable) -> CachedTotals:
         """Bring the total scores up to date and return them; call ``refresh_filter`` first."""
-        rows = few_rows(table.changes, self._score_at, len(self.totals.scores), table.size)
+        rows = few_rows(table.changes, self._score_position, len(self.totals.scores), table.size)
         rebuild = rows is None
         same_nodes = table.nodes_generation == self._score_generation
         for scorer in self._scorers:
-            if not (same_nodes and scorer.is_settled):
+            if not (same_nodes and scorer.is_constant):
                 # Every scorer is refreshed, also once a rebuild is certain: hence no short-circuit.
                 rebuild = self._refresh_scorer(scorer, state, pod, table, rows) or rebuild
         if rebuild:
             # NormalizeScore moved the scores of rows that did not change themselves: sum up all.
             total: IntArray = np.zeros(table.size, dtype=np.int64)
             for scorer in self._scorers:
-                total += scorer.final
+                total += scorer.weighted_scores
             self.totals = CachedTotals(np.where(self.feasible, total, INFEASIBLE))
         else:
             assert rows is not None
             self._total_rows(rows)
         self._feasibility_changed.clear()
-        self._score_at, self._score_generation = table.position, table.nodes_generation
+        self._score_position, self._score_generation = table.position, table.nodes_generation
         return self.totals
 
     def check_range(self, where: Rows | slice | BoolArray | None = None) -> None:
@@ -286,16 +287,20 @@ class EquivalenceClass:
         """
         added: dict[str, IntArray | int] = {}
         for scorer in self._scorers:
-            plugin, final, raw = scorer.plugin, scorer.final, scorer.results.raw
-            if isinstance(final, int) or isinstance(raw, int):
-                added[plugin.name] = final
+            plugin, weighted_scores, raw_scores = (
+                scorer.plugin,
+                scorer.weighted_scores,
+                scorer.results.raw_scores,
+            )
+            if isinstance(weighted_scores, int) or isinstance(raw_scores, int):
+                added[plugin.name] = weighted_scores
             elif subset and scorer.depends_on_others:
-                scores = run_normalize_score(plugin, state, pod, raw[where])
+                scores = run_normalize_score(plugin, state, pod, raw_scores[where])
                 check_range(plugin, scores)
                 added[plugin.name] = scores * scorer.weight
             else:
                 scorer.check_range(where)
-                added[plugin.name] = final[where]
+                added[plugin.name] = weighted_scores[where]
         return added
 
     def _refresh_scorer(
@@ -309,54 +314,62 @@ class EquivalenceClass:
         """Bring one plugin's scores up to date; return whether rows beyond ``rows`` changed."""
         results, weight = scorer.results, scorer.weight
         results.refresh_score(state, pod, table)
-        raw, final = results.raw, scorer.final
-        if isinstance(raw, int):
+        raw_scores, weighted_scores = results.raw_scores, scorer.weighted_scores
+        if isinstance(raw_scores, int):
             # The same score everywhere: a plugin that has nothing to score for this pod. As an int
             # it costs no array and no update by row.
             scorer.unchecked_scores = None
-            if raw == scorer.normalized_constant:
+            if raw_scores == scorer.source_constant:
                 return False
-            scorer.final = weight * self._normalized_constant(scorer, state, pod, raw)
-            scorer.normalized_constant = raw
-            return not isinstance(final, int) or final != scorer.final
-        scorer.normalized_constant = None
-        if raw is scorer.normalized_raw and not isinstance(final, int) and rows is not None:
-            if results.raw_version == scorer.normalized_version and not self._feasibility_changed:
+            scorer.weighted_scores = weight * self._normalized_constant(
+                scorer, state, pod, raw_scores
+            )
+            scorer.source_constant = raw_scores
+            return not isinstance(weighted_scores, int) or weighted_scores != scorer.weighted_scores
+        scorer.source_constant = None
+        if (
+            raw_scores is scorer.source_scores
+            and not isinstance(weighted_scores, int)
+            and rows is not None
+        ):
+            if results.raw_version == scorer.source_version and not self._feasibility_changed:
                 return False
             # Without NormalizeScore a row's score depends on that row alone. With it, one new
             # maximum rescales every row, so there is no way around the whole column.
             if not scorer.plugin.normalizes:
-                self._update_rows(scorer, raw, final, rows)
-                scorer.normalized_version = results.raw_version
+                self._update_rows(scorer, raw_scores, weighted_scores, rows)
+                scorer.source_version = results.raw_version
                 return False
-        scorer.normalized_raw = None
-        scores, passed = raw, self.feasible
+        scorer.source_scores = None
+        scores, passed = raw_scores, self.feasible
         if scorer.plugin.normalizes:
             # kube-scheduler scores feasible nodes only: the raw score of an infeasible row must not
             # take part in NormalizeScore.
-            scores = np.where(passed, raw, 0)
+            scores = np.where(passed, raw_scores, 0)
             scores[passed] = run_normalize_score(scorer.plugin, state, pod, scores[passed])
         scorer.unchecked_scores = None if out_of_range(scores[passed]) is None else scores
-        scorer.final = scores * weight
+        scorer.weighted_scores = scores * weight
         # Noted last: where NormalizeScore raises, the next pod of the class runs it again.
-        scorer.normalized_raw, scorer.normalized_version = raw, results.raw_version
+        scorer.source_scores, scorer.source_version = raw_scores, results.raw_version
         return True
 
-    def _update_rows(self, scorer: Scorer, raw: IntArray, final: IntArray, rows: list[int]) -> None:
+    def _update_rows(
+        self, scorer: Scorer, raw_scores: IntArray, weighted_scores: IntArray, rows: list[int]
+    ) -> None:
         """Bring the final scores of a few rows up to date; cheaper one by one than by columns."""
         feasible, weight = self.feasible, scorer.weight
         for row in rows:
-            score = int(raw[row])
+            score = int(raw_scores[row])
             if not MIN_SCORE <= score <= MAX_SCORE:
                 score = 0  # no matter: either the row is infeasible or the attempt fails
                 if feasible[row]:
-                    scorer.unchecked_scores = raw
-            final[row] = score * weight
+                    scorer.unchecked_scores = raw_scores
+            weighted_scores[row] = score * weight
 
     def _normalized_constant(
-        self, scorer: Scorer, state: CycleState, pod: PodInfo, raw: int
+        self, scorer: Scorer, state: CycleState, pod: PodInfo, raw_scores: int
     ) -> int:
-        one = np.array([raw], dtype=np.int64)
+        one = np.array([raw_scores], dtype=np.int64)
         if scorer.plugin.normalizes:
             one = run_normalize_score(scorer.plugin, state, pod, one)
         check_range(scorer.plugin, one)
@@ -368,8 +381,12 @@ class EquivalenceClass:
             if self.feasible[row]:
                 total = 0
                 for scorer in self._scorers:
-                    final = scorer.final
-                    total += final if isinstance(final, int) else int(final[row])
+                    weighted_scores = scorer.weighted_scores
+                    total += (
+                        weighted_scores
+                        if isinstance(weighted_scores, int)
+                        else int(weighted_scores[row])
+                    )
             self.totals.put(row, total)
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from proreus.framework.attempt_budget import ROWS_BETWEEN_LOOKS
+from proreus.framework.attempt_budget import ROWS_BETWEEN_CHECKS
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
 from proreus.framework.nominated_pods import Nominator
@@ -199,38 +199,38 @@ class NodeSearch:
 
     def _find_in_table(self, profile: Profile, state: CycleState, pod: PodInfo) -> FeasibleNodes:
         table, signatures = profile.table, PodSignatures(pod)
-        active = [p for p in profile.filter if p.name not in state.skip_filter]
-        signatures.sign(active)
+        filters = [p for p in profile.filter if p.name not in state.skip_filter]
+        signatures.sign(filters)
         # Cached plugins run on every node, also on nodes that another plugin rejects: the verdict
         # of a row can then be reused for a pod that differs in what the other plugin reads.
-        sharing = {p: signatures[p] for p in active if signatures[p] is not None}
-        equivalence_class = profile.equivalence_cache.equivalence_class(sharing)
+        cached_signatures = {p: signatures[p] for p in filters if signatures[p] is not None}
+        equivalence_class = profile.equivalence_cache.equivalence_class(cached_signatures)
         equivalence_class.refresh_filter(state, pod, table)
-        others = [p for p in active if p not in sharing]
-        rejecting: dict[Plugin, Verdicts] = {}
-        one_by_one: list[FilterPlugin] = []
-        for plugin in others:
+        uncached = [p for p in filters if p not in cached_signatures]
+        rejections_of: dict[Plugin, Verdicts] = {}
+        per_node: list[FilterPlugin] = []
+        for plugin in uncached:
             if plugin.columnar_filter:
                 verdicts = Verdicts(table.size, plugin.name)
                 # An Error about a row that an earlier plugin rejects must not fail the attempt:
                 # kube-scheduler would not have called this plugin for it.
                 run_filter_plugin(plugin, state, pod, table, verdicts, keep_errors=True)
                 if verdicts.ids is not None:
-                    rejecting[plugin] = verdicts
+                    rejections_of[plugin] = verdicts
                 state.check_budget(plugin.name, "Filter")
             else:
-                one_by_one.append(plugin)
+                per_node.append(plugin)
         verdicts = (
-            equivalence_class.merged_with(rejecting, active)
-            if rejecting
+            equivalence_class.merged_with(rejections_of, filters)
+            if rejections_of
             else equivalence_class.verdicts
         )
-        if not one_by_one:
+        if not per_node:
             found = FeasibleNodes(verdicts, None, equivalence_class, signatures)
             return self._with_nominated(profile, state, pod, found)
         # The walk writes its rejections; the cached verdicts belong to all pods of the class.
         verdicts = verdicts.copy()
-        visited = self._filter_one_by_one(profile, state, pod, verdicts, one_by_one)
+        visited = self._filter_one_by_one(profile, state, pod, verdicts, per_node)
         return FeasibleNodes(verdicts, visited, equivalence_class, signatures)
 
     def _filter_one_by_one(
@@ -259,7 +259,7 @@ class NodeSearch:
         visited: list[int] = []
         found = 0
         for number, row in enumerate(self.order().tolist()):
-            if number % ROWS_BETWEEN_LOOKS == 0:
+            if number % ROWS_BETWEEN_CHECKS == 0:
                 state.check_budget(plugins[0].name, "Filter")
             rejected = None if before is None else verdicts.statuses[before[row]]
             limit = len(order) if rejected is None else order[rejected.plugin]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from proreus.errors import PluginError
-from proreus.framework.attempt_budget import ROWS_BETWEEN_LOOKS
+from proreus.framework.attempt_budget import ROWS_BETWEEN_CHECKS
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import MAX_SCORE, MIN_SCORE, FilterPlugin, Plugin, ScorePlugin
@@ -70,7 +70,7 @@ def run_filter_plugin(
             rows = earlier.passed_rows().tolist()
         plugin.evaluations.filter.value += len(rows)
         for number, row in enumerate(rows):
-            if number % ROWS_BETWEEN_LOOKS == 0:
+            if number % ROWS_BETWEEN_CHECKS == 0:
                 state.check_budget(plugin.name, "Filter")
             result = call_plugin(plugin, "Filter", state, plugin.filter, state, pod, nodes[row])
             if result is not None and (status := as_status(plugin, "Filter", result)) is not None:

@@ -1,10 +1,10 @@
-"""The second filter pass: nodes with nominated pods, filtered with those pods on them.
+"""Filter with nominated pods: nodes are filtered with the pods nominated to them.
 
 A pod must respect the nominations of pods of equal or higher priority. A node has to pass twice, as
 in ``RunFilterPluginsWithNominatedPods``: with the nominated pods, because they may be bound there,
 and without them, because they may not (inter-pod affinity to a pod that never arrives).
 
-    NodeSearch._with_nominated ─► rejections      the cluster's nodes, after the first pass
+    NodeSearch._with_nominated ─► rejections      the cluster's nodes that passed without them
         ├► run_filters_on_row                     few nodes, or a filter that looks across nodes
         └► _run_filters_at_once                   many nodes: one fork of them all, cached verdicts
     NodeSearch.check_node, dry runs ─► run_filters_on_row, rejected

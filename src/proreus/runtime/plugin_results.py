@@ -66,15 +66,15 @@ class PluginResults:
     """One plugin's verdict and raw score of every row, for one signature."""
 
     __slots__ = (
-        "_filter_at",
+        "_filter_position",
         "_has_invalidation_key",
         "_invalidation_key",
         "_looks_at_pods",
-        "_score_at",
+        "_score_position",
         "depends_on_nodes_only",
         "full_evaluations",
         "plugin",
-        "raw",
+        "raw_scores",
         "raw_version",
         "verdicts",
     )
@@ -84,11 +84,11 @@ class PluginResults:
         self.verdicts = Verdicts(0)
         self.full_evaluations = 0
         """How often Filter ran over all rows; a class that merged them before then merges again."""
-        self.raw: IntArray | int = 0
+        self.raw_scores: IntArray | int = 0
         self.raw_version = 0
         """Incremented whenever a raw score changes."""
-        self._filter_at = -1
-        self._score_at = -1
+        self._filter_position = -1
+        self._score_position = -1
         self._looks_at_pods = plugin.looks_at_pods
         # Looked up once: for most plugins the method is the base class's, and not worth a call.
         self._has_invalidation_key = type(plugin).invalidation_key is not Plugin.invalidation_key
@@ -102,14 +102,14 @@ class PluginResults:
         size = self.verdicts.size
         if self._has_invalidation_key:
             self._check_invalidation_key(table)
-        if self._filter_at == changes.position and size == table.size:
+        if self._filter_position == changes.position and size == table.size:
             return
         plugin = self.plugin
         assert isinstance(plugin, FilterPlugin)
-        rows = few_rows(changes, self._filter_at, size, table.size)
+        rows = few_rows(changes, self._filter_position, size, table.size)
         if rows is None:
             # Should the plugin raise half-way, the rows that it reached must not pass for results.
-            self._filter_at = -1
+            self._filter_position = -1
             self.verdicts = Verdicts(table.size, plugin.name)
             run_filter_plugin(plugin, state, pod, table, self.verdicts)
             self.full_evaluations += 1
@@ -123,7 +123,7 @@ class PluginResults:
                 elif ids is not None:
                     # The row was rejected before and passes now: a pod has left the node, say.
                     ids[row] = PASSED
-        self._filter_at = changes.position
+        self._filter_position = changes.position
         if rows is None:
             # Checked last: an attempt that ends here has at least paid for the next one's cache.
             state.check_budget(plugin.name, "Filter")
@@ -131,30 +131,30 @@ class PluginResults:
     def refresh_score(self, state: CycleState, pod: PodInfo, table: NodeTable) -> None:
         """Bring the raw scores up to date."""
         changes = table.changes if self._looks_at_pods else table.node_changes
-        size = table.size if isinstance(self.raw, int) else len(self.raw)
+        size = table.size if isinstance(self.raw_scores, int) else len(self.raw_scores)
         if self._has_invalidation_key:
             self._check_invalidation_key(table)
-        if self._score_at == changes.position and size == table.size:
+        if self._score_position == changes.position and size == table.size:
             return
         plugin = self.plugin
         assert isinstance(plugin, ScorePlugin)
-        rows = few_rows(changes, self._score_at, size, table.size)
+        rows = few_rows(changes, self._score_position, size, table.size)
         if rows is None:
-            self.raw = run_score_plugin(plugin, state, pod, table)
+            self.raw_scores = run_score_plugin(plugin, state, pod, table)
             self.raw_version += 1
         else:
             for row, score in run_score_plugin_on_rows(plugin, state, pod, table, rows):
-                raw = self.raw
+                raw_scores = self.raw_scores
                 # An unchanged score leaves ``raw_version`` alone, and with it every class's totals:
                 # what NormalizeScore made of the column still holds.
-                if score == (raw if isinstance(raw, int) else raw[row]):
+                if score == (raw_scores if isinstance(raw_scores, int) else raw_scores[row]):
                     continue
                 # The first row that differs ends the constant; the column is filled with it.
-                if isinstance(raw, int):
-                    raw = self.raw = np.full(table.size, raw, dtype=np.int64)
-                raw[row] = score
+                if isinstance(raw_scores, int):
+                    raw_scores = self.raw_scores = np.full(table.size, raw_scores, dtype=np.int64)
+                raw_scores[row] = score
                 self.raw_version += 1
-        self._score_at = changes.position
+        self._score_position = changes.position
         if rows is None:
             state.check_budget(plugin.name, "Score")
 
@@ -163,7 +163,7 @@ class PluginResults:
         invalidation_key = self.plugin.invalidation_key(table)
         if invalidation_key != self._invalidation_key:
             self._invalidation_key = invalidation_key
-            self._filter_at = self._score_at = -1
+            self._filter_position = self._score_position = -1
 
 
 def few_rows(

@@ -5,7 +5,7 @@ returns against the rules of its point becomes ``PluginError``. A cycle never wa
 plugins that get their results over the network are awaited right before it (``fetch_…``).
 
 Example: NodeAffinity's PreFilter returns the names {a, b} and a plugin of one's own {b, c}; both
-are in ``narrowing`` and Filter runs on b alone.
+are in ``plugins_with_names`` and Filter runs on b alone.
 """
 
 from __future__ import annotations
@@ -40,13 +40,14 @@ from proreus.runtime.profile import Profile
 class PreFilterOutcome:
     """The result of PreFilter.
 
-    ``status``: a rejection, or None. ``names``: the nodes to filter, None = all. ``narrowing``: the
-    plugins that returned names; they count as rejectors if no node can take the pod.
+    ``status``: a rejection, or None. ``names``: the nodes to filter, None = all.
+    ``plugins_with_names``: the plugins that returned names; they count as rejectors if no node can
+    take the pod.
     """
 
     status: Status | None = None
     names: frozenset[str] | None = None
-    narrowing: tuple[str, ...] = ()
+    plugins_with_names: tuple[str, ...] = ()
 
 
 def run_pre_filter(
@@ -60,7 +61,7 @@ def run_pre_filter(
         nodes = profile.table
     outcome = PreFilterOutcome()
     skipped: list[str] = []
-    narrowing: list[str] = []
+    plugins_with_names: list[str] = []
     rejection: Status | None = None
     point, timed, budget = "PreFilter", state.timer is not None, state.budget
     for plugin in profile.pre_filter:
@@ -88,28 +89,30 @@ def run_pre_filter(
             if status.code == Code.UNSCHEDULABLE:
                 rejection = status.with_plugin(plugin.name)
             elif status.code == Code.UNRESOLVABLE:
-                rejection, narrowing = status.with_plugin(plugin.name), []
+                rejection, plugins_with_names = status.with_plugin(plugin.name), []
                 break
             else:
                 raise_status(plugin, point, status)
             continue
-        narrowing.append(plugin.name)
+        plugins_with_names.append(plugin.name)
         names = frozenset(result)
         outcome.names = names if outcome.names is None else outcome.names & names
         if not outcome.names:
             # No node is in all plugins' sets. Preemption cannot change that, so it ends here.
-            rejection = Status.unresolvable(_nothing_left(narrowing))
+            rejection = Status.unresolvable(_nothing_left(plugins_with_names))
             break
     state.skip_filter = frozenset(skipped)
     outcome.status = rejection
-    outcome.narrowing = tuple(narrowing)
+    outcome.plugins_with_names = tuple(plugins_with_names)
     return outcome
 
 
-def _nothing_left(narrowing: Sequence[str]) -> str:
-    if len(narrowing) == 1:
-        return f"node(s) didn't satisfy plugin {narrowing[0]}"
-    return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(narrowing))}] simultaneously"
+def _nothing_left(plugins_with_names: Sequence[str]) -> str:
+    if len(plugins_with_names) == 1:
+        return f"node(s) didn't satisfy plugin {plugins_with_names[0]}"
+    return (
+        f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins_with_names))}] simultaneously"
+    )
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 A scheduler takes any of the best nodes, at random, so that load spreads over equal nodes
 (``at_random``). The recorded cases were decided by kube-scheduler, which takes the root of a heap
-over the nodes; ``top_of_heap`` builds the same heap, for replaying them.
+over the nodes; ``root_of_heap`` builds the same heap, for replaying them.
 
 In a cluster of equal nodes thousands share the highest total, and one pod changes the total of one
 node. So ``CachedTotals`` keeps the set of the best from pod to pod, and drawing one of them does
@@ -169,16 +169,16 @@ which kube-scheduler looks at them."""
 def at_random(rng: random.Random) -> SelectHost:
     """Return a ``SelectHost`` that takes any of the best rows, each as likely as any other."""
 
-    def select(ranking: NodeScores, order: Callable[[], Rows]) -> int:
-        return ranking.draw(rng)
+    def select(totals: NodeScores, order: Callable[[], Rows]) -> int:
+        return totals.draw(rng)
 
     return select
 
 
-def top_of_heap(ranking: NodeScores, order: Callable[[], Rows]) -> int:
+def root_of_heap(totals: NodeScores, order: Callable[[], Rows]) -> int:
     """Return the root of the heap that kube-scheduler builds over feasible nodes in order."""
     rows: list[int] = order().tolist()
-    scores = ranking.scores
+    scores = totals.scores
     heap = [(int(scores[row]), row) for row in rows if scores[row] >= 0]
     # ``heapq.heapify`` breaks ties by row number; Go's container/heap leaves equals where they are.
     for parent in range(len(heap) // 2 - 1, -1, -1):

@@ -54,7 +54,10 @@ class Attempt:
 
 @dataclass(slots=True)
 class ScheduleResult:
-    """The node that was chosen and assumed; ``waiting`` when Permit holds the pod."""
+    """The pod is assumed on this node: the result of a scheduling cycle.
+
+    ``waiting``: set while Permit holds the pod.
+    """
 
     attempt: Attempt
     node_name: str

@@ -268,7 +268,7 @@ class NodeHandlers:
         if events or old.spec != new.spec or old.status != new.status:
             self._cache.update_node(new)
         else:
-            self._cache.refresh_node(new)
+            self._cache.replace_node_object(new)
         for event in events:
             self._queue.move_all_to_active_or_backoff(event, old, new)
             self._timed.observe(event, started)

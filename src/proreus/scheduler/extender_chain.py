@@ -120,15 +120,15 @@ class ExtenderChain:
     # ---- prioritize ----------------------------------------------------------------------------
 
     async def prioritize(
-        self, interested: Sequence[HTTPExtender], pod: Pod, rows: Rows, ranking: IntArray
+        self, interested: Sequence[HTTPExtender], pod: Pod, rows: Rows, node_scores: IntArray
     ) -> AttemptTotals:
         """Return the order of feasible nodes with the extenders' scores added; errors are ignored.
 
         Nodes with equal totals are ordered at random, those that no extender scored last. Only the
         order of the returned totals has a meaning.
         """
-        # Copied before the first await: a shared ranking changes with the next row.
-        totals = ranking[rows]
+        # Copied before the first await: shared totals change with the next row.
+        totals = node_scores[rows]
         prioritizers = [extender for extender in interested if extender.prioritize_verb]
         # An interested extender without this verb counts as if it had scored all nodes with 0.
         scored = np.full(len(rows), len(prioritizers) < len(interested))
@@ -146,7 +146,7 @@ class ExtenderChain:
                         totals[index] = _as_int64(int(totals[index]) + score)
                         scored[index] = True
         chance = np.where(scored, 1.0 - self._rng.random(len(rows)), 0.0)
-        return AttemptTotals(len(ranking), rows, _in_order(totals, chance))
+        return AttemptTotals(len(node_scores), rows, _in_order(totals, chance))
 
     async def _prioritize(
         self, extender: HTTPExtender, pod: Pod, nodes: Sequence[Node]

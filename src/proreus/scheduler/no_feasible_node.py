@@ -32,15 +32,15 @@ def diagnose(table: NodeTable, outcome: PreFilterOutcome, found: FeasibleNodes |
     else:
         diagnosis = Diagnosis(found.verdicts, found.evaluated)
         if outcome.names is not None:
-            narrowing = " ".join(sorted(outcome.narrowing))
+            plugins_with_names = " ".join(sorted(outcome.plugins_with_names))
             # Nodes that PreFilter excluded have no verdict of their own.
-            text = f"node(s) didn't satisfy plugin(s) [{narrowing}]"
+            text = f"node(s) didn't satisfy plugin(s) [{plugins_with_names}]"
             diagnosis.absent_nodes_status = Status.unresolvable(text)
         diagnosis.note_rejectors()
         if found.rejected_by_extender:
             diagnosis.unschedulable_plugins.add(EXTENDER)
     # A PreFilter plugin that named nodes may name others after an event: its hints count.
-    diagnosis.unschedulable_plugins.update(outcome.narrowing)
+    diagnosis.unschedulable_plugins.update(outcome.plugins_with_names)
     return diagnosis
 
 

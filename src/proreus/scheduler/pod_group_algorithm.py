@@ -158,7 +158,7 @@ class PodGroupAlgorithm:
             member.failure = chosen
             chosen = "" if chosen.nominating is None else chosen.nominating.node_name
         if chosen:
-            permit = await self._cycle.assume(attempt, chosen)
+            permit = await self._cycle.assume_reserve_and_permit(attempt, chosen)
             if isinstance(permit, Failure):
                 member.failure = permit
                 self._restore_nomination(member)

@@ -234,7 +234,7 @@ class PodGroupCycle:
     ) -> Attempt:
         attempt = self._pods.begin(queued, profile)
         attempt.state.write(POD_GROUP_SCHEDULING_CYCLE, scheduled_before)
-        self._cycle.note_extenders(attempt)
+        self._cycle.set_interested_extenders(attempt)
         return attempt
 
     # ---- preempt -------------------------------------------------------------------------------
@@ -292,7 +292,9 @@ class PodGroupCycle:
     async def _commit(self, member: Member) -> Failure | None:
         """Assume a pod for good and start its binding cycle."""
         member.attempt.state.write(POD_GROUP_SCHEDULING_CYCLE, None)
-        schedule_result = await self._cycle.commit(member.attempt, member.node_name)
+        schedule_result = await self._cycle.prepare_for_binding_cycle(
+            member.attempt, member.node_name
+        )
         if isinstance(schedule_result, Failure):
             return schedule_result
         self._pods.start_binding(schedule_result)

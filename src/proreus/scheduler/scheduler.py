@@ -213,7 +213,8 @@ class Scheduler:
         if self.pod_group_cycle is not None and queued.pod.spec.scheduling_group is not None:
             return await self.pod_group_cycle.run(queued)
         profile = self.profiles.get(queued.pod.spec.scheduler_name)
-        # A pod that was in flight while a reload removed its profile comes back to the queue.
+        # A reload may have removed the profile while the pod was queued or in flight: it is
+        # dropped.
         if profile is None or self.skip_pod_schedule(queued, profile):
             self.queue.done(queued.uid)
             return ""

@@ -1,22 +1,25 @@
 """The scheduling cycle: from a popped pod to an assumed node, in kube-scheduler's order of steps.
 
     scheduler.schedule_one ─► run                                  kube-scheduler: schedulingCycle
-      schedule_pod ─► _choose                                                      schedulePod
+      schedule_pod ─► _schedule_pod                                                schedulePod
         _pre_filter       runtime/scheduling_points                PreFilter
         _find             the nominated node first, then:
                           runtime/find_nodes                       Filter, with nominated pods
-                          ├► runtime/equivalence_cache             results shared by equal pods
-                          └► runtime/nominated_pods_filter         a second pass on their nodes
+                          ├► runtime/equivalence_cache             shared by equivalent pods
+                          └► runtime/nominated_pods_filter         a pass with nominated pods
                           scheduler/extender_chain                 extenders' filter
-        _rank             runtime/prioritize_nodes                 PreScore, Score
+        _prioritize_nodes runtime/prioritize_nodes                 PreScore, Score
         _select           runtime/select_host                      one of the best nodes
         no node           scheduler/no_feasible_node               FitError, PostFilter
-      commit ─► assume    cache/cache, runtime/scheduling_points   assume, Reserve, Permit
+      prepare_for_binding_cycle                                    prepareForBindingCycle
+        assume, Reserve,  cache/cache, runtime/scheduling_points
+        Permit
     then scheduler/binding_cycle, as a task; any ``Failure`` goes to scheduler/failure
 
-Nothing can change between pop and assume, so there is no snapshot and no lock: the cycle awaits
-only extenders and plugins that fetch their results, and the informers are paused meanwhile.
-``Cache.assume`` records the changed row; that record invalidates the shared results of this row.
+Nothing can change between pop and assume, so there is no snapshot and no lock: apart from
+PostFilter the cycle awaits only extenders and plugins that fetch their results, and the informers
+are paused meanwhile. ``Cache.assume`` records the changed row; that record invalidates the shared
+results of this row.
 """
 
 from __future__ import annotations
@@ -115,16 +118,17 @@ class SchedulingCycle:
         self._metrics = environment.metrics
         self.observer: AttemptObserver | None = None
 
-    def note_extenders(self, attempt: Attempt) -> None:
+    def set_interested_extenders(self, attempt: Attempt) -> None:
         """Set the extenders that are interested in the pod."""
         if self.extenders is not None:
             attempt.extenders = self.extenders.interested_in(attempt.pod.pod)
 
     async def run(self, attempt: Attempt) -> ScheduleResult | Failure:
         """Choose a node and assume the pod there, or return why there is none."""
-        self.note_extenders(attempt)
-        # Only these cycles await anything. An event that was handled meanwhile would change rows
-        # between the verdicts of two plugins, and the pod might be assumed on a full node.
+        self.set_interested_extenders(attempt)
+        # Only these cycles await anything before assume. An event that was handled meanwhile would
+        # change rows between the verdicts of two plugins, and the pod might be assumed on a full
+        # node.
         if attempt.extenders or attempt.profile.fetching:
             with self._paused():
                 return await self._run(attempt)
@@ -137,7 +141,7 @@ class SchedulingCycle:
         )
         if isinstance(found, Failure):
             return found
-        return await self.commit(attempt, found)
+        return await self.prepare_for_binding_cycle(attempt, found)
 
     # ---- choose --------------------------------------------------------------------------------
 
@@ -145,19 +149,19 @@ class SchedulingCycle:
         """Return the name of the best node; the pod is not assumed there yet."""
         budget = attempt.state.budget
         if budget is None:
-            return await self._choose(attempt)
+            return await self._schedule_pod(attempt)
         try:
-            return await budget.measure(self._choose(attempt))
+            return await budget.measure(self._schedule_pod(attempt))
         except BudgetExceeded as error:
             return error_failure(str(error), error)
 
-    async def _choose(self, attempt: Attempt) -> str | Failure:
+    async def _schedule_pod(self, attempt: Attempt) -> str | Failure:
         if not self._cache.table.size:
             return Failure(Status.unresolvable(NO_NODES))
         trace = Trace()
         try:
             outcome = await self._pre_filter(attempt)
-            # PreFilter rejected the pod as a whole: Filter could only find worse reasons.
+            # PreFilter rejected the pod as a whole: Filter does not run, as in kube-scheduler.
             found = await self._find(attempt, outcome) if outcome.status is None else None
             trace.step("Computing predicates done")
             if self.observer is not None:
@@ -169,14 +173,14 @@ class SchedulingCycle:
             if found is not None and found.count == 1:
                 return self._cache.table[int(found.rows[0])].name
             if found is not None and found.count:
-                ranking = await self._rank(attempt, found)
+                totals = await self._prioritize_nodes(attempt, found)
                 if attempt.extenders:
-                    ranking = await self._prioritize(attempt, found, ranking)
-                chosen = self._cache.table[self._select(ranking, self._search.order)].name
+                    totals = await self._prioritize_by_extenders(attempt, found, totals)
+                chosen = self._cache.table[self._select(totals, self._search.order)].name
                 trace.step("Prioritizing done")
                 return chosen
         except (PluginError, ExtenderError) as error:
-            # Not a rejection: no PostFilter, for victims would not repair a broken plugin.
+            # Not a rejection, so no PostFilter: preemption cannot help after an error.
             return error_failure(str(error), error)
         finally:
             trace.log_if_long("Scheduling", attempt.pod.key)
@@ -257,12 +261,12 @@ class SchedulingCycle:
             return found
         return await self.extenders.filter(attempt.extenders, attempt.pod.pod, found)
 
-    async def _prioritize(
-        self, attempt: Attempt, found: FeasibleNodes, ranking: NodeScores
+    async def _prioritize_by_extenders(
+        self, attempt: Attempt, found: FeasibleNodes, totals: NodeScores
     ) -> NodeScores:
         assert self.extenders is not None
         interested, pod = attempt.extenders, attempt.pod.pod
-        return await self.extenders.prioritize(interested, pod, found.rows, ranking.scores)
+        return await self.extenders.prioritize(interested, pod, found.rows, totals.scores)
 
     def search(
         self, profile: Profile, state: CycleState, pod: PodInfo, names: frozenset[str] | None
@@ -270,7 +274,7 @@ class SchedulingCycle:
         """Filter all nodes, or the named ones."""
         return self._search.find(profile, state, pod, names)
 
-    async def _rank(self, attempt: Attempt, found: FeasibleNodes) -> NodeScores:
+    async def _prioritize_nodes(self, attempt: Attempt, found: FeasibleNodes) -> NodeScores:
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
         with _timed(profile, "PreScore"):
             run_pre_score(profile, state, pod, found)
@@ -279,16 +283,18 @@ class SchedulingCycle:
         with _timed(profile, "Score"):
             if profile.fetching:
                 await fetch_score(profile, state, pod, found.rows)
-            ranking = prioritize_nodes(profile, state, pod, found, scores)
+            totals = prioritize_nodes(profile, state, pod, found, scores)
         if self.observer is not None and scores is not None:
             self.observer.after_score(attempt, found.rows, scores)
-        return ranking
+        return totals
 
     # ---- assume, reserve, permit ---------------------------------------------------------------
 
-    async def commit(self, attempt: Attempt, node_name: str) -> ScheduleResult | Failure:
+    async def prepare_for_binding_cycle(
+        self, attempt: Attempt, node_name: str
+    ) -> ScheduleResult | Failure:
         """Assume the pod on its node; register it as waiting where Permit holds it."""
-        permit = await self.assume(attempt, node_name)
+        permit = await self.assume_reserve_and_permit(attempt, node_name)
         if isinstance(permit, Failure):
             return permit
         # The time-outs run from here, not from the start of the binding cycle.
@@ -297,7 +303,9 @@ class SchedulingCycle:
             waiting = self._waiting_pods.add(attempt.pod, permit.timeouts)
         return ScheduleResult(attempt, node_name, waiting)
 
-    async def assume(self, attempt: Attempt, node_name: str) -> PermitOutcome | Failure:
+    async def assume_reserve_and_permit(
+        self, attempt: Attempt, node_name: str
+    ) -> PermitOutcome | Failure:
         """Assume the pod on its node, then run Reserve and Permit; undo all of it if rejected."""
         pod = attempt.pod
         try:

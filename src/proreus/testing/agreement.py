@@ -191,9 +191,9 @@ def _compare_shared(plugin: Plugin, results: PluginResults, pod: PodInfo, nodes:
             assert kept == now, f"{node.name}: cached is {kept}, computed anew {now}"
     if isinstance(plugin, ScorePlugin) and not _skips_score(plugin, state, pod, nodes):
         results.refresh_score(state, pod, nodes)
-        raw, scores = results.raw, run_score_plugin(plugin, state, pod, nodes)
+        raw_scores, scores = results.raw_scores, run_score_plugin(plugin, state, pod, nodes)
         for row, node in enumerate(nodes):
-            shared, anew = _score_at(raw, row), _score_at(scores, row)
+            shared, anew = _score_at(raw_scores, row), _score_at(scores, row)
             assert shared == anew, f"{node.name}: cached is {shared}, computed anew {anew}"
 
 

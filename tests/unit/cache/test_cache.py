@@ -244,8 +244,8 @@ def test_a_heartbeat_touches_no_row(harness) -> None:
     harness.cache.add_node(harness.make_node("n0"))
     position = harness.cache.table.position
     again = harness.make_node("n0")
-    harness.cache.refresh_node(again)
+    harness.cache.replace_node_object(again)
     assert harness.cache.table.changes_since(position) == []
     assert harness.cache.table[0].node is again
-    harness.cache.refresh_node(harness.make_node("n1"))
+    harness.cache.replace_node_object(harness.make_node("n1"))
     assert harness.cache.node_count == 2

@@ -107,10 +107,12 @@ class World:
         each = {}
         for plugin in self.harness.profile.score:
             if plugin.per_node_score:
-                raw = np.array([plugin.score(state, pod, table[row]) for row in rows.tolist()])
+                raw_scores = np.array(
+                    [plugin.score(state, pod, table[row]) for row in rows.tolist()]
+                )
             else:
-                raw = np.full(len(rows), plugin.score_all(state, pod, table.take(rows)))
-            final = plugin.normalize(state, pod, raw) if plugin.normalizes else raw
+                raw_scores = np.full(len(rows), plugin.score_all(state, pod, table.take(rows)))
+            final = plugin.normalize(state, pod, raw_scores) if plugin.normalizes else raw_scores
             each[plugin.name] = final * self.harness.profile.weights[plugin.name]
         return each
 

@@ -38,7 +38,7 @@ def pre_filter(kit, **results: object):
 
 def test_all_nodes_are_left_when_all_plugins_agree(kit) -> None:
     outcome, state = pre_filter(kit, A=None, B=Status(Code.SUCCESS))
-    assert (outcome.status, outcome.names, outcome.narrowing) == (None, None, ())
+    assert (outcome.status, outcome.names, outcome.plugins_with_names) == (None, None, ())
     assert state.skip_filter == frozenset()
 
 
@@ -66,19 +66,19 @@ def test_unresolvable_ends_the_point_and_forgets_who_narrowed(kit) -> None:
         kit, A=frozenset({"n"}), B=Status.unresolvable("no"), C=ValueError("never called")
     )
     assert outcome.status == Status(Code.UNRESOLVABLE, ("no",), "B")
-    assert outcome.narrowing == ()
+    assert outcome.plugins_with_names == ()
 
 
 def test_names_are_intersected(kit) -> None:
     outcome, _ = pre_filter(kit, A=frozenset({"m", "n"}), B=None, C={"n", "o"})
     assert (outcome.status, outcome.names) == (None, {"n"})
-    assert outcome.narrowing == ("A", "C")
+    assert outcome.plugins_with_names == ("A", "C")
 
 
 def test_unschedulable_goes_before_names_that_are_left(kit) -> None:
     outcome, _ = pre_filter(kit, A=frozenset({"n"}), B=Status.unschedulable("no"))
     assert outcome.status == Status(Code.UNSCHEDULABLE, ("no",), "B")
-    assert outcome.narrowing == ("A",)
+    assert outcome.plugins_with_names == ("A",)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_unschedulable_goes_before_names_that_are_left(kit) -> None:
 def test_no_node_left_names_nobody_in_its_status(kit, results, text) -> None:
     outcome, _ = pre_filter(kit, **results)
     assert outcome.status == Status(Code.UNRESOLVABLE, (text,), "")
-    assert set(outcome.narrowing) == {name for name in results if name != "C"}
+    assert set(outcome.plugins_with_names) == {name for name in results if name != "C"}
 
 
 @pytest.mark.parametrize(

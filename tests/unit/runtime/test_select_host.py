@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from proreus.runtime.select_host import CachedTotals, at_random, top_of_heap
+from proreus.runtime.select_host import CachedTotals, at_random, root_of_heap
 
 
 def in_order(size: int):
@@ -28,11 +28,11 @@ def in_order(size: int):
     ],
 )
 def test_top_of_heap(totals, chosen) -> None:
-    assert top_of_heap(CachedTotals(np.array(totals)), in_order(len(totals))) == chosen
+    assert root_of_heap(CachedTotals(np.array(totals)), in_order(len(totals))) == chosen
 
 
 def test_top_of_heap_looks_in_the_order_of_the_search() -> None:
-    assert top_of_heap(CachedTotals(np.array([5, 5, 5])), lambda: np.array([2, 0, 1])) == 2
+    assert root_of_heap(CachedTotals(np.array([5, 5, 5])), lambda: np.array([2, 0, 1])) == 2
 
 
 def test_at_random_takes_every_best_node_and_no_other() -> None:

@@ -11,7 +11,7 @@ import pytest
 from proreus.config.load import load
 from proreus.errors import BudgetExceeded
 from proreus.feature_gates import FeatureGates
-from proreus.framework.attempt_budget import ROWS_BETWEEN_LOOKS, AttemptBudget
+from proreus.framework.attempt_budget import ROWS_BETWEEN_CHECKS, AttemptBudget
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.plugin import FilterPlugin, Plugin, PostFilterPlugin, PreFilterPlugin
@@ -201,7 +201,7 @@ async def test_an_attempt_that_takes_too_long_is_ended_between_nodes() -> None:
 
     assert await cluster.schedule_next() == ("default/slow", "")
 
-    assert SlowFilter.asked <= 100 + 2 * ROWS_BETWEEN_LOOKS
+    assert SlowFilter.asked <= 100 + 2 * ROWS_BETWEEN_CHECKS
     reason, message = message_of(cluster, "slow")
     assert reason == "SchedulerError"
     assert 'plugin "SlowFilter" was running at Filter' in message

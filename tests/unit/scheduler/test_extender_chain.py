@@ -8,7 +8,7 @@ import pytest
 
 from proreus.errors import ExtenderError
 from proreus.metrics import SchedulerMetrics
-from proreus.runtime.select_host import CachedTotals, at_random, top_of_heap
+from proreus.runtime.select_host import CachedTotals, at_random, root_of_heap
 from proreus.scheduler.extender_chain import ExtenderChain
 from proreus.testing.builders import make_node, make_pod, make_table
 
@@ -81,7 +81,7 @@ async def test_equal_nodes_are_ordered_at_random_if_they_were_scored(prioritize)
     winners = Counter()
     for seed in range(200):
         ranking = await prioritize([7, 7, 7, 0], {"a": 0, "b": 0}, seed=seed)
-        chosen = top_of_heap(CachedTotals(ranking), lambda: ALL)
+        chosen = root_of_heap(CachedTotals(ranking), lambda: ALL)
         assert chosen == at_random(random.Random(1))(CachedTotals(ranking), lambda: ALL)
         winners[TABLE[chosen].name] += 1
     # c has the same score, but nobody has scored it.
@@ -91,7 +91,7 @@ async def test_equal_nodes_are_ordered_at_random_if_they_were_scored(prioritize)
 
 async def test_without_scores_the_heap_decides(prioritize):
     ranking = await prioritize([1, 1, 9, 9], {})
-    assert top_of_heap(CachedTotals(ranking), lambda: ALL) == top_of_heap(
+    assert root_of_heap(CachedTotals(ranking), lambda: ALL) == root_of_heap(
         CachedTotals(np.array([1, 1, 9, 9])), lambda: ALL
     )
     assert at_random(random.Random(0))(CachedTotals(ranking), lambda: ALL) in (2, 3)
@@ -101,5 +101,5 @@ async def test_an_extender_without_the_verb_scores_all_nodes_equally(prioritize)
     winners = set()
     for seed in range(30):
         ranking = await prioritize([7, 7, 7, 0], None, seed=seed)
-        winners.add(TABLE[top_of_heap(CachedTotals(ranking), lambda: ALL)].name)
+        winners.add(TABLE[root_of_heap(CachedTotals(ranking), lambda: ALL)].name)
     assert winners == {"a", "b", "c"}
