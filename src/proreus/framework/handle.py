@@ -211,7 +211,7 @@ class Handle(Protocol):
 
     @property
     def nominator(self) -> Nominator:
-        """Nominated pods."""
+        """The pods that are nominated to nodes, waiting or being tried."""
         ...
 
     @property
@@ -226,7 +226,7 @@ class Handle(Protocol):
 
     @property
     def event_recorder(self) -> EventRecorder:
-        """Events."""
+        """Records Events about pods and other objects."""
         ...
 
     def store(self, resource: Resource[T]) -> Mapping[str, T]:

@@ -66,7 +66,7 @@ class PodScheduling(Protocol):
 
 
 class PodGroupCycle:
-    """Schedules groups."""
+    """Schedules PodGroups: the waiting pods of a group are tried together."""
 
     def __init__(
         self,
