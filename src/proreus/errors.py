@@ -43,6 +43,17 @@ class BudgetExceeded(ProreusError):
         )
 
 
+class DeadlineExceeded(ProreusError):
+    """A plugin's method has waited for longer than it may."""
+
+    def __init__(self, plugin: str, point: str, seconds: float) -> None:
+        self.plugin = plugin
+        self.point = point
+        super().__init__(
+            f'plugin "{plugin}" has not returned from {point} within {seconds:g}s and was cancelled'
+        )
+
+
 class ExtenderError(ProreusError):
     """An HTTP extender did not respond, or responded with an error or an unreadable body."""
 

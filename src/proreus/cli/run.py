@@ -97,6 +97,8 @@ def run_options(values: ParsedFlags) -> RunOptions:
             values["plugin-failure-policy"],
             values["plugin-time-budget"],
             attempt_seconds=values["attempt-time-budget"],
+            await_seconds=values["plugin-await-timeout"],
+            bind_seconds=values["plugin-bind-timeout"],
         ),
         loop_blocked_threshold_seconds=values["loop-blocked-threshold"],
         cycle_stuck_threshold_seconds=values["cycle-stuck-threshold"],
@@ -193,7 +195,13 @@ def _plugin_problems(values: ParsedFlags) -> list[str]:
         )
     if values["plugin-time-budget"] <= 0:
         found.append("--plugin-time-budget: must be greater than zero")
-    for flag in ("attempt-time-budget", "loop-blocked-threshold", "cycle-stuck-threshold"):
+    for flag in (
+        "attempt-time-budget",
+        "plugin-await-timeout",
+        "plugin-bind-timeout",
+        "loop-blocked-threshold",
+        "cycle-stuck-threshold",
+    ):
         if values[flag] < 0:
             found.append(f"--{flag}: must be zero or greater")
     return found

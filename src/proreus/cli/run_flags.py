@@ -227,6 +227,19 @@ FLAGS: tuple[Flag, ...] = (
             "in a row: fail (keep calling it) or skip (disable it for a while).",
         ),
         (
+            "plugin-await-timeout",
+            "duration",
+            "30s",
+            "How long an out-of-tree plugin may wait in one call of the scheduling cycle; 0s: no "
+            "limit.",
+        ),
+        (
+            "plugin-bind-timeout",
+            "duration",
+            "10m0s",
+            "How long PreBind or Bind of an out-of-tree plugin may take for a pod; 0s: no limit.",
+        ),
+        (
             "attempt-time-budget",
             "duration",
             "1s",

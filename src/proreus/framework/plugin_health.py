@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-Reason = Literal["raised", "error", "invalid_answer", "slow"]
-"""An exception; an Error status; a result that the point does not allow; the time exceeded."""
+Reason = Literal["raised", "error", "invalid_answer", "slow", "timeout"]
+"""An exception; an Error status; a result that the point does not allow; the time budget exceeded;
+no result by the deadline."""
 
 
 class PluginHealth:

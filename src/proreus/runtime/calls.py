@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from time import perf_counter
 from typing import NoReturn, TypeVar, TypeVarTuple
 
-from proreus.errors import BudgetExceeded, PluginError
+from proreus.errors import BudgetExceeded, DeadlineExceeded, PluginError
 from proreus.framework.attempt_budget import ROWS_BETWEEN_CHECKS
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_info import NodeInfo
@@ -202,7 +202,8 @@ def plugin_error(plugin: Plugin, point: str, error: BaseException) -> PluginErro
     """Return the error for an exception of a plugin; re-raises it if it ``is_cancellation``."""
     if is_cancellation(error):
         raise error
-    plugin.health.note(point, "raised", error)
+    reason: Reason = "timeout" if isinstance(error, DeadlineExceeded) else "raised"
+    plugin.health.note(point, reason, error)
     message = with_plugin_context(plugin, point, error_text(error))
     return PluginError(plugin.name, point, message)
 

@@ -28,6 +28,7 @@ from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Code, Status
 from proreus.logs import logger
+from proreus.runtime.await_deadline import with_deadline
 from proreus.runtime.calls import is_cancellation, plugin_error
 from proreus.runtime.plugin_health import PluginHealthMonitor, PointHealth
 from proreus.source_location import class_location, error_location
@@ -124,6 +125,8 @@ def instrument(plugin: Plugin, health: PluginHealthMonitor) -> None:
                 point, waits or name in _CUSTOM_WRAPPERS or name in _BINDING_CYCLE_METHODS
             )
             if waits:
+                seconds = health.deadline_seconds(point)
+                method = with_deadline(method, plugin.name, point, seconds)
                 wrapped = _wrap_async(method, point_health, health, _DISABLED_RESULTS[name])
             elif name in _BINDING_CYCLE_METHODS:
                 wrapped = _wrap_single_call(
@@ -136,7 +139,8 @@ def instrument(plugin: Plugin, health: PluginHealthMonitor) -> None:
             setattr(plugin, name, functools.wraps(method)(wrapped))
     if isinstance(plugin, framework.FetchingPlugin):
         for name, point in _FETCH_METHODS.items():
-            method = getattr(plugin, name)
+            seconds = health.deadline_seconds(point)
+            method = with_deadline(getattr(plugin, name), plugin.name, point, seconds)
             wrapped = _wrap_fetch(method, health.point_health(point))
             setattr(plugin, name, functools.wraps(method)(wrapped))
 

@@ -6,8 +6,8 @@ never are. What a disabled plugin returns at each point is in ``instrumentation`
 
 A point of the scheduling cycle fails or succeeds once an attempt, however often it is called in it
 (once or for 5,000 rows), and its time is the sum of those calls. Points of the binding cycle and
-calls by the queue count call by call. The time of points that wait (PreBind, Bind, PostFilter) is
-not limited here: other pods are scheduled meanwhile.
+calls by the queue count call by call. The budget does not hold for points that wait (PreBind, Bind,
+PostFilter): they have deadlines (``await_deadline``).
 
 Example (5 failures, 30 s): Filter of a plugin raises in 5 attempts in a row. From the 6th on it is
 disabled for 30 s, then half-open: a failure disables it for 60 s, a success resumes it.
@@ -42,7 +42,8 @@ class FailureRules:
     ``budget_seconds``: for all calls of a point in one attempt. ``failures``: how many in a row are
     the limit. ``disable_seconds``: how long a plugin is disabled at first; it doubles with each
     failure right after that time, up to ``max_disable_seconds``. ``attempt_seconds``: how long all
-    plugins may compute in one attempt; 0: no limit.
+    plugins may compute in one attempt. ``await_seconds``: how long one call may wait in the
+    scheduling cycle; ``bind_seconds``: in PreBind or Bind. 0: no limit.
     """
 
     policy: FailurePolicy = "fail"
@@ -51,6 +52,8 @@ class FailureRules:
     disable_seconds: float = 30.0
     max_disable_seconds: float = 480.0
     attempt_seconds: float = 0.0
+    await_seconds: float = 0.0
+    bind_seconds: float = 0.0
 
 
 DEFAULT_RULES = FailureRules()
@@ -146,6 +149,11 @@ class PluginHealthMonitor(PluginHealth):
             self._points[point] = PointHealth(point, waits)
         return self._points[point]
 
+    def deadline_seconds(self, point: str) -> float:
+        """Return how long one call at a point may wait; 0: no limit."""
+        rules = self._health_context.rules
+        return rules.bind_seconds if point in ("PreBind", "Bind") else rules.await_seconds
+
     # ---- observations --------------------------------------------------------------------------
 
     def note(self, point: str, reason: Reason, error: BaseException | None = None) -> None:
@@ -223,6 +231,7 @@ class PluginHealthMonitor(PluginHealth):
             "error": "returned an error",
             "invalid_answer": "returned what the point does not allow",
             "slow": f"took longer than {self.budget_seconds * 1000:g}ms",
+            "timeout": f"did not return within {self.deadline_seconds(point_health.point):g}s",
         }
         times = point_health.consecutive_failures
         message = f"{words[reason]} at {point_health.point} {times} times in a row"

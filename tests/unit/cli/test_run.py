@@ -127,8 +127,11 @@ def test_plugins_may_be_given_many_times():
 def test_rules_for_plugins():
     options = parse("--plugin-time-budget=20ms", "--plugin-failure-policy=skip")
     assert (options.plugin_rules.budget_seconds, options.plugin_rules.policy) == (0.02, "skip")
-    assert parse().plugin_rules == FailureRules(attempt_seconds=1.0)
-    assert parse("--attempt-time-budget=0s").plugin_rules == FailureRules()
+    assert parse().plugin_rules == FailureRules(
+        attempt_seconds=1.0, await_seconds=30.0, bind_seconds=600.0
+    )
+    unlimited = ("attempt-time-budget", "plugin-await-timeout", "plugin-bind-timeout")
+    assert parse(*(f"--{flag}=0s" for flag in unlimited)).plugin_rules == FailureRules()
     assert parse("--loop-blocked-threshold=0s").loop_blocked_threshold_seconds == 0
 
 
@@ -185,6 +188,14 @@ def test_flags_without_effect_are_passed_on():
         (
             ["--attempt-time-budget=-1s"],
             "--attempt-time-budget: must be zero or greater",
+        ),
+        (
+            ["--plugin-await-timeout=-1s"],
+            "--plugin-await-timeout: must be zero or greater",
+        ),
+        (
+            ["--plugin-bind-timeout=-1s"],
+            "--plugin-bind-timeout: must be zero or greater",
         ),
         (
             ["--loop-blocked-threshold=-1s"],
