@@ -22,6 +22,8 @@ from proreus.server.plugin_registration import PATH, registration_page
 from proreus.server.responses import json_body
 from proreus.server.server import EndpointSources, Server
 
+_BINDINGS_SHOWN = 100
+
 
 @dataclass
 class ProcessState:
@@ -86,7 +88,7 @@ def make_server(
 
 
 def _plugin_health(options: RunOptions, scheduler: Scheduler) -> dict[str, Any]:
-    """Return the body of /pluginz: the health of the out-of-tree plugins in use."""
+    """Return the body of /pluginz: the health of the out-of-tree plugins, and what is bound."""
     rules = options.plugin_rules
     health_monitors = [
         health for profile in scheduler.profiles.values() for health in profile.health_monitors
@@ -95,5 +97,8 @@ def _plugin_health(options: RunOptions, scheduler: Scheduler) -> dict[str, Any]:
         "failurePolicy": rules.policy,
         "timeBudget": format_duration(rules.budget_seconds),
         "failuresInARowAllowed": rules.failures - 1,
+        "awaitTimeout": format_duration(rules.await_seconds),
+        "bindTimeout": format_duration(rules.bind_seconds),
         "plugins": [health.describe() for health in health_monitors],
+        "bindings": scheduler.describe_bindings(_BINDINGS_SHOWN),
     }

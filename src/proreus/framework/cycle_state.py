@@ -23,7 +23,15 @@ class CycleState:
     pods added or removed does not change the original.
     """
 
-    __slots__ = ("_data", "budget", "pods_to_activate", "skip_filter", "skip_score", "timer")
+    __slots__ = (
+        "_data",
+        "binding_plugins",
+        "budget",
+        "pods_to_activate",
+        "skip_filter",
+        "skip_score",
+        "timer",
+    )
 
     def __init__(self) -> None:
         self._data: dict[str, Any] = {}
@@ -37,6 +45,8 @@ class CycleState:
         """The computing time that the attempt may use; None: no limit."""
         self.pods_to_activate: list[str] = []
         """Keys of pods to be moved to the active queue once this pod has succeeded."""
+        self.binding_plugins: tuple[str, ...] = ()
+        """The plugins whose PreBind or Bind is running."""
 
     def write(self, key: str, data: Any) -> None:
         """Store data under a key."""

@@ -164,7 +164,12 @@ async def _pre_bind_together(
 async def _pre_bind(
     plugin: PreBindPlugin, state: CycleState, pod: PodInfo, node_name: str
 ) -> Status | None:
-    result = await await_plugin(plugin, "PreBind", state, plugin.pre_bind, state, pod, node_name)
+    state.binding_plugins += (plugin.name,)
+    try:
+        method = plugin.pre_bind
+        result = await await_plugin(plugin, "PreBind", state, method, state, pod, node_name)
+    finally:
+        state.binding_plugins = tuple(name for name in state.binding_plugins if name != plugin.name)
     status = as_status(plugin, "PreBind", result)
     if status is not None and not status.rejected:
         raise_status(plugin, "PreBind", status)
@@ -179,6 +184,7 @@ async def run_bind(
     Return Skip if all of them skipped; the caller treats that as a failure.
     """
     for plugin in profile.bind:
+        state.binding_plugins = (plugin.name,)
         result = await await_plugin(plugin, "Bind", state, plugin.bind, state, pod, node_name)
         status = as_status(plugin, "Bind", result)
         if status is None:

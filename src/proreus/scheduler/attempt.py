@@ -57,11 +57,14 @@ class ScheduleResult:
     """The pod is assumed on this node: the result of a scheduling cycle.
 
     ``waiting``: set while Permit holds the pod.
+    ``point``: PreBind or Bind once the binding cycle is there, ``since`` (of ``Clock``) which time.
     """
 
     attempt: Attempt
     node_name: str
     waiting: WaitingPod | None = None
+    point: str = ""
+    since: float = 0.0
 
 
 @dataclass(slots=True)

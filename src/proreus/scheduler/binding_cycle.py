@@ -13,7 +13,10 @@ One task for each assumed pod, concurrent with the scheduling loop. kube-schedul
 from __future__ import annotations
 
 from collections.abc import Iterable
+from heapq import nlargest
+from operator import itemgetter
 from time import perf_counter
+from typing import Any
 
 from proreus.cache.cache import Cache, CacheError
 from proreus.errors import ApiError, ExtenderError, PluginError
@@ -62,15 +65,15 @@ class BindingCycle:
         self._clock = environment.clock
         self._gates = environment.feature_gates
         self._in_pre_bind: dict[str, Cancellation] = {}
-        self._pods: dict[str, str] = {}
-        """The keys of pods that are being bound, by UID."""
+        self._under_way: dict[str, ScheduleResult] = {}
+        """The pods whose binding cycles have not ended, by UID."""
         self._running = environment.metrics.goroutines.labels("binding")
 
     async def run(self, schedule_result: ScheduleResult) -> None:
         """Bind the pod; after any failure it is back in the queue. Raises nothing."""
         pod = schedule_result.attempt.pod
         self._running.inc()
-        self._pods[pod.uid] = pod.key
+        self._under_way[pod.uid] = schedule_result
         try:
             failure = await self._bind(schedule_result)
             if failure is None:
@@ -79,11 +82,38 @@ class BindingCycle:
                 self._fail(schedule_result, failure)
         finally:
             self._running.dec()
-            self._pods.pop(pod.uid, None)
+            self._under_way.pop(pod.uid, None)
 
     def pods(self) -> Iterable[str]:
         """Return the keys of pods that are being bound."""
-        return self._pods.values()
+        return [schedule_result.attempt.pod.key for schedule_result in self._under_way.values()]
+
+    def describe(self, limit: int) -> dict[str, Any]:
+        """Return the pods in Permit, PreBind and Bind as JSON-compatible data.
+
+        ``count``: of all; ``oldest``: up to ``limit`` of them, those that are there longest first.
+        """
+        now = self._clock.now()
+        found = [self._described(one, now) for one in self._under_way.values()]
+        found = [one for one in found if one["point"]]
+        oldest = nlargest(limit, found, key=itemgetter("ageSeconds"))
+        return {"count": len(found), "oldest": oldest}
+
+    def _described(self, schedule_result: ScheduleResult, now: float) -> dict[str, Any]:
+        attempt, pod = schedule_result.attempt, schedule_result.attempt.pod
+        point, since = schedule_result.point, schedule_result.since
+        plugins = list(attempt.state.binding_plugins)
+        waiting = self._waiting_pods.get(pod.uid)
+        if waiting is not None:
+            point, since, plugins = "Permit", waiting.since, waiting.pending_plugins()
+        return {
+            "pod": pod.key,
+            "node": schedule_result.node_name,
+            "profile": attempt.profile.name,
+            "point": point,
+            "plugins": plugins,
+            "ageSeconds": round(max(now - since, 0.0), 1),
+        }
 
     def cancel(self, uid: str, message: str) -> bool:
         """Cancel a binding that is in PreBind; return whether that was still possible."""
@@ -112,6 +142,7 @@ class BindingCycle:
             failure = await self._pre_bind(schedule_result, plugins_with_work)
             if failure is not None:
                 return failure
+            schedule_result.point, schedule_result.since = "Bind", self._clock.now()
             # An extender that binds replaces the Bind plugins for the pods of its interest.
             if self.extenders is not None and await self._bind_by_extender(schedule_result):
                 return None
@@ -176,6 +207,7 @@ class BindingCycle:
             return None
         # If preemption chooses this pod as a victim now, it is cancelled without an eviction.
         cancellation = self._in_pre_bind[pod.uid] = Cancellation()
+        schedule_result.point, schedule_result.since = "PreBind", self._clock.now()
         started = perf_counter()
         status: Status | None = Status(Code.ERROR)
         try:

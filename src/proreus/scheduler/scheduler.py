@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
+from typing import Any
 
 from proreus.cache.cache import Cache
 from proreus.framework.attempt_budget import AttemptBudget
@@ -190,6 +191,10 @@ class Scheduler:
     def pods_in_flight(self) -> list[str]:
         """Return the keys of pods that were popped and whose attempt or binding has not ended."""
         return sorted({*self.queue.in_flight_keys(), *self._binding_cycle.pods()})
+
+    def describe_bindings(self, limit: int) -> dict[str, Any]:
+        """Return the pods in Permit, PreBind and Bind, see ``BindingCycle.describe``."""
+        return self._binding_cycle.describe(limit)
 
     def stop(self) -> None:
         """Pop no more pods; reject those that Permit holds."""

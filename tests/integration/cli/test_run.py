@@ -226,3 +226,61 @@ async def test_plugins_that_fail_or_block_are_reported(
     assert code == 0
     assert err.count('"Plugin raised"') == 1
     assert f'place="{folder}/a.py:11"' in err
+
+
+WAITING = """\
+import asyncio
+from contextlib import suppress
+
+from proreus.framework.plugin import PostFilterPlugin, PreBindPlugin
+
+class Waits(PostFilterPlugin, PreBindPlugin):
+    async def post_filter(self, state, pod, verdicts):
+        while True:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(1000)
+
+    async def pre_bind(self, state, pod, node_name):
+        if pod.name == "slow":
+            await asyncio.sleep(1000)
+"""
+
+
+async def test_a_plugin_that_never_returns_holds_up_its_own_pod_only(
+    start, sandbox, tmp_path, kubeconfig, folder, live
+):
+    (folder / "a.py").write_text(WAITING)
+    port = live.port()
+    process = await start(
+        configured(tmp_path, kubeconfig, "Waits"),
+        *(f"--plugin-dir={folder}", "--plugin-await-timeout=200ms", "--plugin-bind-timeout=4s"),
+        *("--bind-address=127.0.0.1", f"--secure-port={port}"),
+        *(f"--authentication-kubeconfig={kubeconfig}", f"--authorization-kubeconfig={kubeconfig}"),
+    )
+    pages = live.Pages(port, sandbox.token)
+    await pages.ready()
+    big = live.pod("big")
+    big["spec"]["nodeSelector"] = {"no": "where"}
+    for pod in (big, live.pod("slow"), live.pod("other")):
+        sandbox.store.create("pods", pod)
+
+    def read(name):
+        return sandbox.store.get("pods", name, "default").object()
+
+    def message_of(name):
+        conditions = read(name)["status"].get("conditions", ())
+        return next((c.get("message", "") for c in conditions if c["type"] == "PodScheduled"), "")
+
+    await live.until(lambda: read("other")["spec"].get("nodeName"))
+    text = 'plugin "Waits" has not returned from PostFilter within 0.2s and was cancelled'
+    await live.until(lambda: message_of("big").endswith(text))
+    _, body = await pages.get("/pluginz")
+    (slow,) = json.loads(body)["bindings"]["oldest"]
+    assert (slow["pod"], slow["point"], slow["plugins"]) == ("default/slow", "PreBind", ["Waits"])
+    text = 'plugin "Waits" has not returned from PreBind within 4s and was cancelled'
+    await live.until(lambda: message_of("slow").endswith(text))
+    sandbox.store.delete("pods", "slow", "default")
+    process.send_signal(signal.SIGTERM)
+    code, err = await live.ended(process)
+    assert code == 0
+    assert '"A plugin ignores its cancellation; nobody waits for it"' in err

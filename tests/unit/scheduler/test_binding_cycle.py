@@ -279,6 +279,73 @@ async def test_once_bound_it_is_too_late(kit) -> None:
     assert not slow.handle.cancel_binding("uid-of-default-p", "too late")
 
 
+# ---- what is under way ---------------------------------------------------------------------------
+
+
+def shown(world, limit: int = 100):
+    """Return the count, and pod, point, plugins and age of those that are listed."""
+    described = world.scheduler.describe_bindings(limit)
+    listed = [
+        (one["pod"], one["point"], one["plugins"], one["ageSeconds"]) for one in described["oldest"]
+    ]
+    assert all(one["node"] == "n0" for one in described["oldest"])
+    return described["count"], listed
+
+
+async def test_a_held_pod_is_shown_with_its_age_and_who_holds_it(kit) -> None:
+    world = kit.World(
+        kit.plugin("A", PermitPlugin, permit=Status.wait(600)),
+        kit.plugin("B", PermitPlugin, permit=Status.wait(600)),
+    )
+    world.add_node("n0")
+    world.add_pod()
+    assert shown(world) == (0, [])
+    await world.attempt()
+    world.advance(7)
+    assert shown(world) == (1, [("default/p", "Permit", ["A", "B"], 7)])
+    waiting(world).allow("A")
+    assert shown(world) == (1, [("default/p", "Permit", ["B"], 7)])
+    waiting(world).allow("B")
+    await world.settle()
+    assert shown(world) == (0, [])
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+async def test_pods_in_pre_bind_and_bind_are_shown(kit, parallel) -> None:
+    slow = Slow(kit, allow_parallel=parallel)
+    quick = kit.plugin("Quick", PreBindPlugin, pre_bind=None, allow_parallel=parallel)
+    bound = asyncio.Event()
+
+    async def bind(plugin, state, pod, node_name):
+        await bound.wait()
+
+    world = kit.World(quick, slow.plugin, kit.plugin("Own", BindPlugin, bind=bind), binder="Own")
+    world.add_node("n0")
+    world.add_pod()
+    await world.attempt()
+    world.advance(5)
+    assert shown(world) == (1, [("default/p", "PreBind", ["A"], 5)])
+    slow.go_on.set()
+    await world.settle()
+    world.advance(3)
+    assert shown(world) == (1, [("default/p", "Bind", ["Own"], 3)])
+    bound.set()
+    await world.settle()
+    assert shown(world) == (0, [])
+
+
+async def test_the_oldest_are_shown_first_and_not_all(kit) -> None:
+    world = kit.World(kit.plugin("A", PermitPlugin, permit=Status.wait(600)))
+    world.add_node("n0")
+    for name in "abc":
+        world.add_pod(name)
+        await world.attempt()
+        world.advance(10)
+    count, listed = shown(world, limit=2)
+    assert count == 3
+    assert [(pod, age) for pod, _, _, age in listed] == [("default/a", 30), ("default/b", 20)]
+
+
 # ---- who hears of a failure ----------------------------------------------------------------------
 
 
