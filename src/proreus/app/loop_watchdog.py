@@ -154,9 +154,14 @@ class LoopWatchdog:
     def _watch(self, loop_thread: int) -> None:
         while not self._ended.wait(self._threshold / 2):
             if self.late:
-                frame = sys._current_frames().get(loop_thread)
-                if frame is not None:
-                    self.check(frame)
+                self._check_thread(loop_thread)
+
+    def _check_thread(self, loop_thread: int) -> None:
+        # A function of its own, so that no local variable holds the frame until the loop blocks
+        # again: it, and its callers, keep everything alive that was local to them.
+        frame = sys._current_frames().get(loop_thread)
+        if frame is not None:
+            self.check(frame)
 
     @property
     def late(self) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 import threading
+import weakref
 from types import FrameType
 from typing import Any
 
@@ -198,3 +199,38 @@ async def test_a_plugin_is_caught_in_the_act_and_the_thread_ends(monkeypatch):
     with pytest.raises(asyncio.CancelledError):
         await task
     assert "loop watchdog" not in {thread.name for thread in threading.enumerate()}
+
+
+async def test_what_blocked_the_loop_is_not_kept_alive(monkeypatch):
+    monkeypatch.setattr(loop_watchdog, "_BEAT_SECONDS", 0.01)
+    looked = threading.Event()
+    watchdog = LoopWatchdog(0.02, SchedulerMetrics())
+    # It does not look again: another frame would take the place of the one that may be kept.
+    monkeypatch.setattr(LoopWatchdog, "late", property(lambda self: not looked.is_set()))
+
+    def check(frame: FrameType) -> None:
+        LoopWatchdog.check(watchdog, frame)
+        if "large" in frame.f_locals or "large" in getattr(frame.f_back, "f_locals", {}):
+            looked.set()
+
+    monkeypatch.setattr(watchdog, "check", check)
+    gone = threading.Event()
+
+    def block() -> None:
+        large = Large()
+        weakref.finalize(large, gone.set)
+        while not looked.is_set():
+            pass
+
+    task = asyncio.create_task(watchdog.run())
+    await asyncio.sleep(0)
+    watchdog.watch()
+    block()
+    assert gone.wait(5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+class Large:
+    """What a function that blocks has in a local variable."""
