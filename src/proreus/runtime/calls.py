@@ -12,6 +12,8 @@ to the back-off queue, and the scheduler goes on with the next pod.
 from __future__ import annotations
 
 import asyncio
+import signal
+import threading
 from collections.abc import Awaitable, Callable, Iterable
 from time import perf_counter
 from typing import NoReturn, TypeVar, TypeVarTuple
@@ -211,15 +213,32 @@ def plugin_error(plugin: Plugin, point: str, error: BaseException) -> PluginErro
 def is_cancellation(error: BaseException) -> bool:
     """Return whether an exception must pass through: the plugin did not fail, its caller ends it.
 
-    ``SystemExit`` from a plugin, or the cancellation of a future that the plugin awaits, is a
-    failure of the plugin like any other exception.
+    ``SystemExit`` from a plugin, ``KeyboardInterrupt`` that no signal can have raised, or the
+    cancellation of a future that the plugin awaits, is a failure of the plugin like any other
+    exception.
     """
     # An ``except Exception`` around plugin calls would let ``sys.exit()`` in a plugin end the
     # scheduler; a plain ``except BaseException`` would swallow the cancellation of a binding cycle
     # and the end of the attempt's budget. So callers catch everything and decide by this function.
     if isinstance(error, asyncio.CancelledError):
         return _is_being_cancelled()
-    return isinstance(error, (BudgetExceeded, KeyboardInterrupt, GeneratorExit))
+    if isinstance(error, KeyboardInterrupt):
+        return _signal_raises_keyboard_interrupt()
+    return isinstance(error, (BudgetExceeded, GeneratorExit))
+
+
+def _signal_raises_keyboard_interrupt() -> bool:
+    """Return whether SIGINT would raise ``KeyboardInterrupt`` here: Python raises it in one thread.
+
+    In ``proreus run`` the event loop handles SIGINT; nothing but a plugin raises it then.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    handler = signal.getsignal(signal.SIGINT)
+    # The handler that ``add_signal_handler`` installs: uvloop's is a method of the loop, asyncio's
+    # a function that does nothing, since the loop reads of the signal from a file descriptor.
+    of_loop = isinstance(getattr(handler, "__self__", None), asyncio.AbstractEventLoop)
+    return not of_loop and getattr(handler, "__module__", None) != asyncio.unix_events.__name__
 
 
 def _is_being_cancelled() -> bool:

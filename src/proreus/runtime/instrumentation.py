@@ -30,7 +30,7 @@ from proreus.framework.status import Code, Status
 from proreus.logs import logger
 from proreus.runtime.await_deadline import with_deadline
 from proreus.runtime.calls import is_cancellation, plugin_error
-from proreus.runtime.plugin_health import PluginHealthMonitor, PointHealth
+from proreus.runtime.plugin_health import PluginHealthMonitor, PointHealth, TracebackLog
 from proreus.source_location import class_location, error_location
 
 log = logger(__name__)
@@ -69,7 +69,9 @@ def config_errors_from(plugin: type[Plugin]) -> Iterator[None]:
         raise ConfigError(f"{place}: {type(error).__name__}: {error}") from error
 
 
-def log_exceptions(function: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+def log_exceptions(
+    function: Callable[[Any, Any], None], tracebacks: TracebackLog
+) -> Callable[[Any, Any], None]:
     """Wrap a handler for ``handle.on_change`` so that its exceptions are logged, not raised."""
     # The informer would record a fault of the object, and it does not catch ``SystemExit``: here
     # the failure is logged as the plugin's own, with its traceback.
@@ -82,13 +84,17 @@ def log_exceptions(function: Callable[[Any, Any], None]) -> Callable[[Any, Any],
         except BaseException as error:
             if is_cancellation(error):
                 raise
-            name = getattr(function, "__qualname__", repr(function))
-            log.error("A plugin's on_change handler raised", err=error, trace=True, handler=name)
+            # Limited: a handler with a bug raises for every object of a list, and again when it is
+            # listed anew.
+            name = getattr(function, "__qualname__", type(function).__qualname__)
+            tracebacks.record("A plugin's on_change handler raised", error, handler=name)
 
     return call
 
 
-def log_exceptions_of_task(work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
+def log_exceptions_of_task(
+    work: Coroutine[Any, Any, None], tracebacks: TracebackLog
+) -> Coroutine[Any, Any, None]:
     """Wrap work for ``handle.spawn`` so that its exceptions are logged, not raised."""
     frame = getattr(work, "cr_frame", None)
     if frame is None or frame.f_globals.get("__name__", "").startswith(_IN_TREE_PREFIX):
@@ -100,8 +106,8 @@ def log_exceptions_of_task(work: Coroutine[Any, Any, None]) -> Coroutine[Any, An
         except BaseException as error:
             if is_cancellation(error):
                 raise
-            name = getattr(work, "__qualname__", repr(work))
-            log.error("A plugin's background work raised", err=error, trace=True, work=name)
+            name = getattr(work, "__qualname__", type(work).__qualname__)
+            tracebacks.record("A plugin's background work raised", error, work=name)
 
     return run()
 

@@ -64,15 +64,23 @@ class TracebackLog:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._seen: dict[tuple[str, str, str, str], tuple[float, int]] = {}
+        self._seen: dict[tuple[str, ...], tuple[float, int]] = {}
 
     def record_event(self, plugin: str, point: str, error: BaseException) -> None:
-        """Log an exception with its traceback, or count it if its kind was logged lately."""
+        """Log an exception at an extension point, or count it if its kind was logged lately."""
+        self.record("Plugin raised", error, plugin=plugin, point=point)
+
+    def record(self, message: str, error: BaseException, **where: Any) -> None:
+        """Log an exception with its traceback, or count it if its kind was logged lately.
+
+        ``where``: what raised, as pairs of the log line; with ``message`` and the line of code, it
+        makes the kind.
+        """
         # Keyed by the line that raised, not by the text: a text with the pod's name in it would be
         # a new kind for every pod, and a failing Filter raises thousands of times a second.
         frames = traceback.extract_tb(error.__traceback__)
         place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-        key = (plugin, point, place, type(error).__name__)
+        key = (message, *where.values(), place, type(error).__name__)
         now = self._clock.now()
         at, more = self._seen.get(key, (-_LOG_AGAIN_SECONDS, 0))
         if now - at < _LOG_AGAIN_SECONDS:
@@ -80,9 +88,7 @@ class TracebackLog:
             return
         self._seen[key] = (now, 0)
         text = "".join(traceback.format_exception(error))
-        log.error(
-            "Plugin raised", err=error, plugin=plugin, point=point, unlogged=more, traceback=text
-        )
+        log.error(message, err=error, **where, unlogged=more, traceback=text)
 
 
 @dataclass(slots=True)

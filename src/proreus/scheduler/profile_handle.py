@@ -76,6 +76,7 @@ class ProfileHandle:
         self.nodes: NodeTable = core.cache.table
         """All nodes."""
         self._subscriptions: list[Callable[[], None]] = []
+        self._tracebacks = self.health_context.tracebacks
 
     def close(self) -> None:
         """End all subscriptions: the profile is no longer in use."""
@@ -138,9 +139,8 @@ class ProfileHandle:
         self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
     ) -> None:
         """Call ``handler(old, new)`` on each change of a watched resource."""
-        self._subscriptions.append(
-            self._environment.stores.on_change(resource, log_exceptions(handler))
-        )
+        logged = log_exceptions(handler, self._tracebacks)
+        self._subscriptions.append(self._environment.stores.on_change(resource, logged))
 
     def run_filters_with_nominated_pods(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable
@@ -223,7 +223,7 @@ class ProfileHandle:
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
         """Run something in the background."""
-        return self._environment.spawn(log_exceptions_of_task(work))
+        return self._environment.spawn(log_exceptions_of_task(work, self._tracebacks))
 
     @property
     def _profile(self) -> Profile:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import sys
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+import uvloop
 
 from proreus.clock import FakeClock
 from proreus.config.load import default_configuration
 from proreus.config.types import PluginRef, Plugins, PluginSet
-from proreus.errors import ConfigError
+from proreus.errors import ConfigError, PluginError
 from proreus.feature_gates import FeatureGates
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
@@ -41,7 +44,7 @@ from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import NODES, PODS
 from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.calls import await_plugin
+from proreus.runtime.calls import await_plugin, is_cancellation
 from proreus.runtime.instrumentation import SortKey, instrument, is_out_of_tree
 from proreus.runtime.plugin_health import (
     FailureRules,
@@ -594,11 +597,45 @@ async def test_a_bind_plugin_that_was_cut_off_leaves_no_pod_behind():
     assert scheduler.queue.get(f"default/{name}") is not None
 
 
+@pytest.mark.parametrize("new_event_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_keyboard_interrupt_of_a_plugins_own_is_its_failure(new_event_loop):
+    """As in ``proreus run``, where the loop handles SIGINT and no signal raises anything."""
+
+    async def interrupted(*_: Any) -> None:
+        interrupt()
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt("mine")
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, loop.stop)
+        try:
+            cluster = Cluster(make("Busy", FilterPlugin, filter=interrupt), rules=CALM)
+            assert await cluster.schedule() == [""]
+            assert cluster.failures("Busy", "Filter", "raised") == 1
+            plugin = make("Busy", PreBindPlugin, pre_bind=async_fail)(None, None)
+            with pytest.raises(PluginError, match='running PreBind plugin "Busy": mine'):
+                await await_plugin(plugin, "PreBind", CycleState(), interrupted)
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(run())
+
+
+def test_a_keyboard_interrupt_in_another_thread_comes_from_no_signal():
+    with ThreadPoolExecutor(1) as threads:
+        assert not threads.submit(is_cancellation, KeyboardInterrupt()).result()
+    assert is_cancellation(KeyboardInterrupt())
+
+
 async def test_what_comes_from_outside_goes_through():
     async def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
     plugin = make("Busy", PreBindPlugin, pre_bind=async_fail)(None, None)
+    # Python's own handler of SIGINT, under which tests run, raises it at any line.
     with pytest.raises(KeyboardInterrupt):
         await await_plugin(plugin, "PreBind", CycleState(), interrupted)
     task = asyncio.create_task(await_plugin(plugin, "PreBind", CycleState(), asyncio.Event().wait))
@@ -629,6 +666,17 @@ async def _work() -> None:
 
 
 fail.__module__ = "somebody"
+
+
+async def test_a_handler_that_raises_is_logged_once_not_once_an_object(caplog):
+    cluster = Cluster(Around, nodes=30)
+    raised = [r for r in caplog.records if "on_change handler" in r.getMessage()]
+    assert len(raised) == 1
+    assert "in fail" in raised[0].pairs["traceback"]
+    cluster.offline.clock.advance(601)
+    cluster.add_node("late")
+    raised = [r for r in caplog.records if "on_change handler" in r.getMessage()]
+    assert [r.pairs["unlogged"] for r in raised] == [0, 29]
 
 
 async def test_handlers_and_background_work_that_raise_are_logged_only(caplog, monkeypatch):
