@@ -9,7 +9,8 @@ from typing import Any
 
 from proreus import logs
 from proreus.app.options import RunOptions
-from proreus.config.load import default_configuration, load_file
+from proreus.app.watched_files import WatchedFiles
+from proreus.config.load import default_configuration, load, read_file
 from proreus.config.types import ClientConnection, SchedulerConfiguration
 from proreus.errors import ConfigError
 from proreus.loading import LoadedPlugins
@@ -23,9 +24,12 @@ DEFAULT_BURST = 10000
 protects the apiserver."""
 
 
-def configuration(options: RunOptions, loaded_plugins: LoadedPlugins) -> SchedulerConfiguration:
+def configuration(
+    options: RunOptions, loaded_plugins: LoadedPlugins, files: WatchedFiles
+) -> SchedulerConfiguration:
     """Return the completed configuration: the file or the defaults, with flags over it.
 
+    ``files`` learns what was read of the configuration file.
     Raises ``ConfigError``, also for a plugin that was refused and that the configuration names.
     """
     registry = loaded_plugins.registry
@@ -37,7 +41,9 @@ def configuration(options: RunOptions, loaded_plugins: LoadedPlugins) -> Schedul
     gates = options.feature_gates
     with loaded_plugins.attributing_errors_to_plugins():
         if options.config:
-            config = load_file(options.config, registry, gates, override)
+            source = read_file(options.config)
+            files.set_loaded_config(source)
+            config = load(source, registry, gates, override)
             problems = loaded_plugins.problems(config)
         else:
             problems = loaded_plugins.problems_with(loaded_plugins.requested_names)
@@ -58,7 +64,8 @@ def report(loaded_plugins: LoadedPlugins) -> None:
     for refusal in loaded_plugins.refusals:
         log.error("Plugin refused", err=refusal.why, source=refusal.source, place=refusal.place)
     for name, found in loaded_plugins.out_of_tree.items():
-        log.info("Plugin loaded", plugin=name, origin=str(found.origin))
+        content = loaded_plugins.hashes.get(found.origin.file, "")
+        log.info("Plugin loaded", plugin=name, origin=str(found.origin), sha256=content)
 
 
 def _with_rate(config: SchedulerConfiguration) -> SchedulerConfiguration:

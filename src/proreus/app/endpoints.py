@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from proreus.app.clients import Clients
@@ -14,6 +14,7 @@ from proreus.client.informer_factory import InformerFactory
 from proreus.config.durations import format_duration
 from proreus.config.types import SchedulerConfiguration
 from proreus.config.write import to_data
+from proreus.loading import PluginFile
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod
 from proreus.scheduler.scheduler import Scheduler
@@ -31,6 +32,7 @@ class ProcessState:
 
     ``synced``: all informers have their first list. ``leads``: scheduling has begun. ``stopping``:
     the process is about to end. ``last_reload``: result of the latest reload, for /configz.
+    ``plugin_files``: the out-of-tree plugin files in force, for /pluginz.
     """
 
     config: SchedulerConfiguration
@@ -38,6 +40,7 @@ class ProcessState:
     leads: bool = False
     stopping: bool = False
     last_reload: dict[str, Any] | None = None
+    plugin_files: list[PluginFile] = field(default_factory=list)
 
 
 def make_server(
@@ -83,12 +86,14 @@ def make_server(
     )
     if options.plugin_slots:
         server.add_page(PATH, lambda request: registration_page(remote_plugins, request))
-    server.add_page("/pluginz", lambda _: json_body(_plugin_health(options, scheduler)))
+    server.add_page("/pluginz", lambda _: json_body(_plugin_health(options, scheduler, state)))
     return server
 
 
-def _plugin_health(options: RunOptions, scheduler: Scheduler) -> dict[str, Any]:
-    """Return the body of /pluginz: the health of the out-of-tree plugins, and what is bound."""
+def _plugin_health(
+    options: RunOptions, scheduler: Scheduler, state: ProcessState
+) -> dict[str, Any]:
+    """Return the body of /pluginz: out-of-tree plugins, their files, and the pods being bound."""
     rules = options.plugin_rules
     health_monitors = [
         health for profile in scheduler.profiles.values() for health in profile.health_monitors
@@ -101,4 +106,5 @@ def _plugin_health(options: RunOptions, scheduler: Scheduler) -> dict[str, Any]:
         "bindTimeout": format_duration(rules.bind_seconds),
         "plugins": [health.describe() for health in health_monitors],
         "bindings": scheduler.describe_bindings(_BINDINGS_SHOWN),
+        "files": state.plugin_files,
     }

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from time import time
 from typing import Any
@@ -23,7 +23,7 @@ from proreus.app.process import Process
 from proreus.app.remote_plugins import RemotePlugins
 from proreus.app.watched_files import WatchedFiles
 from proreus.errors import ProreusError
-from proreus.loading import load
+from proreus.loading import PluginFile, load
 from proreus.metrics import SchedulerMetrics
 
 log = logs.logger(__name__)
@@ -81,9 +81,9 @@ class Reloader:
             load, self._options.plugins, self._remote_plugins.classes
         )
         report(loaded_plugins)
-        self._files.add_modules_of(loaded_plugins)
+        self._files.set_loaded(loaded_plugins)
         try:
-            config = configuration(self._options, loaded_plugins)
+            config = configuration(self._options, loaded_plugins, self._files)
             await self._remote_plugins.check_args(config)
             await self._process.use(config, loaded_plugins.registry)
             # Only now: a refused configuration must not change the arguments of running plugins.
@@ -101,7 +101,12 @@ class Reloader:
         finally:
             loaded_plugins.release()
         self._record("success", "")
-        log.info("Configuration reloaded", file=self._options.config)
+        before, self._process.state.plugin_files = (
+            self._process.state.plugin_files,
+            loaded_plugins.files(),
+        )
+        changed = changed_files(before, self._process.state.plugin_files)
+        log.info("Configuration reloaded", file=self._options.config, changedPluginFiles=changed)
         self._process.record_process_event(
             "Normal", "ConfigReloaded", f"reload {self._count}: the configuration is in force"
         )
@@ -121,3 +126,10 @@ class Reloader:
             self._metrics.config_last_reload_success_seconds.set(time())
         message: dict[str, Any] = {"result": result, "time": datetime.now(UTC).isoformat()}
         self._process.state.last_reload = message if good else {**message, "error": why}
+
+
+def changed_files(before: Iterable[PluginFile], after: Iterable[PluginFile]) -> list[str]:
+    """Return the plugin files that came, went or have other contents."""
+    contents = {(one["file"], one["sha256"]) for one in before}
+    differing = contents ^ {(one["file"], one["sha256"]) for one in after}
+    return sorted({file for file, _ in differing})

@@ -74,15 +74,16 @@ async def _run_until(stopping: asyncio.Event, options: RunOptions) -> None:
         # Before any file is read: a file that changes while it is loaded counts as changed.
         files = WatchedFiles(options.config, options.plugins)
         loaded_plugins = load(options.plugins, remote_plugins.classes)
-        files.add_modules_of(loaded_plugins)
+        files.set_loaded(loaded_plugins)
         report(loaded_plugins)
-        config = configuration(options, loaded_plugins)
+        config = configuration(options, loaded_plugins, files)
         await remote_plugins.check_args(config)
         remote_plugins.keep_for_slots(config)
         clients = await make_clients(options, config, metrics, stack)
         process = Process(
             options, config, loaded_plugins.registry, metrics, clients, remote_plugins
         )
+        process.state.plugin_files = loaded_plugins.files()
         # After the clients on the stack, and so closed before them.
         stack.push_async_callback(process.close)
         if options.write_config_to:

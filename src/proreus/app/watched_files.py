@@ -8,15 +8,13 @@ every few seconds: some file systems report no events, and none are reported bef
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 
 import watchfiles
 
 from proreus import logs
-from proreus.loading import LoadedPlugins, PluginSources
+from proreus.loading import LoadedPlugins, PluginSources, content_hash
 
 log = logs.logger(__name__)
 
@@ -28,8 +26,8 @@ _LOOK_AGAIN_MILLISECONDS = 5000
 
 _MISSING_FOLDER_SECONDS = 5.0
 
-_GRAIN_NANOSECONDS = 10_000_000
-"""By how much the time stamps of files may lag behind the clock."""
+_NOT_READ = "not read"
+"""Begins what stands for the content of a file that cannot be read."""
 
 
 class WatchedFiles:
@@ -39,31 +37,41 @@ class WatchedFiles:
         self._config = [Path(config)] if config else []
         self._folders = [Path(folder) for folder in sources.folders]
         self._modules: list[Path] = []
-        self._seen: dict[Path, bytes] = {}
-        self._looked_at_nanoseconds = 0
+        self._seen: dict[Path, str] = {}
         self.has_changed()
 
-    def add_modules_of(self, loaded_plugins: LoadedPlugins) -> None:
-        """Watch the files of plugins that were given as modules, too.
+    def set_loaded(self, loaded_plugins: LoadedPlugins) -> None:
+        """Remember what was loaded: a file whose content differs from that has changed.
 
-        Files that were found earlier stay watched: a module that is broken now may be repaired.
+        What an earlier look found does not count: a file may change after the look and before it is
+        loaded, and change back later. Files of plugins that were given as modules are watched from
+        now on. Those that were found earlier stay watched: a module that is broken now may be
+        repaired.
         """
         given = {
             Path(one.origin.file)
             for one in loaded_plugins.out_of_tree.values()
             if one.origin.way == "module"
         }
-        # A file that changed between its import and now must count as changed: no digest fits it.
-        for file in given.difference(self._modules):
-            self._seen[file] = b"" if self._touched(file) else _digest(file)
         self._modules = sorted(given.union(self._modules))
+        loaded = {Path(file): content for file, content in loaded_plugins.hashes.items()}
+        fixed = {*self._config, *self._modules}
+        # A file that could not be read has not been loaded, and is no reason to try again. One that
+        # could be read, and has not been loaded, came after that.
+        self._seen = {
+            file: content
+            for file, content in self._seen.items()
+            if file in fixed or content.startswith(_NOT_READ)
+        }
+        for file, content in loaded.items():
+            if file in fixed or file.parent in self._folders:
+                self._seen[file] = content
+        for file in fixed - self._seen.keys():
+            self._seen[file] = _digest(file)
 
-    def _touched(self, file: Path) -> bool:
-        """Return whether a file may have changed since the last ``has_changed``."""
-        try:
-            return file.stat().st_ctime_ns >= self._looked_at_nanoseconds - _GRAIN_NANOSECONDS
-        except OSError:
-            return True
+    def set_loaded_config(self, content: bytes) -> None:
+        """Remember the content of the configuration file that was loaded."""
+        self._seen |= dict.fromkeys(self._config, content_hash(content))
 
     @property
     def folders(self) -> list[Path]:
@@ -73,7 +81,6 @@ class WatchedFiles:
 
     def has_changed(self) -> bool:
         """Read all files; return whether any content differs from the last call."""
-        self._looked_at_nanoseconds = time.time_ns()
         before, self._seen = self._seen, {file: _digest(file) for file in self._files()}
         return self._seen != before
 
@@ -116,8 +123,9 @@ def _file_events(folders: Iterable[Path]) -> AsyncIterator[object]:
     )
 
 
-def _digest(file: Path) -> bytes:
+def _digest(file: Path) -> str:
     try:
-        return hashlib.sha256(file.read_bytes()).digest()
+        # Anything but a file may block, and is not loaded either.
+        return content_hash(file.read_bytes()) if file.is_file() else _NOT_READ
     except OSError as error:
-        return repr(error.errno).encode()
+        return f"{_NOT_READ}: {error.errno}"

@@ -25,7 +25,7 @@ from proreus.config.types import (
 from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
 
-__all__ = ["PluginCatalog", "default_configuration", "load", "load_file", "parse"]
+__all__ = ["PluginCatalog", "default_configuration", "load", "load_file", "parse", "read_file"]
 
 Override = Callable[[SchedulerConfiguration], SchedulerConfiguration]
 
@@ -60,13 +60,17 @@ def load_file(
     override: Override | None = None,
 ) -> SchedulerConfiguration:
     """Load a file; raises ``ConfigError`` also if it cannot be opened."""
+    return load(read_file(path), catalog, gates, override)
+
+
+def read_file(path: str) -> bytes:
+    """Return the content of a configuration file; raises ``ConfigError``."""
     try:
         with open(path, "rb") as file:
-            source = file.read()
+            return file.read()
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise ConfigError(f"open {path}: {reason}") from None
-    return load(source, catalog, gates, override)
 
 
 def default_configuration(

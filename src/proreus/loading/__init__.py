@@ -6,15 +6,24 @@ cannot be used is rejected with its place and the reason, and is an error only i
 names it. Ordering and calling plugins is the task of ``runtime``.
 """
 
+from proreus.loading.import_anew import content_hash
 from proreus.loading.load import ENTRY_POINTS, PluginSources, load
-from proreus.loading.loaded_plugins import LoadedPlugin, LoadedPlugins, Origin, RejectedPlugin
+from proreus.loading.loaded_plugins import (
+    LoadedPlugin,
+    LoadedPlugins,
+    Origin,
+    PluginFile,
+    RejectedPlugin,
+)
 
 __all__ = [
     "ENTRY_POINTS",
     "LoadedPlugin",
     "LoadedPlugins",
     "Origin",
+    "PluginFile",
     "PluginSources",
     "RejectedPlugin",
+    "content_hash",
     "load",
 ]

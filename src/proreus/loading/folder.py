@@ -16,6 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from proreus.loading.import_anew import content_hash
+
 _CONFIG_MAP_DATA_LINK = "..data"
 """The symbolic link by which the kubelet replaces a mounted ConfigMap atomically."""
 
@@ -46,6 +48,11 @@ class PluginFolder:
     def plugin_modules(self) -> list[str]:
         """The names of the modules to search for plugins: all without a leading ``_``."""
         return sorted(name for name in self.sources if not name.startswith("_"))
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """The content hashes of the files, by path."""
+        return {self.file(name): content_hash(source) for name, source in self.sources.items()}
 
     @property
     def modules(self) -> Iterator[str]:

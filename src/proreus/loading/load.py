@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
+import contextlib
 import os
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, Literal
 
 from proreus.framework.plugin import Plugin
 from proreus.loading.contract import contract_violations, resembles_plugin
 from proreus.loading.folder import PluginFolder
+from proreus.loading.import_anew import content_hash, import_anew
 from proreus.loading.loaded_plugins import LoadedPlugin, LoadedPlugins, Origin, RejectedPlugin
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.calls import is_cancellation
@@ -23,7 +23,8 @@ from proreus.source_location import class_location, error_location, plugin_names
 ENTRY_POINTS = "proreus.plugins"
 """The group of entry points of packages with plugins."""
 
-_OURS = "proreus"
+_package_hashes: dict[str, str] = {}
+"""Content hashes of installed files, from when this process imported them: that is done once."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,9 @@ def load(
         loading.add_folder(folder)
     for origin, plugin in remote_plugins.items():
         loading.add_remote(origin, plugin)
-    return LoadedPlugins(loading.found, loading.refusals, loading.requested_names, loading.modules)
+    return LoadedPlugins(
+        loading.found, loading.refusals, loading.requested_names, loading.modules, loading.hashes
+    )
 
 
 class _Loading:
@@ -74,6 +77,7 @@ class _Loading:
         self.refusals: list[RejectedPlugin] = []
         self.requested_names: list[str] = []
         self.modules: list[str] = []
+        self.hashes: dict[str, str] = {}
 
     def add_entry_point(self, entry_point: EntryPoint) -> None:
         """Load the class of an entry point."""
@@ -88,6 +92,11 @@ class _Loading:
                 raise
             self._refuse_import(source, error, entry_point.value, names)
             return
+        if (file := class_location(plugin)[0]) and file not in _package_hashes:
+            with contextlib.suppress(OSError):
+                _package_hashes[file] = content_hash(Path(file).read_bytes())
+        if file in _package_hashes:
+            self.hashes[file] = _package_hashes[file]
         self._add(plugin, source, "package", names, package, version)
 
     def add_module(self, given: str) -> None:
@@ -101,7 +110,7 @@ class _Loading:
             self.requested_names.append(given)
             return
         try:
-            module = _import_anew(module_name)
+            module = import_anew(module_name, self.hashes)
         except BaseException as error:
             if is_cancellation(error):
                 raise
@@ -127,6 +136,7 @@ class _Loading:
             why = f"cannot be read: {error.strerror or error}; it must be a folder with .py files"
             self.refusals.append(RejectedPlugin(source, path, why))
             return
+        self.hashes |= folder.hashes
         for name, failure in folder.unreadable.items():
             why = f"cannot be read: {failure.strerror or failure}"
             self.refusals.append(RejectedPlugin(source, folder.file(name), why))
@@ -233,61 +243,3 @@ def _plugins_of(module: ModuleType) -> Iterator[type[Plugin]]:
 def _classes_in(module: ModuleType) -> str:
     classes = [plugin.__name__ for plugin in _plugins_of(module)]
     return f"its plugins are {', '.join(classes)}" if classes else "it defines no plugin"
-
-
-# ---- modules by name ---------------------------------------------------------------------------
-
-
-def _import_anew(name: str) -> ModuleType:
-    """Import a module and the other modules of its package as if for the first time.
-
-    Code that already uses earlier versions of them keeps those. Raises the exception of the import,
-    after restoring ``sys.modules``.
-    """
-    _append_working_directory()
-    if name.partition(".")[0] in (_OURS, *sys.stdlib_module_names):
-        return importlib.import_module(name)
-    importlib.invalidate_caches()
-    package = name.rpartition(".")[0] or name
-    with _without(package), _without_byte_code():
-        return importlib.import_module(name)
-
-
-def _append_working_directory() -> None:
-    """Make modules in the working directory importable, as ``python -m`` does, but last."""
-    here = os.getcwd()
-    if "" not in sys.path and here not in sys.path:
-        sys.path.append(here)
-
-
-@contextmanager
-def _without(package: str) -> Iterator[None]:
-    """Remove the modules of a package; restore them if an import fails."""
-    known = {
-        name: module
-        for name, module in sys.modules.items()
-        if name == package or name.startswith(f"{package}.")
-    }
-    for name in known:
-        del sys.modules[name]
-    try:
-        yield
-    except BaseException:
-        _drop([n for n in sys.modules if n == package or n.startswith(f"{package}.")])
-        sys.modules.update(known)
-        raise
-
-
-def _drop(names: Sequence[str]) -> None:
-    for name in names:
-        del sys.modules[name]
-
-
-@contextmanager
-def _without_byte_code() -> Iterator[None]:
-    """Write no .pyc: its time stamp has whole seconds, so that a quick change would be missed."""
-    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        yield
-    finally:
-        sys.dont_write_bytecode = before

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypedDict
 
 from proreus.config.types import (
     ALL_PLUGINS,
@@ -52,6 +52,15 @@ class LoadedPlugin:
     origin: Origin
 
 
+class PluginFile(TypedDict):
+    """An out-of-tree file as loaded. ``package``: name and version if it is installed, else ""."""
+
+    file: str
+    sha256: str
+    plugins: list[str]
+    package: str
+
+
 @dataclass(frozen=True)
 class RejectedPlugin:
     """A plugin, module or folder that cannot be used.
@@ -82,6 +91,8 @@ class LoadedPlugins:
 
     ``requested_names``: the names of plugins that flags name one by one (``--plugin``).
     ``modules``: the names in ``sys.modules`` of modules that were imported for this load alone.
+    ``hashes``: SHA-256 in hexadecimal of what was read of each out-of-tree file, by path; files
+    that plugins share, and those that could not be imported, are among them.
     """
 
     def __init__(
@@ -90,17 +101,37 @@ class LoadedPlugins:
         refusals: Sequence[RejectedPlugin],
         requested_names: Sequence[str],
         modules: Iterable[str],
+        hashes: Mapping[str, str],
     ) -> None:
         self.found = dict(found)
         self.refusals = tuple(refusals)
         self.requested_names = tuple(requested_names)
         self.registry = Registry(one.plugin for one in self.found.values())
         self._modules = tuple(modules)
+        self.hashes = dict(hashes)
 
     @property
     def out_of_tree(self) -> dict[str, LoadedPlugin]:
         """The out-of-tree plugins by name."""
         return {name: one for name, one in self.found.items() if one.origin.way != "in-tree"}
+
+    def files(self) -> list[PluginFile]:
+        """Return each out-of-tree file with its hash and its plugins."""
+        plugins: dict[str, list[str]] = {file: [] for file in self.hashes}
+        versions: dict[str, str] = {}
+        for name, one in self.out_of_tree.items():
+            if one.origin.file in plugins:
+                plugins[one.origin.file].append(name)
+                versions[one.origin.file] = f"{one.origin.package} {one.origin.version}".strip()
+        return [
+            PluginFile(
+                file=file,
+                sha256=self.hashes[file],
+                plugins=sorted(names),
+                package=versions.get(file, ""),
+            )
+            for file, names in sorted(plugins.items())
+        ]
 
     def problems(self, config: SchedulerConfiguration) -> list[str]:
         """Return a sentence for each rejected plugin that a configuration names."""

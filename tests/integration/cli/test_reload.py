@@ -1,6 +1,7 @@
 """A configuration that changes while ``proreus run`` schedules."""
 
 import asyncio
+import hashlib
 import json
 import os
 import signal
@@ -272,6 +273,12 @@ async def test_a_changed_plugin_file_takes_over_and_a_broken_one_does_not(instan
     instance.create("p")
     await instance.wait_for_node("p")
     assert instance.versions("p")[-1]["PostBind"] == "asecond"
+    in_force = {
+        "file": str(file),
+        "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
+        "plugins": ["Recorder"],
+        "package": "",
+    }
 
     file.write_text("def broken(:\n")
     await instance.wait_for_reloads("failure", 1)
@@ -281,6 +288,8 @@ async def test_a_changed_plugin_file_takes_over_and_a_broken_one_does_not(instan
     _, body = await instance.pages.get("/configz")
     error = json.loads(body)["lastReload"]["error"]
     assert error.count("recorder.py:1") == 1, "the refusal is logged once"
+    _, body = await instance.pages.get("/pluginz")
+    assert json.loads(body)["files"] == [in_force]
 
 
 async def test_a_mounted_configmap_that_is_swapped(instance, start):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from typing import Any
 
@@ -10,6 +11,7 @@ import yaml
 
 from proreus.app import RunOptions
 from proreus.app.configuration import DEFAULT_QPS, configuration, report
+from proreus.app.watched_files import WatchedFiles
 from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
 from proreus.loading import PluginSources, load
@@ -42,7 +44,8 @@ def module(tmp_path, monkeypatch):
 
 def configured(*plugins: str, **options: Any):
     sources = PluginSources(tuple(f"configured_plugins:{p}" for p in plugins), packages=False)
-    return configuration(RunOptions(plugins=sources, **options), load(sources))
+    files = WatchedFiles(options.get("config", ""), sources)
+    return configuration(RunOptions(plugins=sources, **options), load(sources), files)
 
 
 def write(tmp_path, *enabled: str) -> str:
@@ -99,7 +102,11 @@ def test_what_was_found_and_refused_is_logged(module, caplog):
     )
     report(loaded_plugins)
     records = {record.getMessage(): record for record in caplog.records}
-    assert records["Plugin loaded"].pairs == {"plugin": "Picky", "origin": f"{module}:3"}
+    assert records["Plugin loaded"].pairs == {
+        "plugin": "Picky",
+        "origin": f"{module}:3",
+        "sha256": hashlib.sha256(module.read_bytes()).hexdigest(),
+    }
     refused = records["Plugin refused"]
     assert refused.levelno == logging.ERROR
     assert refused.pairs["place"] == f"{module}:13"

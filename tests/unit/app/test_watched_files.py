@@ -71,18 +71,82 @@ async def test_a_change_that_the_file_system_does_not_report(config, monkeypatch
 
 
 @pytest.mark.parametrize("when", ["never", "while others are read", "later"])
-def test_a_plugin_module_is_followed_from_when_it_was_read(module, when, monkeypatch) -> None:
+def test_a_plugin_module_is_followed_from_when_it_was_read(module, when) -> None:
     def change(moment: str) -> None:
         if moment == when:
             module.write_text(PLUGIN + "# changed\n")
 
-    if when == "never":  # it is new, so that its time may be that of the first look
-        monkeypatch.setattr(watched_files, "_GRAIN_NANOSECONDS", 0)
     sources = PluginSources(modules=(f"{module.stem}:Own",))
     files = WatchedFiles("", sources)
     loaded_plugins = load(sources)
     change("while others are read")
-    files.add_modules_of(loaded_plugins)
+    files.set_loaded(loaded_plugins)
     change("later")
     assert files.has_changed() == (when != "never")
     assert not files.has_changed()
+
+
+BAD = PLUGIN.replace("return None", "raise ValueError")
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    folder = tmp_path / "plugins"
+    folder.mkdir()
+    (folder / "own.py").write_text(PLUGIN)
+    return folder
+
+
+def test_a_rollback_after_the_load_is_a_change_also_if_the_look_before_saw_the_same(folder) -> None:
+    sources = PluginSources(folders=(str(folder),), packages=False)
+    files = WatchedFiles("", sources)
+    (folder / "own.py").write_text(BAD)
+    loaded_plugins = load(sources)
+    (folder / "own.py").write_text(PLUGIN)
+    files.set_loaded(loaded_plugins)
+    assert files.has_changed()
+
+
+def test_the_same_for_a_module_that_is_loaded_again(module) -> None:
+    sources = PluginSources(modules=(f"{module.stem}:Own",), packages=False)
+    files = WatchedFiles("", sources)
+    files.set_loaded(load(sources))
+    module.write_text(BAD)
+    loaded_plugins = load(sources)
+    module.write_text(PLUGIN)
+    files.set_loaded(loaded_plugins)
+    assert files.has_changed()
+
+
+def test_the_same_for_a_module_that_is_there_only_while_it_is_loaded(folder) -> None:
+    sources = PluginSources(folders=(str(folder),), packages=False)
+    files = WatchedFiles("", sources)
+    (folder / "other.py").write_text("X = 1")
+    loaded_plugins = load(sources)
+    (folder / "other.py").unlink()
+    files.set_loaded(loaded_plugins)
+    assert files.has_changed()
+    (folder / "other.py").write_text("X = 1")
+    assert files.has_changed()
+    files.set_loaded(loaded_plugins)
+    assert not files.has_changed()
+
+
+def test_the_same_for_the_configuration_file(config, folder) -> None:
+    sources = PluginSources(folders=(str(folder),), packages=False)
+    files = WatchedFiles(str(config), sources)
+    files.set_loaded(load(sources))
+    files.set_loaded_config(b"bad")
+    assert files.has_changed()
+
+
+def test_what_cannot_be_read_is_loaded_once(folder) -> None:
+    (folder / "folder.py").mkdir()
+    (folder / "dangling.py").symlink_to("nowhere.py")
+    (folder / "null.py").symlink_to("/dev/null")
+    (folder / "broken.py").write_text("(")
+    sources = PluginSources(folders=(str(folder),), packages=False)
+    files = WatchedFiles("", sources)
+    for _ in range(3):
+        files.set_loaded(load(sources))
+        assert not files.has_changed()

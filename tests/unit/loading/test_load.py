@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import os
+import py_compile
 import sys
 from pathlib import Path
 
@@ -425,3 +428,21 @@ def test_args_that_raise_are_a_configuration_error_with_their_place(tmp_path):
         configuration(loaded_plugins, enabled="A", args={"label": ""})
     with pytest.raises(KeyError), loaded_plugins.attributing_errors_to_plugins():
         raise KeyError("ours")
+
+
+def test_a_module_is_imported_from_the_bytes_that_are_hashed(tmp_path, monkeypatch):
+    """Byte code with the time and size of the source would be taken for it by Python."""
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / "hashed_module_of_a_test.py"
+    source = "from proreus.framework.plugin import FilterPlugin\nclass A{}(FilterPlugin):\n"
+    source += "    def filter(self, state, pod, node): ...\n"
+    file.write_text(source.format("1"))
+    py_compile.compile(str(file))
+    time = file.stat().st_mtime_ns
+    file.write_text(source.format("2"))
+    os.utime(file, ns=(time, time))
+    loaded = load(PluginSources(modules=(f"{file.stem}:A2",), packages=False))
+    assert not loaded.refusals
+    assert loaded.hashes == {str(file): hashlib.sha256(file.read_bytes()).hexdigest()}
+    (entry,) = loaded.files()
+    assert (entry["file"], entry["plugins"]) == (str(file), ["A2"])
