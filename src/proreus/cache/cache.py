@@ -308,9 +308,7 @@ class Cache:
         self._assumed.discard(pod.uid)
         info = self._info(entry.node_name)
         assert info is not None
-        for pods in (info.pods, info.pods_with_affinity, info.pods_with_required_anti_affinity):
-            if pod.uid in pods:
-                pods[pod.uid] = pod
+        info.replace_pod(pod)
 
 
 def _differs_only_by_binding(old: PodInfo, new: PodInfo) -> bool:

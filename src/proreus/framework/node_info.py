@@ -7,17 +7,24 @@ in the units of ``objects.quantity``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from proreus.framework.pod_info import HostPort, PodInfo
+from proreus.framework.read_only import ReadOnlyDict, ReadOnlySet
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.objects.quantity import parse_amount
 from proreus.objects.requests import is_tracked_resource
 from proreus.objects.taints import Taint
 
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
-class Amounts(dict[str, int]):
-    """Amounts by resource; a missing resource reads as 0."""
+_put = dict.__setitem__
+"""How a ``NodeInfo`` changes its own containers, which are read-only for everybody else."""
+
+
+class Amounts(ReadOnlyDict[str, int]):
+    """Amounts by resource, read-only; a missing resource reads as 0."""
 
     __slots__ = ()
 
@@ -31,12 +38,14 @@ class NodeInfo:
     ``pods``: by UID. ``requested``: sum of ``PodInfo.accounted_requests.amounts``; ``requested``
     and ``allocatable`` read as 0 for a resource that they lack. ``nonzero_requested``: cpu and
     memory with defaults for what pods do not request. ``used_ports`` is a set, not a count, as in
-    kube-scheduler: of two pods with the same port the first that leaves frees it.
+    kube-scheduler: of two pods with the same port the first that leaves frees it. Containers
+    are read-only for all but this class; ``labels``, of the node, also for it.
     """
 
     __slots__ = (
         "allocatable",
         "allowed_pod_number",
+        "labels",
         "name",
         "node",
         "nonzero_requested",
@@ -53,28 +62,24 @@ class NodeInfo:
     def __init__(self, name: str) -> None:
         self.name = name
         self.node: Node | None = None
+        self.labels: Mapping[str, str] = _NO_LABELS
         self.row = -1
         """Its row in its table; -1 while it is in none."""
-        self.pods: dict[str, PodInfo] = {}
+        self.pods: ReadOnlyDict[str, PodInfo] = ReadOnlyDict()
         self.order: list[str] = []
         """UIDs of the pods in the order of kube-scheduler's list, which decides between equal
         victims."""
-        self.pods_with_affinity: dict[str, PodInfo] = {}
-        self.pods_with_required_anti_affinity: dict[str, PodInfo] = {}
+        self.pods_with_affinity: ReadOnlyDict[str, PodInfo] = ReadOnlyDict()
+        self.pods_with_required_anti_affinity: ReadOnlyDict[str, PodInfo] = ReadOnlyDict()
         self.allocatable = Amounts()
         self.allowed_pod_number = 0
         self.requested = Amounts()
-        self.nonzero_requested: dict[str, int] = {"cpu": 0, "memory": 0}
-        self.used_ports: set[HostPort] = set()
-        self.pvc_ref_counts: dict[str, int] = {}
+        self.nonzero_requested: ReadOnlyDict[str, int] = ReadOnlyDict(cpu=0, memory=0)
+        self.used_ports: ReadOnlySet[HostPort] = ReadOnlySet()
+        self.pvc_ref_counts: ReadOnlyDict[str, int] = ReadOnlyDict()
 
     def __repr__(self) -> str:
         return f"NodeInfo({self.name}, {len(self.pods)} pods)"
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """Labels of the node."""
-        return self.node.metadata.labels if self.node is not None else {}
 
     @property
     def taints(self) -> tuple[Taint, ...]:
@@ -89,6 +94,8 @@ class NodeInfo:
     def set_node(self, node: Node) -> None:
         """Replace the node object; its pods stay."""
         self.node = node
+        # A view, not a copy: a node has dozens of labels, and informers hold them already.
+        self.labels = MappingProxyType(node.metadata.labels)
         self.allocatable = Amounts(
             (name, parse_amount(name, quantity))
             for name, quantity in node.status.allocatable.items()
@@ -101,24 +108,31 @@ class NodeInfo:
         # A pod that is replaced by a newer version keeps its place in the order.
         if pod.uid not in self.pods:
             self.order.append(pod.uid)
-        self.pods[pod.uid] = pod
+        _put(self.pods, pod.uid, pod)
         accounted_requests = pod.accounted_requests
         requested = self.requested
         for name, amount in accounted_requests.amounts.items():
-            requested[name] = requested.get(name, 0) + amount
-        self.nonzero_requested["cpu"] += accounted_requests.nonzero[0]
-        self.nonzero_requested["memory"] += accounted_requests.nonzero[1]
+            _put(requested, name, requested.get(name, 0) + amount)
+        nonzero = self.nonzero_requested
+        _put(nonzero, "cpu", nonzero["cpu"] + accounted_requests.nonzero[0])
+        _put(nonzero, "memory", nonzero["memory"] + accounted_requests.nonzero[1])
         if pod.host_ports:
-            self.used_ports.update(pod.host_ports)
+            set.update(self.used_ports, pod.host_ports)
         spec = pod.pod.spec
         if spec.affinity is not None:
             self._note_affinity(pod)
         if spec.volumes:
             self._count_claims(pod.pod, 1)
 
+    def replace_pod(self, pod: PodInfo) -> None:
+        """Replace a pod by a version of it that has the same sums."""
+        for pods in (self.pods, self.pods_with_affinity, self.pods_with_required_anti_affinity):
+            if pod.uid in pods:
+                _put(pods, pod.uid, pod)
+
     def remove_pod(self, uid: str) -> PodInfo:
         """Remove a pod and return it; raises ``KeyError`` if it is not on the node."""
-        pod = self.pods.pop(uid)
+        pod: PodInfo = dict.pop(self.pods, uid)
         # As kube-scheduler removes from a slice: the last pod moves into the gap.
         last = self.order.pop()
         if last != uid:
@@ -126,13 +140,14 @@ class NodeInfo:
         accounted_requests = pod.accounted_requests
         requested = self.requested
         for name, amount in accounted_requests.amounts.items():
-            requested[name] -= amount
-        self.nonzero_requested["cpu"] -= accounted_requests.nonzero[0]
-        self.nonzero_requested["memory"] -= accounted_requests.nonzero[1]
+            _put(requested, name, requested[name] - amount)
+        nonzero = self.nonzero_requested
+        _put(nonzero, "cpu", nonzero["cpu"] - accounted_requests.nonzero[0])
+        _put(nonzero, "memory", nonzero["memory"] - accounted_requests.nonzero[1])
         if pod.host_ports:
-            self.used_ports.difference_update(pod.host_ports)
-        self.pods_with_affinity.pop(uid, None)
-        self.pods_with_required_anti_affinity.pop(uid, None)
+            set.difference_update(self.used_ports, pod.host_ports)
+        dict.pop(self.pods_with_affinity, uid, None)
+        dict.pop(self.pods_with_required_anti_affinity, uid, None)
         if pod.pod.spec.volumes:
             self._count_claims(pod.pod, -1)
         return pod
@@ -149,27 +164,28 @@ class NodeInfo:
     def _copy_node_from(self, other: NodeInfo) -> None:
         self.name = other.name
         self.node = other.node
+        self.labels = other.labels
         self.row = other.row
         self.allocatable = other.allocatable
         self.allowed_pod_number = other.allowed_pod_number
 
     def _copy_pods_from(self, other: NodeInfo) -> None:
-        self.pods = dict(other.pods)
+        self.pods = ReadOnlyDict(other.pods)
         self.order = other.order.copy()
-        self.pods_with_affinity = dict(other.pods_with_affinity)
-        self.pods_with_required_anti_affinity = dict(other.pods_with_required_anti_affinity)
+        self.pods_with_affinity = ReadOnlyDict(other.pods_with_affinity)
+        self.pods_with_required_anti_affinity = ReadOnlyDict(other.pods_with_required_anti_affinity)
         self.requested = Amounts(other.requested)
-        self.nonzero_requested = dict(other.nonzero_requested)
-        self.used_ports = set(other.used_ports)
-        self.pvc_ref_counts = dict(other.pvc_ref_counts)
+        self.nonzero_requested = ReadOnlyDict(other.nonzero_requested)
+        self.used_ports = ReadOnlySet(other.used_ports)
+        self.pvc_ref_counts = ReadOnlyDict(other.pvc_ref_counts)
 
     def _note_affinity(self, pod: PodInfo) -> None:
         affinity = pod.pod.spec.affinity
         assert affinity is not None
         if affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None:
-            self.pods_with_affinity[pod.uid] = pod
+            _put(self.pods_with_affinity, pod.uid, pod)
         if affinity.pod_anti_affinity is not None and affinity.pod_anti_affinity.required:
-            self.pods_with_required_anti_affinity[pod.uid] = pod
+            _put(self.pods_with_required_anti_affinity, pod.uid, pod)
 
     def _count_claims(self, pod: Pod, step: int) -> None:
         counts = self.pvc_ref_counts
@@ -177,9 +193,9 @@ class NodeInfo:
             count = counts.get(key, 0) + step
             # Deleted at 0, or a node would collect the name of every claim that it ever had.
             if count > 0:
-                counts[key] = count
+                _put(counts, key, count)
             else:
-                counts.pop(key, None)
+                dict.pop(counts, key, None)
 
 
 def claim_keys(pod: Pod) -> Iterable[str]:

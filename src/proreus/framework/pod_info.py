@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from proreus.framework.read_only import ReadOnlyDict
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
 from proreus.objects.quantity import parse_amount
@@ -76,8 +78,8 @@ class PodRequests:
 
     def __init__(self, pod: Pod, use_status: bool, pod_level: bool, devices: bool = False) -> None:
         self.pod = pod
-        self.amounts: Mapping[str, int] = pod_requests(
-            pod, use_status=use_status, pod_level=pod_level, devices=devices
+        self.amounts: Mapping[str, int] = ReadOnlyDict(
+            pod_requests(pod, use_status=use_status, pod_level=pod_level, devices=devices)
         )
         self.nonzero = non_zero_requests(
             pod, use_status=use_status, pod_level=pod_level, devices=devices
@@ -90,7 +92,9 @@ class PodRequests:
     def scoring(self) -> Mapping[str, int]:
         """Amounts by tracked resource, with defaults, without pod-level resources."""
         if self._scoring is None:
-            self._scoring = pod_requests(self.pod, non_missing=NON_ZERO_DEFAULTS, pod_level=False)
+            self._scoring = ReadOnlyDict(
+                pod_requests(self.pod, non_missing=NON_ZERO_DEFAULTS, pod_level=False)
+            )
         return self._scoring
 
 
@@ -143,8 +147,8 @@ class PodInfo:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Labels of the pod."""
-        return self.pod.metadata.labels
+        """Labels of the pod, read-only."""
+        return MappingProxyType(self.pod.metadata.labels)
 
     @property
     def selector_key(self) -> SelectorKey:

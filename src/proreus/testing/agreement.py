@@ -39,6 +39,7 @@ from proreus.runtime.plugin_results import PluginResults
 from proreus.testing.builders import make_plugin
 from proreus.testing.clusters import Change, Cluster, clusters
 from proreus.testing.fake_handle import FakeHandle
+from proreus.testing.mutation_guard import guard
 
 
 def agree(
@@ -67,6 +68,7 @@ def agree(
     def check(cluster: Cluster) -> None:
         handle = cluster.handle(*gates)
         made = make_plugin(plugin, handle, args)
+        guard(made)
         pods = (cluster.pod, *cluster.pods)
         for pod in pods:
             assert_agreement(made, pod, handle.nodes)

@@ -30,10 +30,12 @@ from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.offline.api import InMemoryApi, JsonObject
 from proreus.offline.cluster import OfflineCluster, OfflineOptions
+from proreus.runtime.instrumentation import is_out_of_tree
 from proreus.scheduler.scheduler import Scheduler
 from proreus.testing.builders import AnyPod, as_node, key_of_pod
 from proreus.testing.harness_driver import HarnessDriver
 from proreus.testing.inspector import QueueName
+from proreus.testing.mutation_guard import guard
 from proreus.testing.outcome import Event, Outcome
 from proreus.testing.profiles import Configuration, load_with, profile_with, registry_with
 from proreus.testing.virtual_time import VirtualTimeLoop
@@ -100,6 +102,10 @@ class Harness:
         self.scheduler: Scheduler = self._cluster.scheduler
         self.api: InMemoryApi = self._cluster.api
         """The objects of the cluster, in place of an apiserver; plugins write to it too."""
+        for profile in self.scheduler.profiles.values():
+            for plugin in profile.plugins:
+                if is_out_of_tree(type(plugin)):
+                    guard(plugin)
         self._driver = HarnessDriver(self._cluster, loop, options.raise_errors)
         if isinstance(nodes, int):
             nodes = [f"node-{number}" for number in range(nodes)]

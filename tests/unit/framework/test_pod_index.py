@@ -90,7 +90,7 @@ def test_the_order_of_labels_does_not_matter() -> None:
     table.count_pods(APP_A)
     table.add_pod(0, make_pod("p", labels={"app": "a", "tier": "x"}))
     info = table[0]
-    info.pods["uid-of-default-p"] = make_pod("p", labels={"tier": "x", "app": "a"})
+    info.replace_pod(make_pod("p", labels={"tier": "x", "app": "a"}))
 
     table.remove_pod(0, "uid-of-default-p")
 

@@ -83,7 +83,9 @@ class AffinityCounts:
             _count_in(anti, nodes, term.topology_key, nodes.count_pods(term.query))
         existing: Sums = {}
         index = nodes.pod_index
-        for found in index.required_anti.matching(pod.namespace, pod.labels, namespace_labels):
+        for found in index.required_anti.matching(
+            pod.namespace, pod.pod.metadata.labels, namespace_labels
+        ):
             _count_in(existing, nodes, found.term.topology_key, nodes.count_term(found))
         self_affine = query is not None and query.selects_pod(pod.pod)
         return cls(terms, namespace_labels, affinity, anti, existing, self_affine)
@@ -131,7 +133,7 @@ class AffinityCounts:
                 if key in labels:
                     self.anti[key].add(labels[key], step)
         for theirs in affinity_terms_of(other.pod).required_anti:
-            if theirs.matches(pod.namespace, pod.labels, self.namespace_labels):
+            if theirs.matches(pod.namespace, pod.pod.metadata.labels, self.namespace_labels):
                 matters = True
                 key = theirs.topology_key
                 if key in labels:

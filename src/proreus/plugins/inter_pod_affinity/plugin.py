@@ -163,7 +163,9 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         for existing, weight in ((index.required, self._hard_weight), (index.preferred, 1)):
             if not weight:
                 continue
-            for found in existing.matching(pod.namespace, pod.labels, namespace_labels):
+            for found in existing.matching(
+                pod.namespace, pod.pod.metadata.labels, namespace_labels
+            ):
                 weights = nodes.count_term(found)
                 if _any_in_domain(nodes, found.term.topology_key, weights):
                     yield found.term.topology_key, weights * weight

@@ -74,7 +74,10 @@ class SpreadCounts:
                 by_code = one.sums(nodes.count_pods(constraint.query))
             sums.append(DomainSums(values, by_code))
         return cls(
-            constraints, domains, sums, [c.selector.matches(pod.labels) for c in constraints]
+            constraints,
+            domains,
+            sums,
+            [c.selector.matches(pod.pod.metadata.labels) for c in constraints],
         )
 
     def min_match_num(self, index: int) -> int:
@@ -141,5 +144,5 @@ class SpreadCounts:
     def _find_matching_constraints(self, pod: PodInfo, other: PodInfo) -> list[int]:
         if other.namespace != pod.namespace:
             return []
-        labels = other.labels
+        labels = other.pod.metadata.labels
         return [i for i, c in enumerate(self.constraints) if c.selector.matches(labels)]
