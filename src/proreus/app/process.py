@@ -24,6 +24,7 @@ from proreus.app.election_thread import ElectionThread, make_election
 from proreus.app.endpoints import ProcessState, make_server
 from proreus.app.loop_watchdog import LoopWatchdog, StuckCycle
 from proreus.app.options import RunOptions
+from proreus.app.refused_watches import RefusedWatches
 from proreus.app.remote_plugins import RemotePlugins
 from proreus.app.winding_down import end_scheduling
 from proreus.client.dispatcher import Dispatcher
@@ -33,7 +34,7 @@ from proreus.client.informer_factory import InformerFactory
 from proreus.client.rate_limiter import RateLimiter
 from proreus.clock import RealClock
 from proreus.config.types import ClientConnection, SchedulerConfiguration
-from proreus.errors import ApiError, ConfigError, Forbidden, Unauthorized
+from proreus.errors import ApiError, ConfigError
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import LEASES
 from proreus.objects.meta import Resource
@@ -90,7 +91,7 @@ class Process:
         self._stores = InformerFactory(
             clients.main, self._on_informer_error, self._whole_types, metrics
         )
-        self._refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._refused_watches = RefusedWatches(lambda: self._stores.group.unsynced)
         self._background: set[asyncio.Task[None]] = set()
         self._election: ElectionThread | None = None
         self._watchdog = LoopWatchdog(options.loop_blocked_threshold_seconds, metrics)
@@ -239,12 +240,14 @@ class Process:
         """Start the informers and wait until each has synced."""
         self._start("informers", self._stores.group.run())
         synced = asyncio.ensure_future(self._stores.group.wait_for_sync())
+        refused = asyncio.ensure_future(self._refused_watches.raise_when_final())
         try:
-            await asyncio.wait((synced, self._refused), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((synced, refused), return_when=asyncio.FIRST_COMPLETED)
             if not synced.done():
-                await self._refused
+                await refused
         finally:
             synced.cancel()
+            refused.cancel()
         self.state.synced = True
         gc_tuning.freeze_startup_heap()
         # Not before: the first lists block the loop for long, and nothing waits for it yet.
@@ -301,12 +304,10 @@ class Process:
         return task
 
     def _on_informer_error(self, resource: Resource[Any], error: ApiError) -> None:
-        # At the start a refusal is a fault in RBAC that no retry repairs, and decisions without a
-        # part of the cluster would be wrong. Later, the reflector logs it and tries again.
-        refused = isinstance(error, (Forbidden, Unauthorized)) and not self.state.synced
-        if refused and not self._refused.done():
-            message = f"the apiserver does not let us watch {resource.plural}: {error.message}"
-            self._refused.set_exception(type(error)(error.status, error.reason, message))
+        # Decisions without a part of the cluster would be wrong: the first lists are waited for,
+        # and those that stay refused end the process. Later, the reflector logs and tries again.
+        if not self.state.synced:
+            self._refused_watches.record(resource, error)
 
     def record_process_event(self, event_type: str, reason: str, note: str) -> None:
         """Record an Event about this process, on its Lease: the one object whose name is known.

@@ -27,7 +27,7 @@ from proreus.app.watched_files import WatchedFiles
 from proreus.client.session import ApiClient
 from proreus.config.types import SchedulerConfiguration
 from proreus.config.write import to_yaml
-from proreus.errors import ConfigError, Forbidden, LeaseLost, ProreusError
+from proreus.errors import ConfigError, Forbidden, LeaseLost, ProreusError, Unauthorized
 from proreus.feature_gates import GATES
 from proreus.loading import load
 from proreus.metrics import SchedulerMetrics
@@ -103,9 +103,9 @@ def _metrics(options: RunOptions) -> SchedulerMetrics:
 
 
 async def _check_apiserver(client: ApiClient) -> None:
-    """Check the connection and the credentials before anything else starts."""
-    # Forbidden is a response from an apiserver that has authenticated us.
-    with contextlib.suppress(Forbidden):
+    """Check that an apiserver responds before anything else starts."""
+    # Whether it accepts the credentials is seen by the informers, which ask again for a while.
+    with contextlib.suppress(Forbidden, Unauthorized):
         await client.request("GET", "/version")
 
 

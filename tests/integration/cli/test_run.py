@@ -9,13 +9,15 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 
 @pytest.fixture
-def stranger(sandbox, tmp_path):
-    """A kubeconfig with a token that the cluster does not know."""
+def token_file(sandbox, tmp_path):
+    """The file of a token that the cluster does not know, and a kubeconfig that names it."""
+    token = tmp_path / "token"
+    token.write_text("wrong")
     content = sandbox.kubeconfig()
-    content["users"][0]["user"]["token"] = "wrong"
+    content["users"][0]["user"] = {"tokenFile": str(token)}
     path = tmp_path / "stranger"
     path.write_text(yaml.safe_dump(content))
-    return path
+    return token, path
 
 
 async def test_it_serves_schedules_and_ends_with_0(start, sandbox, kubeconfig, live):
@@ -123,10 +125,22 @@ async def test_an_unreachable_apiserver(start, live):
     assert f"127.0.0.1:{port}" in text
 
 
-async def test_a_token_that_is_refused(start, stranger, live):
-    text = await failure(live, await start(f"--kubeconfig={stranger}", "--secure-port=0"))
-    assert text.startswith('"command failed" err="')
-    assert "Unauthorized" in text
+async def test_a_token_that_is_refused_at_first(start, token_file, sandbox, live):
+    token, kubeconfig = token_file
+    port = live.port()
+    process = await start(
+        f"--kubeconfig={kubeconfig}", f"--secure-port={port}", "--bind-address=127.0.0.1"
+    )
+    while b"refuses what the start needs" not in (line := await process.stderr.readline()):
+        assert line, "the process has ended"
+    assert b"Unauthorized" in line
+    pages = live.Pages(port, sandbox.token)
+    assert (await pages.get("/healthz", anonymous=True))[0] == 200
+    assert (await pages.get("/readyz", anonymous=True))[0] == 500
+    token.write_text(sandbox.token)
+    await pages.ready()
+    process.send_signal(signal.SIGTERM)
+    assert (await live.ended(process))[0] == 0
 
 
 # ---- out-of-tree plugins -----------------------------------------------------------------------
