@@ -41,6 +41,7 @@ MANIFESTS = sorted(
 MODELS = {
     "v1": "V1",
     "apps/v1": "V1",
+    "networking.k8s.io/v1": "V1",
     "rbac.authorization.k8s.io/v1": "V1",
 }
 
@@ -200,6 +201,19 @@ def test_its_objects_belong_together(pod_spec: Json) -> None:
     assert monitor["spec"]["selector"]["matchLabels"] == common[0]["pairs"]
     ports = {port["name"] for port in service["spec"]["ports"]}
     assert {endpoint["port"] for endpoint in monitor["spec"]["endpoints"]} <= ports
+
+
+def test_its_network_policy_selects_its_pods_and_admits_to_its_port(pod_spec: Json) -> None:
+    policy = one(SECOND / "network-policy.yaml", "NetworkPolicy")
+    template = one(SECOND / "deployment.yaml", "Deployment")["spec"]["template"]["metadata"]
+    assert policy["metadata"]["namespace"] == "proreus"
+    assert policy["spec"]["podSelector"]["matchLabels"].items() <= template["labels"].items()
+    assert policy["spec"]["policyTypes"] == ["Ingress"]
+    [container] = pod_spec["containers"]
+    named = {port["name"] for port in container["ports"]}
+    for rule in policy["spec"]["ingress"]:
+        assert rule["from"], "an empty list admits everybody"
+        assert {port["port"] for port in rule["ports"]} <= named
 
 
 def test_no_rule_grants_everything() -> None:

@@ -31,6 +31,7 @@ from proreus.errors import ConfigError, Forbidden, LeaseLost, ProreusError, Unau
 from proreus.feature_gates import GATES
 from proreus.loading import load
 from proreus.metrics import SchedulerMetrics
+from proreus.server.connections import raise_open_files_limit
 
 log = logs.logger(__name__)
 
@@ -47,6 +48,7 @@ async def run(options: RunOptions) -> int:
     logs.configure(options.verbosity, options.logging_format, options.vmodule)
     if options.flags_without_effect:
         log.warning("Flags without effect in proreus", flags=list(options.flags_without_effect))
+    raise_open_files_limit()
     stopping = asyncio.Event()
     failure: tuple[str, BaseException] | None = None
     with _signals(stopping):

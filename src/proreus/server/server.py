@@ -26,6 +26,7 @@ from proreus.server.authentication import Authenticator, NotAuthenticated
 from proreus.server.authorization import Authorizer
 from proreus.server.certificates import ServingCertificate
 from proreus.server.client_ca import ClientCAs
+from proreus.server.connections import ConnectionLimits, ConnectionServer
 from proreus.server.delegation import ApiAccess
 from proreus.server.health import PING, HealthCheck, HealthEndpoint, HealthMetrics
 from proreus.server.listener import listen
@@ -115,7 +116,7 @@ class Server:
         ]
         self._pages = self._mux()
         self._certificate: ServingCertificate | None = None
-        self._runner: web.ServerRunner | None = None
+        self._connections: ConnectionServer | None = None
         self._background_tasks: list[asyncio.Task[None]] = []
         self.port = 0
 
@@ -139,13 +140,12 @@ class Server:
         certificate.trust_clients(self._trusted.pem)
         listener = listener or listen(self._options)
         self._certificate = certificate
-        self._runner = web.ServerRunner(
-            web.Server(self._handle, access_log=None), shutdown_timeout=_GRACE_SECONDS
+        self._connections = ConnectionServer(
+            self._handle, certificate.context, ConnectionLimits.within_open_files()
         )
-        await self._runner.setup()
-        await web.SockSite(self._runner, listener, ssl_context=certificate.context).start()
         address, self.port = listener.getsockname()[:2]
         self._background_tasks = [
+            asyncio.create_task(self._connections.accept(listener)),
             asyncio.create_task(self._follow_files(certificate)),
             asyncio.create_task(self._follow_client_ca(certificate)),
         ]
@@ -159,9 +159,9 @@ class Server:
         for task in tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-        runner, self._runner = self._runner, None
-        if runner is not None:
-            await runner.cleanup()
+        connections, self._connections = self._connections, None
+        if connections is not None:
+            await connections.close(_GRACE_SECONDS)
 
     async def _follow_files(self, certificate: ServingCertificate) -> None:
         while True:

@@ -1,0 +1,171 @@
+"""Accepts the server's connections, a limited number at a time, and ends those that send nothing.
+
+Whoever reaches the port can open connections, before any authentication. Without limits they use up
+the file descriptors that the client of the apiserver needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+from proreus import logs
+
+log = logs.logger(__name__)
+
+HANDSHAKE_TIMEOUT_SECONDS = 10.0
+"""For the TLS handshake: two round trips, over any network."""
+IDLE_TIMEOUT_SECONDS = 30.0
+"""For a request's headers to arrive, and for the time between two requests.
+
+The apiserver library of kube-scheduler allows 32 and 90 seconds; aiohttp has one timer for both. A
+scraper whose interval is longer opens a new connection.
+"""
+_LOG_INTERVAL_SECONDS = 60.0
+_ACCEPT_RETRY_SECONDS = 0.5
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True)
+class ConnectionLimits:
+    """How many connections may be open, in all and from one address."""
+
+    total: int = 256
+    per_address: int = 32
+
+    @classmethod
+    def within_open_files(cls) -> ConnectionLimits:
+        """Return limits that leave three quarters of the file descriptors to everything else."""
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft == resource.RLIM_INFINITY:
+            return cls()
+        total = max(min(cls.total, soft // 4), 2)
+        return cls(total, min(cls.per_address, total // 2))
+
+
+def raise_open_files_limit() -> None:
+    """Raise the soft limit of open files to the hard one, as Go's runtime does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Some systems report a hard limit that they do not accept as a soft one.
+    with suppress(ValueError, OSError):
+        if soft != hard:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+class _HttpServer(web.Server):
+    """aiohttp's server, which also reports the end of each connection."""
+
+    def __init__(self, handler: Handler) -> None:
+        super().__init__(handler, access_log=None, keepalive_timeout=IDLE_TIMEOUT_SECONDS)
+        self.closed: dict[RequestHandler, asyncio.Event] = {}
+
+    def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        if (closed := self.closed.get(handler)) is not None:
+            closed.set()
+
+
+class ConnectionServer:
+    """An accept loop in front of aiohttp, which counts connections from accept to close.
+
+    At a limit the oldest connection is closed to admit the new one: that of the same address, or
+    of the address that has most. So a flood displaces itself, and a probe still gets through.
+    """
+
+    def __init__(self, handler: Handler, context: ssl.SSLContext, limits: ConnectionLimits) -> None:
+        self._http = _HttpServer(handler)
+        self._context = context
+        self._limits = limits
+        # In order of acceptance, by address: each connection is the task that owns it.
+        self._connections: dict[str, dict[asyncio.Task[None], None]] = {}
+        self._logged_at: dict[str, float] = {}
+
+    @property
+    def open_connections(self) -> int:
+        """The number of connections, those in their handshake included."""
+        return sum(map(len, self._connections.values()))
+
+    async def accept(self, listener: socket.socket) -> None:
+        """Accept connections until cancelled; then close the listener."""
+        loop = asyncio.get_running_loop()
+        with listener:
+            while True:
+                try:
+                    connection, peer = await loop.sock_accept(listener)
+                except OSError as error:
+                    # No file descriptors (EMFILE), or a peer that has gone already.
+                    self._warn("Cannot accept a connection", err=str(error))
+                    await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
+                    continue
+                address = str(peer[0])
+                self._make_room(address)
+                task = loop.create_task(self._serve(connection))
+                self._connections.setdefault(address, {})[task] = None
+                task.add_done_callback(partial(self._forget, address))
+
+    async def close(self, grace_seconds: float) -> None:
+        """Close idle connections at once, the others when their request ends or time is up."""
+        self._http.pre_shutdown()
+        await self._http.shutdown(grace_seconds)
+        tasks = [task for tasks in self._connections.values() for task in tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _serve(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        handler = self._http()
+        closed = self._http.closed[handler] = asyncio.Event()
+        transport: asyncio.Transport | None = None
+        try:
+            transport, _ = await loop.connect_accepted_socket(
+                lambda: handler,
+                connection,
+                ssl=self._context,
+                ssl_handshake_timeout=HANDSHAKE_TIMEOUT_SECONDS,
+            )
+            await closed.wait()
+        except (OSError, ssl.SSLError) as error:
+            log.v(2).info("A connection ended in its handshake", err=str(error))
+        finally:
+            if transport is not None:
+                transport.abort()
+            connection.close()
+            del self._http.closed[handler]
+
+    def _make_room(self, address: str) -> None:
+        """Close the oldest connection where a limit would be exceeded."""
+        own = self._connections.get(address, {})
+        if len(own) >= self._limits.per_address:
+            crowded = address
+        elif self.open_connections >= self._limits.total:
+            crowded = max(self._connections, key=lambda one: len(self._connections[one]))
+        else:
+            return
+        oldest = next(iter(self._connections[crowded]))
+        self._forget(crowded, oldest)
+        oldest.cancel()
+        self._warn("Too many connections: the oldest is closed", srcIP=crowded)
+
+    def _forget(self, address: str, task: asyncio.Task[None]) -> None:
+        own = self._connections.get(address, {})
+        own.pop(task, None)
+        if not own:
+            self._connections.pop(address, None)
+
+    def _warn(self, message: str, **pairs: str) -> None:
+        """Log at most once a minute: the rate is in the hands of whoever connects."""
+        now = asyncio.get_running_loop().time()
+        if now - self._logged_at.get(message, -_LOG_INTERVAL_SECONDS) >= _LOG_INTERVAL_SECONDS:
+            self._logged_at[message] = now
+            log.warning(message, **pairs)
