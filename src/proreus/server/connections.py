@@ -111,7 +111,9 @@ class ConnectionServer:
                 self._make_room(address)
                 task = loop.create_task(self._serve(connection))
                 self._connections.setdefault(address, {})[task] = None
-                task.add_done_callback(partial(self._forget, address))
+                task.add_done_callback(partial(self._ended, address, connection))
+                # A full backlog is accepted without a pause in between, and other work would wait.
+                await asyncio.sleep(0)
 
     async def close(self, grace_seconds: float) -> None:
         """Close idle connections at once, the others when their request ends or time is up."""
@@ -140,7 +142,6 @@ class ConnectionServer:
         finally:
             if transport is not None:
                 transport.abort()
-            connection.close()
             del self._http.closed[handler]
 
     def _make_room(self, address: str) -> None:
@@ -156,6 +157,11 @@ class ConnectionServer:
         self._forget(crowded, oldest)
         oldest.cancel()
         self._warn("Too many connections: the oldest is closed", srcIP=crowded)
+
+    def _ended(self, address: str, connection: socket.socket, task: asyncio.Task[None]) -> None:
+        # Here rather than in the task: one that is cancelled before its first step closes nothing.
+        connection.close()
+        self._forget(address, task)
 
     def _forget(self, address: str, task: asyncio.Task[None]) -> None:
         own = self._connections.get(address, {})
