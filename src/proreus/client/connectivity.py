@@ -4,12 +4,16 @@ When it goes down, some fifteen watches break at the same moment. Errors about o
 missing permission, a list that cannot be decoded) are logged by its reflector.
 """
 
+import math
 import time
 
 from proreus import logs
 from proreus.errors import ApiError
 
 log = logs.logger(__name__)
+
+_RESTORED_LOG_INTERVAL_SECONDS = 300.0
+"""All watches notice a restored history within a read timeout of each other."""
 
 
 def is_outage(error: ApiError) -> bool:
@@ -22,6 +26,7 @@ class Connectivity:
 
     def __init__(self) -> None:
         self._lost_at: float | None = None
+        self._restored_at = -math.inf
 
     def mark_unreachable(self, error: ApiError) -> None:
         """Record that a watch broke or could not be opened."""
@@ -36,3 +41,16 @@ class Connectivity:
             seconds = round(time.monotonic() - self._lost_at, 1)
             self._lost_at = None
             log.info("The apiserver answers again", afterSeconds=seconds)
+
+    def report_restored(self, path: str, held: str, version: str) -> None:
+        """Report a list that is older than what was held before; the first watch to notice logs."""
+        now = time.monotonic()
+        if now - self._restored_at >= _RESTORED_LOG_INTERVAL_SECONDS:
+            log.error(
+                "The apiserver's resourceVersions have gone back, as after a restored backup; "
+                "everything is listed anew",
+                resource=path,
+                held=held,
+                listed=version,
+            )
+            self._restored_at = now

@@ -135,14 +135,17 @@ class Informer(Generic[T]):
         while self._deferred and not self._paused:
             self._deferred.popleft()()
 
-    def replace(self, objects: list[T], unreadable: Sequence[Unreadable] = ()) -> None:
+    def replace(
+        self, objects: list[T], unreadable: Sequence[Unreadable] = (), restored: bool = False
+    ) -> None:
         """Replace the store with the result of a list (called by the reflector).
 
         Handlers are notified of the differences only. Objects in ``unreadable`` keep the last state
-        that could be decoded (see ``_keep_outdated``).
+        that could be decoded (see ``_keep_outdated``). ``restored``: the list is of an earlier
+        history than the store; an object that differs is then reported as a delete and an add.
         """
         if self._paused:
-            self._deferred.append(partial(self.replace, objects, unreadable))
+            self._deferred.append(partial(self.replace, objects, unreadable, restored))
             return
         fresh = {key_of(obj): obj for obj in objects}
         undecoded = {key_of(obj): obj for obj in unreadable}
@@ -151,6 +154,11 @@ class Informer(Generic[T]):
             if (obj_now := undecoded.get(key)) is not None:
                 self._keep_outdated(key, obj_now)
             else:
+                self._remove(key, None)
+        # No update leads from one history to the other: what is immutable may differ (a pod that
+        # was bound after the backup is unbound), and the same version may name two states.
+        if restored:
+            for key in [key for key, old in self.store.items() if old != fresh.get(key, old)]:
                 self._remove(key, None)
         for key, obj in fresh.items():
             self._put(key, obj)

@@ -2,10 +2,10 @@
 
 The initial state comes from a streaming list (WatchList, KEP-3157) where the server supports it,
 otherwise from a paginated list. After that the watch is resumed from the resourceVersion of the
-last event or bookmark; a relist happens only when the server no longer has that version (410), or
-when an event was lost. Failed requests are retried with jittered back-off. A connection that has
-died silently is detected by the read timeout, since a healthy apiserver sends a bookmark about
-every minute.
+last event or bookmark; a relist happens only when the server no longer has that version (410), when
+an event was lost, or when the server's history went back (``history_check``). Failed requests are
+retried with jittered back-off. A connection that has died silently is detected by the read timeout,
+since a healthy apiserver sends a bookmark about every minute.
 
 The reflector holds no objects: it passes them to a ``ReflectorStore`` (the informer), which works
 out what changed. Its model is client-go's ``tools/cache.Reflector``.
@@ -22,6 +22,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from proreus.client.backoff import Backoff
 from proreus.client.connectivity import Connectivity, is_outage
+from proreus.client.history_check import HistoryCheck
 from proreus.client.list_watch import ListWatch
 from proreus.client.object_faults import ObjectFaults
 from proreus.client.responses import ResponseLost
@@ -52,11 +53,13 @@ _BACKOFF_RESET_SECONDS = 60.0
 class ReflectorStore(Protocol[T]):
     """Receives the objects. Both methods are sync; an exception from either ends the reflector."""
 
-    def replace(self, objects: list[T], unreadable: Sequence[Unreadable] = ()) -> None:
+    def replace(
+        self, objects: list[T], unreadable: Sequence[Unreadable] = (), restored: bool = False
+    ) -> None:
         """Replace the contents of the store with the result of a list.
 
         Objects that are in neither argument have been deleted. ``unreadable`` ones exist, but could
-        not be decoded.
+        not be decoded. ``restored``: the list is of an earlier history than the store.
         """
         ...
 
@@ -114,9 +117,11 @@ class Reflector(Generic[T]):
         self._list_watch = list_watch
         self._resource = resource
         self._store = store
-        self._options = options or ReflectorOptions()
+        self._options = options = options or ReflectorOptions()
         self._on_error = on_error
         self._connectivity = connectivity or Connectivity()
+        timeout_seconds = options.list_timeout_seconds
+        self._history = HistoryCheck(list_watch, self._connectivity, timeout_seconds)
         self._marked_unreachable = False
         self._rng = rng or random.Random()
         self._backoff = Backoff(*self._options.backoff_seconds, rng=self._rng)
@@ -138,6 +143,7 @@ class Reflector(Generic[T]):
             broken = True
             try:
                 if self._resource_version:
+                    await self._history.verify()
                     await self._watch()
                 else:
                     await self._list_and_watch()
@@ -168,6 +174,7 @@ class Reflector(Generic[T]):
                 # from it would fail (client-go: isTooLargeResourceVersionError). List again.
                 if "Too large resource version" in error.message:
                     self._resource_version = ""
+                self._history.failed(error, started)
                 # An outage breaks every watch at once and is logged once for all of them; an error
                 # about this resource (403, say) is logged here.
                 if is_outage(error):
@@ -245,7 +252,8 @@ class Reflector(Generic[T]):
 
     def _sync_with(self, state: Page[T]) -> None:
         self._mark_reachable()
-        self._deliver(self._store.replace, state.items, state.unreadable)
+        restored = self._history.listed(state.metadata.resource_version)
+        self._deliver(self._store.replace, state.items, state.unreadable, restored)
         self._resource_version = state.metadata.resource_version
         self._synced = True
         self._listed_at = asyncio.get_running_loop().time()
@@ -338,6 +346,7 @@ class Reflector(Generic[T]):
         decode = self._events.decode
         while chunk := await stream.chunk():
             batch = decode(splitter.feed(chunk))
+            self._history.received(batch.resource_version)
             # Bookmarks count too: a watch that is resumed from an old event would get a 410 once
             # other resources have pushed that version out of the server's history.
             if batch.resource_version:

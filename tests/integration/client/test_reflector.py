@@ -376,7 +376,16 @@ async def test_a_silent_connection_is_closed_and_the_watch_resumed(server, clien
             assert call.query["resourceVersion"] == "8"
             await call.events(wire.event("ADDED", wire.pod("b", 9)))
 
-    server.script = listing_then(wire, watch)
+    listing = listing_then(wire, watch)
+
+    async def script(call):
+        # After so long a silence the present version is looked up.
+        if call.query.get("limit") == "1":
+            await call.answer(200, wire.pod_list(version=8))
+        else:
+            await listing(call)
+
+    server.script = script
     async with running(
         client, recorded, ReflectorOptions(watch_list=False, read_timeout_seconds=150)
     ):
