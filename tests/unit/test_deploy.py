@@ -272,6 +272,7 @@ def test_containers_are_confined_probed_and_measured(spec: Json, container: Json
     assert confined["allowPrivilegeEscalation"] is False
     assert confined["capabilities"] == {"drop": ["ALL"]}
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert spec["enableServiceLinks"] is False
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     for probe, paths in (
         ("startupProbe", ("/readyz", "/livez")),

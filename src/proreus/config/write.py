@@ -1,6 +1,7 @@
 """Writes a configuration in the form of its file, with all defaults.
 
-For ``--write-config-to`` and ``/configz``; the result loads to the same configuration.
+For ``--write-config-to`` and ``/configz``. The result loads to the same configuration, except that
+private keys of extenders are masked: whoever may read it need not be allowed to act for proreus.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from proreus.config.types import (
 
 _OMIT_ZEROS = (Extender, ExtenderManagedResource, ExtenderTLSConfig)
 _NEVER_OMITTED = frozenset({"url_prefix", "name"})
+MASK = "REDACTED"
+"""In the place of a private key; valid base64, so that the rest of the file can still be read."""
 
 
 def to_data(config: SchedulerConfiguration) -> dict[str, Any]:
@@ -55,7 +58,8 @@ def _fields(model: ConfigModel) -> dict[str, Any]:
         value, alias = getattr(model, name), field.alias or name
         if value is None or value == () or _omitted(model, name, value):
             continue
-        written[alias] = _value(model, value, dumped[alias])
+        secret = isinstance(model, ExtenderTLSConfig) and name == "key_data"
+        written[alias] = MASK if secret else _value(model, value, dumped[alias])
     return written
 
 

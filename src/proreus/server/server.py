@@ -184,6 +184,8 @@ class Server:
             response = await self._respond(request)
         except ConnectionError:
             raise  # the client disconnected in the middle of a page: no error of ours to log
+        except web.HTTPRequestEntityTooLarge as error:
+            response = status_body(413, "RequestEntityTooLarge", str(error.text))
         except Exception as error:
             log.error("A page failed", err=error, trace=True, path=request.path)
             response = status_body(

@@ -45,7 +45,11 @@ class Restored:
         self.lists.append(call.query)
         wire = self.wire
         if self.restored:
-            pods = (wire.pod("kept", 10), wire.pod("bound", 30), wire.pod("same", 35, schedulerName="x"))
+            pods = (
+                wire.pod("kept", 10),
+                wire.pod("bound", 30),
+                wire.pod("same", 35, schedulerName="x"),
+            )
             await call.answer(200, wire.pod_list(*pods, version=40))
         else:
             bound, lost = wire.pod("bound", 110, node="n1"), wire.pod("lost", 120)

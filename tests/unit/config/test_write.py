@@ -135,3 +135,16 @@ def test_args_of_plugins_that_no_profile_enables_are_omitted(catalog, with_docum
     assert "NodeResourcesFit" not in names
     assert "Mine" not in names
     assert names == sorted(names)
+
+
+def test_private_keys_of_extenders_are_masked(catalog, with_document):
+    tls = {"certData": "Y2VydGlmaWNhdGU=", "keyData": "cHJpdmF0ZQ=="}
+    extender = {"urlPrefix": "https://a", "enableHTTPS": True, "tlsConfig": tls}
+    config = load(with_document(extenders=[extender]), catalog)
+    text = to_yaml(config)
+    (written,) = to_data(config)["extenders"]
+    assert written["tlsConfig"] == {"certData": "Y2VydGlmaWNhdGU=", "keyData": "REDACTED"}
+    assert "cHJpdmF0ZQ==" not in text
+    (again,) = load(text, catalog).extenders
+    assert again.tls_config.cert_data == b"certificate"
+    assert config.extenders[0].tls_config.key_data == b"private"

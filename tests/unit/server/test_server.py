@@ -1,4 +1,5 @@
 import asyncio
+import io
 import json
 import socket
 import ssl
@@ -175,6 +176,15 @@ async def test_verbosity_is_set_by_put(serve):
         assert logs.verbosity() == 4
     finally:
         logs.set_verbosity(0)
+
+
+async def test_a_body_over_the_limit_is_a_413(serve, caplog):
+    client, _ = await serve(authorization=OPEN)
+    body = io.BytesIO(b"4" * (1 << 20) + b"4")
+    answer, text = await client("/debug/flags/v", method="PUT", data=body)
+    assert answer.status == 413
+    assert json.loads(text)["reason"] == "RequestEntityTooLarge"
+    assert caplog.records == []
 
 
 async def test_without_profiling_there_are_no_debug_pages(serve):
