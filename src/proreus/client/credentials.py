@@ -1,9 +1,9 @@
 """The apiserver's address and our identity: kubeconfig, service account, ``--master``.
 
 The ``kubernetes`` package reads kubeconfigs, runs exec plugins, does OIDC and reads service
-accounts; the result becomes ``Credentials``, which the session reads before each request. Secrets
-that rotate (service account tokens, token files, client certificate files, exec and OIDC tokens)
-are read again once a minute, and at once after a 401.
+accounts; the result becomes ``Credentials``, which the session reads before each request. What
+rotates (service account tokens, token files, files of CAs and client certificates, exec and OIDC
+tokens) is read again once a minute, and at once after a 401.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class Credentials:
     _authorization: str | None = field(default=None, init=False, repr=False)
     _fetched_at: float = field(default=0.0, init=False, repr=False)
     _context: ssl.SSLContext | None = field(default=None, init=False, repr=False)
-    _cert_stamp: tuple[object, ...] = field(default=(), init=False, repr=False)
+    _file_stamps: tuple[object, ...] = field(default=(), init=False, repr=False)
 
     def authorization(self) -> str | None:
         """Return the Authorization header ("" for none), or None if it must be fetched first."""
@@ -87,7 +87,7 @@ class Credentials:
         except (ConfigError, OSError):
             if self._authorization is None:
                 raise
-        self._reload_certificate()
+        self._reload_certificates()
         return self._authorization
 
     async def refresh(self) -> bool:
@@ -103,7 +103,7 @@ class Credentials:
             self._authorization = await self._fetch(True)
         except (ConfigError, OSError):
             return False
-        return self._reload_certificate() or self._authorization != old
+        return self._reload_certificates() or self._authorization != old
 
     async def _fetch(self, force: bool) -> str:
         """Fetch the header; raises ``ConfigError`` if that takes too long."""
@@ -122,30 +122,35 @@ class Credentials:
         """
         if self._context is None and self.server.startswith("https"):
             self._context = _new_tls_context(self.tls)
-            self._cert_stamp = self._stamp()
+            self._file_stamps = self._stamp()
         return self._context
 
     def _stamp(self) -> tuple[object, ...]:
-        files = [file for file in (self.tls.cert_file, self.tls.key_file) if file]
+        tls = self.tls
+        files = [file for file in (tls.ca_file, tls.cert_file, tls.key_file) if file]
         return tuple((file, os.stat(file).st_mtime_ns) for file in files)
 
-    def _reload_certificate(self) -> bool:
-        """Load a client certificate that has been rotated; return whether there was one.
+    def _reload_certificates(self) -> bool:
+        """Load CAs and a client certificate that have been rotated; return whether any were.
 
-        New connections use it; open ones keep the certificate of their handshake.
+        New connections use them; open ones keep those of their handshake. CAs are added: one that
+        has been replaced stays trusted until the process ends.
         """
-        if self._context is None or not self.tls.cert_file:
+        if self._context is None:
             return False
         try:
             stamp = self._stamp()
-            if stamp == self._cert_stamp:
+            if stamp == self._file_stamps:
                 return False
-            self._context.load_cert_chain(self.tls.cert_file, self.tls.key_file)
+            if self.tls.ca_file:
+                self._context.load_verify_locations(cafile=self.tls.ca_file)
+            if self.tls.cert_file:
+                self._context.load_cert_chain(self.tls.cert_file, self.tls.key_file)
         except (OSError, ssl.SSLError):
             # Half written, or the key is not there yet. The stamp stays the old one, so that the
             # files are tried again in a minute.
             return False
-        self._cert_stamp = stamp
+        self._file_stamps = stamp
         return True
 
 

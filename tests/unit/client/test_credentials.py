@@ -203,6 +203,29 @@ async def test_client_certificate_and_its_rotation(kubeconfig, pems):
     assert await found.refresh()  # new connections use the new one
 
 
+async def test_a_ca_file_that_changes_is_read_again(kubeconfig, pems, tmp_path):
+    half_written = tmp_path / "half"
+    half_written.write_text("-----BEGIN CERT")
+    (ca_file, _), (other_file, _) = pems("ca"), pems("other")
+    path = kubeconfig({"token": "a"}, **{"certificate-authority": ca_file})
+    found = await load(path, environ={})
+    await found.fetch_authorization()
+    context = found.tls_context()
+
+    def trusted():
+        return context.cert_store_stats()["x509"]
+
+    assert trusted() == 1
+    shutil.copy(half_written, ca_file)
+    os.utime(ca_file, ns=(1, 1))
+    await found.fetch_authorization()
+    assert trusted() == 1
+    shutil.copy(other_file, ca_file)
+    os.utime(ca_file, ns=(2, 2))
+    await found.fetch_authorization()
+    assert trusted() == 2
+
+
 async def test_invalid_certificates_are_named(kubeconfig, tmp_path):
     (tmp_path / "junk").write_text("junk")
     path = kubeconfig({"token": "a"}, **{"certificate-authority": str(tmp_path / "junk")})
