@@ -7,7 +7,7 @@ building one takes longer than drawing from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -21,6 +21,7 @@ from proreus.objects.node import Node
 from proreus.offline.api import JsonObject
 from proreus.testing.builders import make_node, make_pod
 from proreus.testing.fake_handle import FakeHandle
+from proreus.testing.vocabulary import Vocabulary
 
 KEYS = ("zone", "disk", "size")
 VALUES = ("a", "b", "7", "12")
@@ -30,6 +31,8 @@ _CPU = ("0", "1m", "250m", "500m", "1", "2", "5")
 _MEMORY = ("0", "1", "64Mi", "500M", "1Gi", "3Gi", "9Gi")
 _VENDOR = ("example.com/gpu", "hugepages-2Mi", "ephemeral-storage")
 _FEATURES = ("RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport", "Other")
+
+_NO_MORE = Vocabulary()
 
 Change = Callable[[FakeHandle], None]
 """A change to a cluster: a function that applies it to a handle."""
@@ -50,13 +53,13 @@ class Cluster:
         return FakeHandle(self.nodes, self.pods, objects=self.objects, gates=gates)
 
 
-def _maps(keys: tuple[str, ...], values: tuple[str, ...]) -> st.SearchStrategy[dict[str, str]]:
+def _maps(keys: Sequence[str], values: Sequence[str]) -> st.SearchStrategy[dict[str, str]]:
     return st.dictionaries(st.sampled_from(keys), st.sampled_from(values), max_size=len(keys))
 
 
 @cache
-def nodes(name: str) -> st.SearchStrategy[Node]:
-    """Draw a node with this name."""
+def nodes(name: str, vocabulary: Vocabulary = _NO_MORE) -> st.SearchStrategy[Node]:
+    """Draw a node with this name; ``vocabulary``: further resources and labels."""
     taints = st.builds(
         lambda key, value, effect: f"{key}={value}:{effect}",
         st.sampled_from(KEYS),
@@ -69,13 +72,13 @@ def nodes(name: str) -> st.SearchStrategy[Node]:
         cpu=st.sampled_from(("0", "2", "4", "4500m")),
         memory=st.sampled_from(("0", "2Gi", "8Gi", "7999999999")),
         pods=st.sampled_from((0, 1, 3, 110)),
-        labels=_maps(KEYS, VALUES),
+        labels=_maps((*KEYS, *vocabulary.node_labels), (*VALUES, *vocabulary.values)),
         taints=st.lists(taints, max_size=3),
         unschedulable=st.booleans(),
         images=st.dictionaries(
             st.sampled_from(IMAGES), st.integers(0, 3 * 2**30), max_size=len(IMAGES)
         ),
-        resources=_maps(_VENDOR, ("0", "4", "2Gi")),
+        resources=_maps((*_VENDOR, *vocabulary.resources), ("0", "4", "2Gi")),
         status=st.builds(
             lambda features: {"declaredFeatures": features},
             st.lists(st.sampled_from(_FEATURES), max_size=2, unique=True),
@@ -143,13 +146,15 @@ def node_affinities() -> st.SearchStrategy[dict[str, Any]]:
 
 
 @cache
-def _containers() -> st.SearchStrategy[dict[str, Any]]:
+def _containers(vocabulary: Vocabulary = _NO_MORE) -> st.SearchStrategy[dict[str, Any]]:
     requests = st.fixed_dictionaries(
         {},
         optional={
             "cpu": st.sampled_from(_CPU),
             "memory": st.sampled_from(_MEMORY),
-            "example.com/gpu": st.sampled_from(("0", "1", "5")),
+            **dict.fromkeys(
+                ("example.com/gpu", *vocabulary.resources), st.sampled_from(("0", "1", "5"))
+            ),
             "ephemeral-storage": st.sampled_from(("1", "1Gi")),
         },
     )
@@ -171,12 +176,18 @@ def _containers() -> st.SearchStrategy[dict[str, Any]]:
 
 
 @cache
-def pods(name: str, node_names: tuple[str, ...] = ("",)) -> st.SearchStrategy[PodInfo]:
-    """Draw a pod with this name, on one of ``node_names`` ("" for a pending pod)."""
+def pods(
+    name: str, node_names: tuple[str, ...] = ("",), vocabulary: Vocabulary = _NO_MORE
+) -> st.SearchStrategy[PodInfo]:
+    """Draw a pod with this name, on one of ``node_names`` ("" for a pending pod).
+
+    It has no labels, unless ``vocabulary`` names some.
+    """
+    containers = _containers(vocabulary)
     sidecar = st.sampled_from((None, "Always"))
-    init = st.builds(lambda c, policy: {**c, "restartPolicy": policy}, _containers(), sidecar)
+    init = st.builds(lambda c, policy: {**c, "restartPolicy": policy}, containers, sidecar)
     spec = st.fixed_dictionaries(
-        {"containers": st.lists(_containers(), min_size=1, max_size=2)},
+        {"containers": st.lists(containers, min_size=1, max_size=2)},
         optional={
             "initContainers": st.lists(init, max_size=2),
             "overhead": st.just({"cpu": "10m", "memory": "1Mi"}),
@@ -188,6 +199,9 @@ def pods(name: str, node_names: tuple[str, ...] = ("",)) -> st.SearchStrategy[Po
     return st.builds(
         make_pod,
         st.just(name),
+        labels=_maps(vocabulary.pod_labels, (*VALUES, *vocabulary.values))
+        if vocabulary.pod_labels
+        else st.none(),
         node_name=st.sampled_from(node_names),
         priority=st.sampled_from((None, 0, 10)),
         node_selector=st.none() | _maps(KEYS, VALUES),
@@ -198,15 +212,20 @@ def pods(name: str, node_names: tuple[str, ...] = ("",)) -> st.SearchStrategy[Po
 
 
 @st.composite
-def clusters(draw: st.DrawFn, max_nodes: int = 6, max_pods: int = 5) -> Cluster:
-    """Draw a cluster of nodes and pods; nodes are named n0, n1, …"""
+def clusters(
+    draw: st.DrawFn, max_nodes: int = 6, max_pods: int = 5, *, vocabulary: Vocabulary = _NO_MORE
+) -> Cluster:
+    """Draw a cluster of nodes and pods; nodes are named n0, n1, …
+
+    ``vocabulary``: further resources and labels.
+    """
     names = tuple(f"n{index}" for index in range(draw(st.integers(0, max_nodes))))
     count = draw(st.integers(0, max_pods)) if names else 0
     return Cluster(
-        [draw(nodes(name)) for name in names],
-        [draw(pods(f"p{index}", names)) for index in range(count)],
-        draw(pods("pending")),
-        changes=draw(st.lists(changes(), max_size=4)),
+        [draw(nodes(name, vocabulary)) for name in names],
+        [draw(pods(f"p{index}", names, vocabulary)) for index in range(count)],
+        draw(pods("pending", vocabulary=vocabulary)),
+        changes=draw(st.lists(changes(vocabulary), max_size=4)),
     )
 
 
@@ -214,15 +233,15 @@ def clusters(draw: st.DrawFn, max_nodes: int = 6, max_pods: int = 5) -> Cluster:
 
 
 @cache
-def changes() -> st.SearchStrategy[Change]:
+def changes(vocabulary: Vocabulary = _NO_MORE) -> st.SearchStrategy[Change]:
     """Draw a change to the nodes, or to the pods on them."""
     some = tuple(f"n{index}" for index in range(7))
     names = st.sampled_from(some)
-    arrivals = st.one_of(*(pods(f"new{index}", some) for index in range(3)))
+    arrivals = st.one_of(*(pods(f"new{index}", some, vocabulary) for index in range(3)))
     return st.one_of(
         arrivals.map(place_pod),
         names.map(take_pod),
-        st.one_of(*(nodes(name) for name in some)).map(put_node),
+        st.one_of(*(nodes(name, vocabulary) for name in some)).map(put_node),
         names.map(drop_node),
     )
 

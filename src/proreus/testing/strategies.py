@@ -34,11 +34,13 @@ from proreus.testing.inter_pod_clusters import (
     pods_with_inter_pod_terms,
     spread_constraints,
 )
+from proreus.testing.vocabulary import Vocabulary
 from proreus.testing.volume_clusters import volume_clusters
 
 __all__ = [
     "Change",
     "Cluster",
+    "Vocabulary",
     "affinity_terms",
     "changes",
     "clusters",

@@ -7,7 +7,7 @@ as hypothesis' profile says (CONTRIBUTING.md describes ``thorough``).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import strategies as st
@@ -53,6 +53,7 @@ class Case:
     args: dict[str, Any] | None = None
     gates: tuple[str, ...] = ()
     drawn_from: st.SearchStrategy[Cluster] = field(default_factory=clusters)
+    constant: tuple[Literal["Filter", "Score"], ...] = ()
 
 
 def fitting(kind: str, resources: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
@@ -100,7 +101,8 @@ CASES = (
     ),
     Case(VolumeRestrictions, drawn_from=volume_clusters()),
     Case(NodeVolumeLimits, drawn_from=volume_clusters()),
-    Case(VolumeBinding, drawn_from=volume_clusters()),
+    # Scores by gate StorageCapacityScoring only.
+    Case(VolumeBinding, drawn_from=volume_clusters(), constant=("Score",)),
     Case(
         VolumeBinding,
         "scoring",
@@ -141,7 +143,13 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.plugin.name}-{case.name}")
 def test_forms_agree(case: Case) -> None:
-    agree(case.plugin, case.args, gates=case.gates, drawn_from=case.drawn_from)
+    agree(
+        case.plugin,
+        case.args,
+        gates=case.gates,
+        drawn_from=case.drawn_from,
+        may_be_constant=case.constant,
+    )
 
 
 @pytest.mark.parametrize("plugin", IN_TREE_PLUGINS, ids=lambda plugin: plugin.name)
