@@ -65,7 +65,12 @@ def load(
     for origin, plugin in remote_plugins.items():
         loading.add_remote(origin, plugin)
     return LoadedPlugins(
-        loading.found, loading.refusals, loading.requested_names, loading.modules, loading.hashes
+        loading.found,
+        loading.refusals,
+        loading.requested_names,
+        loading.modules,
+        loading.hashes,
+        loading.files_without_plugins,
     )
 
 
@@ -78,6 +83,7 @@ class _Loading:
         self.requested_names: list[str] = []
         self.modules: list[str] = []
         self.hashes: dict[str, str] = {}
+        self.files_without_plugins: list[str] = []
 
     def add_entry_point(self, entry_point: EntryPoint) -> None:
         """Load the class of an entry point."""
@@ -153,8 +159,11 @@ class _Loading:
                     RejectedPlugin(source, place, _cannot_be_imported(error), names)
                 )
                 continue
-            for plugin in _plugins_of(module):
+            plugins = list(_plugins_of(module))
+            for plugin in plugins:
                 self._add(plugin, source, "folder", frozenset({plugin.__name__}))
+            if not plugins:
+                self.files_without_plugins.append(file)
         self.modules.extend(folder.modules)
 
     def add_remote(self, origin: str, plugin: type[Plugin]) -> None:

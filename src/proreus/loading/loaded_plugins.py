@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -93,6 +94,7 @@ class LoadedPlugins:
     ``modules``: the names in ``sys.modules`` of modules that were imported for this load alone.
     ``hashes``: SHA-256 in hexadecimal of what was read of each out-of-tree file, by path; files
     that plugins share, and those that could not be imported, are among them.
+    ``files_without_plugins``: those of plugin folders.
     """
 
     def __init__(
@@ -102,6 +104,7 @@ class LoadedPlugins:
         requested_names: Sequence[str],
         modules: Iterable[str],
         hashes: Mapping[str, str],
+        files_without_plugins: Iterable[str] = (),
     ) -> None:
         self.found = dict(found)
         self.refusals = tuple(refusals)
@@ -109,6 +112,10 @@ class LoadedPlugins:
         self.registry = Registry(one.plugin for one in self.found.values())
         self._modules = tuple(modules)
         self.hashes = dict(hashes)
+        self._files_without_plugins = {
+            _comparable(os.path.basename(file).removesuffix(".py")): file
+            for file in files_without_plugins
+        }
 
     @property
     def out_of_tree(self) -> dict[str, LoadedPlugin]:
@@ -134,14 +141,23 @@ class LoadedPlugins:
         ]
 
     def problems(self, config: SchedulerConfiguration) -> list[str]:
-        """Return a sentence for each rejected plugin that a configuration names."""
+        """Return a sentence for each rejected plugin that a configuration names.
+
+        Also for each unknown one that a file without a plugin is named after.
+        """
         return self.problems_with(_named_by(config))
 
     def problems_with(self, names: Iterable[str]) -> list[str]:
         """Return a sentence for each rejection that concerns one of the named plugins."""
         named = frozenset(names)
         missing = named - self.found.keys()
-        return [
+        empty = [
+            f'plugin "{name}" does not exist: {file} has no plugin, that is, no class that '
+            "inherits from an extension point of proreus.framework"
+            for name in sorted(missing)
+            if (file := self._files_without_plugins.get(_comparable(name)))
+        ]
+        return empty + [
             f"plugin {', '.join(sorted(concerned))} cannot be used: {refusal}"
             for refusal in self.refusals
             if (concerned := (refusal.names & missing) | (named & {refusal.conflicting_name}))
@@ -200,6 +216,11 @@ class LoadedPlugins:
         """
         for name in self._modules:
             sys.modules.pop(name, None)
+
+
+def _comparable(name: str) -> str:
+    """Return a name in the form in which ``GpuHeadroom`` and ``gpu_headroom`` are equal."""
+    return name.replace("_", "").replace("-", "").casefold()
 
 
 def _named_by(config: SchedulerConfiguration) -> set[str]:

@@ -174,7 +174,8 @@ class Endpoint:
         """Post a body and return the response, whether or not the circuit is open."""
         started, connection = perf_counter(), self._current_connection
         try:
-            response = wire.decode(await connection.post(path, body, seconds), type_)
+            content = await connection.post(path, body, seconds)
+            response = _decoded(path, content, type_)
         except NoResponse as error:
             self._metrics.count(path, "silent")
             self._open(str(error), connection)
@@ -341,3 +342,11 @@ class Endpoint:
         self._circuit.close()
         self._notify_changed()
         log.info("Plugin answers again", plugin=self.descriptor.name, endpoint=self.address)
+
+
+def _decoded(path: str, content: bytes, type_: type[wire.T]) -> wire.T:
+    """Return a response; raises ``BadResponse`` that begins with the path, as those of HTTP do."""
+    try:
+        return wire.decode(content, type_)
+    except BadResponse as error:
+        raise BadResponse(f"{path}: {error}") from error

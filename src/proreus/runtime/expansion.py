@@ -239,6 +239,15 @@ def _check_exists(point: str, name: str, catalog: PluginCatalog) -> None:
 def _check_counts(profile: str, points: Mapping[str, tuple[str, ...]]) -> None:
     where = f"for profile with scheduler name {quote(profile)}"
     if (count := len(points["queueSort"])) != 1:
+        if count > 1:
+            # Not in the error, whose text is kube-scheduler's.
+            log.warning(
+                "Several queue sort plugins are enabled, and there is one queue",
+                profile=profile,
+                plugins=points["queueSort"],
+                remedy='plugins.queueSort: {disabled: [{name: "*"}], enabled: [{name: '
+                f"{points['queueSort'][-1]}}}]}}, the same in every profile",
+            )
         raise ConfigError(f"only one queue sort plugin required {where}, but got {count}")
     if not points["bind"]:
         raise ConfigError(f"at least one bind plugin is needed {where}")

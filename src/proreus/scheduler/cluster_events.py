@@ -30,7 +30,7 @@ from proreus.framework.pod_info import PodInfo, amounts_of
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 
-_POD_ACTIONS = (
+POD_ACTIONS = (
     UPDATE_POD_LABEL,
     UPDATE_POD_SCALE_DOWN,
     UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
@@ -38,21 +38,23 @@ _POD_ACTIONS = (
     UPDATE_POD_GENERATED_RESOURCE_CLAIM,
     UPDATE,
 )
+"""What may change about a pod; UPDATE is anything else."""
+
 _POD_EVENTS = {
-    resource: {action: ClusterEvent(resource, action) for action in _POD_ACTIONS}
+    resource: {action: ClusterEvent(resource, action) for action in POD_ACTIONS}
     for resource in (ASSIGNED_POD, UNSCHEDULABLE_POD)
 }
-_NODE_EVENTS = {
-    action: ClusterEvent(NODE, action)
-    for action in (
-        UPDATE_NODE_ALLOCATABLE,
-        UPDATE_NODE_LABEL,
-        UPDATE_NODE_TAINT,
-        UPDATE_NODE_CONDITION,
-        UPDATE_NODE_ANNOTATION,
-        UPDATE_NODE_DECLARED_FEATURE,
-    )
-}
+NODE_ACTIONS = (
+    UPDATE_NODE_ALLOCATABLE,
+    UPDATE_NODE_LABEL,
+    UPDATE_NODE_TAINT,
+    UPDATE_NODE_CONDITION,
+    UPDATE_NODE_ANNOTATION,
+    UPDATE_NODE_DECLARED_FEATURE,
+)
+"""What may change about a node."""
+
+_NODE_EVENTS = {action: ClusterEvent(NODE, action) for action in NODE_ACTIONS}
 
 
 def as_assigned(pod: Pod, node_name: str) -> Pod:

@@ -34,6 +34,10 @@ from proreus.scheduler.environment import Environment
 from proreus.scheduler.extender import build_extenders
 from proreus.scheduler.extender_chain import EXTENDER, ExtenderChain
 from proreus.scheduler.profile_handle import Core, ProfileHandle
+from proreus.scheduler.profile_warnings import (
+    warn_of_binders_never_called,
+    warn_of_idle_registration,
+)
 
 log = logger(__name__)
 
@@ -70,14 +74,16 @@ class QueueProfileView:
             registration
             for plugin in profile.plugins
             if isinstance(plugin, _EVENT_REGISTERING_PLUGINS)
-            for registration in registrations_of(plugin.name, _registered(plugin, all_events))
+            for registration in registrations_of(
+                plugin.name, _registered(profile.name, plugin, all_events)
+            )
         ]
         if extended:
             self.registrations += registrations_of(EXTENDER, all_events)
 
 
 def _registered(
-    plugin: Plugin, all_events: Iterable[events.ClusterEvent]
+    profile: str, plugin: Plugin, all_events: Iterable[events.ClusterEvent]
 ) -> Iterable[events.ClusterEvent]:
     # Errors name the plugin's file and line: the author of an out-of-tree plugin reads them.
     with config_errors_from(type(plugin)):
@@ -88,6 +94,7 @@ def _registered(
         for event in registered:
             if not isinstance(event, events.ClusterEvent):
                 raise TypeError(f"events_to_register of {plugin.name} has {event!r} in it")
+            warn_of_idle_registration(profile, plugin, event)
         return tuple(instrument_hint(event, plugin) for event in registered)
 
 
@@ -209,6 +216,7 @@ def _build_profile(expanded: ExpandedProfile, registry: Registry, handle: Profil
         metrics=handle.metrics,
         percentage_of_nodes_to_score=expanded.percentage_of_nodes_to_score,
     )
+    warn_of_binders_never_called(profile)
     profile.instrument_plugins(handle.health_context)
     return profile
 

@@ -215,7 +215,7 @@ async def test_other_events_count_from_the_next_reload_on(make_cluster, start, c
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        (web.Response(body=b"<html>"), "the answer cannot be read: JSON is malformed"),
+        (web.Response(body=b"<html>"), "/v1/filter: the answer cannot be read: JSON is malformed"),
         ({"rejected": "%%%"}, "rejected: not an array of int64"),
         ({"rejected": [7], "statuses": [{"code": "Unschedulable"}]}, "[7] are not among the rows"),
         ({"rejected": [-1], "statuses": [{"code": "Unschedulable"}]}, "[-1] are not among"),

@@ -358,6 +358,16 @@ def test_a_rejected_plugin_is_a_problem_only_if_the_configuration_names_it(tmp_p
     ]
 
 
+def test_a_file_without_a_plugin_is_named_where_one_of_its_name_is_missing(tmp_path):
+    loaded_plugins = load(folder(tmp_path, flow="", gpu_helper="A = 1"))
+    [problem] = loaded_plugins.problems(configuration(loaded_plugins, enabled="Flow"))
+    assert problem.startswith(
+        f'plugin "Flow" does not exist: {tmp_path}/flow.py has no plugin, that is, no class'
+    )
+    assert loaded_plugins.problems(configuration(loaded_plugins, enabled="GpuHelper"))
+    assert loaded_plugins.problems(configuration(loaded_plugins, enabled="Gone")) == []
+
+
 def test_plugins_from_flags_that_no_profile_enables_are_returned(tmp_path):
     loaded_plugins = load(folder(tmp_path, a=FILTER.format(name="A"), b=FILTER.format(name="B")))
     assert loaded_plugins.unused(configuration(loaded_plugins, enabled="A")) == ["B"]

@@ -146,6 +146,14 @@ def test_refusals(multi_point, sets, error):
     assert refusal(multi_point, **sets) == error
 
 
+def test_several_queue_sort_plugins_are_named_with_the_remedy(caplog):
+    refusal("Bind Sort Sort2")
+    [record] = caplog.records
+    assert "Several queue sort plugins" in record.getMessage()
+    assert record.pairs["plugins"] == ("Sort", "Sort2")
+    assert "{name: Sort2}" in record.pairs["remedy"]
+
+
 def test_negative_weights_pass_where_the_sum_stays_positive():
     # so it is in kube-scheduler, whose check wraps around
     assert expanded("Sort Bind A=3 B=-3 C").weights == {"A": 3, "B": -3, "C": 1}
