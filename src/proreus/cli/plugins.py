@@ -23,6 +23,17 @@ if TYPE_CHECKING:
     help="Plugin in a process of its own; may be repeated.",
 )
 @click.option(
+    "--config",
+    type=click.Path(),
+    help="KubeSchedulerConfiguration to try out: all its plugins are made, without a cluster.",
+)
+@click.option(
+    "--feature-gates",
+    multiple=True,
+    metavar="NAME=BOOL,…",
+    help="Feature gates to try the configuration with.",
+)
+@click.option(
     "--output",
     "-o",
     type=click.Choice(["text", "json"]),
@@ -34,20 +45,48 @@ def command(
     plugin: tuple[str, ...],
     plugin_dir: tuple[str, ...],
     plugin_endpoint: tuple[str, ...],
+    config: str | None,
+    feature_gates: tuple[str, ...],
     output: str,
 ) -> int:
     """List all plugins with their extension points, arguments and origin.
 
     Plugins that cannot be used are reported on standard error, and the exit code is 1: use it to
-    check plugins before they are shipped.
+    check plugins before they are shipped. With --config, so is whatever keeps the scheduler from
+    starting with that configuration: unknown plugins, invalid arguments, a plugin that raises when
+    it is made.
     """
     loaded_plugins = load_plugins(plugin, plugin_dir, plugin_endpoint)
+    if config is not None:
+        _try_out(config, feature_gates, loaded_plugins)
     if output == "json":
         click.echo(json.dumps(_as_data(loaded_plugins), indent=2, ensure_ascii=False))
     else:
         for name, found in loaded_plugins.found.items():
             _print(name, found)
     return 1 if loaded_plugins.refusals else 0
+
+
+def _try_out(path: str, feature_gates: tuple[str, ...], loaded_plugins: LoadedPlugins) -> None:
+    """Make every plugin of a configuration, as at the start; raises ``ConfigError``."""
+    import asyncio
+
+    from proreus.config.load import load_file
+    from proreus.errors import ConfigError
+    from proreus.feature_gates import FeatureGates
+    from proreus.offline.cluster import OfflineCluster
+
+    gates = FeatureGates.from_list([gate for text in feature_gates for gate in text.split(",")])
+    with loaded_plugins.attributing_errors_to_plugins():
+        configuration = load_file(path, loaded_plugins.registry, gates)
+    if problems := loaded_plugins.problems(configuration):
+        raise ConfigError(*problems)
+
+    async def build() -> None:
+        # An empty cluster in memory; plugins may need a running loop when they are made.
+        OfflineCluster(configuration, loaded_plugins.registry, gates)
+
+    asyncio.run(build())
 
 
 def _print(name: str, found: LoadedPlugin) -> None:

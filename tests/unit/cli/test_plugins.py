@@ -115,3 +115,58 @@ def test_evaluate_enables_given_plugins(capsysbinary, tmp_path, monkeypatch):
         main(["evaluate", "--plugin", "evaluated_plugin:Nobody", cases])
     assert ended.value.code == 1
     assert b"has no class Nobody; its plugins are Nowhere" in capsysbinary.readouterr().err
+
+
+# ---- --config ------------------------------------------------------------------------------------
+
+CONFIG = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - plugins: {multiPoint: {enabled: [{name: Opens}]}}
+    pluginConfig: [{name: Opens, args: {path: PATH}}]
+"""
+OPENS = """\
+from proreus.config.types import PluginArgs
+from proreus.framework.plugin import FilterPlugin
+
+class Opens(FilterPlugin):
+    class Args(PluginArgs):
+        path: str = ""
+
+    def __init__(self, args, handle):
+        super().__init__(args, handle)
+        open(args.path).close()
+
+    def filter(self, state, pod, node): ...
+"""
+
+
+def try_out(capsys, tmp_path, config, plugin=OPENS):
+    plugins = tmp_path / "plugins"
+    plugins.mkdir(exist_ok=True)
+    (plugins / "opens.py").write_text(plugin)
+    (tmp_path / "config.yaml").write_text(config)
+    return run(capsys, "--plugin-dir", plugins, "--config", tmp_path / "config.yaml")
+
+
+def test_a_configuration_whose_plugins_can_be_made_passes(capsys, tmp_path):
+    code, out, _ = try_out(capsys, tmp_path, CONFIG.replace("PATH", str(tmp_path / "config.yaml")))
+    assert code == 0
+    assert "Opens (" in out
+
+
+@pytest.mark.parametrize(
+    ("config", "plugin", "error"),
+    [
+        (CONFIG, OPENS, "No such file or directory: 'PATH'"),
+        (CONFIG.replace("path:", "way:"), OPENS, "way"),
+        (CONFIG.replace("{name: Opens}]}}", "{name: Opne}]}}"), OPENS, '"Opne" does not exist'),
+        (CONFIG.replace(", args: {path: PATH}", ""), "", "opens.py has no plugin"),
+        (CONFIG.replace("kind: Kube", "kind: Cube"), OPENS, "CubeSchedulerConfiguration"),
+    ],
+)
+def test_what_would_keep_it_from_starting_fails(capsys, tmp_path, config, plugin, error):
+    code, _, err = try_out(capsys, tmp_path, config, plugin)
+    assert code == 1
+    assert error in err
