@@ -7,6 +7,7 @@ list paths and parameters, and no schemas.
 
 from typing import Any
 
+from proreus.objects.protobuf import BYTES, encode_message
 from proreus.sandbox.api_errors import path_not_found
 from proreus.sandbox.resources import Resources, ServedResource
 
@@ -129,6 +130,19 @@ def _verbs_of(served: ServedResource) -> list[str]:
 def openapi_v2() -> JsonObject:
     """Return the OpenAPI v2 document, which is empty."""
     return {"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": {}}
+
+
+OPENAPI_V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+"""What kubectl reads to validate kinds without a v3 schema, such as List. It asks for the old name,
+with an @, which Go cannot parse in an answer."""
+
+
+def openapi_v2_protobuf() -> bytes:
+    """Return the same in the wire format of gnostic's ``Document``."""
+    info = encode_message(
+        (number, BYTES, text.encode()) for number, text in enumerate(_INFO.values(), 1)
+    )
+    return encode_message([(1, BYTES, b"2.0"), (2, BYTES, info), (8, BYTES, b""), (9, BYTES, b"")])
 
 
 def openapi_v3(resources: Resources, parts: list[str]) -> JsonObject:

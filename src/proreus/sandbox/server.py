@@ -335,6 +335,9 @@ class ApiServer:
             case ["healthz" | "livez" | "readyz", *_]:
                 return ApiServerResponse(200, b"ok", TEXT)
             case ["openapi", "v2"]:
+                if "protobuf" in request.headers.get("Accept", ""):
+                    body = discovery.openapi_v2_protobuf()
+                    return ApiServerResponse(200, body, discovery.OPENAPI_V2_PROTOBUF)
                 return ApiServerResponse(200, encode_json(discovery.openapi_v2()))
             case ["openapi", "v3", *rest]:
                 document = discovery.openapi_v3(self.store.resources, rest)

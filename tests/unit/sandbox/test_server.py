@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from proreus.objects.protobuf import fields
 from proreus.sandbox.cluster import make_node
 from proreus.sandbox.requests import ApiRequest
 from proreus.sandbox.reviews import Users
@@ -80,6 +81,17 @@ def test_discovery_lists_served_resources(api: ApiServer) -> None:
     assert ask(api, "GET", "/apis/none.example.com/v1")[0] == 404
     paths = ask(api, "GET", "/openapi/v3/apis/apps/v1")[1]["paths"]
     assert "/apis/apps/v1/namespaces/{namespace}/deployments/{name}" in paths
+
+
+def test_kubectl_gets_the_openapi_v2_document_as_protobuf(api: ApiServer) -> None:
+    kind = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+    answer = api.handle(ApiRequest("GET", "/openapi/v2", HEADERS | {"Accept": kind}, b""))
+    assert isinstance(answer, ApiServerResponse)
+    assert answer.content_type == kind.replace("@", ".")
+    parts = {number: content for number, _, content in fields(answer.body)}
+    assert parts[1] == b"2.0"
+    assert [text for _, _, text in fields(parts[2])] == [b"Kubernetes", b"v1.36.2"]
+    assert ask(api, "GET", "/openapi/v2")[1]["swagger"] == "2.0"
 
 
 def test_a_collection_is_deleted_by_selector(api: ApiServer, store: Store) -> None:
