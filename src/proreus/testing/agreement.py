@@ -43,7 +43,7 @@ from proreus.runtime.plugin_results import PluginResults
 from proreus.testing.builders import make_plugin
 from proreus.testing.clusters import Change, Cluster, clusters
 from proreus.testing.fake_handle import FakeHandle
-from proreus.testing.mutation_guard import guard
+from proreus.testing.mutation_check import fail_on_mutation
 from proreus.testing.vocabulary import Vocabulary, vocabulary_of
 
 _MOST_RUNS = 4
@@ -121,7 +121,7 @@ def agree(
     def check(cluster: Cluster) -> None:
         handle = cluster.handle(*gates)
         made = make_plugin(plugin, handle, args)
-        guard(made)
+        fail_on_mutation(made)
         pods = (cluster.pod, *cluster.pods)
         for pod in pods:
             assert_agreement(made, pod, handle.nodes, seen)

@@ -35,7 +35,7 @@ from proreus.scheduler.scheduler import Scheduler
 from proreus.testing.builders import AnyPod, as_node, key_of_pod
 from proreus.testing.harness_driver import HarnessDriver
 from proreus.testing.inspector import QueueName
-from proreus.testing.mutation_guard import guard
+from proreus.testing.mutation_check import fail_on_mutation
 from proreus.testing.outcome import Event, Outcome
 from proreus.testing.profiles import Configuration, load_with, profile_with, registry_with
 from proreus.testing.virtual_time import VirtualTimeLoop
@@ -105,7 +105,7 @@ class Harness:
         for profile in self.scheduler.profiles.values():
             for plugin in profile.plugins:
                 if is_out_of_tree(type(plugin)):
-                    guard(plugin)
+                    fail_on_mutation(plugin)
         self._driver = HarnessDriver(self._cluster, loop, options.raise_errors)
         if isinstance(nodes, int):
             nodes = [f"node-{number}" for number in range(nodes)]

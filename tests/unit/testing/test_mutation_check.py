@@ -65,7 +65,7 @@ def test_labels_cannot_be_changed(labels):
     def change(pod: Any, node: Any) -> None:
         labels(pod, node)["zone"] = "b"
 
-    with pytest.raises(AssertionError, match=r"Changes .* filter .*test_mutation_guard.py:\d+"):
+    with pytest.raises(AssertionError, match=r"Changes .* filter .*test_mutation_check.py:\d+"):
         cluster(filtering(change)).schedule(make_pod("p", cpu="1"))
 
 

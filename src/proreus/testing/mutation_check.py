@@ -31,7 +31,7 @@ _RESOURCE_COLUMNS = ("allocatable", "requested", "nonzero_requested")
 _NODE_FIELDS = ("allocatable", "requested", "nonzero_requested", "pvc_ref_counts", "used_ports")
 
 
-def guard(plugin: Plugin) -> None:
+def fail_on_mutation(plugin: Plugin) -> None:
     """Have the methods of a plugin raise ``AssertionError`` if they change their arguments.
 
     The message names the plugin, its method and what it changed. Coroutines are only checked for
