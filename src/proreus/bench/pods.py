@@ -196,7 +196,10 @@ class PodTracker:
         """Wait for changes, then pause, so that counting does not compete with the scheduler."""
         self._changed.clear()
         try:
-            await asyncio.wait_for(self._changed.wait(), timeout_seconds)
+            # Not asyncio.wait_for: up to Python 3.11 it loses a cancellation (the signal that is to
+            # end the bench) where a pod changes in the same turn of the loop.
+            async with asyncio.timeout(timeout_seconds):
+                await self._changed.wait()
         except TimeoutError:
             return
         await asyncio.sleep(0.05)

@@ -46,7 +46,8 @@ from proreus.testing.fake_handle import FakeHandle
 from proreus.testing.mutation_check import fail_on_mutation
 from proreus.testing.vocabulary import Vocabulary, vocabulary_of
 
-_MOST_RUNS = 4
+# A plugin may react to few of the clusters; the runs end as soon as its results have varied.
+_MOST_RUNS = 16
 
 
 @dataclass
@@ -100,7 +101,7 @@ def agree(
     resources, labels and values that the default clusters have in addition to those that ``args``
     name and that the plugin looks up. ``may_be_constant``: extension points that give the same
     result for every node as they are configured here. ``examples``: how many clusters;
-    ``max_examples`` of hypothesis' profile by default; several times as many if results did not
+    ``max_examples`` of hypothesis' profile by default; many times as many if results did not
     vary yet.
 
     Raises ``AssertionError`` with the smallest cluster found that fails, or if no cluster made a
