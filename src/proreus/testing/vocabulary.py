@@ -116,7 +116,7 @@ def _strings(value: Any) -> Iterable[str]:
     elif isinstance(value, Mapping):
         for key, item in value.items():
             # Keys too: a table of weights by label value has the values there. Names of fields come
-            # along; as label values they do no harm.
+            # along; as label values they cost nothing.
             yield from _strings(key)
             yield from _strings(item)
     elif isinstance(value, Iterable):

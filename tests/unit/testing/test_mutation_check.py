@@ -1,4 +1,4 @@
-"""A plugin that changes what it is given fails its test, and does no harm in a scheduler."""
+"""A plugin that changes what it is given fails its test, and is stopped in a scheduler."""
 
 from __future__ import annotations
 
