@@ -337,7 +337,7 @@ def _wrap_sign(
     return call
 
 
-def _invalidation_key(
+def _wrap_invalidation_key(
     plugin: Plugin, method: Method, point_health: PointHealth, health: PluginHealthMonitor
 ) -> Method:
     def call(nodes: Any) -> Any:
@@ -401,7 +401,7 @@ _CUSTOM_WRAPPERS: dict[
     "pre_enqueue": _wrap_pre_enqueue,
     "sort_key": _wrap_sort_key,
     "sign": _wrap_sign,
-    "invalidation_key": _invalidation_key,
+    "invalidation_key": _wrap_invalidation_key,
 }
 """Methods with a wrapper of their own; each call succeeds or fails by itself."""
 

@@ -148,22 +148,6 @@ class ProfileHandle:
         """Run the profile's Filter plugins over a table, nominated pods taken into account."""
         return self._core.search.run_filters_with_nominated_pods(self._profile, state, pod, nodes)
 
-    def filters_are_row_local(self, state: CycleState) -> bool:
-        """Return whether every Filter plugin of this cycle filters a node by that node alone."""
-        return all(p.row_local or p.name in state.skip_filter for p in self._profile.filter)
-
-    def run_add_pod(
-        self, state: CycleState, pod: PodInfo, added: PodInfo, nodes: NodeTable, row: int
-    ) -> None:
-        """Run AddPod of PreFilter extensions for a pod added to a row of a fork."""
-        self._profile.add_pod(state, pod, added, nodes, row)
-
-    def run_remove_pod(
-        self, state: CycleState, pod: PodInfo, removed: PodInfo, nodes: NodeTable, row: int
-    ) -> None:
-        """Run RemovePod of PreFilter extensions for a pod removed from a row of a fork."""
-        self._profile.remove_pod(state, pod, removed, nodes, row)
-
     def dry_run_preemption(
         self,
         state: CycleState,
@@ -211,11 +195,6 @@ class ProfileHandle:
     def waiting_pods(self) -> Iterable[WaitingPod]:
         """Return all pods that Permit holds."""
         return self._core.waiting_pods
-
-    def reject_waiting_pod(self, uid: str, plugin: str = "", message: str = "removed") -> bool:
-        """Reject a pod that Permit holds."""
-        waiting = self._core.waiting_pods.get(uid)
-        return waiting is not None and waiting.reject(plugin, message)
 
     def cancel_binding(self, uid: str, message: str) -> bool:
         """Cancel a pod's binding while it is in PreBind."""
