@@ -225,7 +225,7 @@ class OverPods(PostFilterPlugin):
 @pytest.mark.parametrize("kind", [ByGpus, ByModel])
 def test_clusters_have_what_the_plugin_looks_up(kind: type[Plugin]) -> None:
     with pytest.raises(AssertionError, match=r"(filter|score)_all says"):
-        agree(kind, examples=200)
+        agree(kind, examples=2000)
 
 
 def test_results_that_never_vary_are_a_failure_which_names_the_remedy() -> None:
