@@ -102,10 +102,25 @@ def tolerations() -> st.SearchStrategy[dict[str, Any]]:
 
 @cache
 def _expressions() -> st.SearchStrategy[dict[str, Any]]:
+    """Draw a requirement of a node selector; one in five may be invalid.
+
+    An invalid one makes the whole affinity invalid, which hides what the others would do.
+    """
+    keys = st.sampled_from(KEYS)
+    several = st.lists(st.sampled_from(VALUES), min_size=1, max_size=2)
+    number = st.sampled_from((["7"], ["12"]))
+
+    def valid(*operators: str, **values: st.SearchStrategy[list[str]]) -> st.SearchStrategy[Any]:
+        return st.fixed_dictionaries({"key": keys, "operator": st.sampled_from(operators)} | values)
+
     operators = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Near")
-    return st.fixed_dictionaries(
+    odd = st.fixed_dictionaries(
         {"key": st.sampled_from((*KEYS, "not a key")), "operator": st.sampled_from(operators)},
         optional={"values": st.lists(st.sampled_from(VALUES), max_size=2)},
+    )
+    listing = valid("In", "NotIn", values=several)
+    return st.one_of(
+        listing, listing, valid("Exists", "DoesNotExist"), valid("Gt", "Lt", values=number), odd
     )
 
 
