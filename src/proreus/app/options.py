@@ -19,6 +19,7 @@ class RunOptions:
 
     ``loop_blocked_threshold_seconds``: 0 = do not report blocking calls.
     ``cycle_stuck_threshold_seconds``: 0 = wait for a scheduling cycle for ever.
+    ``cache_compare_interval_seconds``: 0 = compare the cache with the apiserver on SIGUSR2 only.
     ``follow_files``: reload when the configuration or a plugin file changes; SIGHUP always does.
 
     ``kube_api_qps``, ``kube_api_burst``: None when not given. ``leader_election``: the values that
@@ -52,6 +53,7 @@ class RunOptions:
     plugin_rules: FailureRules = field(default_factory=FailureRules)
     loop_blocked_threshold_seconds: float = 0.25
     cycle_stuck_threshold_seconds: float = 60.0
+    cache_compare_interval_seconds: float = 300.0
     plugin_endpoints: tuple[str, ...] = ()
     plugin_slots: tuple[str, ...] = ()
     follow_files: bool = True

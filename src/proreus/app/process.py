@@ -15,7 +15,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
-from time import time
+from time import perf_counter, time
 from typing import Any
 
 from proreus import gc_tuning, logs
@@ -32,6 +32,7 @@ from proreus.client.event_bodies import ObjectReference
 from proreus.client.event_recorder import EventRecorder
 from proreus.client.informer_factory import InformerFactory
 from proreus.client.rate_limiter import RateLimiter
+from proreus.client.store_comparer import StoreComparer
 from proreus.clock import RealClock
 from proreus.config.types import ClientConnection, SchedulerConfiguration
 from proreus.errors import ApiError, ConfigError
@@ -41,6 +42,8 @@ from proreus.objects.meta import Resource
 from proreus.runtime.plugin_health import HealthContext
 from proreus.runtime.registry import Registry
 from proreus.scheduler.assembly import Assembly
+from proreus.scheduler.debugger.debugger import CacheDebugger
+from proreus.scheduler.debugger.dumper import CacheDumper
 from proreus.scheduler.environment import Environment
 from proreus.scheduler.extender import whole_types
 from proreus.scheduler.profile_set import ProfileSet
@@ -118,6 +121,15 @@ class Process:
         self._scheduler = self._assembly.scheduler
         self._stuck_cycle = StuckCycle(
             self._scheduler, self._watchdog, options.cycle_stuck_threshold_seconds
+        )
+        self.debugger = CacheDebugger(
+            comparer=self._assembly.comparer,
+            stores=lambda: map(StoreComparer, self._stores.group.by_kind.values()),
+            dumper=CacheDumper(self._scheduler.cache, self._scheduler.queue),
+            cycles=self._scheduler,
+            metrics=metrics,
+            stopwatch=perf_counter,
+            rng=random.Random(),
         )
         metrics.scheduling_cycle_age.set_function(lambda: {(): self._scheduler.cycle_seconds})
 
@@ -249,6 +261,8 @@ class Process:
             synced.cancel()
             refused.cancel()
         self.state.synced = True
+        interval = self._options.cache_compare_interval_seconds
+        self._start("cache debugger", self.debugger.run(interval, lambda: self.state.leads))
         gc_tuning.freeze_startup_heap()
         # Not before: the first lists block the loop for long, and nothing waits for it yet.
         if self._options.loop_blocked_threshold_seconds:

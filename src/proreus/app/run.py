@@ -93,6 +93,7 @@ async def _run_until(stopping: asyncio.Event, options: RunOptions) -> None:
             return
         await _check_apiserver(clients.main)
         reloader = Reloader(options, files, remote_plugins, metrics, process)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, process.debugger.request)
         await process.run(stopping, reloader.run)
 
 
@@ -121,7 +122,10 @@ async def _write_configuration(path: str, config: SchedulerConfiguration) -> Non
 
 @contextlib.contextmanager
 def _signals(stopping: asyncio.Event) -> Iterator[None]:
-    """Set ``stopping`` at the first SIGTERM or SIGINT, and exit at the second."""
+    """Set ``stopping`` at the first SIGTERM or SIGINT, and exit at the second.
+
+    SIGUSR2, which would end the process, is ignored until there is something to compare.
+    """
 
     def received() -> None:
         if stopping.is_set():
@@ -131,10 +135,11 @@ def _signals(stopping: asyncio.Event) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, received)
+    loop.add_signal_handler(signal.SIGUSR2, lambda: None)
     try:
         yield
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
             loop.remove_signal_handler(number)
 
 

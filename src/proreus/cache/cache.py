@@ -32,6 +32,9 @@ from proreus.framework.verdicts import Rows
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 
+MISPLACED = "row number"
+"""What ``node_difference`` returns if a node's row is not where ``rows`` says."""
+
 
 class CacheError(Exception):
     """An operation that contradicts the state of the cache."""
@@ -253,6 +256,45 @@ class Cache:
 
     # ---- consistency ---------------------------------------------------------------------------
 
+    def node_info(self, node_name: str) -> NodeInfo | None:
+        """Return a node with the pods on it, also one that is known by its pods only."""
+        return self._info(node_name)
+
+    def node_difference(self, name: str) -> str:
+        """Return what of a node's row does not follow from its object and the pods on it.
+
+        "" if all does; otherwise the name of a column or of a field of ``NodeInfo``.
+        """
+        row, infos = self.table.rows.get(name), self.table.infos
+        if row is None:
+            return MISPLACED if any(info.name == name for info in infos) else ""
+        if not 0 <= row < len(infos) or infos[row].name != name:
+            return MISPLACED
+        info = infos[row]
+        if any(self.node_of(uid) != name for uid in info.pods):
+            return "pods"
+        return self.table.row_difference(row)
+
+    def rebuild_node(self, name: str) -> None:
+        """Derive a node's row anew from its object and the pods in the cache: O(nodes + pods)."""
+        table = self.table
+        table.rebuild_rows()
+        row, old = table.rows.get(name), self._info(name)
+        fresh = NodeInfo(name)
+        order = () if old is None else old.order
+        place = {uid: number for number, uid in enumerate(order)}
+        here = [entry.info for entry in self._pods.values() if entry.node_name == name]
+        # The order of pods decides between equal victims: those that are known keep it.
+        for pod in sorted(here, key=lambda pod: place.get(pod.uid, len(place))):
+            fresh.add_pod(pod)
+        if row is not None and old is not None and old.node is not None:
+            fresh.set_node(old.node)
+            table.rebuild_row(row, fresh)
+        elif here:
+            self._nodes_without_object[name] = fresh
+        else:
+            self._nodes_without_object.pop(name, None)
+
     def validate(self) -> None:
         """Recompute all redundant state; raises ``AssertionError`` where it differs."""
         self.table.validate()
@@ -266,6 +308,10 @@ class Cache:
         assert placed == {uid: entry.node_name for uid, entry in self._pods.items()}
         assert self._assumed == {uid for uid, entry in self._pods.items() if entry.assumed}
         assert all(info.node is None and info.pods for info in self._nodes_without_object.values())
+
+    def uids(self) -> list[str]:
+        """Return the UIDs of all pods."""
+        return list(self._pods)
 
     def pods(self) -> Iterable[PodInfo]:
         """Yield all pods, assumed ones included."""

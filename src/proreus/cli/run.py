@@ -102,6 +102,7 @@ def run_options(values: ParsedFlags) -> RunOptions:
         ),
         loop_blocked_threshold_seconds=values["loop-blocked-threshold"],
         cycle_stuck_threshold_seconds=values["cycle-stuck-threshold"],
+        cache_compare_interval_seconds=values["cache-compare-interval"],
         follow_files=values["follow-files"],
         plugin_endpoints=values["plugin-endpoint"],
         plugin_slots=values["plugin-slot"],
@@ -201,6 +202,7 @@ def _plugin_problems(values: ParsedFlags) -> list[str]:
         "plugin-bind-timeout",
         "loop-blocked-threshold",
         "cycle-stuck-threshold",
+        "cache-compare-interval",
     ):
         if values[flag] < 0:
             found.append(f"--{flag}: must be zero or greater")

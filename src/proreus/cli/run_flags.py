@@ -259,6 +259,13 @@ FLAGS: tuple[Flag, ...] = (
             "event loop is blocked for this long; 0s: never.",
         ),
         (
+            "cache-compare-interval",
+            "duration",
+            "5m0s",
+            "How often to compare the scheduler's state with the apiserver and to correct it; 0s: "
+            "on SIGUSR2 only.",
+        ),
+        (
             "plugin-endpoint",
             "list",
             "[]",

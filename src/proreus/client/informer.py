@@ -86,14 +86,15 @@ class Informer(Generic[T]):
         self._batch_hooks: list[Callable[[], None]] = []
         self._paused = 0
         self._deferred: deque[Callable[[], None]] = deque()
-        self._faults = ObjectFaults(resource.plural, metrics)
+        self.faults = ObjectFaults(resource.plural, metrics)
+        self.list_watch = ListWatch(client, resource, field_selector)
         self._reflector = Reflector(
-            ListWatch(client, resource, field_selector),
+            self.list_watch,
             self,
             options=options,
             on_error=on_error,
             connectivity=connectivity,
-            faults=self._faults,
+            faults=self.faults,
             rng=rng,
         )
 
@@ -181,6 +182,22 @@ class Informer(Generic[T]):
                 self._put(key_of(obj), obj)
         self._end_batch()
 
+    def correct(self, key: str, seen: T | None, obj: T | None) -> None:
+        """Apply the present state of an object whose event was lost (None: it does not exist).
+
+        Does nothing if the store no longer has what the caller has ``seen`` there.
+        """
+        if self._paused:
+            self._deferred.append(partial(self.correct, key, seen, obj))
+            return
+        if self.store.get(key) is not seen:
+            return
+        if obj is None:
+            self._remove(key, None)
+        else:
+            self._put(key, obj)
+        self._end_batch()
+
     def _apply_unreadable(self, event: UnreadableEvent) -> None:
         key = key_of(event.object)
         if event.type == DELETED:
@@ -237,7 +254,7 @@ class Informer(Generic[T]):
         """Log a handler's exception as one about this object, unless it is in ``FATAL``."""
         if isinstance(error, FATAL):
             raise error
-        self._faults.handler_failed(handler, obj, error)
+        self.faults.handler_failed(handler, obj, error)
 
     def _end_batch(self) -> None:
         for hook in self._batch_hooks:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 from urllib.parse import urlencode
 
+from proreus.client.request_headers import JSON
 from proreus.client.session import ApiClient
 from proreus.client.stream import Stream
 from proreus.objects.meta import ApiObject, Resource
@@ -25,10 +26,27 @@ class ListWatch(Generic[T]):
         """The path of the collection."""
         return self.resource.path()
 
-    async def list(self, parameters: dict[str, str], timeout_seconds: float) -> bytes:
+    async def list(
+        self, parameters: dict[str, str], timeout_seconds: float, content_type: str = JSON
+    ) -> bytes:
         """Return the body of a list, or of one page of it; raises ``ApiError``."""
         return await self.client.request(
-            "GET", self.path, query=self._query(parameters), timeout_seconds=timeout_seconds
+            "GET",
+            self.path,
+            query=self._query(parameters),
+            content_type=content_type,
+            timeout_seconds=timeout_seconds,
+        )
+
+    async def find(self, namespace: str, name: str, timeout_seconds: float) -> bytes:
+        """Return the body of a list with one object, or with none; raises ``ApiError``."""
+        # Not a GET by name: that would return an object also if the selector excludes it.
+        selector = ",".join(filter(None, (f"metadata.name={name}", self.field_selector)))
+        return await self.client.request(
+            "GET",
+            self.resource.path(namespace),
+            query=urlencode({"fieldSelector": selector}),
+            timeout_seconds=timeout_seconds,
         )
 
     def watch(

@@ -13,6 +13,8 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 """Requests with this content type, GETs included, get their response in it."""
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+"""GETs of a list with this content type get the metadata of its objects, and no more."""
 
 _MOST_KEPT = 16
 """Tokens rotate: the headers with old tokens need not be kept."""
@@ -42,8 +44,9 @@ class RequestHeaders:
         cached = self._fields.get((authorization, content_type))
         if cached is not None:
             return cached
-        accept = PROTOBUF if content_type == PROTOBUF else JSON
-        headers = {"Accept": accept, "User-Agent": self._agent, "Content-Type": content_type}
+        accept = content_type if content_type in (PROTOBUF, METADATA_LIST) else JSON
+        sent = JSON if content_type == METADATA_LIST else content_type
+        headers = {"Accept": accept, "User-Agent": self._agent, "Content-Type": sent}
         if authorization:
             headers["Authorization"] = authorization
         if len(self._fields) > _MOST_KEPT:

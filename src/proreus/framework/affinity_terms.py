@@ -225,6 +225,18 @@ class ExistingTerms:
             self._index.discard(term.selector, existing)
             self._columns.discard(existing)
 
+    def row_differs(self, row: int, derived: ExistingTerms) -> bool:
+        """Return whether a count of a row differs; ``derived`` has the terms of that row alone."""
+        for key, expected in derived._terms.items():
+            existing = self._terms.get(key)
+            if existing is None or existing.by_row.get(row, 0) != expected.by_row.get(row, 0):
+                return True
+        return any(
+            existing.column is not None
+            and existing.column.counts[row] != existing.by_row.get(row, 0)
+            for existing in self
+        )
+
     def snapshot(self) -> dict[tuple[int, AffinityTerm], tuple[int, dict[int, int]]]:
         """Return all counts for comparison; asserts that the columns agree with them."""
         for existing in self:

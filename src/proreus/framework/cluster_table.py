@@ -10,7 +10,7 @@ as changed, since it holds another node now, and row 3 is beyond the size.
 
 from __future__ import annotations
 
-from proreus.framework.columns import MAX_INT64, compacted, grown
+from proreus.framework.columns import MAX_INT64, NO_IMAGES, ImageStates, compacted, grown
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.node_table_views import Fork, NodeTableView
@@ -83,6 +83,37 @@ class ClusterTable(NodeTable):
         if row != last:
             self.changes.record(row)
             self.node_changes.record(row)
+
+    def rebuild_row(self, row: int, info: NodeInfo) -> None:
+        """Replace a row's ``NodeInfo`` by one that was derived anew, and write all its cells."""
+        if self.row_difference(row) == "image_set":
+            self._recount_images()
+        info.row = row
+        self.infos[row] = info
+        self._put_node(row)
+        self._put_pods(row)
+        # The pods that the index has counted there may be others. It is created anew at its next
+        # use, which takes a while in a large cluster; cached results that read it must go too.
+        if self._pod_index is not None:
+            self._pod_index = None
+            self.changes.record_all(range(self.size))
+
+    def _recount_images(self) -> None:
+        """Count the images of all nodes anew: a wrong cell says nothing about what was counted."""
+        images = ImageStates()
+        for row, info in enumerate(self.infos):
+            self._image_set[row] = self.image_sets.code(images.replace(NO_IMAGES, info.node))
+        self.images.num_nodes = images.num_nodes
+        self.images.version += 1
+
+    def rebuild_rows(self) -> None:
+        """Derive the rows of all names from ``infos``."""
+        self.rows = {info.name: row for row, info in enumerate(self.infos)}
+        for row, info in enumerate(self.infos):
+            if info.row != row:
+                info.row = row
+                self.changes.record(row)
+                self.node_changes.record(row)
 
     def _put_node(self, row: int) -> None:
         info = self.infos[row]

@@ -118,13 +118,14 @@ class LabelColumns:
         for column in self._columns.values():
             column.codes[target] = column.codes[source]
 
-    def validate(self, row: int, labels: Mapping[str, str]) -> None:
-        """Assert that a row agrees with its labels."""
+    def difference(self, row: int, labels: Mapping[str, str]) -> str:
+        """Return the key of a label whose column disagrees with a row's labels; "" if none."""
         for key, column in self._columns.items():
-            code = column.codes[row]
-            value = None if code == ABSENT else column.values.values[code]
-            assert value == labels.get(key), (row, key)
-        assert self._keys.issuperset(labels), row
+            expected = labels.get(key)
+            code = ABSENT if expected is None else column.values.find(expected)
+            if column.codes[row] != code or (code == ABSENT and expected is not None):
+                return key
+        return next((key for key in labels if key not in self._keys), "")
 
 
 class Labelled(Protocol):

@@ -19,6 +19,16 @@ from proreus.objects.taints import Taint
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
+_DERIVED = (
+    "labels",
+    "allocatable",
+    "allowed_pod_number",
+    "nonzero_requested",
+    "pods_with_affinity",
+    "pods_with_required_anti_affinity",
+    "pvc_ref_counts",
+)
+
 _put = dict.__setitem__
 """How a ``NodeInfo`` changes its own containers, which are read-only for everybody else."""
 
@@ -151,6 +161,27 @@ class NodeInfo:
         if pod.pod.spec.volumes:
             self._count_claims(pod.pod, -1)
         return pod
+
+    def difference(self) -> str:
+        """Return the name of a field that does not follow from node and pods; "" if all do.
+
+        ``used_ports`` cannot be derived: which pod's departure freed a port is not known.
+        """
+        fresh = NodeInfo(self.name)
+        if self.node is not None:
+            fresh.set_node(self.node)
+        for pod in self.pods.values():
+            fresh.add_pod(pod)
+        if sorted(self.order) != sorted(self.pods):
+            return "order"
+        for name in _DERIVED:
+            if getattr(self, name) != getattr(fresh, name):
+                return name
+        if {name: amount for name, amount in self.requested.items() if amount} != {
+            name: amount for name, amount in fresh.requested.items() if amount
+        }:
+            return "requested"
+        return "" if self.used_ports <= fresh.used_ports else "used_ports"
 
     def clone(self) -> NodeInfo:
         """Return a copy for a dry run; the pods themselves are shared."""

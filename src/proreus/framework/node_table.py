@@ -13,13 +13,15 @@ Example: a pod that requests 500m is bound to row 7. ``infos[7].requested["cpu"]
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
+from typing import TypeVar
 
 import numpy as np
 
 from proreus.framework.affinity_terms import ExistingTerm
 from proreus.framework.change_log import ChangeLog
 from proreus.framework.columns import (
+    MAX_INT64,
     NO_IMAGES,
     ImageSet,
     ImageStates,
@@ -35,6 +37,8 @@ from proreus.framework.pod_label_groups import PodQuery
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
 from proreus.objects.selectors import Selector
 from proreus.objects.taints import Taint
+
+H = TypeVar("H", bound=Hashable)
 
 _FIRST_CAPACITY = 64
 _SPARE_SETS = 1024
@@ -223,22 +227,45 @@ class NodeTable:
         """Derive every column anew and raise ``AssertionError`` if one differs."""
         assert len(self.infos) == len(self.rows) == self.size <= self.capacity
         for row, info in enumerate(self.infos):
-            assert info.row == row == self.rows[info.name], info
-            assert self._pod_count[row] == len(info.pods), info
-            assert sorted(info.order) == sorted(info.pods), info
-            assert self._allowed_pods[row] == info.allowed_pod_number, info
-            assert self._unschedulable[row] == info.unschedulable, info
-            assert self.taint_sets.values[self._taint_set[row]] == info.taints, info
-            assert self.port_sets.values[self._port_set[row]] == info.used_ports, info
+            assert self.rows[info.name] == row, info
             assert info.node is not None
-            images = self.image_sets.values[self._image_set[row]]
-            assert images == ImageStates().replace(NO_IMAGES, info.node), info
-            for columns, amounts in (
-                (self.allocatable, info.allocatable),
-                (self.requested, info.requested),
-                (self.nonzero_requested, info.nonzero_requested),
-            ):
-                assert columns.row(row) == {name: a for name, a in amounts.items() if a}, info
-            self._labels.validate(row, info.labels)
+            assert not (column := self.row_difference(row)), (info, column)
         if self._pod_index is not None:
             self._pod_index.validate()
+
+    def row_difference(self, row: int) -> str:
+        """Return the name of a column that disagrees with the row's ``NodeInfo``; "" if none."""
+        info = self.infos[row]
+        cells = (
+            ("row", info.row, row),
+            ("pod_count", self._pod_count[row], len(info.pods)),
+            ("allowed_pods", self._allowed_pods[row], min(info.allowed_pod_number, MAX_INT64)),
+            ("unschedulable", self._unschedulable[row], info.unschedulable),
+            ("taint_set", _value_of(self.taint_sets, self._taint_set[row]), info.taints),
+            ("port_set", _value_of(self.port_sets, self._port_set[row]), info.used_ports),
+        )
+        for name, cell, expected in cells:
+            if cell != expected:
+                return name
+        for name, columns, amounts in (
+            ("allocatable", self.allocatable, info.allocatable),
+            ("requested", self.requested, info.requested),
+            ("nonzero_requested", self.nonzero_requested, info.nonzero_requested),
+        ):
+            if columns.row(row) != {key: min(a, MAX_INT64) for key, a in amounts.items() if a}:
+                return name
+        images = _value_of(self.image_sets, self._image_set[row])
+        if info.node is not None and images != ImageStates().replace(NO_IMAGES, info.node):
+            return "image_set"
+        if key := self._labels.difference(row, info.labels):
+            return f"label {key}"
+        return info.difference() or self._pod_index_difference(info)
+
+    def _pod_index_difference(self, info: NodeInfo) -> str:
+        index = self._pod_index
+        return "" if index is None or not index.row_differs(info) else "pod_index"
+
+
+def _value_of(interner: Interner[H], code: int) -> H | None:
+    """Return the value of a code; None for a code that no value has."""
+    return interner.values[code] if 0 <= code < len(interner.values) else None

@@ -116,6 +116,18 @@ class PodIndex:
         for weight, term in terms.preferred_anti:
             self.preferred.remove(row, term, -weight)
 
+    def row_differs(self, info: NodeInfo) -> bool:
+        """Return whether a count of a row does not follow from the pods on it."""
+        row = info.row
+        fresh = PodIndex((info,), self._columns.capacity)
+        kinds = ("required_anti", "required", "preferred")
+        if any(getattr(self, kind).row_differs(row, getattr(fresh, kind)) for kind in kinds):
+            return True
+        if self._groups is None:
+            return False
+        columns = (column for key, column in self._columns.items() if isinstance(key, PodQuery))
+        return self._groups.row_differs(row, (pod.pod for pod in info.pods.values()), columns)
+
     def validate(self) -> None:
         """Derive all counts anew and raise ``AssertionError`` if one differs."""
         fresh = PodIndex(self._infos, self._columns.capacity)

@@ -11,7 +11,8 @@ pod adds 1 to one cell of the column, without evaluating any selector.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -22,6 +23,9 @@ from proreus.objects.pod import Pod
 from proreus.objects.selectors import Selector
 
 K = TypeVar("K")
+
+_GroupKey = tuple[str, frozenset[LabelPair], bool]
+"""Namespace, labels, and whether the pods are being deleted."""
 
 
 class PodMatch(NamedTuple):
@@ -93,7 +97,7 @@ class PodLabelGroups:
 
     def __init__(self, columns: CountColumns) -> None:
         self._columns = columns
-        self._groups: dict[tuple[str, frozenset[LabelPair], bool], PodLabelGroup] = {}
+        self._groups: dict[_GroupKey, PodLabelGroup] = {}
         self._by_namespace: dict[str, dict[PodLabelGroup, None]] = {}
         self._by_label: dict[tuple[str, LabelPair], dict[PodLabelGroup, None]] = {}
         self._queries: SelectorIndex[PodQuery] = SelectorIndex()
@@ -103,12 +107,12 @@ class PodLabelGroups:
 
     def add(self, row: int, pod: Pod) -> None:
         """Add a pod to its group and the columns that count it."""
-        meta = pod.metadata
-        terminating = meta.deletion_timestamp is not None
-        key = meta.namespace, frozenset(meta.labels.items()), terminating
+        key = _group_key(pod)
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = PodLabelGroup(meta.namespace, meta.labels, terminating)
+            namespace, _, terminating = key
+            labels = pod.metadata.labels
+            group = self._groups[key] = PodLabelGroup(namespace, labels, terminating)
             self._add_group(group)
         by_row = group.by_row
         by_row[row] = by_row.get(row, 0) + 1
@@ -119,9 +123,7 @@ class PodLabelGroups:
 
     def remove(self, row: int, pod: Pod) -> None:
         """Remove a pod from its group and the columns that count it."""
-        meta = pod.metadata
-        terminating = meta.deletion_timestamp is not None
-        key = meta.namespace, frozenset(meta.labels.items()), terminating
+        key = _group_key(pod)
         group = self._groups[key]
         by_row = group.by_row
         if by_row[row] > 1:
@@ -148,6 +150,19 @@ class PodLabelGroups:
             group.columns.append(column)
             column.add_all(group.by_row)
         return column.counts
+
+    def row_differs(self, row: int, pods: Iterable[Pod], columns: Iterable[CountColumn]) -> bool:
+        """Return whether a group or a column counts other pods on a row than these.
+
+        ``columns``: those of all queries.
+        """
+        counted: Counter[CountColumn] = Counter()
+        for key, number in Counter(map(_group_key, pods)).items():
+            group = self._groups.get(key)
+            if group is None or group.by_row.get(row) != number:
+                return True
+            counted.update(dict.fromkeys(group.columns, number))
+        return any(column.counts[row] != counted[column] for column in columns)
 
     def _candidates(self, query: PodQuery) -> Iterator[PodLabelGroup]:
         """Yield the groups that a query may select, each once."""
@@ -182,6 +197,11 @@ class PodLabelGroups:
         for group in self._candidates(query):
             if group.is_selected_by(query):
                 group.columns.remove(column)
+
+
+def _group_key(pod: Pod) -> _GroupKey:
+    meta = pod.metadata
+    return meta.namespace, frozenset(meta.labels.items()), meta.deletion_timestamp is not None
 
 
 def _remove(groups: dict[K, dict[PodLabelGroup, None]], key: K, group: PodLabelGroup) -> None:

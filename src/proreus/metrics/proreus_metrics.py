@@ -17,6 +17,7 @@ class ProreusMetrics(ProcessMetrics):
         self._describe_plugins()
         self._describe_reloads()
         self._describe_loop()
+        self._describe_comparisons()
 
     def _describe_plugins(self) -> None:
         self.plugin_failures_total = self.counter(
@@ -76,4 +77,20 @@ class ProreusMetrics(ProcessMetrics):
             "Times that the event loop did not turn for longer than --loop-blocked-threshold, by "
             "the plugin that kept it (empty: none).",
             "plugin",
+        )
+
+    def _describe_comparisons(self) -> None:
+        self.cache_comparisons_total = self.counter(
+            "proreus_cache_comparisons_total",
+            "ALPHA",
+            "Comparisons of the scheduler's state with the apiserver's, by result (success; "
+            "failure: something could not be compared).",
+            "result",
+        )
+        self.cache_differences_total = self.counter(
+            "proreus_cache_differences_total",
+            "ALPHA",
+            "Objects whose state differed persistently from the apiserver's and was corrected, by "
+            "structure (store, cache, columns, queue).",
+            "structure",
         )

@@ -6,7 +6,7 @@ has no reason to let a pod wait (KEP-5142).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from proreus import logs
@@ -98,6 +98,10 @@ class ActiveQueue:
             if queued is not None:
                 self._recorder.record_incoming("active", POP_FROM_BACKOFF, queued.key)
         return queued
+
+    def keys(self) -> Iterable[str]:
+        """Return the ``namespace/name`` of all pods."""
+        return self._heap.keys()
 
     def pods(self) -> list[QueuedPodInfo]:
         """Return all pods in the order of their pops."""

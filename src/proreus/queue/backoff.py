@@ -11,7 +11,8 @@ pods that become ready in the same second leave by priority (KEP-5142).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any
 
 from proreus.clock import Clock
@@ -133,6 +134,10 @@ class BackoffQueue:
                 completed.append(head)
                 heap.pop()
         return completed
+
+    def keys(self) -> Iterable[str]:
+        """Return the ``namespace/name`` of all pods."""
+        return chain(self._rejected.keys(), self._errors.keys())
 
     def pods(self) -> list[QueuedPodInfo]:
         """Return all pods, rejected ones first, each heap in its order."""

@@ -7,7 +7,7 @@ skipped, or until removed entries are the majority. Equal sort keys come out fir
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -84,6 +84,10 @@ class KeyedHeap(Generic[T]):
                 del alive[key]
                 return entry[3]
         return None
+
+    def keys(self) -> Iterable[str]:
+        """Return the keys of all items, in no particular order."""
+        return self._entries.keys()
 
     def items(self) -> list[T]:
         """Return all items in the order in which they would come out: O(n log n)."""

@@ -370,6 +370,14 @@ class SchedulingQueue:
         """How many pods are being scheduled, or bound."""
         return len(self._in_flight)
 
+    def keys(self) -> list[str]:
+        """Return the ``namespace/name`` of all pods that wait: O(n)."""
+        return self._sub_queues.keys()
+
+    def is_in_flight(self, uid: str) -> bool:
+        """Return whether a pod was popped and its attempt has not ended."""
+        return uid in self._in_flight
+
     def in_flight_keys(self) -> Iterable[str]:
         """Return the ``namespace/name`` of each: O(n)."""
         return self._in_flight.by_key().keys()

@@ -136,6 +136,10 @@ class SubQueues:
             return "the active queue"
         return "the backoff queue" if key in self.backoff else ""
 
+    def keys(self) -> list[str]:
+        """Return the ``namespace/name`` of all pods that wait, in no particular order."""
+        return [*self.active.keys(), *self.backoff.keys(), *self.unschedulable.keys()]
+
     def counts(self) -> dict[str, int]:
         """Return how many pods wait in each queue, by kube-scheduler's names of them."""
         gated = self.unschedulable.gated_count

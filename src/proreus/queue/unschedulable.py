@@ -98,6 +98,10 @@ class UnschedulablePods:
         pods = self._by_rejector.get(rejector, {})
         return [pods[key] for key in keys if key in pods]
 
+    def keys(self) -> Iterable[str]:
+        """Return the ``namespace/name`` of all pods."""
+        return self._pods.keys()
+
     def pods(self) -> list[QueuedPodInfo]:
         """Return all pods, in the order in which they came."""
         return list(self._pods.values())

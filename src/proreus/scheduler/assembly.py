@@ -16,6 +16,7 @@ from proreus.runtime.registry import Registry
 from proreus.runtime.select_host import SelectHost, at_random
 from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.binding_cycle import BindingCycle
+from proreus.scheduler.debugger.cache_comparer import CacheComparer
 from proreus.scheduler.environment import Environment
 from proreus.scheduler.event_handlers import NodeHandlers, OtherHandlers, PodHandlers
 from proreus.scheduler.failure import FailureHandler
@@ -105,6 +106,15 @@ class Assembly:
             gangs=gates.enabled("GangScheduling"),
         )
         nodes = NodeHandlers(cache=cache, queue=queue, metrics=environment.metrics)
+        self.comparer = CacheComparer(
+            cache=cache,
+            queue=queue,
+            nodes=environment.stores.store(NODES),
+            pods=environment.stores.store(PODS),
+            bindings=self.scheduler,
+            node_handlers=nodes,
+            pod_handlers=self._pod_handlers,
+        )
         environment.stores.add_handler(NODES, nodes)
         environment.stores.add_handler(PODS, self._pod_handlers)
         self._handled_kinds: set[str] = set()

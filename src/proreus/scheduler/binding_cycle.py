@@ -84,6 +84,10 @@ class BindingCycle:
             self._running.dec()
             self._under_way.pop(pod.uid, None)
 
+    def is_under_way(self, uid: str) -> bool:
+        """Return whether a pod's binding cycle has not ended."""
+        return uid in self._under_way
+
     def pods(self) -> Iterable[str]:
         """Return the keys of pods that are being bound."""
         return [schedule_result.attempt.pod.key for schedule_result in self._under_way.values()]

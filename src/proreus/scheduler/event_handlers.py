@@ -93,7 +93,7 @@ class PodHandlers:
         if pod.spec.node_name:
             self._add_assigned(info)
             self._timed.observe(ASSIGNED_POD_ADD, started)
-        elif self._responsible_for_pod(pod):
+        elif self.responsible_for_pod(pod):
             if self._groups is not None:
                 self._groups.add(info)
             self._queue.add(info)
@@ -117,10 +117,10 @@ class PodHandlers:
             # Bound since: by us, which confirms the assumption, or by another scheduler, and then
             # the pod may still wait in the queue.
             self._add_assigned(info)
-            if self._responsible_for_pod(new):
+            if self.responsible_for_pod(new):
                 self._queue.delete(info)
             self._timed.observe(ASSIGNED_POD_ADD, started)
-        elif self._responsible_for_pod(new):
+        elif self.responsible_for_pod(new):
             self._update_pending(old, info)
             self._timed.observe(UNSCHEDULABLE_POD_UPDATE, started)
 
@@ -133,7 +133,7 @@ class PodHandlers:
         if assigned or final_state_unknown:
             self._remove_assigned(pod, final_state_unknown)
             self._timed.observe(ASSIGNED_POD_DELETE, started)
-        if self._responsible_for_pod(pod) and (not assigned or final_state_unknown):
+        if self.responsible_for_pod(pod) and (not assigned or final_state_unknown):
             self._delete_pending(PodInfo(pod, self._resources_options))
             self._timed.observe(UNSCHEDULABLE_POD_DELETE, started)
 
@@ -152,6 +152,10 @@ class PodHandlers:
                     self._groups.remove(pod)
             elif not self._cache.is_assumed(info.uid):
                 self.on_add(pod)
+
+    def responsible_for_pod(self, pod: Pod) -> bool:
+        """Return whether a profile of ours schedules the pod."""
+        return pod.spec.scheduler_name in self._scheduler_names
 
     # ---- assigned ------------------------------------------------------------------------------
 
@@ -239,9 +243,6 @@ class PodHandlers:
         precheck: Callable[[QueuedPodInfo], bool] | None = None,
     ) -> None:
         self._queue.move_all_to_active_or_backoff(event, old, new, precheck)
-
-    def _responsible_for_pod(self, pod: Pod) -> bool:
-        return pod.spec.scheduler_name in self._scheduler_names
 
 
 class NodeHandlers:

@@ -192,6 +192,10 @@ class Scheduler:
         """Return the keys of pods that were popped and whose attempt or binding has not ended."""
         return sorted({*self.queue.in_flight_keys(), *self._binding_cycle.pods()})
 
+    def is_under_way(self, uid: str) -> bool:
+        """Return whether a pod was popped and its attempt or binding has not ended."""
+        return self.queue.is_in_flight(uid) or self._binding_cycle.is_under_way(uid)
+
     def describe_bindings(self, limit: int) -> dict[str, Any]:
         """Return the pods in Permit, PreBind and Bind, see ``BindingCycle.describe``."""
         return self._binding_cycle.describe(limit)

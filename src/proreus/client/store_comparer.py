@@ -1,0 +1,173 @@
+"""Compares an informer's store with a fresh list, to find objects whose events were lost.
+
+The list is fetched in pages, of metadata only. While it is fetched, objects change, so a difference
+is only a suspicion: it counts once ``confirm``, called some seconds later, finds that the store
+still has what it had and that the apiserver still has something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import msgspec
+
+from proreus.client.history_check import is_older
+from proreus.client.informer import Informer
+from proreus.client.request_headers import METADATA_LIST
+from proreus.client.responses import ResponseLost
+from proreus.client.watch import ListDecoder
+from proreus.objects.codec import UNDECODABLE
+from proreus.objects.meta import ApiObject, ListMeta, key_of
+
+T = TypeVar("T", bound=ApiObject)
+
+PAGE_SIZE = 500
+MAX_SUSPECTS = 1000
+"""How many suspicions are followed up in one comparison: each costs a request."""
+_TIMEOUT_SECONDS = 60.0
+
+
+class _Version(msgspec.Struct, frozen=True, gc=False):
+    """What identifies the version of an object."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
+
+
+class _ListedObject(msgspec.Struct, frozen=True, gc=False):
+    metadata: _Version = _Version()
+
+
+class _ListedPage(msgspec.Struct):
+    metadata: ListMeta = ListMeta()
+    items: list[_ListedObject] | None = None
+
+
+_PAGE = msgspec.json.Decoder(_ListedPage)
+
+
+@dataclass(frozen=True)
+class Correction(Generic[T]):
+    """A confirmed difference: what the store has (None: nothing), and what the apiserver has."""
+
+    key: str
+    stored: T | None
+    fresh: T | None
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with the stored object."""
+        if self.stored is None:
+            return "is missing"
+        return "is outdated" if self.fresh is not None else "does not exist any more"
+
+
+class StoreComparer(Generic[T]):
+    """Compares one informer's store with the apiserver."""
+
+    def __init__(self, informer: Informer[T]) -> None:
+        self._informer = informer
+        self._lists = ListDecoder(informer.resource.type, informer.faults)
+
+    @property
+    def kind(self) -> str:
+        """The kind of the objects."""
+        return self._informer.resource.kind
+
+    async def suspects(self, checkpoint: Callable[[], Awaitable[None]]) -> dict[str, T | None]:
+        """Return the keys whose object may be wrong, with the stored object (None: missing).
+
+        ``checkpoint`` is awaited between slices of work. Raises ``ApiError``.
+        """
+        store = self._informer.store
+        if not self._informer.synced.is_set():
+            return {}
+        # Pods come and go while the list is fetched. Those that were there before it and are gone
+        # after it were deleted meanwhile; the list, which is older, still has them.
+        before = frozenset(store)
+        suspects: dict[str, T | None] = {}
+        listed: set[str] = set()
+        version = paging = ""
+        while True:
+            page = await self._page(paging)
+            await checkpoint()
+            version = version or page.metadata.resource_version
+            for item in page.items or ():
+                key = key_of(item)  # type: ignore[arg-type]
+                listed.add(key)
+                stored = store.get(key)
+                if stored is None:
+                    if key not in before:
+                        suspects[key] = None
+                elif _is_outdated(stored, item.metadata):
+                    suspects[key] = stored
+            paging = page.metadata.continue_
+            if not paging:
+                break
+        for number, key in enumerate(before - listed):
+            if number % PAGE_SIZE == 0:
+                await checkpoint()
+            stored = store.get(key)
+            if stored is not None and not is_older(version, stored.metadata.resource_version):
+                suspects[key] = stored
+        return suspects
+
+    async def confirm(self, key: str, seen: T | None) -> Correction[T] | None:
+        """Return how a suspect differs from the apiserver, None if it does not (any more).
+
+        Raises ``ApiError``.
+        """
+        store = self._informer.store
+        if store.get(key) is not seen:
+            return None
+        namespace, _, name = key.rpartition("/")
+        body = await self._informer.list_watch.find(namespace, name, _TIMEOUT_SECONDS)
+        try:
+            page = self._lists.decode(body)
+        except UNDECODABLE as error:
+            raise ResponseLost(f"a list of {self.kind} cannot be read: {error}") from error
+        # An object that cannot be decoded keeps its last readable version (``Informer``).
+        if store.get(key) is not seen or page.unreadable:
+            return None
+        fresh = page.items[0] if page.items else None
+        if fresh is seen or (fresh and seen and _version_of(fresh) == _version_of(seen)):
+            return None
+        return Correction(key, seen, fresh)
+
+    def stored(self, key: str) -> T | None:
+        """Return what the store has of a key."""
+        return self._informer.store.get(key)
+
+    def heal(self, correction: Correction[T]) -> bool:
+        """Put what the apiserver has into the store, and notify the handlers of the change.
+
+        Returns False if an event has changed the stored object meanwhile; it counts then.
+        """
+        if self.stored(correction.key) is not correction.stored:
+            return False
+        self._informer.correct(correction.key, correction.stored, correction.fresh)
+        return True
+
+    async def _page(self, continue_: str) -> _ListedPage:
+        paging = {"limit": str(PAGE_SIZE), **({"continue": continue_} if continue_ else {})}
+        body = await self._informer.list_watch.list(paging, _TIMEOUT_SECONDS, METADATA_LIST)
+        try:
+            return _PAGE.decode(body)
+        except UNDECODABLE as error:
+            raise ResponseLost(f"a list of {self.kind} cannot be read: {error}") from error
+
+
+def _version_of(obj: ApiObject) -> tuple[str, str]:
+    return obj.metadata.uid, obj.metadata.resource_version
+
+
+def _is_outdated(stored: ApiObject, listed: _Version) -> bool:
+    """Return whether the stored version is not the listed one, nor a newer one."""
+    held = stored.metadata
+    if held.uid == listed.uid and held.resource_version == listed.resource_version:
+        return False
+    return not is_older(listed.resource_version, held.resource_version)

@@ -1,0 +1,244 @@
+"""One comparison after another: find differences, wait, look again, report and heal what is left.
+
+    request (SIGUSR2) ─┐
+    every few minutes ─┴► compare ─► suspects ─► 5 s ─► still there? ─► counted, logged, healed
+
+What differs at one moment may be an event that has not arrived yet; only a difference that is still
+there after ``SETTLE_SECONDS`` counts. Stores are healed before what was derived from them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from proreus.client.store_comparer import MAX_SUSPECTS, Correction, StoreComparer
+from proreus.errors import ApiError, CacheCorrupted
+from proreus.framework.attempt_budget import Stopwatch
+from proreus.logs import logger
+from proreus.metrics import SchedulerMetrics
+from proreus.scheduler.debugger.cache_comparer import ABANDONED, CacheComparer, Difference
+from proreus.scheduler.debugger.dumper import CacheDumper
+from proreus.scheduler.debugger.time_slices import TimeSlices
+
+log = logger(__name__)
+
+SETTLE_SECONDS = 5.0
+STORE = "store"
+_NAMED = 10
+"""How many objects a line in the log names."""
+
+
+class Cycles(Protocol):
+    """The scheduling loop."""
+
+    def between_cycles(self, change: Callable[[], None]) -> None:
+        """Call ``change`` now, or as soon as the current cycle has ended."""
+        ...
+
+
+@dataclass
+class _Round:
+    """The suspects of one comparison, and whether all of it could be made."""
+
+    suspects: list[tuple[StoreComparer[Any], str, Any]]
+    local: list[Difference]
+    complete: bool = True
+
+
+class CacheDebugger:
+    """Compares, heals and dumps the scheduler's state (kube-scheduler's ``CacheDebugger``).
+
+    ``stores``: returns the comparers of all informers, that of pods among them.
+    """
+
+    def __init__(
+        self,
+        *,
+        comparer: CacheComparer,
+        stores: Callable[[], Iterable[StoreComparer[Any]]],
+        dumper: CacheDumper,
+        cycles: Cycles,
+        metrics: SchedulerMetrics,
+        stopwatch: Stopwatch,
+        rng: random.Random,
+    ) -> None:
+        self._comparer = comparer
+        self._stores = stores
+        self._dumper = dumper
+        self._cycles = cycles
+        self._metrics = metrics
+        self._rng = rng
+        self._slices = TimeSlices(stopwatch)
+        self._requested = asyncio.Event()
+
+    def request(self) -> None:
+        """Compare and dump as soon as possible; to be called on SIGUSR2."""
+        self._requested.set()
+
+    async def run(self, interval_seconds: float, leads: Callable[[], bool]) -> None:
+        """Compare on request, and every ``interval_seconds`` (0: never) while ``leads()``."""
+        while True:
+            # Not all replicas at the same moment, should several believe that they lead.
+            seconds = interval_seconds * self._rng.uniform(0.9, 1.1) or None
+            try:
+                await asyncio.wait_for(self._requested.wait(), seconds)
+            except TimeoutError:
+                if leads():
+                    await self._compare_safely()
+                continue
+            self._requested.clear()
+            await self._compare_safely()
+            await self._dumper.dump(self._slices.checkpoint)
+
+    async def _compare_safely(self) -> None:
+        try:
+            await self.compare()
+        except CacheCorrupted:
+            raise
+        except Exception as error:
+            # A check must not end what it checks.
+            self._metrics.cache_comparisons_total.labels("failure").inc()
+            log.error("Comparing the cache failed", err=error, trace=True)
+
+    async def compare(self) -> list[str]:
+        """Compare everything; return a description of each difference that was healed."""
+        self._slices.restart()
+        found = await self._suspects()
+        corrections: list[tuple[StoreComparer[Any], Correction[Any]]] = []
+        persisting: list[Difference] = []
+        if found.suspects or found.local:
+            await asyncio.sleep(SETTLE_SECONDS)
+            corrections = await self._confirmed(found)
+            persisting = await self._persisting(found)
+        healed = await self._heal(corrections, persisting)
+        result = "success" if found.complete else "failure"
+        self._metrics.cache_comparisons_total.labels(result).inc()
+        log.v(2).info("Compared the cache with the apiserver", result=result, healed=len(healed))
+        return healed
+
+    # ---- find ----------------------------------------------------------------------------------
+
+    async def _suspects(self) -> _Round:
+        """Compare everything for the first time."""
+        found = _Round([], [])
+        for store in self._stores():
+            try:
+                suspects = await store.suspects(self._slices.checkpoint)
+            except ApiError as error:
+                found.complete = False
+                log.warning("Cannot compare with the apiserver", kind=store.kind, err=error)
+                continue
+            # The rest is found by the next comparison.
+            room = MAX_SUSPECTS - len(found.suspects)
+            found.suspects += [(store, key, seen) for key, seen in list(suspects.items())[:room]]
+        found.local = await self._comparer.differences(self._slices.checkpoint)
+        return found
+
+    async def _confirmed(self, found: _Round) -> list[tuple[StoreComparer[Any], Correction[Any]]]:
+        """Return the suspects of the stores that still differ."""
+        confirmed = []
+        for store, key, seen in found.suspects:
+            try:
+                correction = await store.confirm(key, seen)
+            except ApiError as error:
+                found.complete = False
+                log.warning("Cannot compare with the apiserver", kind=store.kind, err=error)
+                break
+            self._slices.restart()
+            if correction is not None:
+                confirmed.append((store, correction))
+        return confirmed
+
+    async def _persisting(self, found: _Round) -> list[Difference]:
+        """Return the local differences that are still there."""
+        persisting = []
+        for difference in found.local:
+            await self._slices.checkpoint()
+            if self._comparer.persists(difference) and (
+                difference.fault != ABANDONED or await self._is_unbound(difference)
+            ):
+                persisting.append(difference)
+        return persisting
+
+    async def _is_unbound(self, difference: Difference) -> bool:
+        """Return whether the apiserver, too, has an assumed pod without a node."""
+        # A binding whose event is late looks the same from here. To forget that pod would give
+        # its resources away a second time.
+        for store in self._stores():
+            if store.kind == difference.kind:
+                try:
+                    return await store.confirm(difference.key, store.stored(difference.key)) is None
+                except ApiError:
+                    return False
+        return False
+
+    # ---- heal ----------------------------------------------------------------------------------
+
+    async def _heal(
+        self,
+        corrections: Sequence[tuple[StoreComparer[Any], Correction[Any]]],
+        differences: Sequence[Difference],
+    ) -> list[str]:
+        """Heal one by one, each between two scheduling cycles; report what was healed."""
+        healed: dict[str, list[str]] = defaultdict(list)
+        for store, correction in corrections:
+            await self._between_cycles(partial(_correct, store, correction, healed[STORE]))
+        for difference in differences:
+            list_of = healed[difference.structure]
+            await self._between_cycles(partial(self._heal_one, difference, list_of))
+        for structure, objects in healed.items():
+            if objects:
+                self._report(structure, objects)
+        return [one for objects in healed.values() for one in objects]
+
+    async def _between_cycles(self, change: Callable[[], None]) -> None:
+        # A cycle that awaits an extender relies on rows that do not change meanwhile.
+        done = asyncio.get_running_loop().create_future()
+
+        def call() -> None:
+            if done.cancelled():
+                return
+            try:
+                change()
+            except Exception as error:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+        self._cycles.between_cycles(call)
+        await done
+        await self._slices.checkpoint()
+
+    def _heal_one(self, difference: Difference, healed: list[str]) -> None:
+        # The correction of a store may have healed it, and a cycle may have ended meanwhile.
+        if not self._comparer.persists(difference):
+            return
+        try:
+            self._comparer.heal(difference)
+        except CacheCorrupted:
+            raise
+        except Exception as error:
+            log.error("Cannot correct a difference", err=error, trace=True, object=str(difference))
+        else:
+            healed.append(str(difference))
+
+    def _report(self, structure: str, objects: list[str]) -> None:
+        self._metrics.cache_differences_total.labels(structure).inc(len(objects))
+        more = len(objects) - _NAMED
+        log.error(
+            "The scheduler's state differed from the apiserver's and was corrected",
+            structure=structure,
+            count=len(objects),
+            objects=[*objects[:_NAMED], *([f"{more} more"] if more > 0 else [])],
+        )
+
+
+def _correct(store: StoreComparer[Any], correction: Correction[Any], healed: list[str]) -> None:
+    if store.heal(correction):
+        healed.append(f"{store.kind} {correction.key} {correction.fault}")
