@@ -10,6 +10,7 @@ from proreus.feature_gates import FeatureGates
 from proreus.loading import PluginSources
 from proreus.logs import Format
 from proreus.runtime.plugin_health import FailureRules
+from proreus.scheduler.avoided_nodes import AvoidanceRules
 from proreus.server.options import ServingOptions
 
 
@@ -57,3 +58,4 @@ class RunOptions:
     plugin_endpoints: tuple[str, ...] = ()
     plugin_slots: tuple[str, ...] = ()
     follow_files: bool = True
+    avoidance_rules: AvoidanceRules = field(default_factory=AvoidanceRules)

@@ -114,6 +114,8 @@ class Process:
                 health_context=HealthContext(
                     self._clock, metrics, options.plugin_rules, self.record_process_event
                 ),
+                avoidance_rules=options.avoidance_rules,
+                leads=lambda: self.state.leads,
             ),
             unschedulable_timeout_seconds=options.max_unschedulable_seconds,
             assumed_ttl_seconds=options.assumed_pod_expiration_seconds,

@@ -60,6 +60,7 @@ def run_options(values: ParsedFlags) -> RunOptions:
     from proreus.app import RunOptions
     from proreus.loading import PluginSources
     from proreus.runtime.plugin_health import FailureRules
+    from proreus.scheduler.avoided_nodes import AvoidanceRules
 
     try:
         gates = FeatureGates.from_list(values["feature-gates"])
@@ -103,6 +104,9 @@ def run_options(values: ParsedFlags) -> RunOptions:
         loop_blocked_threshold_seconds=values["loop-blocked-threshold"],
         cycle_stuck_threshold_seconds=values["cycle-stuck-threshold"],
         cache_compare_interval_seconds=values["cache-compare-interval"],
+        avoidance_rules=AvoidanceRules(
+            values["kubelet-rejection-threshold"], values["kubelet-rejection-max-duration"]
+        ),
         follow_files=values["follow-files"],
         plugin_endpoints=values["plugin-endpoint"],
         plugin_slots=values["plugin-slot"],
@@ -194,8 +198,9 @@ def _plugin_problems(values: ParsedFlags) -> list[str]:
         found.append(
             f'--plugin-failure-policy: "{policy}" is not supported, allowed are fail and skip'
         )
-    if values["plugin-time-budget"] <= 0:
-        found.append("--plugin-time-budget: must be greater than zero")
+    for flag in ("plugin-time-budget", "kubelet-rejection-max-duration"):
+        if values[flag] <= 0:
+            found.append(f"--{flag}: must be greater than zero")
     for flag in (
         "attempt-time-budget",
         "plugin-await-timeout",
@@ -203,6 +208,7 @@ def _plugin_problems(values: ParsedFlags) -> list[str]:
         "loop-blocked-threshold",
         "cycle-stuck-threshold",
         "cache-compare-interval",
+        "kubelet-rejection-threshold",
     ):
         if values[flag] < 0:
             found.append(f"--{flag}: must be zero or greater")

@@ -266,6 +266,19 @@ FLAGS: tuple[Flag, ...] = (
             "on SIGUSR2 only.",
         ),
         (
+            "kubelet-rejection-threshold",
+            "int",
+            "3",
+            "After how many rejections by a kubelet the pods of a controller avoid that node for "
+            "a while; 0: never.",
+        ),
+        (
+            "kubelet-rejection-max-duration",
+            "duration",
+            "10m0s",
+            "For how long pods avoid such a node at most; 30s at first, doubled each time.",
+        ),
+        (
             "plugin-endpoint",
             "list",
             "[]",

@@ -18,6 +18,7 @@ class ProreusMetrics(ProcessMetrics):
         self._describe_reloads()
         self._describe_loop()
         self._describe_comparisons()
+        self._describe_kubelet_rejections()
 
     def _describe_plugins(self) -> None:
         self.plugin_failures_total = self.counter(
@@ -93,4 +94,23 @@ class ProreusMetrics(ProcessMetrics):
             "Objects whose state differed persistently from the apiserver's and was corrected, by "
             "structure (store, cache, columns, queue).",
             "structure",
+        )
+
+    def _describe_kubelet_rejections(self) -> None:
+        self.kubelet_rejections_total = self.counter(
+            "proreus_kubelet_rejections_total",
+            "ALPHA",
+            "Bound pods of a controller that a kubelet did not admit, by its reason.",
+            "reason",
+        )
+        self.node_avoidances_total = self.counter(
+            "proreus_node_avoidances_total",
+            "ALPHA",
+            "Times that a controller's pods began to avoid a node whose kubelet rejected them "
+            "repeatedly.",
+        ).labels()
+        self.avoided_nodes = self.gauge(
+            "proreus_avoided_nodes",
+            "ALPHA",
+            "Pairs of controller and node whose pods avoid the node at present.",
         )

@@ -26,6 +26,7 @@ from proreus.runtime.plugin_health import (
 from proreus.runtime.registry import Registry
 from proreus.runtime.select_host import SelectHost
 from proreus.scheduler.assembly import Assembly
+from proreus.scheduler.avoided_nodes import NEVER_AVOID, AvoidanceRules
 from proreus.scheduler.environment import Environment
 
 _START = 1_700_000_000.0
@@ -41,6 +42,7 @@ class OfflineOptions:
     the highest score, random by default. ``use_extenders``: call the configured HTTP extenders.
     ``rules`` and ``record_event``: limits for out-of-tree plugins, and the receiver of the Events
     about exceeding them. ``stopwatch``: measures the computing time of an attempt, in seconds.
+    ``avoidance_rules``: when pods avoid nodes whose kubelets reject them; never by default.
     """
 
     seed: int = 0
@@ -50,6 +52,7 @@ class OfflineOptions:
     rules: FailureRules = DEFAULT_RULES
     record_event: EventSink = discard_event
     stopwatch: Stopwatch = perf_counter
+    avoidance_rules: AvoidanceRules = NEVER_AVOID
 
 
 class OfflineCluster:
@@ -90,6 +93,7 @@ class OfflineCluster:
                     self.clock, self.metrics, options.rules, options.record_event
                 ),
                 stopwatch=options.stopwatch,
+                avoidance_rules=options.avoidance_rules,
             ),
             select_host=options.select_host,
         )

@@ -6,7 +6,8 @@
 
 Shared: the node table, between all profiles; the equivalence cache, within one profile (two
 profiles may have different plugins, order and weights). Invalidated: nothing here. A profile does
-not change once built; a changed configuration builds new profiles with empty caches.
+not change once built, except that its optional filter comes and goes; a changed configuration
+builds new profiles with empty caches.
 
 Example: ``profile.filter`` is ``(NodeUnschedulable, NodeName, …)`` in the order of the
 configuration, ``profile.weights["TaintToleration"]`` is 3.
@@ -53,7 +54,9 @@ class Profile:
     """The plugins of one schedulerName by extension point.
 
     ``weights``: of score plugins; ``placement_weights``: of those that score placements.
-    ``percentage_of_nodes_to_score``: None = the global setting.
+    ``percentage_of_nodes_to_score``: None = the global setting. ``optional_filter``: a Filter
+    plugin that is in no configuration, and runs after the others while ``use_optional_filter`` says
+    so; the rest of the time it costs nothing.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class Profile:
         metrics: SchedulerMetrics,
         percentage_of_nodes_to_score: int | None = None,
         placement_weights: Mapping[str, int] | None = None,
+        optional_filter: FilterPlugin | None = None,
     ) -> None:
         self.name = name
         self.weights = dict(weights)
@@ -87,6 +91,8 @@ class Profile:
         self.post_bind = _typed(plugins, "postBind", PostBindPlugin)
         self.placement_generate = _typed(plugins, "placementGenerate", PlacementGeneratePlugin)
         self.placement_score = _typed(plugins, "placementScore", PlacementScorePlugin)
+        self._optional_filter = optional_filter
+        self._configured_filter = self.filter
         self.equivalence_cache = EquivalenceCache(table)
         self.order_of_filter = {plugin.name: i for i, plugin in enumerate(self.filter)}
         self.fetching = self._fetching()
@@ -159,7 +165,15 @@ class Profile:
             self.placement_generate,
             self.placement_score,
         )
-        return tuple(dict.fromkeys(plugin for point in points for plugin in point))
+        optional = () if self._optional_filter is None else (self._optional_filter,)
+        return tuple(dict.fromkeys(plugin for point in (*points, optional) for plugin in point))
+
+    def use_optional_filter(self, enabled: bool) -> None:
+        """Run the optional filter from now on, or no longer; to be called between cycles."""
+        if self._optional_filter is not None:
+            optional = (self._optional_filter,) if enabled else ()
+            self.filter = (*self._configured_filter, *optional)
+            self.order_of_filter = {plugin.name: i for i, plugin in enumerate(self.filter)}
 
     def observe_point(self, point: str, code: Code, seconds: float) -> None:
         """Record how long an extension point took, and how it ended."""

@@ -15,6 +15,7 @@ from proreus.runtime.find_nodes import NodeSearch
 from proreus.runtime.registry import Registry
 from proreus.runtime.select_host import SelectHost, at_random
 from proreus.runtime.waiting_pods import WaitingPods
+from proreus.scheduler.avoided_nodes import AvoidedNodes
 from proreus.scheduler.binding_cycle import BindingCycle
 from proreus.scheduler.debugger.cache_comparer import CacheComparer
 from proreus.scheduler.environment import Environment
@@ -23,6 +24,7 @@ from proreus.scheduler.failure import FailureHandler
 from proreus.scheduler.pod_group_cycle import PodGroupCycle
 from proreus.scheduler.profile_handle import Core, ProfileHandle
 from proreus.scheduler.profile_set import ProfileSet, build_profiles
+from proreus.scheduler.rejection_watch import RejectionWatch
 from proreus.scheduler.scheduler import Scheduler
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
 
@@ -65,7 +67,9 @@ class Assembly:
             environment=environment,
         )
         self._environment = environment
-        self._core = Core(cache, queue, waiting_pods, search, binding_cycle)
+        rules = environment.avoidance_rules
+        avoided = AvoidedNodes(rules, environment.clock) if rules.threshold else None
+        self._core = Core(cache, queue, waiting_pods, search, binding_cycle, avoided)
         self._shared_handle = ProfileHandle("", environment, self._core)
         profile_set = self.prepare(configuration, registry)
         queue.use_profiles(profile_set.queue_profiles, profile_set.sort_key)
@@ -117,8 +121,22 @@ class Assembly:
         )
         environment.stores.add_handler(NODES, nodes)
         environment.stores.add_handler(PODS, self._pod_handlers)
+        if avoided is not None:
+            self._watch_rejections(avoided)
         self._handled_kinds: set[str] = set()
         self._apply(profile_set)
+
+    def _watch_rejections(self, avoided: AvoidedNodes) -> None:
+        scheduler, environment = self.scheduler, self._environment
+        scheduler.avoided_nodes = avoided
+        scheduler.rejection_watch = RejectionWatch(
+            avoided,
+            scheduler.queue,
+            environment,
+            self._pod_handlers.responsible_for_pod,
+            scheduler.use_optional_filters,
+        )
+        environment.stores.add_handler(PODS, scheduler.rejection_watch)
 
     def prepare(self, configuration: SchedulerConfiguration, registry: Registry) -> ProfileSet:
         """Build the profiles of another configuration; raises ``ConfigError``.

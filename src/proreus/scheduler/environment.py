@@ -20,6 +20,7 @@ from proreus.framework.handle import ApiWriter, EventRecorder
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.meta import ApiObject, Resource
 from proreus.runtime.plugin_health import HealthContext
+from proreus.scheduler.avoided_nodes import NEVER_AVOID, AvoidanceRules
 from proreus.scheduler.extender_chain import Pausable
 
 T = TypeVar("T", bound=ApiObject)
@@ -50,7 +51,8 @@ class Environment:
     ``informers``: to pause while a scheduling cycle awaits something; None where no events arrive
     by themselves. ``use_extenders``: False disables the configured ones. ``health_context``: rules
     and reports about out-of-tree plugins; None: the default rules, without Events. ``stopwatch``:
-    the clock of an attempt's computing time, in seconds.
+    the clock of an attempt's computing time, in seconds. ``avoidance_rules``: when pods avoid nodes
+    whose kubelets reject them. ``leads``: whether this instance schedules, or is a standby.
     """
 
     api: ApiWriter
@@ -65,6 +67,8 @@ class Environment:
     use_extenders: bool = True
     health_context: HealthContext | None = None
     stopwatch: Stopwatch = perf_counter
+    avoidance_rules: AvoidanceRules = NEVER_AVOID
+    leads: Callable[[], bool] = lambda: True
 
     def paused(self) -> AbstractContextManager[None]:
         """Hold watch events back for the length of a ``with`` block."""

@@ -33,6 +33,7 @@ from proreus.runtime.instrumentation import log_exceptions, log_exceptions_of_ta
 from proreus.runtime.plugin_health import HealthContext
 from proreus.runtime.profile import Profile
 from proreus.runtime.waiting_pods import WaitingPod, WaitingPods
+from proreus.scheduler.avoided_nodes import AvoidedNodes
 from proreus.scheduler.binding_cycle import BindingCycle
 from proreus.scheduler.environment import Environment
 from proreus.scheduler.extender_chain import ExtenderChain
@@ -42,13 +43,17 @@ T = TypeVar("T", bound=ApiObject)
 
 @dataclass(frozen=True)
 class Core:
-    """The parts of a scheduler that outlive its profiles."""
+    """The parts of a scheduler that outlive its profiles.
+
+    ``avoided_nodes``: None if nodes are never avoided.
+    """
 
     cache: Cache
     queue: SchedulingQueue
     waiting_pods: WaitingPods
     search: NodeSearch
     binding_cycle: BindingCycle
+    avoided_nodes: AvoidedNodes | None = None
 
 
 class ProfileHandle:

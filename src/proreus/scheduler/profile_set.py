@@ -30,6 +30,7 @@ from proreus.runtime.expansion import ExpandedProfile, expand_all
 from proreus.runtime.instrumentation import config_errors_from, instrument_hint
 from proreus.runtime.profile import Profile
 from proreus.runtime.registry import Registry
+from proreus.scheduler.avoided_nodes import AvoidedNodes, KubeletRejections
 from proreus.scheduler.environment import Environment
 from proreus.scheduler.extender import build_extenders
 from proreus.scheduler.extender_chain import EXTENDER, ExtenderChain
@@ -172,7 +173,9 @@ def build_profiles(
     )
     try:
         profiles = {
-            handle.profile_name: _build_profile(expanded[handle.profile_name], registry, handle)
+            handle.profile_name: _build_profile(
+                expanded[handle.profile_name], registry, handle, core.avoided_nodes
+            )
             for handle in handles
         }
         all_events = events.all_events(gates.enabled("GenericWorkload"))
@@ -197,7 +200,12 @@ def _extenders(
     return ExtenderChain(extenders, core.cache.table, environment.metrics, environment.rng)
 
 
-def _build_profile(expanded: ExpandedProfile, registry: Registry, handle: ProfileHandle) -> Profile:
+def _build_profile(
+    expanded: ExpandedProfile,
+    registry: Registry,
+    handle: ProfileHandle,
+    avoided_nodes: AvoidedNodes | None,
+) -> Profile:
     """Return a profile; a plugin of several extension points is made once."""
     made: dict[str, Plugin] = {}
 
@@ -215,6 +223,9 @@ def _build_profile(expanded: ExpandedProfile, registry: Registry, handle: Profil
         table=handle.nodes,
         metrics=handle.metrics,
         percentage_of_nodes_to_score=expanded.percentage_of_nodes_to_score,
+        optional_filter=(
+            None if avoided_nodes is None else KubeletRejections(avoided_nodes, handle)
+        ),
     )
     warn_of_binders_never_called(profile)
     profile.instrument_plugins(handle.health_context)

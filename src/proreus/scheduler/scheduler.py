@@ -31,12 +31,14 @@ from proreus.runtime.plugin_health import DEFAULT_RULES
 from proreus.runtime.profile import Profile
 from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.attempt import Attempt, AttemptObserver, Failure, ScheduleResult
+from proreus.scheduler.avoided_nodes import AvoidedNodes
 from proreus.scheduler.binding_cycle import BindingCycle
 from proreus.scheduler.cluster_events import as_assigned
 from proreus.scheduler.environment import Environment
 from proreus.scheduler.failure import FailureHandler
 from proreus.scheduler.pod_group_cycle import PodGroupCycle
 from proreus.scheduler.profile_set import ProfileSet
+from proreus.scheduler.rejection_watch import RejectionWatch
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
 
 log = logger(__name__)
@@ -72,6 +74,9 @@ class Scheduler:
         self.scheduling_cycle = scheduling_cycle
         self.pod_group_cycle: PodGroupCycle | None = None
         """For pods of PodGroups; None while gate GenericWorkload is off."""
+        self.avoided_nodes: AvoidedNodes | None = None
+        self.rejection_watch: RejectionWatch | None = None
+        """Both None where nodes are never avoided."""
         self._binding_cycle = binding_cycle
         self._failures = failures
         self._events = environment.event_recorder
@@ -175,6 +180,17 @@ class Scheduler:
         self.profiles = profile_set.profiles
         self.scheduling_cycle.extenders = profile_set.extenders
         self._binding_cycle.extenders = profile_set.extenders
+        self._use_optional_filters()
+
+    def use_optional_filters(self) -> None:
+        """Run the profiles' optional filters from now on if a node is avoided."""
+        # A cycle that awaits something filters all nodes by the same plugins.
+        self.between_cycles(self._use_optional_filters)
+
+    def _use_optional_filters(self) -> None:
+        if self.avoided_nodes is not None:
+            for profile in self.profiles.values():
+                profile.use_optional_filter(self.avoided_nodes.active)
 
     def _forget(self, retired: ProfileSet) -> None:
         """Drop a set whose last binding has ended."""
@@ -297,6 +313,8 @@ class Scheduler:
             assigned_pod = as_assigned(pod.pod, node_name)
             self.queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, assigned_pod, None)
         self._watch_gates()
+        if self.rejection_watch is not None:
+            self.rejection_watch.tick()
         self._measure_cache()
 
     def _watch_gates(self) -> None:

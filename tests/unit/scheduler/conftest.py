@@ -15,12 +15,14 @@ from proreus.framework.pod_info import QueuedPodInfo
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import Pod, PodCondition, condition_of
 from proreus.offline.api import JsonObject
-from proreus.offline.cluster import OfflineCluster
+from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 from proreus.testing.builders import make_node, make_pod
 
 from .. import plugin_factory
+
+_OPTIONS = OfflineOptions()
 
 
 def plugin(name: str, *bases: type[Plugin], **answers: object) -> type[Plugin]:
@@ -40,6 +42,7 @@ class World(OfflineCluster):
         binder: str = "DefaultBinder",
         profiles: Mapping[str, list[str]] | None = None,
         features: tuple[str, ...] = (),
+        options: OfflineOptions = _OPTIONS,
         **config: object,
     ) -> None:
         """``profiles``: names of plugins by schedulerName; one with all of them by default."""
@@ -55,7 +58,7 @@ class World(OfflineCluster):
             ],
             **config,
         }
-        super().__init__(load(raw, registry, gates), registry, gates)
+        super().__init__(load(raw, registry, gates), registry, gates, options)
         self.patches: list[tuple[str, JsonObject]] = []
         self._patch_pod_status = self.api.patch_pod_status
         self.api.patch_pod_status = self._record_patch  # type: ignore[method-assign]
