@@ -59,3 +59,4 @@ class RunOptions:
     plugin_slots: tuple[str, ...] = ()
     follow_files: bool = True
     avoidance_rules: AvoidanceRules = field(default_factory=AvoidanceRules)
+    delete_overcommitting_pods: bool = False

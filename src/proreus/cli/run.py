@@ -107,6 +107,7 @@ def run_options(values: ParsedFlags) -> RunOptions:
         avoidance_rules=AvoidanceRules(
             values["kubelet-rejection-threshold"], values["kubelet-rejection-max-duration"]
         ),
+        delete_overcommitting_pods=values["delete-overcommitting-pods"],
         follow_files=values["follow-files"],
         plugin_endpoints=values["plugin-endpoint"],
         plugin_slots=values["plugin-slot"],

@@ -279,6 +279,13 @@ FLAGS: tuple[Flag, ...] = (
             "For how long pods avoid such a node at most; 30s at first, doubled each time.",
         ),
         (
+            "delete-overcommitting-pods",
+            "bool",
+            "false",
+            "Delete pods of ours that have not started from nodes that another scheduler's binding "
+            "has over-committed, if a controller creates them again.",
+        ),
+        (
             "plugin-endpoint",
             "list",
             "[]",

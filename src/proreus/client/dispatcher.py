@@ -311,13 +311,21 @@ class Dispatcher:
         await self._writer.write(Write("PUT", path, body, verify, PROTOBUF))
 
     async def delete(
-        self, resource: Resource[Any], namespace: str, name: str, uid: str = ""
+        self,
+        resource: Resource[Any],
+        namespace: str,
+        name: str,
+        uid: str = "",
+        version: str = "",
     ) -> None:
-        """Delete an object (only with this uid, if given).
+        """Delete an object; only with this uid and this resourceVersion, if given.
 
-        Returns once it is gone, or has a deletionTimestamp.
+        Returns once it is gone, or has a deletionTimestamp. Raises ``Conflict`` if it has another
+        uid or version.
         """
-        options = {"preconditions": {"uid": uid}} if uid else {}
+        given = {"uid": uid, "resourceVersion": version}
+        preconditions = {key: value for key, value in given.items() if value}
+        options: JsonObject = {"preconditions": preconditions} if preconditions else {}
         await self._delete(resource.path(namespace, name), options, uid)
 
     async def _delete(self, path: str, options: JsonObject, uid: str) -> None:

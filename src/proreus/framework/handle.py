@@ -116,8 +116,15 @@ class ApiWriter(Protocol):
         """Add a finalizer to the object at this resourceVersion, without changing anything else."""
         ...
 
-    async def delete(self, resource: Resource[Any], namespace: str, name: str) -> None:
-        """Delete an object."""
+    async def delete(
+        self,
+        resource: Resource[Any],
+        namespace: str,
+        name: str,
+        uid: str = "",
+        version: str = "",
+    ) -> None:
+        """Delete an object; only with this uid and this resourceVersion, if given."""
         ...
 
 

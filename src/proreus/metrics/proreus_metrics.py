@@ -19,6 +19,7 @@ class ProreusMetrics(ProcessMetrics):
         self._describe_loop()
         self._describe_comparisons()
         self._describe_kubelet_rejections()
+        self._describe_overcommits()
 
     def _describe_plugins(self) -> None:
         self.plugin_failures_total = self.counter(
@@ -114,3 +115,21 @@ class ProreusMetrics(ProcessMetrics):
             "ALPHA",
             "Pairs of controller and node whose pods avoid the node at present.",
         )
+
+    def _describe_overcommits(self) -> None:
+        self.node_overcommits_total = self.counter(
+            "proreus_node_overcommits_total",
+            "ALPHA",
+            "Times that another scheduler's binding over-committed a node with an unstarted pod of "
+            "ours.",
+        ).labels()
+        self.overcommitted_nodes = self.gauge(
+            "proreus_overcommitted_nodes",
+            "ALPHA",
+            "Nodes that another scheduler's binding over-committed and that still are.",
+        )
+        self.overcommitting_pods_deleted_total = self.counter(
+            "proreus_overcommitting_pods_deleted_total",
+            "ALPHA",
+            "Pods of ours deleted from such nodes, by --delete-overcommitting-pods.",
+        ).labels()

@@ -225,10 +225,20 @@ class InMemoryApi:
         patch = {"metadata": {"finalizers": finalizers}}
         await self.patch(resource, namespace, name, patch)
 
-    async def delete(self, resource: Resource[Any], namespace: str, name: str) -> None:
-        """Delete an object."""
+    async def delete(
+        self,
+        resource: Resource[Any],
+        namespace: str,
+        name: str,
+        uid: str = "",
+        version: str = "",
+    ) -> None:
+        """Delete an object; only with this uid and this resourceVersion, if given."""
         meta = {"namespace": namespace, "name": name}
         self._expect(resource, meta)
+        found = self._stores[resource.kind][_key(meta)].metadata
+        if uid not in ("", found.uid) or version not in ("", found.resource_version):
+            raise Conflict(409, "Conflict", f'the precondition for "{name}" does not hold')
         self._remove(resource.kind, _key(meta))
 
     def _live(self, pod: Pod) -> Pod:

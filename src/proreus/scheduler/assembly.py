@@ -21,6 +21,7 @@ from proreus.scheduler.debugger.cache_comparer import CacheComparer
 from proreus.scheduler.environment import Environment
 from proreus.scheduler.event_handlers import NodeHandlers, OtherHandlers, PodHandlers
 from proreus.scheduler.failure import FailureHandler
+from proreus.scheduler.overcommit_watch import OvercommitWatch
 from proreus.scheduler.pod_group_cycle import PodGroupCycle
 from proreus.scheduler.profile_handle import Core, ProfileHandle
 from proreus.scheduler.profile_set import ProfileSet, build_profiles
@@ -109,6 +110,15 @@ class Assembly:
             pod_groups=pod_groups,
             gangs=gates.enabled("GangScheduling"),
         )
+        overcommit_watch = OvercommitWatch(
+            cache=cache,
+            waiting_pods=waiting_pods,
+            binding_cycle=binding_cycle,
+            responsible_for_pod=self._pod_handlers.responsible_for_pod,
+            environment=environment,
+        )
+        self._pod_handlers.overcommit_watch = overcommit_watch
+        self.scheduler.on_tick.append(overcommit_watch.tick)
         nodes = NodeHandlers(cache=cache, queue=queue, metrics=environment.metrics)
         self.comparer = CacheComparer(
             cache=cache,
@@ -129,14 +139,15 @@ class Assembly:
     def _watch_rejections(self, avoided: AvoidedNodes) -> None:
         scheduler, environment = self.scheduler, self._environment
         scheduler.avoided_nodes = avoided
-        scheduler.rejection_watch = RejectionWatch(
+        rejection_watch = RejectionWatch(
             avoided,
             scheduler.queue,
             environment,
             self._pod_handlers.responsible_for_pod,
             scheduler.use_optional_filters,
         )
-        environment.stores.add_handler(PODS, scheduler.rejection_watch)
+        environment.stores.add_handler(PODS, rejection_watch)
+        scheduler.on_tick.append(rejection_watch.tick)
 
     def prepare(self, configuration: SchedulerConfiguration, registry: Registry) -> ProfileSet:
         """Build the profiles of another configuration; raises ``ConfigError``.

@@ -43,6 +43,7 @@ from proreus.objects.pod import Pod, priority_of
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.cluster_events import as_assigned, node_events, pod_events
+from proreus.scheduler.overcommit_watch import OvercommitWatch
 
 log = logger(__name__)
 
@@ -85,6 +86,7 @@ class PodHandlers:
         self._scheduler_names = scheduler_names
         self._timed = _Timed(metrics)
         self._resources_options = resources_options
+        self.overcommit_watch: OvercommitWatch | None = None
 
     def on_add(self, pod: Pod) -> None:
         """A pod appeared."""
@@ -160,11 +162,14 @@ class PodHandlers:
     # ---- assigned ------------------------------------------------------------------------------
 
     def _add_assigned(self, info: PodInfo) -> None:
+        confirmed = self._cache.is_assumed(info.uid)
         try:
             self._cache.add_pod(info)
         except CacheError as error:
             log.error("Scheduler cache AddPod failed", err=error, pod=info.key)
         self._move(ASSIGNED_POD_ADD, None, info.pod)
+        if self.overcommit_watch is not None:
+            self.overcommit_watch.pod_assigned(info, confirmed)
 
     def _update_assigned(self, old: Pod, new: PodInfo, started: float) -> None:
         before = self._cache.get_pod(new.uid) or PodInfo(old, self._resources_options)

@@ -38,7 +38,6 @@ from proreus.scheduler.environment import Environment
 from proreus.scheduler.failure import FailureHandler
 from proreus.scheduler.pod_group_cycle import PodGroupCycle
 from proreus.scheduler.profile_set import ProfileSet
-from proreus.scheduler.rejection_watch import RejectionWatch
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
 
 log = logger(__name__)
@@ -75,8 +74,9 @@ class Scheduler:
         self.pod_group_cycle: PodGroupCycle | None = None
         """For pods of PodGroups; None while gate GenericWorkload is off."""
         self.avoided_nodes: AvoidedNodes | None = None
-        self.rejection_watch: RejectionWatch | None = None
-        """Both None where nodes are never avoided."""
+        """None where nodes are never avoided."""
+        self.on_tick: list[Callable[[], None]] = []
+        """Calls to make every second."""
         self._binding_cycle = binding_cycle
         self._failures = failures
         self._events = environment.event_recorder
@@ -313,8 +313,8 @@ class Scheduler:
             assigned_pod = as_assigned(pod.pod, node_name)
             self.queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, assigned_pod, None)
         self._watch_gates()
-        if self.rejection_watch is not None:
-            self.rejection_watch.tick()
+        for call in self.on_tick:
+            call()
         self._measure_cache()
 
     def _watch_gates(self) -> None:

@@ -204,4 +204,4 @@ async def test_the_nominated_node_is_avoided_too(world) -> None:
 
 async def test_by_default_nothing_is_watched(kit) -> None:
     world = kit.World()
-    assert world.scheduler.rejection_watch is None
+    assert world.scheduler.avoided_nodes is None

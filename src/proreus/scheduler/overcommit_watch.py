@@ -1,0 +1,231 @@
+"""Notices nodes that another scheduler's binding over-commits together with a pod of ours.
+
+    a pod that we did not bind appears on a node ─► do the sums exceed allocatable, and is a pod of
+    ours there that has not started? ─► counted and logged, once until the node fits again
+                                     ─► opt-in: our pods that do not fit are given up
+
+Nothing prevents the race itself: both bindings are accepted by the apiserver, and the kubelet
+admits the pod that it sees first. Which pods are ours follows from their schedulerName.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from proreus.cache.cache import Cache
+from proreus.errors import ApiError, Conflict, NotFound
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.pod_info import PodInfo
+from proreus.logs import logger
+from proreus.objects.kinds import PODS
+from proreus.objects.meta import controller_of
+from proreus.objects.pod import Pod
+from proreus.runtime.waiting_pods import WaitingPods
+from proreus.scheduler.binding_cycle import BindingCycle
+from proreus.scheduler.environment import Environment
+
+log = logger(__name__)
+
+_PODS = "pods"
+_MIRROR = "kubernetes.io/config.mirror"
+"""The annotation of static pods, which no scheduler has bound."""
+_NAMED = 10
+
+
+@dataclass(slots=True)
+class _Episode:
+    """A node that is over-committed. ``given_up``: UIDs of the pods that are being deleted."""
+
+    given_up: set[str]
+
+
+class OvercommitWatch:
+    """Follows the nodes that are over-committed; called by the pod handlers and every second."""
+
+    def __init__(
+        self,
+        *,
+        cache: Cache,
+        waiting_pods: WaitingPods,
+        binding_cycle: BindingCycle,
+        responsible_for_pod: Callable[[Pod], bool],
+        environment: Environment,
+    ) -> None:
+        self._cache = cache
+        self._waiting_pods = waiting_pods
+        self._binding_cycle = binding_cycle
+        self._responsible_for_pod = responsible_for_pod
+        self._gives_up = environment.delete_overcommitting_pods
+        self._api = environment.api
+        self._events = environment.event_recorder
+        self._metrics = environment.metrics
+        self._spawn = environment.spawn
+        self._leads = environment.leads
+        self._episodes: dict[str, _Episode] = {}
+        self._metrics.overcommitted_nodes.set_function(lambda: {(): len(self._episodes)})
+
+    def pod_assigned(self, pod: PodInfo, confirmed: bool) -> None:
+        """Look at the node of a pod that has just been assigned.
+
+        ``confirmed``: it was assumed there, so that the binding is ours.
+        """
+        node_name = pod.pod.spec.node_name
+        if confirmed:
+            if node_name in self._episodes:
+                self._give_up(node_name)
+            return
+        info = self._cache.node_info(node_name)
+        if info is None or not self._leads():
+            return
+        exceeded = _exceeded(info, _amounts(pod))
+        ours = [one for one in self._unstarted(info, exceeded) if one.uid != pod.uid]
+        if not exceeded or not ours:
+            return
+        if node_name not in self._episodes:
+            self._begin(node_name, pod, ours, exceeded)
+        self._give_up(node_name)
+
+    def tick(self) -> None:
+        """End the episodes of nodes that fit again; to be called once a second."""
+        for node_name in list(self._episodes):
+            info = self._cache.node_info(node_name)
+            if info is None or not _exceeded(info, (*info.requested, _PODS)):
+                del self._episodes[node_name]
+                log.v(2).info("Node is no longer over-committed", node=node_name)
+            else:
+                self._give_up(node_name)
+
+    def _begin(
+        self, node_name: str, pod: PodInfo, ours: list[PodInfo], exceeded: Mapping[str, int]
+    ) -> None:
+        self._episodes[node_name] = _Episode(set())
+        self._metrics.node_overcommits_total.inc()
+        log.warning(
+            "Another scheduler has bound a pod to a node that does not have room for it and ours",
+            node=node_name,
+            pod=pod.key,
+            scheduler=pod.pod.spec.scheduler_name,
+            exceeded=dict(exceeded),
+            ours=[one.key for one in ours[:_NAMED]],
+        )
+
+    def _unstarted(self, info: NodeInfo, exceeded: Mapping[str, int]) -> list[PodInfo]:
+        """Return our pods that take part in the excess and that the kubelet has not seen."""
+        return [
+            pod
+            for pod in info.pods.values()
+            if self._responsible_for_pod(pod.pod)
+            and pod.pod.status.start_time is None
+            and pod.pod.status.phase in ("", "Pending")
+            and _MIRROR not in pod.pod.metadata.annotations
+            and not _amounts(pod).keys().isdisjoint(exceeded)
+        ]
+
+    # ---- opt-in --------------------------------------------------------------------------------
+
+    def _give_up(self, node_name: str) -> None:
+        """Give up as many of our pods as it takes, if that is enough."""
+        info, episode = self._cache.node_info(node_name), self._episodes[node_name]
+        if not self._gives_up or info is None:
+            return
+        excess = _exceeded(info, (*info.requested, _PODS))
+        for pod in info.pods.values():
+            if pod.uid in episode.given_up:
+                excess = _less(excess, pod)
+        chosen = []
+        for pod in self._in_order(info, excess, episode):
+            if not excess.keys().isdisjoint(_amounts(pod)):
+                chosen.append(pod)
+                excess = _less(excess, pod)
+        # Without effect on what is left, it would only cost us the pods.
+        if excess:
+            return
+        for pod in chosen:
+            self._give_up_pod(pod, node_name, episode)
+
+    def _in_order(
+        self, info: NodeInfo, excess: Mapping[str, int], episode: _Episode
+    ) -> list[PodInfo]:
+        """Return the pods that may be given up: lowest priority first, then the newest.
+
+        Of bound pods only those that a controller creates again, and that may then go elsewhere.
+        """
+        found = []
+        for pod in self._unstarted(info, excess):
+            owner = controller_of(pod.pod.metadata)
+            movable = owner is not None and owner.kind not in ("DaemonSet", "Node")
+            deleted = pod.pod.metadata.deletion_timestamp or pod.uid in episode.given_up
+            if (movable or self._cache.is_assumed(pod.uid)) and not deleted:
+                found.append(pod)
+        return sorted(found, key=lambda pod: (pod.priority, -_created(pod)))
+
+    def _give_up_pod(self, pod: PodInfo, node_name: str, episode: _Episode) -> None:
+        note = f"node {node_name} is over-committed by a pod that another scheduler has bound"
+        if self._cache.is_assumed(pod.uid):
+            # Not bound yet: it goes back to the queue. Once its binding is being sent it is too
+            # late for that; the confirmation leads here again.
+            waiting = self._waiting_pods.get(pod.uid)
+            if waiting is not None:
+                waiting.reject("", note)
+            else:
+                self._binding_cycle.cancel(pod.uid, note)
+            return
+        episode.given_up.add(pod.uid)
+        self._spawn(self._delete(pod, note, episode))
+
+    async def _delete(self, pod: PodInfo, note: str, episode: _Episode) -> None:
+        meta = pod.pod.metadata
+        try:
+            # Of this version: a pod that its kubelet has begun to start has another one.
+            await self._api.delete(
+                PODS, meta.namespace, meta.name, uid=meta.uid, version=meta.resource_version
+            )
+        except Conflict:
+            episode.given_up.discard(pod.uid)
+        except NotFound:
+            pass
+        except ApiError as error:
+            log.error("Cannot delete a pod from an over-committed node", pod=pod.key, err=error)
+        else:
+            self._metrics.overcommitting_pods_deleted_total.inc()
+            self._events.event(
+                pod.pod,
+                "Warning",
+                "Overcommitted",
+                "Scheduling",
+                f"{note}: deleted before it has started",
+                pod.pod.spec.scheduler_name,
+            )
+
+
+def _amounts(pod: PodInfo) -> Mapping[str, int]:
+    """Return what a pod takes of its node, itself included, without zeros."""
+    amounts = {name: amount for name, amount in pod.accounted_requests.amounts.items() if amount}
+    return {**amounts, _PODS: 1}
+
+
+def _exceeded(info: NodeInfo, resources: Iterable[str]) -> dict[str, int]:
+    """Return by how much requests exceed what a node has; not for resources that it lacks."""
+    if info.node is None:
+        return {}
+    found = {}
+    for name in resources:
+        if name == _PODS:
+            excess = len(info.pods) - info.allowed_pod_number
+        else:
+            excess = info.requested[name] - info.allocatable[name] if info.allocatable[name] else 0
+        if excess > 0:
+            found[name] = excess
+    return found
+
+
+def _less(excess: Mapping[str, int], pod: PodInfo) -> dict[str, int]:
+    """Return the excess without a pod."""
+    amounts = _amounts(pod)
+    return {name: left for name, n in excess.items() if (left := n - amounts.get(name, 0)) > 0}
+
+
+def _created(pod: PodInfo) -> float:
+    created = pod.pod.metadata.creation_timestamp
+    return 0.0 if created is None else created.timestamp()
