@@ -385,6 +385,19 @@ async def test_delete_sends_no_preconditions_and_no_grace(server, dispatcher):
     assert call.json == {"kind": "DeleteOptions", "apiVersion": "v1"}
 
 
+async def test_delete_sends_the_preconditions_that_it_is_given(server, dispatcher):
+    async def script(call):
+        await call.refuse(409, "Conflict")
+
+    server.script = script
+    meta = POD.metadata
+    with pytest.raises(Conflict):
+        await dispatcher.delete(PODS, meta.namespace, meta.name, uid="u", version="7")
+    (call,) = server.calls
+    assert (call.method, call.path) == ("DELETE", PATH)
+    assert call.json["preconditions"] == {"uid": "u", "resourceVersion": "7"}
+
+
 async def test_delete_of_a_missing_pod_is_not_found(server, dispatcher):
     async def script(call):
         await call.refuse(404, "NotFound")
