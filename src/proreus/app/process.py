@@ -115,6 +115,7 @@ class Process:
                     self._clock, metrics, options.plugin_rules, self.record_process_event
                 ),
                 avoidance_rules=options.avoidance_rules,
+                shares_nodes=True,
                 delete_overcommitting_pods=options.delete_overcommitting_pods,
                 leads=lambda: self.state.leads,
             ),

@@ -43,7 +43,7 @@ class OfflineOptions:
     ``rules`` and ``record_event``: limits for out-of-tree plugins, and the receiver of the Events
     about exceeding them. ``stopwatch``: measures the computing time of an attempt, in seconds.
     ``avoidance_rules``: when pods avoid nodes whose kubelets reject them; never by default.
-    ``delete_overcommitting_pods``: see ``Environment``.
+    ``shares_nodes``, ``delete_overcommitting_pods``: see ``Environment``.
     """
 
     seed: int = 0
@@ -54,6 +54,7 @@ class OfflineOptions:
     record_event: EventSink = discard_event
     stopwatch: Stopwatch = perf_counter
     avoidance_rules: AvoidanceRules = NEVER_AVOID
+    shares_nodes: bool = False
     delete_overcommitting_pods: bool = False
 
 
@@ -96,6 +97,7 @@ class OfflineCluster:
                 ),
                 stopwatch=options.stopwatch,
                 avoidance_rules=options.avoidance_rules,
+                shares_nodes=options.shares_nodes,
                 delete_overcommitting_pods=options.delete_overcommitting_pods,
             ),
             select_host=options.select_host,

@@ -110,15 +110,8 @@ class Assembly:
             pod_groups=pod_groups,
             gangs=gates.enabled("GangScheduling"),
         )
-        overcommit_watch = OvercommitWatch(
-            cache=cache,
-            waiting_pods=waiting_pods,
-            binding_cycle=binding_cycle,
-            responsible_for_pod=self._pod_handlers.responsible_for_pod,
-            environment=environment,
-        )
-        self._pod_handlers.overcommit_watch = overcommit_watch
-        self.scheduler.on_tick.append(overcommit_watch.tick)
+        if environment.shares_nodes:
+            self._watch_overcommits()
         nodes = NodeHandlers(cache=cache, queue=queue, metrics=environment.metrics)
         self.comparer = CacheComparer(
             cache=cache,
@@ -148,6 +141,17 @@ class Assembly:
         )
         environment.stores.add_handler(PODS, rejection_watch)
         scheduler.on_tick.append(rejection_watch.tick)
+
+    def _watch_overcommits(self) -> None:
+        watch = OvercommitWatch(
+            cache=self._core.cache,
+            waiting_pods=self._core.waiting_pods,
+            binding_cycle=self._core.binding_cycle,
+            responsible_for_pod=self._pod_handlers.responsible_for_pod,
+            environment=self._environment,
+        )
+        self._pod_handlers.overcommit_watch = watch
+        self.scheduler.on_tick.append(watch.tick)
 
     def prepare(self, configuration: SchedulerConfiguration, registry: Registry) -> ProfileSet:
         """Build the profiles of another configuration; raises ``ConfigError``.

@@ -52,9 +52,10 @@ class Environment:
     by themselves. ``use_extenders``: False disables the configured ones. ``health_context``: rules
     and reports about out-of-tree plugins; None: the default rules, without Events. ``stopwatch``:
     the clock of an attempt's computing time, in seconds. ``avoidance_rules``: when pods avoid nodes
-    whose kubelets reject them. ``delete_overcommitting_pods``: delete our unstarted pods from nodes
-    that another scheduler's binding over-commits. ``leads``: whether this instance schedules, or is
-    a standby.
+    whose kubelets reject them. ``shares_nodes``: other schedulers may bind pods to the same nodes,
+    and nodes that are over-committed by that are noticed; ``delete_overcommitting_pods``: our
+    unstarted pods are deleted from them. ``leads``: whether this instance schedules, or is a
+    standby.
     """
 
     api: ApiWriter
@@ -70,6 +71,7 @@ class Environment:
     health_context: HealthContext | None = None
     stopwatch: Stopwatch = perf_counter
     avoidance_rules: AvoidanceRules = NEVER_AVOID
+    shares_nodes: bool = False
     delete_overcommitting_pods: bool = False
     leads: Callable[[], bool] = lambda: True
 

@@ -24,7 +24,8 @@ def make_world(kit):
     """A function that makes a world with one node of 4 cores."""
 
     def make(*plugins: Any, give_up: bool = False):
-        world = kit.World(*plugins, options=OfflineOptions(delete_overcommitting_pods=give_up))
+        options = OfflineOptions(shares_nodes=True, delete_overcommitting_pods=give_up)
+        world = kit.World(*plugins, options=options)
         world.add_node("n0", cpu="4", pods=5)
         return world
 
