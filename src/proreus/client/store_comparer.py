@@ -17,7 +17,8 @@ from proreus.client.history_check import is_older
 from proreus.client.informer import Informer
 from proreus.client.request_headers import METADATA_LIST
 from proreus.client.responses import ResponseLost
-from proreus.client.watch import ListDecoder
+from proreus.client.watch import ListDecoder, Page
+from proreus.errors import NotFound
 from proreus.objects.codec import UNDECODABLE
 from proreus.objects.meta import ApiObject, ListMeta, key_of
 
@@ -93,7 +94,11 @@ class StoreComparer(Generic[T]):
         listed: set[str] = set()
         version = paging = ""
         while True:
-            page = await self._page(paging)
+            try:
+                page = await self._page(paging)
+            except NotFound:
+                # Not served: its informer takes that for empty. Nor may a proxy's 404 empty it.
+                return {}
             await checkpoint()
             version = version or page.metadata.resource_version
             for item in page.items or ():
@@ -124,12 +129,7 @@ class StoreComparer(Generic[T]):
         store = self._informer.store
         if store.get(key) is not seen:
             return None
-        namespace, _, name = key.rpartition("/")
-        body = await self._informer.list_watch.find(namespace, name, _TIMEOUT_SECONDS)
-        try:
-            page = self._lists.decode(body)
-        except UNDECODABLE as error:
-            raise ResponseLost(f"a list of {self.kind} cannot be read: {error}") from error
+        page = await self._find(key)
         # An object that cannot be decoded keeps its last readable version (``Informer``).
         if store.get(key) is not seen or page.unreadable:
             return None
@@ -137,6 +137,14 @@ class StoreComparer(Generic[T]):
         if fresh is seen or (fresh and seen and _version_of(fresh) == _version_of(seen)):
             return None
         return Correction(key, seen, fresh)
+
+    async def agrees(self, key: str) -> bool:
+        """Return whether the apiserver has the version of an object that the store has.
+
+        Raises ``ApiError``.
+        """
+        page, stored = await self._find(key), self.stored(key)
+        return stored is not None and any(_version_of(o) == _version_of(stored) for o in page.items)
 
     def stored(self, key: str) -> T | None:
         """Return what the store has of a key."""
@@ -151,6 +159,15 @@ class StoreComparer(Generic[T]):
             return False
         self._informer.correct(correction.key, correction.stored, correction.fresh)
         return True
+
+    async def _find(self, key: str) -> Page[T]:
+        """Return a list of the object alone."""
+        namespace, _, name = key.rpartition("/")
+        body = await self._informer.list_watch.find(namespace, name, _TIMEOUT_SECONDS)
+        try:
+            return self._lists.decode(body)
+        except UNDECODABLE as error:
+            raise ResponseLost(f"a list of {self.kind} cannot be read: {error}") from error
 
     async def _page(self, continue_: str) -> _ListedPage:
         paging = {"limit": str(PAGE_SIZE), **({"continue": continue_} if continue_ else {})}

@@ -86,7 +86,7 @@ class ClusterTable(NodeTable):
 
     def rebuild_row(self, row: int, info: NodeInfo) -> None:
         """Replace a row's ``NodeInfo`` by one that was derived anew, and write all its cells."""
-        if self.row_difference(row) == "image_set":
+        if self._image_set_differs(row):
             self._recount_images()
         info.row = row
         self.infos[row] = info

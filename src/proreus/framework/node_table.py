@@ -254,12 +254,15 @@ class NodeTable:
         ):
             if columns.row(row) != {key: min(a, MAX_INT64) for key, a in amounts.items() if a}:
                 return name
-        images = _value_of(self.image_sets, self._image_set[row])
-        if info.node is not None and images != ImageStates().replace(NO_IMAGES, info.node):
+        if self._image_set_differs(row):
             return "image_set"
         if key := self._labels.difference(row, info.labels):
             return f"label {key}"
         return info.difference() or self._pod_index_difference(info)
+
+    def _image_set_differs(self, row: int) -> bool:
+        images = _value_of(self.image_sets, self._image_set[row])
+        return images != ImageStates().replace(NO_IMAGES, self.infos[row].node)
 
     def _pod_index_difference(self, info: NodeInfo) -> str:
         index = self._pod_index

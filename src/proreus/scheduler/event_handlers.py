@@ -162,14 +162,16 @@ class PodHandlers:
     # ---- assigned ------------------------------------------------------------------------------
 
     def _add_assigned(self, info: PodInfo) -> None:
-        confirmed = self._cache.is_assumed(info.uid)
+        watch = self.overcommit_watch
+        confirmed = watch is not None and self._cache.is_assumed(info.uid)
         try:
             self._cache.add_pod(info)
         except CacheError as error:
             log.error("Scheduler cache AddPod failed", err=error, pod=info.key)
         self._move(ASSIGNED_POD_ADD, None, info.pod)
-        if self.overcommit_watch is not None:
-            self.overcommit_watch.pod_assigned(info, confirmed)
+        # The usual case is our own binding, on a node that is all right.
+        if watch is not None and not (confirmed and not watch.episodes):
+            watch.pod_assigned(info, confirmed)
 
     def _update_assigned(self, old: Pod, new: PodInfo, started: float) -> None:
         before = self._cache.get_pod(new.uid) or PodInfo(old, self._resources_options)

@@ -11,7 +11,6 @@ admits the pod that it sees first. Which pods are ours follows from their schedu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 from proreus.cache.cache import Cache
 from proreus.errors import ApiError, Conflict, NotFound
@@ -31,13 +30,6 @@ _PODS = "pods"
 _MIRROR = "kubernetes.io/config.mirror"
 """The annotation of static pods, which no scheduler has bound."""
 _NAMED = 10
-
-
-@dataclass(slots=True)
-class _Episode:
-    """A node that is over-committed. ``given_up``: UIDs of the pods that are being deleted."""
-
-    given_up: set[str]
 
 
 class OvercommitWatch:
@@ -62,8 +54,9 @@ class OvercommitWatch:
         self._metrics = environment.metrics
         self._spawn = environment.spawn
         self._leads = environment.leads
-        self._episodes: dict[str, _Episode] = {}
-        self._metrics.overcommitted_nodes.set_function(lambda: {(): len(self._episodes)})
+        self.episodes: dict[str, set[str]] = {}
+        """The nodes that are over-committed, by name, with the UIDs of the pods given up there."""
+        self._metrics.overcommitted_nodes.set_function(lambda: {(): len(self.episodes)})
 
     def pod_assigned(self, pod: PodInfo, confirmed: bool) -> None:
         """Look at the node of a pod that has just been assigned.
@@ -72,7 +65,7 @@ class OvercommitWatch:
         """
         node_name = pod.pod.spec.node_name
         if confirmed:
-            if node_name in self._episodes:
+            if node_name in self.episodes:
                 self._give_up(node_name)
             return
         info = self._cache.node_info(node_name)
@@ -82,16 +75,16 @@ class OvercommitWatch:
         ours = [one for one in self._unstarted(info, exceeded) if one.uid != pod.uid]
         if not exceeded or not ours:
             return
-        if node_name not in self._episodes:
+        if node_name not in self.episodes:
             self._begin(node_name, pod, ours, exceeded)
         self._give_up(node_name)
 
     def tick(self) -> None:
         """End the episodes of nodes that fit again; to be called once a second."""
-        for node_name in list(self._episodes):
+        for node_name in list(self.episodes):
             info = self._cache.node_info(node_name)
             if info is None or not _exceeded(info, (*info.requested, _PODS)):
-                del self._episodes[node_name]
+                del self.episodes[node_name]
                 log.v(2).info("Node is no longer over-committed", node=node_name)
             else:
                 self._give_up(node_name)
@@ -99,7 +92,7 @@ class OvercommitWatch:
     def _begin(
         self, node_name: str, pod: PodInfo, ours: list[PodInfo], exceeded: Mapping[str, int]
     ) -> None:
-        self._episodes[node_name] = _Episode(set())
+        self.episodes[node_name] = set()
         self._metrics.node_overcommits_total.inc()
         log.warning(
             "Another scheduler has bound a pod to a node that does not have room for it and ours",
@@ -126,15 +119,15 @@ class OvercommitWatch:
 
     def _give_up(self, node_name: str) -> None:
         """Give up as many of our pods as it takes, if that is enough."""
-        info, episode = self._cache.node_info(node_name), self._episodes[node_name]
+        info, given_up = self._cache.node_info(node_name), self.episodes[node_name]
         if not self._gives_up or info is None:
             return
         excess = _exceeded(info, (*info.requested, _PODS))
         for pod in info.pods.values():
-            if pod.uid in episode.given_up:
+            if pod.uid in given_up:
                 excess = _less(excess, pod)
         chosen = []
-        for pod in self._in_order(info, excess, episode):
+        for pod in self._in_order(info, excess, given_up):
             if not excess.keys().isdisjoint(_amounts(pod)):
                 chosen.append(pod)
                 excess = _less(excess, pod)
@@ -142,10 +135,10 @@ class OvercommitWatch:
         if excess:
             return
         for pod in chosen:
-            self._give_up_pod(pod, node_name, episode)
+            self._give_up_pod(pod, node_name, given_up)
 
     def _in_order(
-        self, info: NodeInfo, excess: Mapping[str, int], episode: _Episode
+        self, info: NodeInfo, excess: Mapping[str, int], given_up: set[str]
     ) -> list[PodInfo]:
         """Return the pods that may be given up: lowest priority first, then the newest.
 
@@ -155,26 +148,27 @@ class OvercommitWatch:
         for pod in self._unstarted(info, excess):
             owner = controller_of(pod.pod.metadata)
             movable = owner is not None and owner.kind not in ("DaemonSet", "Node")
-            deleted = pod.pod.metadata.deletion_timestamp or pod.uid in episode.given_up
+            deleted = pod.pod.metadata.deletion_timestamp or pod.uid in given_up
             if (movable or self._cache.is_assumed(pod.uid)) and not deleted:
                 found.append(pod)
         return sorted(found, key=lambda pod: (pod.priority, -_created(pod)))
 
-    def _give_up_pod(self, pod: PodInfo, node_name: str, episode: _Episode) -> None:
+    def _give_up_pod(self, pod: PodInfo, node_name: str, given_up: set[str]) -> None:
         note = f"node {node_name} is over-committed by a pod that another scheduler has bound"
         if self._cache.is_assumed(pod.uid):
             # Not bound yet: it goes back to the queue. Once its binding is being sent it is too
             # late for that; the confirmation leads here again.
             waiting = self._waiting_pods.get(pod.uid)
             if waiting is not None:
-                waiting.reject("", note)
+                # As an error, so that it is retried after its back-off: no event would wake it.
+                waiting.preempt("", note)
             else:
                 self._binding_cycle.cancel(pod.uid, note)
             return
-        episode.given_up.add(pod.uid)
-        self._spawn(self._delete(pod, note, episode))
+        given_up.add(pod.uid)
+        self._spawn(self._delete(pod, note, given_up))
 
-    async def _delete(self, pod: PodInfo, note: str, episode: _Episode) -> None:
+    async def _delete(self, pod: PodInfo, note: str, given_up: set[str]) -> None:
         meta = pod.pod.metadata
         try:
             # Of this version: a pod that its kubelet has begun to start has another one.
@@ -182,7 +176,7 @@ class OvercommitWatch:
                 PODS, meta.namespace, meta.name, uid=meta.uid, version=meta.resource_version
             )
         except Conflict:
-            episode.given_up.discard(pod.uid)
+            given_up.discard(pod.uid)
         except NotFound:
             pass
         except ApiError as error:

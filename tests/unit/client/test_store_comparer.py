@@ -14,7 +14,7 @@ from proreus.client.informer import Informer
 from proreus.client.request_headers import METADATA_LIST
 from proreus.client.store_comparer import StoreComparer
 from proreus.client.watch import WatchEvent
-from proreus.errors import ApiError
+from proreus.errors import ApiError, NotFound
 from proreus.objects.codec import to_plain
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import ObjectMeta
@@ -193,10 +193,28 @@ async def test_an_object_that_cannot_be_read_keeps_its_last_version(bench) -> No
     assert await bench.compare() == []
 
 
+async def test_store_and_apiserver_agree_on_the_version_of_an_object(bench) -> None:
+    bench.start(pod("a", 1), pod("b", 2), pod("c", 3))
+    bench.apiserver.put(pod("b", 12))
+    del bench.apiserver.pods["c"]
+    agree = [await bench.comparer.agrees(f"d/{name}") for name in "abcd"]
+    assert agree == [True, False, False, False]
+
+
 async def test_nothing_is_compared_before_the_first_list(bench) -> None:
     bench.apiserver.put(pod("a", 1))
     assert await bench.suspects() == {}
     assert bench.apiserver.requests == []
+
+
+async def test_a_resource_that_is_not_served_is_no_difference(bench) -> None:
+    bench.start(pod("a", 1))
+
+    async def refuse(*_: object, **__: object) -> bytes:
+        raise NotFound(404, "NotFound", "the server could not find the requested resource")
+
+    bench.apiserver.request = refuse
+    assert await bench.suspects() == {}
 
 
 async def test_a_list_that_is_no_list_is_an_error_of_the_api(bench) -> None:

@@ -29,20 +29,18 @@ class FakeStore:
         self.lost: list[str] = []
         self.error: ApiError | None = None
         self.healed: list[str] = []
-        self.bound_elsewhere: set[str] = set()
+        self.bound: set[str] = set()
 
     async def suspects(self, checkpoint) -> dict[str, object]:
         if self.error is not None:
             raise self.error
         return dict.fromkeys(self.lost)
 
-    def stored(self, key: str) -> object:
-        return None
+    async def agrees(self, key: str) -> bool:
+        return key not in self.bound
 
     async def confirm(self, key: str, seen: object) -> Correction | None:
-        if key in self.lost or key in self.bound_elsewhere:
-            return Correction(key, None, object())
-        return None
+        return Correction(key, None, object()) if key in self.lost else None
 
     def heal(self, correction: Correction) -> bool:
         self.healed.append(correction.key)
@@ -149,10 +147,10 @@ async def test_an_assumed_pod_is_only_forgotten_if_the_apiserver_says_so(bench) 
     world.queue.delete(info)
     world.cache.assume(info, "n0")
     # Bound, and the event is late: to forget it would give its resources away twice.
-    store.bound_elsewhere = {"default/p"}
+    store.bound = {"default/p"}
     assert await bench.debugger.compare() == []
     assert world.cache.is_assumed(info.uid)
-    store.bound_elsewhere = set()
+    store.bound = set()
     assert await bench.debugger.compare() == ["Pod default/p is assumed although nothing binds it"]
     assert world.places() == {"active": ["p"]}
 

@@ -292,7 +292,9 @@ async def test_a_pod_that_permit_holds_goes_back_to_the_queue(make_world, kit) -
     add_other(world)
     await world.settle()
     assert not world.cache.is_assumed("uid-of-default-p")
-    assert world.queue.get("default/p") is not None
+    assert world.places() == {"backoff": ["p"]}
+    world.advance(3)
+    assert world.places() == {"active": ["p"]}
 
 
 async def test_a_larger_node_ends_it(make_world, kit) -> None:

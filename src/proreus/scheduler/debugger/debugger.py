@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -93,12 +93,13 @@ class CacheDebugger:
                     await self._compare_safely()
                 continue
             self._requested.clear()
-            await self._compare_safely()
-            await self._dumper.dump(self._slices.checkpoint)
+            await self._compare_safely(dump=True)
 
-    async def _compare_safely(self) -> None:
+    async def _compare_safely(self, dump: bool = False) -> None:
         try:
             await self.compare()
+            if dump:
+                await self._dumper.dump(self._slices.checkpoint)
         except CacheCorrupted:
             raise
         except Exception as error:
@@ -110,17 +111,21 @@ class CacheDebugger:
         """Compare everything; return a description of each difference that was healed."""
         self._slices.restart()
         found = await self._suspects()
-        corrections: list[tuple[StoreComparer[Any], Correction[Any]]] = []
-        persisting: list[Difference] = []
+        healed: dict[str, list[str]] = defaultdict(list)
         if found.suspects or found.local:
             await asyncio.sleep(SETTLE_SECONDS)
-            corrections = await self._confirmed(found)
-            persisting = await self._persisting(found)
-        healed = await self._heal(corrections, persisting)
+            try:
+                await self._heal_stores(found, healed[STORE])
+                await self._heal_local(found, healed)
+            finally:
+                for structure, objects in healed.items():
+                    if objects:
+                        self._report(structure, objects)
         result = "success" if found.complete else "failure"
         self._metrics.cache_comparisons_total.labels(result).inc()
-        log.v(2).info("Compared the cache with the apiserver", result=result, healed=len(healed))
-        return healed
+        descriptions = [one for objects in healed.values() for one in objects]
+        log.v(2).info("Compared the cache", result=result, corrected=len(descriptions))
+        return descriptions
 
     # ---- find ----------------------------------------------------------------------------------
 
@@ -140,9 +145,22 @@ class CacheDebugger:
         found.local = await self._comparer.differences(self._slices.checkpoint)
         return found
 
-    async def _confirmed(self, found: _Round) -> list[tuple[StoreComparer[Any], Correction[Any]]]:
-        """Return the suspects of the stores that still differ."""
-        confirmed = []
+    async def _is_unbound(self, difference: Difference) -> bool:
+        """Return whether the apiserver, too, has an assumed pod without a node."""
+        # A binding whose event is late looks the same from here. To forget that pod would give
+        # its resources away a second time.
+        for store in self._stores():
+            if store.kind == difference.kind:
+                try:
+                    return await store.agrees(difference.key)
+                except ApiError:
+                    return False
+        return False
+
+    # ---- heal ----------------------------------------------------------------------------------
+
+    async def _heal_stores(self, found: _Round, healed: list[str]) -> None:
+        """Deliver the events that are still missing, one by one."""
         for store, key, seen in found.suspects:
             try:
                 correction = await store.confirm(key, seen)
@@ -152,50 +170,17 @@ class CacheDebugger:
                 break
             self._slices.restart()
             if correction is not None:
-                confirmed.append((store, correction))
-        return confirmed
+                await self._between_cycles(partial(_correct, store, correction, healed))
 
-    async def _persisting(self, found: _Round) -> list[Difference]:
-        """Return the local differences that are still there."""
-        persisting = []
+    async def _heal_local(self, found: _Round, healed: dict[str, list[str]]) -> None:
+        """Heal what still differs from the stores, one by one."""
         for difference in found.local:
             await self._slices.checkpoint()
             if self._comparer.persists(difference) and (
                 difference.fault != ABANDONED or await self._is_unbound(difference)
             ):
-                persisting.append(difference)
-        return persisting
-
-    async def _is_unbound(self, difference: Difference) -> bool:
-        """Return whether the apiserver, too, has an assumed pod without a node."""
-        # A binding whose event is late looks the same from here. To forget that pod would give
-        # its resources away a second time.
-        for store in self._stores():
-            if store.kind == difference.kind:
-                try:
-                    return await store.confirm(difference.key, store.stored(difference.key)) is None
-                except ApiError:
-                    return False
-        return False
-
-    # ---- heal ----------------------------------------------------------------------------------
-
-    async def _heal(
-        self,
-        corrections: Sequence[tuple[StoreComparer[Any], Correction[Any]]],
-        differences: Sequence[Difference],
-    ) -> list[str]:
-        """Heal one by one, each between two scheduling cycles; report what was healed."""
-        healed: dict[str, list[str]] = defaultdict(list)
-        for store, correction in corrections:
-            await self._between_cycles(partial(_correct, store, correction, healed[STORE]))
-        for difference in differences:
-            list_of = healed[difference.structure]
-            await self._between_cycles(partial(self._heal_one, difference, list_of))
-        for structure, objects in healed.items():
-            if objects:
-                self._report(structure, objects)
-        return [one for objects in healed.values() for one in objects]
+                list_of = healed[difference.structure]
+                await self._between_cycles(partial(self._heal_one, difference, list_of))
 
     async def _between_cycles(self, change: Callable[[], None]) -> None:
         # A cycle that awaits an extender relies on rows that do not change meanwhile.
@@ -216,7 +201,7 @@ class CacheDebugger:
         await self._slices.checkpoint()
 
     def _heal_one(self, difference: Difference, healed: list[str]) -> None:
-        # The correction of a store may have healed it, and a cycle may have ended meanwhile.
+        # A cycle may have ended meanwhile.
         if not self._comparer.persists(difference):
             return
         try:
