@@ -87,11 +87,10 @@ class StoreComparer(Generic[T]):
         store = self._informer.store
         if not self._informer.synced.is_set():
             return {}
-        # Pods come and go while the list is fetched. Those that were there before it and are gone
-        # after it were deleted meanwhile; the list, which is older, still has them.
-        before = frozenset(store)
+        before = list(store)
         suspects: dict[str, T | None] = {}
         listed: set[str] = set()
+        missing: set[str] = set()
         version = paging = ""
         while True:
             try:
@@ -106,19 +105,22 @@ class StoreComparer(Generic[T]):
                 listed.add(key)
                 stored = store.get(key)
                 if stored is None:
-                    if key not in before:
-                        suspects[key] = None
+                    missing.add(key)
                 elif _is_outdated(stored, item.metadata):
                     suspects[key] = stored
             paging = page.metadata.continue_
             if not paging:
                 break
-        for number, key in enumerate(before - listed):
+        for number, key in enumerate(before):
             if number % PAGE_SIZE == 0:
                 await checkpoint()
-            stored = store.get(key)
+            # What was there before the list, and is in the list but not there now, was deleted
+            # meanwhile.
+            missing.discard(key)
+            stored = None if key in listed else store.get(key)
             if stored is not None and not is_older(version, stored.metadata.resource_version):
                 suspects[key] = stored
+        suspects.update(dict.fromkeys(missing.difference(store)))
         return suspects
 
     async def confirm(self, key: str, seen: T | None) -> Correction[T] | None:
