@@ -59,6 +59,7 @@ class World(OfflineCluster):
             **config,
         }
         super().__init__(load(raw, registry, gates), registry, gates, options)
+        self.registry = registry
         self.patches: list[tuple[str, JsonObject]] = []
         self._patch_pod_status = self.api.patch_pod_status
         self.api.patch_pod_status = self._record_patch  # type: ignore[method-assign]

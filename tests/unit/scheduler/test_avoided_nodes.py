@@ -7,8 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proreus.clock import FakeClock
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.verdicts import Verdicts
 from proreus.scheduler import avoided_nodes
-from proreus.scheduler.avoided_nodes import AvoidanceRules, AvoidedNodes
+from proreus.scheduler.avoided_nodes import AvoidanceRules, AvoidedNodes, KubeletRejections
+from proreus.testing.builders import make_node, make_pod, make_table
+from proreus.testing.fake_handle import FakeHandle
 
 
 class Bench:
@@ -89,6 +93,24 @@ def test_memory_is_bounded(bench, monkeypatch) -> None:
         bench.reject(1, node=f"n{number}")
         bench.nodes.validate()
     assert bench.nodes.of("web") == frozenset()
+
+
+def test_both_forms_of_the_filter_agree(bench) -> None:
+    table = make_table(make_node(f"n{number}") for number in range(5))
+    bench.reject(3, node="n1")
+    bench.reject(3, node="n4")
+    bench.reject(3, node="n9")  # gone meanwhile
+    plugin = KubeletRejections(bench.nodes, FakeHandle())
+    reference = {"kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
+    for pod, rejected in (
+        (make_pod("p", metadata={"ownerReferences": [reference]}), [1, 4]),
+        (make_pod("bare"), []),
+    ):
+        verdicts = Verdicts(len(table), plugin.name)
+        plugin.filter_all(CycleState(), pod, table, verdicts)
+        one_by_one = [plugin.filter(CycleState(), pod, node) for node in table]
+        assert [verdicts.status(row) for row in range(len(table))] == one_by_one
+        assert [row for row, status in enumerate(one_by_one) if status] == rejected
 
 
 @given(

@@ -115,6 +115,16 @@ async def test_no_filter_runs_while_no_node_is_avoided(world) -> None:
     assert profile.filter == configured
 
 
+async def test_a_reloaded_configuration_avoids_the_same_nodes(world) -> None:
+    await reject(world, 3)
+    configuration = world.scheduler.profile_set.configuration
+    world.assembly.use(world.assembly.prepare(configuration, world.registry))
+    assert await place(world, "p") == "n1"
+    world.advance(30)
+    (profile,) = world.scheduler.profiles.values()
+    assert "KubeletRejections" not in [plugin.name for plugin in profile.filter]
+
+
 async def test_one_more_rejection_makes_it_longer(world) -> None:
     await reject(world, 3)
     world.advance(30)
