@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help venv demo test lint format test-controlplane ci bench bench-engine bench-own-plugin bench-families oracle-fuzz kwok-up kwok-down kind-up clean
+.PHONY: help venv demo test lint format api-page test-controlplane ci bench bench-engine bench-own-plugin bench-families oracle-fuzz kwok-up kwok-down kind-up clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -27,6 +27,7 @@ lint: $(INSTALLED) ## ruff, mypy, import-linter, names of classes
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
+	$(BIN)/mypy docs/api_page.py
 	$(BIN)/mypy examples/*/plugins/*.py examples/reserve-and-notify/licence_server.py deploy/plugins-from-configmap/*.py
 	$(BIN)/lint-imports
 	$(BIN)/python tests/lint/class_names.py
@@ -34,6 +35,10 @@ lint: $(INSTALLED) ## ruff, mypy, import-linter, names of classes
 format: $(INSTALLED) ## let ruff format and fix what it can
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
+
+api-page: $(INSTALLED) ## write docs/api.md, the page of the public API, from docstrings
+	$(BIN)/python docs/api_page.py > docs/api.md.new
+	mv docs/api.md.new docs/api.md
 
 # The real control plane is a set of Go programs; tests/controlplane builds them once into a cache.
 ENVTEST := PYTHONPATH=tests/controlplane $(BIN)/python -m envtest

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from proreus.framework.plugin import Plugin
+from proreus.framework import Plugin
 
 # As in tests/conftest.py: on Python 3.11, asking for "the" event loop must not create one.
 asyncio.set_event_loop(None)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from proreus.errors import ConfigError
+from proreus.framework import ConfigError
 from proreus.testing import FakeHandle, Harness, make_node, make_plugin, make_pod
 
 GPU = {"nvidia.com/gpu": 4}

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from proreus.errors import ConfigError
+from proreus.framework import ConfigError
 from proreus.testing import FakeHandle, Harness, make_node, make_plugin, make_pod
 from proreus.testing.agreement import agree
-from proreus.testing.inter_pod_clusters import inter_pod_clusters
+from proreus.testing.strategies import inter_pod_clusters
 
 
 def test_each_business_has_its_preferences(plugin, config) -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 from proreus.framework import CycleState
-from proreus.runtime.waiting_pods import WaitingPod
 from proreus.testing import FakeHandle, Harness, make_node, make_plugin, make_pod
 
 
@@ -93,11 +92,8 @@ def test_members_that_run_already_count(plugin, config) -> None:
 
 
 def test_members_that_a_former_instance_holds_count_too(plugin) -> None:
-    held = [
-        WaitingPod(pod, {"JobBarrier": 60}, 0.0) for pod in (member("m", "master"), member("w"))
-    ]
     handle = FakeHandle()
-    handle.waiting = {one.pod.uid: one for one in held}
+    held = [handle.hold(pod, {"JobBarrier": 60}) for pod in (member("m", "master"), member("w"))]
     barrier, state, last = make_plugin(plugin, handle), CycleState(), member("last")
     barrier.reserve(state, last, "a")
     assert barrier.permit(state, last, "a") is None

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from proreus.errors import ApiError
-from proreus.objects.meta import ObjectMeta
+from proreus.framework import ApiError
+from proreus.objects import ObjectMeta
 from proreus.testing import Harness, make_node, make_pod
 
 REFRESH_SECONDS = 2
@@ -28,8 +28,7 @@ def measure(module):
 
 
 def known(cluster: Harness) -> dict[str, float]:
-    families = {one.description.name: one for one in cluster.scheduler.metrics.families()}
-    return {state: count for (state,), count in families["proreus_low_cpu_nodes"].values()}
+    return {state: cluster.metric("proreus_low_cpu_nodes", state) for state in ("fresh", "stale")}
 
 
 def test_busy_nodes_take_no_pod_and_idle_ones_are_preferred(plugin, config, measure) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from proreus.errors import ApiError
-from proreus.framework import CycleState
+from proreus.framework import ApiError, CycleState
 from proreus.testing import FakeHandle, Harness, make_node, make_plugin, make_pod
 
 
@@ -128,13 +127,10 @@ def test_a_server_that_is_not_there_delays_the_pod_and_is_notified_later(
 def test_queued_notifications_are_sent_before_the_end(start, server, plugin) -> None:
     cluster = start()
 
-    async def bind_and_end() -> None:
-        state = CycleState()
-        state.write(plugin.name, "cad")
-        cluster.plugin(plugin).post_bind(state, licensed("p"), "n")
-        await cluster.scheduler.close()
-
-    cluster.run(bind_and_end())
+    state = CycleState()
+    state.write(plugin.name, "cad")
+    cluster.plugin(plugin).post_bind(state, licensed("p"), "n")
+    cluster.stop_background()
     assert [one["pod"] for one in server.notified] == ["default/p"]
 
 

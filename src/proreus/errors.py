@@ -59,7 +59,10 @@ class ExtenderError(ProreusError):
 
 
 class ApiError(ProreusError):
-    """The apiserver responded with an error Status, or not at all (``status`` 0)."""
+    """The apiserver responded with an error Status, or not at all (``status`` 0).
+
+    ``status``: the HTTP status; ``reason``, ``message``: those of the Status.
+    """
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         self.status = status

@@ -60,7 +60,10 @@ _SILENT = Verbose(None, 0)
 
 
 class Logger:
-    """The logger of one module. ``threshold``: the highest v-level that is on for it."""
+    """The logger of one module, ``name``. ``threshold``: the highest v-level that is on for it.
+
+    Methods take a message and pairs: ``log.info("Pod held", pod=pod.key)``.
+    """
 
     __slots__ = ("_log", "name", "threshold")
 
@@ -110,7 +113,7 @@ class _Settings:
 
 
 def logger(name: str) -> Logger:
-    """Return the logger of a module (``__name__``)."""
+    """Return the logger of a module (``__name__``); ``--vmodule`` selects it by that name."""
     found = _Settings.loggers.get(name)
     if found is None:
         found = _Settings.loggers[name] = Logger(name)

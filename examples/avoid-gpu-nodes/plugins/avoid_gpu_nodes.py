@@ -17,7 +17,7 @@ from proreus.framework import (
     Status,
     events,
 )
-from proreus.objects.node import Node
+from proreus.objects import Node
 
 
 class AvoidGpuNodes(FilterPlugin):

@@ -7,10 +7,9 @@ from collections.abc import Hashable, Iterator, Mapping
 import numpy as np
 from pydantic import Field
 
-from proreus.config.field_errors import child, invalid
-from proreus.feature_gates import FeatureGates
 from proreus.framework import (
     CycleState,
+    FeatureGates,
     IntArray,
     NodeInfo,
     NodeTable,
@@ -19,6 +18,7 @@ from proreus.framework import (
     PreScorePlugin,
     ScorePlugin,
     Status,
+    field_errors,
 )
 
 
@@ -38,8 +38,8 @@ class BusinessWeight(PreScorePlugin, ScorePlugin):
             for business, pools in self.weights.items():
                 for pool, weight in pools.items():
                     if not 0 <= weight <= 100:
-                        field = child(path, "weights", business, pool)
-                        yield invalid(field, weight, "must be in the range 0-100")
+                        field = field_errors.child(path, "weights", business, pool)
+                        yield field_errors.invalid(field, weight, "must be in the range 0-100")
 
     args: Args
     row_local = True

@@ -12,7 +12,6 @@ from collections.abc import Hashable, Iterable
 
 from pydantic import Field
 
-from proreus.config.fields import Seconds
 from proreus.framework import (
     BackgroundPlugin,
     ClusterEvent,
@@ -25,13 +24,11 @@ from proreus.framework import (
     QueuedPodInfo,
     QueueSortPlugin,
     ScorePlugin,
+    Seconds,
     Status,
     events,
 )
-from proreus.objects.kinds import PODS
-from proreus.objects.meta import key_of
-from proreus.objects.node import Node
-from proreus.objects.pod import Pod
+from proreus.objects import PODS, Node, Pod, key_of
 
 
 class DelayScheduling(QueueSortPlugin, ScorePlugin, PermitPlugin, BackgroundPlugin):

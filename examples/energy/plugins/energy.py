@@ -12,19 +12,19 @@ from collections.abc import Hashable, Iterator
 import numpy as np
 from pydantic import Field
 
-from proreus.config.field_errors import child, invalid, required
-from proreus.config.fields import ConfigModel
-from proreus.feature_gates import FeatureGates
 from proreus.framework import (
+    ConfigModel,
     CycleState,
+    FeatureGates,
     IntArray,
     NodeInfo,
     NodeTable,
     PluginArgs,
     PodInfo,
     ScorePlugin,
+    default_normalize,
+    field_errors,
 )
-from proreus.framework.scores import default_normalize
 
 
 class PowerModel(ConfigModel):
@@ -52,11 +52,15 @@ class Energy(ScorePlugin):
 
         def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
             if "*" not in self.models:
-                yield required(child(path, "models", "*"), "the model of nodes without a label")
+                yield field_errors.required(
+                    field_errors.child(path, "models", "*"), "the model of nodes without a label"
+                )
             for name, model in self.models.items():
                 if model.max < model.idle:
                     text = f"must not be less than idle, {model.idle}"
-                    yield invalid(child(path, "models", name, "max"), model.max, text)
+                    yield field_errors.invalid(
+                        field_errors.child(path, "models", name, "max"), model.max, text
+                    )
 
     args: Args
     row_local = True

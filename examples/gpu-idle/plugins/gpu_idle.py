@@ -16,8 +16,8 @@ from proreus.framework import (
     PreScorePlugin,
     ScorePlugin,
     Status,
+    default_normalize,
 )
-from proreus.framework.scores import default_normalize
 
 
 class GpuIdle(PreScorePlugin, ScorePlugin):

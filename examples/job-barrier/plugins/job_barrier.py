@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from pydantic import Field
 
-from proreus.config.fields import Seconds
 from proreus.framework import (
+    MAX_PERMIT_WAIT_SECONDS,
     ClusterEvent,
     CycleState,
     Handle,
@@ -22,14 +22,12 @@ from proreus.framework import (
     PodInfo,
     PreFilterPlugin,
     ReservePlugin,
+    Seconds,
     Status,
+    WaitingPod,
     events,
 )
-from proreus.framework.handle import WaitingPod
-from proreus.framework.plugin import MAX_PERMIT_WAIT_SECONDS
-from proreus.objects.kinds import PODS
-from proreus.objects.meta import ObjectMeta, key_of
-from proreus.objects.pod import Pod
+from proreus.objects import PODS, ObjectMeta, Pod, key_of
 
 
 @dataclass

@@ -14,9 +14,8 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from proreus.config.fields import Seconds
-from proreus.errors import ApiError
 from proreus.framework import (
+    ApiError,
     BackgroundPlugin,
     ClusterEvent,
     CycleState,
@@ -27,13 +26,13 @@ from proreus.framework import (
     PluginArgs,
     PodInfo,
     ScorePlugin,
+    Seconds,
     Status,
     events,
+    logger,
     plugin_event,
 )
-from proreus.logs import logger
-from proreus.objects.meta import ApiStruct, ObjectMeta, Resource
-from proreus.objects.quantity import parse_amount
+from proreus.objects import ApiStruct, ObjectMeta, Resource, parse_amount
 
 log = logger("plugins.LowCpu")
 

@@ -6,11 +6,10 @@ from collections.abc import Hashable, Iterable, Iterator
 
 from pydantic import Field
 
-from proreus.config.field_errors import child, unsupported
-from proreus.feature_gates import FeatureGates
 from proreus.framework import (
     ClusterEvent,
     CycleState,
+    FeatureGates,
     FilterPlugin,
     NodeInfo,
     NodeTable,
@@ -20,10 +19,9 @@ from proreus.framework import (
     Status,
     Verdicts,
     events,
+    field_errors,
 )
-from proreus.objects.node import Node
-from proreus.objects.pod import Pod
-from proreus.objects.selectors import Requirement, Selector
+from proreus.objects import Node, Pod, Requirement, Selector
 
 
 class Partition(PreFilterPlugin, FilterPlugin):
@@ -43,7 +41,9 @@ class Partition(PreFilterPlugin, FilterPlugin):
 
         def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
             if self.default and self.default not in self.partitions:
-                yield unsupported(child(path, "default"), self.default, sorted(self.partitions))
+                yield field_errors.unsupported(
+                    field_errors.child(path, "default"), self.default, sorted(self.partitions)
+                )
 
     args: Args
     row_local = True

@@ -21,7 +21,6 @@ from urllib.parse import quote
 import aiohttp
 from pydantic import Field
 
-from proreus.config.fields import Seconds
 from proreus.framework import (
     BackgroundPlugin,
     ClusterEvent,
@@ -32,14 +31,13 @@ from proreus.framework import (
     PostBindPlugin,
     PreBindPlugin,
     ReservePlugin,
+    Seconds,
     Status,
     events,
+    logger,
     plugin_event,
 )
-from proreus.logs import logger
-from proreus.objects.kinds import PODS
-from proreus.objects.meta import ObjectMeta
-from proreus.objects.pod import Pod
+from proreus.objects import PODS, ObjectMeta, Pod
 
 log = logger("plugins.ReserveAndNotify")
 
@@ -127,13 +125,18 @@ class ReserveAndNotify(ReservePlugin, PreBindPlugin, PostBindPlugin, BackgroundP
     async def run_in_background(self) -> None:
         timeout = aiohttp.ClientTimeout(self.args.timeout_seconds)
         async with aiohttp.ClientSession(timeout=timeout) as self._session:
+            undelivered: list[Message] = []
             try:
                 while True:
-                    await self._deliver(await self._outbox.get())
-            finally:  # at the end each queued notification is sent once, without retries
+                    undelivered = [await self._outbox.get()]
+                    await self._deliver(undelivered[0])
+                    undelivered.clear()
+            finally:  # at the end each notification that is left is sent once, without retries
                 while not self._outbox.empty():
+                    undelivered.append(self._outbox.get_nowait())
+                for message in undelivered:
                     with suppress(aiohttp.ClientError, TimeoutError):
-                        await self._send(self._outbox.get_nowait())
+                        await self._send(message)
 
     async def _deliver(self, message: Message) -> None:
         for attempt in range(1, self.args.tries + 1):

@@ -71,11 +71,14 @@ def _try_out(path: str, feature_gates: tuple[str, ...], loaded_plugins: LoadedPl
     """Make every plugin of a configuration, as at the start; raises ``ConfigError``."""
     import asyncio
 
+    from proreus import logs
     from proreus.config.load import load_file
     from proreus.errors import ConfigError
     from proreus.feature_gates import FeatureGates
     from proreus.offline.cluster import OfflineCluster
 
+    # As the process logs them: without, warnings would lack the plugins' names and the remedy.
+    logs.configure()
     gates = FeatureGates.from_list([gate for text in feature_gates for gate in text.split(",")])
     with loaded_plugins.attributing_errors_to_plugins():
         configuration = load_file(path, loaded_plugins.registry, gates)

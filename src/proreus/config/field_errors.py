@@ -8,6 +8,8 @@ from collections.abc import Iterable
 
 from proreus.config.durations import quote
 
+__all__ = ["child", "duplicate", "forbidden", "invalid", "item", "required", "unsupported"]
+
 
 def child(path: str, *names: str) -> str:
     """Return the path of a field; an empty path is the root."""

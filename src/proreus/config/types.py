@@ -49,7 +49,7 @@ class PluginArgs(ConfigModel):
         return self
 
     def problems(self, path: str, gates: FeatureGates) -> Iterable[str]:
-        """Yield one sentence for each invalid value, made with ``config.field_errors``.
+        """Yield one sentence for each invalid value, made with ``field_errors``.
 
         ``path`` leads to the arguments: ``invalid(child(path, "maxSkew"), 0, "must be > 0")``.
         """

@@ -1,23 +1,37 @@
-"""The plugin API: what plugins see and return; the names that plugin authors need are here.
+"""The public API for plugins: what they inherit from, are given, and return.
 
     from proreus.framework import CycleState, FilterPlugin, NodeInfo, PodInfo, Status
 
-See each name's own module for details. Code inside proreus imports from those.
+docs/api.md describes every name, and promises how names may change; it is made of ``__all__`` and
+the docstrings (``make api-page``). API objects are in ``proreus.objects``, what tests need in
+``proreus.testing``. Code inside proreus imports from the modules that define the names.
 """
 
+from proreus.clock import Clock
+from proreus.config import field_errors
+from proreus.config.fields import ConfigModel, Seconds
 from proreus.config.types import PluginArgs
+from proreus.errors import ApiError, ConfigError, Conflict, NotFound, ProreusError
+from proreus.feature_gates import FeatureGates
 from proreus.framework import events
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent, plugin_event
-from proreus.framework.handle import Handle
+from proreus.framework.handle import ApiWriter, EventRecorder, Handle, WaitingPod
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
+from proreus.framework.nominated_pods import Nominator
 from proreus.framework.plugin import (
+    MAX_PERMIT_WAIT_SECONDS,
+    MAX_SCORE,
+    MIN_SCORE,
     BackgroundPlugin,
     BindPlugin,
     FetchingPlugin,
     FilterPlugin,
     PermitPlugin,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
+    Plugin,
     PostBindPlugin,
     PostFilterPlugin,
     PreBindPlugin,
@@ -28,29 +42,70 @@ from proreus.framework.plugin import (
     ReservePlugin,
     ScorePlugin,
 )
-from proreus.framework.pod_info import PodInfo, QueuedPodInfo
+from proreus.framework.pod_group import (
+    PlacedPod,
+    Placement,
+    PodGroupAssignments,
+    PodGroupInfo,
+    PodGroupState,
+    PodGroupStates,
+)
+from proreus.framework.pod_info import HostPort, PodInfo, PodRequests, QueuedPodInfo
 from proreus.framework.post_filter_result import NominatingInfo, PostFilterResult
+from proreus.framework.scores import default_normalize
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows, Verdicts
+from proreus.logs import Logger, logger
+from proreus.metrics import Counter, Family, Gauge, Histogram, MetricsRegistry
 
 __all__ = [
+    "MAX_PERMIT_WAIT_SECONDS",
+    "MAX_SCORE",
+    "MIN_SCORE",
+    "ApiError",
+    "ApiWriter",
     "BackgroundPlugin",
     "BindPlugin",
     "BoolArray",
+    "Clock",
     "ClusterEvent",
     "Code",
     "CodeArray",
+    "ConfigError",
+    "ConfigModel",
+    "Conflict",
+    "Counter",
     "CycleState",
+    "EventRecorder",
+    "Family",
+    "FeatureGates",
     "FetchingPlugin",
     "FilterPlugin",
+    "Gauge",
     "Handle",
+    "Histogram",
+    "HostPort",
     "IntArray",
+    "Logger",
+    "MetricsRegistry",
     "NodeInfo",
     "NodeTable",
     "NominatingInfo",
+    "Nominator",
+    "NotFound",
     "PermitPlugin",
+    "PlacedPod",
+    "Placement",
+    "PlacementGeneratePlugin",
+    "PlacementScorePlugin",
+    "Plugin",
     "PluginArgs",
+    "PodGroupAssignments",
+    "PodGroupInfo",
+    "PodGroupState",
+    "PodGroupStates",
     "PodInfo",
+    "PodRequests",
     "PostBindPlugin",
     "PostFilterPlugin",
     "PostFilterResult",
@@ -58,13 +113,19 @@ __all__ = [
     "PreEnqueuePlugin",
     "PreFilterPlugin",
     "PreScorePlugin",
+    "ProreusError",
     "QueueSortPlugin",
     "QueuedPodInfo",
     "ReservePlugin",
     "Rows",
     "ScorePlugin",
+    "Seconds",
     "Status",
     "Verdicts",
+    "WaitingPod",
+    "default_normalize",
     "events",
+    "field_errors",
+    "logger",
     "plugin_event",
 ]

@@ -13,6 +13,45 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from proreus.framework.pod_info import PodInfo
 
+__all__ = [
+    "ADD",
+    "ALL",
+    "ALL_EVENTS",
+    "ANY",
+    "ASSIGNED_POD",
+    "CSI_DRIVER",
+    "CSI_NODE",
+    "CSI_STORAGE_CAPACITY",
+    "DELETE",
+    "DEVICE_CLASS",
+    "NODE",
+    "PERSISTENT_VOLUME",
+    "PERSISTENT_VOLUME_CLAIM",
+    "POD",
+    "POD_GROUP",
+    "RESOURCE_CLAIM",
+    "RESOURCE_SLICE",
+    "STORAGE_CLASS",
+    "UNSCHEDULABLE_POD",
+    "UPDATE",
+    "UPDATE_NODE_ALLOCATABLE",
+    "UPDATE_NODE_ANNOTATION",
+    "UPDATE_NODE_CONDITION",
+    "UPDATE_NODE_DECLARED_FEATURE",
+    "UPDATE_NODE_LABEL",
+    "UPDATE_NODE_TAINT",
+    "UPDATE_POD_GENERATED_RESOURCE_CLAIM",
+    "UPDATE_POD_LABEL",
+    "UPDATE_POD_SCALE_DOWN",
+    "UPDATE_POD_SCHEDULING_GATES_ELIMINATED",
+    "UPDATE_POD_TOLERATION",
+    "VOLUME_ATTACHMENT",
+    "ClusterEvent",
+    "QueueingHintFn",
+    "UngatedPodsFn",
+    "plugin_event",
+]
+
 QueueingHintFn = Callable[["PodInfo", Any, Any], bool]
 """``hint(pod, old, new)`` returns whether the change may make the pod schedulable. An exception
 counts as True."""
@@ -22,20 +61,36 @@ UngatedPodsFn = Callable[[Any, Any], Collection[str]]
 now; it may name too many. An exception counts as all pods that the plugin gates."""
 
 ADD = 1
+"""The object is new; of ``ASSIGNED_POD``: the pod has a node now. Of ``UNSCHEDULABLE_POD`` it only
+occurs with gate GangScheduling."""
 DELETE = 2
+"""The object is gone; never of ``UNSCHEDULABLE_POD``."""
 UPDATE_NODE_ALLOCATABLE = 4
+"""An amount in ``status.allocatable`` changed."""
 UPDATE_NODE_LABEL = 8
+"""The node's labels changed."""
 UPDATE_NODE_TAINT = 16
+"""The node's taints changed, or it was uncordoned."""
 UPDATE_NODE_CONDITION = 32
+"""The status of one of the node's conditions changed."""
 UPDATE_NODE_ANNOTATION = 64
+"""The node's annotations changed."""
 UPDATE_NODE_DECLARED_FEATURE = 128
+"""``status.declaredFeatures`` changed."""
 UPDATE_POD_LABEL = 256
+"""The pod's labels changed."""
 UPDATE_POD_SCALE_DOWN = 512
+"""The pod requests less of something than before."""
 UPDATE_POD_TOLERATION = 1024
+"""The pod got another toleration."""
 UPDATE_POD_SCHEDULING_GATES_ELIMINATED = 2048
+"""The pod's last scheduling gate was removed."""
 UPDATE_POD_GENERATED_RESOURCE_CLAIM = 4096
+"""The pod's status names other generated ResourceClaims."""
 ALL = 8191
+"""Everything."""
 UPDATE = ALL & ~(ADD | DELETE)
+"""Any update, also one that has no action of its own."""
 
 _ACTION_NAMES = {
     ADD: "Add",
@@ -56,8 +111,11 @@ _ACTION_NAMES = {
 }
 
 POD = "Pod"
+"""Any pod: stands for ``ASSIGNED_POD`` and ``UNSCHEDULABLE_POD``."""
 ASSIGNED_POD = "AssignedPod"
+"""A pod that has a node."""
 UNSCHEDULABLE_POD = "UnschedulablePod"
+"""A pod that has no node yet. An update of it wakes that pod alone."""
 NODE = "Node"
 PERSISTENT_VOLUME = "PersistentVolume"
 PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
@@ -71,13 +129,14 @@ RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
 DEVICE_CLASS = "resource.k8s.io/DeviceClass"
 POD_GROUP = "scheduling.k8s.io/PodGroup"
 ANY = "*"
+"""Any resource."""
 
 _POD_RESOURCES = frozenset({ASSIGNED_POD, UNSCHEDULABLE_POD})
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """A kind of change: a resource and what was done to it (one or more action bits).
+    """A kind of change: a ``resource``, and what was done to it (``action``: one bit or more).
 
     A registration may carry a queueing ``hint`` that looks at the change itself; without one, every
     such event moves the pod. ``label`` is the name in metrics and logs. A PreEnqueue plugin that

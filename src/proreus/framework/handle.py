@@ -33,7 +33,7 @@ T = TypeVar("T", bound=ApiObject)
 
 
 class WaitingPod(Protocol):
-    """A pod that Permit plugins hold; the first signal decides."""
+    """A pod that Permit plugins hold, ``pod``; the first signal decides."""
 
     pod: PodInfo
 

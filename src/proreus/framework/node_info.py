@@ -45,11 +45,14 @@ class Amounts(ReadOnlyDict[str, int]):
 class NodeInfo:
     """A node, the pods on it (assumed ones included) and their sums.
 
-    ``pods``: by UID. ``requested``: sum of ``PodInfo.accounted_requests.amounts``; ``requested``
-    and ``allocatable`` read as 0 for a resource that they lack. ``nonzero_requested``: cpu and
-    memory with defaults for what pods do not request. ``used_ports`` is a set, not a count, as in
-    kube-scheduler: of two pods with the same port the first that leaves frees it. Containers
-    are read-only for all but this class; ``labels``, of the node, also for it.
+    ``name``; ``node``, the API object; ``labels``, of the node. ``pods``: by UID.
+    ``pods_with_affinity``, ``pods_with_required_anti_affinity``: those of them that have such terms
+    about other pods. ``allowed_pod_number``: allocatable ``pods``. ``requested``: sum of
+    ``PodInfo.accounted_requests.amounts``; ``requested`` and ``allocatable`` read as 0 for a
+    resource that they lack. ``nonzero_requested``: cpu and memory with defaults for what pods do
+    not request. ``used_ports`` is a set, not a count, as in kube-scheduler: of two pods with the
+    same port the first that leaves frees it. Containers are read-only for all but this class;
+    ``labels`` also for it.
     """
 
     __slots__ = (
@@ -70,10 +73,10 @@ class NodeInfo:
     )
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name: str = name
         self.node: Node | None = None
         self.labels: Mapping[str, str] = _NO_LABELS
-        self.row = -1
+        self.row: int = -1
         """Its row in its table; -1 while it is in none."""
         self.pods: ReadOnlyDict[str, PodInfo] = ReadOnlyDict()
         self.order: list[str] = []
@@ -81,9 +84,9 @@ class NodeInfo:
         victims."""
         self.pods_with_affinity: ReadOnlyDict[str, PodInfo] = ReadOnlyDict()
         self.pods_with_required_anti_affinity: ReadOnlyDict[str, PodInfo] = ReadOnlyDict()
-        self.allocatable = Amounts()
-        self.allowed_pod_number = 0
-        self.requested = Amounts()
+        self.allocatable: Amounts = Amounts()
+        self.allowed_pod_number: int = 0
+        self.requested: Amounts = Amounts()
         self.nonzero_requested: ReadOnlyDict[str, int] = ReadOnlyDict(cpu=0, memory=0)
         self.used_ports: ReadOnlySet[HostPort] = ReadOnlySet()
         self.pvc_ref_counts: ReadOnlyDict[str, int] = ReadOnlyDict()

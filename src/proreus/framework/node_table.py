@@ -47,6 +47,9 @@ _SPARE_SETS = 1024
 class NodeTable:
     """Columns over nodes, and their ``NodeInfo`` rows.
 
+    ``len(table)`` is the number of nodes, ``table[row]`` a node's ``NodeInfo``, ``for node in
+    table`` yields all; ``"name" in table`` says whether there is such a node.
+
     Invariants: ``infos[row].row == row`` for every row; ``rows[name]`` is the row of a node; all
     columns agree with the infos (``validate`` checks).
     """
@@ -56,10 +59,14 @@ class NodeTable:
         self.capacity = _FIRST_CAPACITY
         self.infos: list[NodeInfo] = []
         self.rows: dict[str, int] = {}
+        """The row of each node, by name."""
         self.images = ImageStates()
-        self.allocatable = ResourceColumns(self)
-        self.requested = ResourceColumns(self)
-        self.nonzero_requested = ResourceColumns(self)
+        self.allocatable: ResourceColumns = ResourceColumns(self)
+        """``allocatable[resource]``: an int64 column; zeros for a resource that no node has."""
+        self.requested: ResourceColumns = ResourceColumns(self)
+        """``requested[resource]``: the sum of the pods on each node."""
+        self.nonzero_requested: ResourceColumns = ResourceColumns(self)
+        """``nonzero_requested["cpu"]`` and ``["memory"]``: with defaults for pods without any."""
         self._pod_count = np.zeros(self.capacity, dtype=np.int64)
         self._allowed_pods = np.zeros(self.capacity, dtype=np.int64)
         self._unschedulable = np.zeros(self.capacity, dtype=np.bool_)
@@ -67,7 +74,9 @@ class NodeTable:
         self._port_set = np.zeros(self.capacity, dtype=np.int32)
         self._image_set = np.zeros(self.capacity, dtype=np.int32)
         self.taint_sets: Interner[tuple[Taint, ...]] = Interner(())
+        """``taint_sets.values[code]``: the taints behind a code of ``taint_set``."""
         self.port_sets: Interner[frozenset[HostPort]] = Interner(frozenset())
+        """``port_sets.values[code]``: the ports behind a code of ``port_set``."""
         self.image_sets: Interner[ImageSet] = Interner(NO_IMAGES)
         self._labels = LabelColumns()
         self._pod_index: PodIndex | None = None
@@ -75,7 +84,7 @@ class NodeTable:
         """Rows that changed, be it the node or its pods."""
         self.node_changes = ChangeLog()
         """Rows whose node object changed, not only its pods."""
-        self.nodes_generation = 0
+        self.nodes_generation: int = 0
         """Incremented when a node is added, removed or updated; not when only its pods change."""
 
     def __len__(self) -> int:
@@ -127,11 +136,11 @@ class NodeTable:
         return key in self._labels
 
     def label(self, key: str) -> CodeArray:
-        """Return each node's code of a label (-1 = absent); ``label_values`` has the values."""
+        """Return each node's code of a label; -1 where it is absent."""
         return self._labels.column(key, self.infos, self.capacity).codes[: self.size]
 
     def label_values(self, key: str) -> Interner[str]:
-        """Return the values behind the codes of a label."""
+        """Return what is behind the codes of a label: ``label_values(key).values[code]``."""
         return self._labels.column(key, self.infos, self.capacity).values
 
     def matches(self, selector: Selector) -> BoolArray:

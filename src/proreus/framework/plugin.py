@@ -34,8 +34,11 @@ from proreus.metrics import Counter
 from proreus.objects.scheduling import PodGroup
 
 MIN_SCORE = 0
+"""The lowest score of a node, after ``normalize``."""
 MAX_SCORE = 100
+"""The highest score of a node, after ``normalize``."""
 MAX_PERMIT_WAIT_SECONDS = 15 * 60.0
+"""The longest that a Permit plugin may hold a pod."""
 
 
 class Evaluations(NamedTuple):
@@ -90,8 +93,10 @@ class Plugin:
             cls.name = cls.__name__
 
     def __init__(self, args: Any, handle: Handle) -> None:
-        self.args = args
-        self.handle = handle
+        self.args: Any = args
+        """An instance of ``Args``; None if that is None."""
+        self.handle: Handle = handle
+        """Access to the cluster and the scheduler."""
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Return the events that may make schedulable a pod that this plugin rejected.

@@ -20,7 +20,7 @@ The value is the number of the group's pods that had a node before the dry run b
 
 
 class PlacedPod(NamedTuple):
-    """A pod and its node."""
+    """A pod (``pod``) and its node (``node_name``)."""
 
     pod: PodInfo
     node_name: str
@@ -64,7 +64,7 @@ class PodGroupStates(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PodGroupInfo:
-    """A group that is being scheduled: the pods to be placed now, in their order."""
+    """A group, ``namespace`` and ``name``: ``pods`` are to be placed now, in their order."""
 
     namespace: str
     name: str
@@ -78,7 +78,10 @@ class PodGroupInfo:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A set of nodes, by name, on which a whole group may be scheduled; None = all nodes."""
+    """Nodes on which a whole group may be scheduled: ``node_names``, None for all.
+
+    ``name``: for logs.
+    """
 
     name: str
     node_names: Collection[str] | None
@@ -86,7 +89,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class PodGroupAssignments:
-    """The result of a dry run in one placement: the pods that fit, with their nodes."""
+    """The result of a dry run in one ``placement``: the ``pods`` that fit, with their nodes."""
 
     placement: Placement
     pods: tuple[PlacedPod, ...]

@@ -9,7 +9,7 @@ Example: a container requests cpu 500m and no memory. ``requests.amounts`` is {"
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,7 +40,7 @@ SelectorKey = tuple[str, frozenset[tuple[str, str]]]
 
 
 class HostPort(NamedTuple):
-    """A port taken on a node's own address."""
+    """A port taken on a node's own address: ``ip`` (0.0.0.0: on all), ``protocol``, ``port``."""
 
     ip: str
     protocol: str
@@ -81,11 +81,11 @@ class PodRequests:
         self.amounts: Mapping[str, int] = ReadOnlyDict(
             pod_requests(pod, use_status=use_status, pod_level=pod_level, devices=devices)
         )
-        self.nonzero = non_zero_requests(
+        self.nonzero: tuple[int, int] = non_zero_requests(
             pod, use_status=use_status, pod_level=pod_level, devices=devices
         )
         self._scoring: Mapping[str, int] | None = None
-        self.key = (tuple(sorted(self.amounts.items())), self.nonzero)
+        self.key: Hashable = (tuple(sorted(self.amounts.items())), self.nonzero)
         """Equal for pods with equal requests; plugins sign pods by it."""
 
     @property
@@ -118,12 +118,15 @@ class PodInfo:
     def __init__(
         self, pod: Pod, resources_options: PodResourcesOptions = DEFAULT_RESOURCES_OPTIONS
     ) -> None:
-        self.pod = pod
-        self.key = key_of(pod)
+        self.pod: Pod = pod
+        """The API object."""
+        self.key: str = key_of(pod)
         """``namespace/name``"""
-        self.uid = pod.metadata.uid
+        self.uid: str = pod.metadata.uid
+        """UID of the pod."""
         self.resources_options = resources_options
-        self.requests = _requests_of(pod, resources_options.pod_level)
+        self.requests: PodRequests = _requests_of(pod, resources_options.pod_level)
+        """What the pod requests: ``requests.amounts.get("cpu", 0)`` in milli-CPU, for instance."""
         self._accounted_requests: PodRequests | None = None
         self._host_ports: tuple[HostPort, ...] | None = None
         self._importance: tuple[int, float] | None = None
@@ -255,7 +258,11 @@ def _requests_of(pod: Pod, pod_level: bool) -> PodRequests:
 class QueuedPodInfo:
     """A pod in the scheduling queue, with the history of its attempts.
 
-    ``timestamp``: when it last entered the queue. ``unschedulable_plugins`` and
+    ``info``: the pod. ``timestamp``: when it last entered the queue, in seconds since the epoch, as
+    are ``initial_attempt_timestamp`` (None: not tried yet) and ``backoff_expiration`` (None: not in
+    back-off). ``attempts``: how often it was tried; ``unschedulable_count``, how often it was
+    rejected; ``consecutive_errors_count``, how many attempts in a row failed with an error.
+    ``unschedulable_plugins`` and
     ``pending_plugins``: the plugins that rejected it, kept after the pop until an attempt fails.
     ``gating_plugin``: the PreEnqueue plugin that gates it, or "". ``cost_seconds``: the computing
     time of its last attempt if that delayed other pods, else 0. ``consecutive_overruns``: how many

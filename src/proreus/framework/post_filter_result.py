@@ -11,7 +11,7 @@ from proreus.framework.status import Status
 
 @dataclass(frozen=True, slots=True)
 class NominatingInfo:
-    """Sets the pod's nominated node; the empty name clears it.
+    """Sets the pod's nominated node to ``node_name``; the empty name clears it.
 
     No info at all (None) leaves ``status.nominatedNodeName`` as it is.
     """

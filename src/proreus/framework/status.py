@@ -16,12 +16,19 @@ class Code(IntEnum):
     """kube-scheduler's status codes with its numbers; ``label`` is its name for each."""
 
     SUCCESS = 0
+    """None stands for it; plugins need not return it."""
     ERROR = 1
+    """The attempt fails, and the pod is tried again after a back-off."""
     UNSCHEDULABLE = 2
+    """Rejected; preemption may help."""
     UNRESOLVABLE = 3
+    """Rejected; preemption would not help (UnschedulableAndUnresolvable)."""
     WAIT = 4
+    """Permit only: the pod is held."""
     SKIP = 5
+    """The plugin has nothing to do for this pod."""
     PENDING = 6
+    """Rejected until something completes that is under way."""
 
     @property
     def label(self) -> str:
@@ -46,7 +53,7 @@ _REJECTED = frozenset({Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING})
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A code, its reasons, and the plugin that returned it.
+    """A ``code``, its ``reasons``, and the plugin that returned it.
 
     ``timeout_seconds`` belongs to Wait. The runtime fills in ``plugin``.
     """

@@ -17,9 +17,13 @@ import numpy.typing as npt
 from proreus.framework.status import Code, Status
 
 IntArray = npt.NDArray[np.int64]
+"""Amounts, counts or scores, one for each row."""
 CodeArray = npt.NDArray[np.int32]
+"""Codes of values, one for each row."""
 BoolArray = npt.NDArray[np.bool_]
+"""A mask of rows."""
 Rows = npt.NDArray[np.intp]
+"""Numbers of rows, ascending unless said otherwise."""
 
 PASSED = 0
 """The number of a row that no plugin rejected."""
@@ -28,15 +32,15 @@ PASSED = 0
 class Verdicts:
     """The first rejection of each row of a table.
 
-    ``ids[row]`` is an index into ``statuses``; 0 means passed. ``ids`` is None while every row
-    passes. The first rejection of a row stays: later ones of the same row are ignored, as
-    kube-scheduler's Filter stops at the first plugin that rejects a node.
+    ``size`` is the number of rows. ``ids[row]`` is an index into ``statuses``; 0 means passed.
+    ``ids`` is None while every row passes. The first rejection of a row stays: later ones of the
+    same row are ignored, as kube-scheduler's Filter stops at the first plugin that rejects a node.
     """
 
     __slots__ = ("_id_by_status", "ids", "plugin", "size", "statuses")
 
     def __init__(self, size: int, plugin: str = "") -> None:
-        self.size = size
+        self.size: int = size
         self.plugin = plugin
         self.ids: CodeArray | None = None
         self.statuses: list[Status | None] = [None]

@@ -67,7 +67,7 @@ class Counter:
 
 
 class Gauge:
-    """A number that goes up and down."""
+    """A number that goes up and down: ``value``."""
 
     __slots__ = ("value",)
 
@@ -91,7 +91,10 @@ class Gauge:
 
 
 class Histogram:
-    """Counts of observations by size; ``counts[i]`` belongs to ``bounds[i]``, the last to +Inf."""
+    """Counts of observations by size; ``counts[i]`` belongs to ``bounds[i]``, the last to +Inf.
+
+    ``sum``: of all observations.
+    """
 
     __slots__ = ("bounds", "counts", "sum")
 

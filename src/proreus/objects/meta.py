@@ -80,7 +80,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Resource(Generic[T]):
-    """An API resource: its path, and the Struct of its objects."""
+    """An API resource: its path, and the Struct of its objects.
+
+    ``group`` ("" for the core), ``version``, ``plural`` (in URLs), ``kind``, ``namespaced``;
+    ``type``: an ``ApiStruct`` with the fields that are to be read, or ``Untyped``.
+    """
 
     group: str
     version: str

@@ -84,7 +84,10 @@ def parse_int64(text: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One parsed expression over labels."""
+    """One parsed expression over labels: ``key``, ``operator``, ``values``.
+
+    Operators: In, NotIn, Exists, DoesNotExist, Gt, Lt.
+    """
 
     key: str
     operator: str
@@ -138,7 +141,7 @@ def parse_requirement(expression: LabelSelectorRequirement, numeric: bool = Fals
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Requirements that must all match; ``nothing``: the selector matches no object."""
+    """``requirements`` that must all match; ``nothing``: the selector matches no object."""
 
     requirements: tuple[Requirement, ...] = ()
     nothing: bool = False

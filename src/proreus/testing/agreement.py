@@ -46,6 +46,8 @@ from proreus.testing.fake_handle import FakeHandle
 from proreus.testing.mutation_check import fail_on_mutation
 from proreus.testing.vocabulary import Vocabulary, vocabulary_of
 
+__all__ = ["agree", "assert_agreement", "assert_row_local", "assert_sharing"]
+
 # A plugin may react to few of the clusters; the runs end as soon as its results have varied.
 _MOST_RUNS = 16
 

@@ -40,7 +40,10 @@ Change = Callable[[FakeHandle], None]
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Nodes, the pods on them, a pending pod, other objects (as in YAML), and later changes."""
+    """``nodes``, ``pods`` on them, and a pending ``pod``.
+
+    ``objects``: others, as in YAML. ``changes``: what happens afterwards.
+    """
 
     nodes: list[Node]
     pods: list[PodInfo]

@@ -30,6 +30,7 @@ from proreus.objects.meta import Resource
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.offline.api import FakeRecorder, InMemoryApi, JsonObject
+from proreus.runtime import waiting_pods
 from proreus.runtime.dry_run import PreemptionDryRun, dry_run_key
 from proreus.runtime.nominated_pods_filter import NominatedPodsFilter
 from proreus.testing.builders import make_table
@@ -81,15 +82,15 @@ class FakeNominator:
 
 
 class FakeHandle:
-    """Implements ``framework.handle.Handle``.
+    """Implements ``Handle`` over objects in memory.
 
     ``nodes``, ``pods``: the content of the cluster; pods with a ``node_name`` are on that node.
     ``objects``: further objects as in YAML. ``gates``: feature gates, as ``Name=true``. ``seed``:
     of ``rng``.
 
     Set by the test: ``filters``, the profile's Filter plugins, and ``waiting``, pods that wait on
-    Permit, by UID. Recorded calls of the plugin: ``activated`` (pod keys), ``announced`` (event,
-    old, new) and ``cancelled`` (UIDs). ``clock`` is a ``FakeClock``.
+    Permit, by UID (``hold`` adds one). Recorded calls of the plugin: ``activated`` (pod keys),
+    ``announced`` (event, old, new) and ``cancelled`` (UIDs). ``clock`` is a ``FakeClock``.
     """
 
     def __init__(
@@ -141,6 +142,12 @@ class FakeHandle:
         """Delete an object by its key (``[namespace/]name``), and call the handlers."""
         assert kind in BY_KIND, kind
         self.api.remove(kind, key)
+
+    def hold(self, pod: PodInfo, timeouts: Mapping[str, float]) -> WaitingPod:
+        """Let a pod wait on Permit; ``timeouts``: in seconds, by the name of the plugin."""
+        held = waiting_pods.WaitingPod(pod, dict(timeouts), self.clock.now())
+        self.waiting[pod.uid] = held
+        return held
 
     def store(self, resource: Resource[T]) -> Mapping[str, T]:
         """Return the objects of a resource, by key."""

@@ -101,7 +101,11 @@ class Harness:
         self._cluster = self._runner.run(build())
         self.scheduler: Scheduler = self._cluster.scheduler
         self.api: InMemoryApi = self._cluster.api
-        """The objects of the cluster, in place of an apiserver; plugins write to it too."""
+        """The objects of the cluster, in place of an apiserver: what ``handle.api`` of plugins is.
+
+        ``store(resource)`` has the objects of a kind by key; methods may be replaced by failing
+        ones, with pytest's ``monkeypatch`` for instance.
+        """
         for profile in self.scheduler.profiles.values():
             for plugin in profile.plugins:
                 if is_out_of_tree(type(plugin)):
@@ -228,6 +232,10 @@ class Harness:
 
         return self._runner.run(bounded())
 
+    def stop_background(self) -> None:
+        """Cancel the background work of plugins, as at the end of a process, and wait for it."""
+        self._runner.run(self.scheduler.close())
+
     def wait_until(self, condition: Callable[[], object], seconds: float = 5.0) -> None:
         """Wait until ``condition()`` is true, at most ``seconds`` of real time.
 
@@ -260,6 +268,19 @@ class Harness:
         """Return the Events about a pod, or about all pods, oldest first."""
         key = None if pod is None else key_of_pod(pod)
         return [Event(*one) for one in self._cluster.events.events if key in (None, one[0])]
+
+    def metric(self, name: str, *labels: str) -> float:
+        """Return the value of a counter or gauge with these label values, in their order.
+
+        Raises ``LookupError`` for a metric, or values of labels, that there are not.
+        """
+        for family in self.scheduler.metrics.families():
+            if family.description.name == name:
+                series = dict(family.values())
+                if labels in series:
+                    return series[labels]
+                raise LookupError(f"{name} has {sorted(series) or 'no series'}, not {labels}")
+        raise LookupError(f"no metric {name!r}")
 
     @property
     def clock(self) -> Clock:

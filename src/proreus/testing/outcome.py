@@ -19,7 +19,7 @@ State = Literal[
 
 
 class Event(NamedTuple):
-    """An Event about a pod, given by its key (``namespace/name``)."""
+    """An Event about a ``pod``, given by its key: ``reason`` and ``note``."""
 
     pod: str
     reason: str
@@ -33,7 +33,8 @@ class Outcome:
     ``state``: pending (no attempt yet), gated (by PreEnqueue), waiting (on Permit), binding
     (PreBind or Bind is running), bound, unschedulable, error, deleted. ``node``: the node that it
     is bound to or assumed on, or "". ``message``: that of the FailedScheduling event.
-    ``rejected_by``: the plugins that rejected it.
+    ``rejected_by``: the plugins that rejected it. ``pod``: its key (``namespace/name``).
+    ``nominated_node``: where preemption makes room for it, or "".
     """
 
     pod: str

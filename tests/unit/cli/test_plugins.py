@@ -156,6 +156,23 @@ def test_a_configuration_whose_plugins_can_be_made_passes(capsys, tmp_path):
     assert "Opens (" in out
 
 
+BINDS = """\
+from proreus.framework import BindPlugin
+
+class Binds(BindPlugin):
+    async def bind(self, state, pod, node_name): ...
+"""
+
+
+def test_warnings_name_the_plugins_and_the_remedy(capsys, tmp_path):
+    config = CONFIG.partition("    pluginConfig")[0].replace("Opens", "Binds")
+    code, _, err = try_out(capsys, tmp_path, config, BINDS)
+    assert code == 0
+    assert "Bind plugins are never called" in err
+    assert 'plugins=["Binds"]' in err
+    assert "enabled: [{name: Binds}, {name: DefaultBinder}]" in err
+
+
 @pytest.mark.parametrize(
     ("config", "plugin", "error"),
     [

@@ -77,3 +77,14 @@ def test_nominations() -> None:
     assert list(nominator.nominated_nodes()) == ["n2"]
     nominator.delete_nominated_pod(pod.uid)
     assert list(nominator.nominated_nodes()) == []
+
+
+def test_a_pod_that_is_held() -> None:
+    handle, pod = FakeHandle(), make_pod("p")
+
+    held = handle.hold(pod, {"Gang": 60, "Quota": 10})
+
+    assert handle.get_waiting_pod(pod.uid) is held
+    assert list(handle.waiting_pods()) == [held]
+    held.allow("Gang")
+    assert held.pending_plugins() == ["Quota"]

@@ -463,6 +463,37 @@ def test_lookup_errors_list_what_exists() -> None:
         cluster.schedule(make_pod("web", metadata={"uid": "other"}))
 
 
+def test_a_metric_of_a_plugin_is_looked_up_by_its_labels() -> None:
+    cluster = Harness([KeepGpus], 1)
+    gauge = cluster.plugin(KeepGpus).handle.metrics.gauge("held_pods", "ALPHA", "Held.", "of")
+    gauge.labels("all").set(3)
+
+    assert cluster.metric("held_pods", "all") == 3
+    with pytest.raises(LookupError, match=r"held_pods has \[\('all',\)\], not \('none',\)"):
+        cluster.metric("held_pods", "none")
+    with pytest.raises(LookupError, match="no metric 'hold_pods'"):
+        cluster.metric("hold_pods")
+
+
+def test_background_work_is_cancelled_and_waited_for() -> None:
+    ended = []
+
+    class Ends(BackgroundPlugin, PostBindPlugin):
+        async def run_in_background(self) -> None:
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                await asyncio.sleep(0)
+                ended.append(self.name)
+
+        def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None: ...
+
+    cluster = Harness([Ends], 1)
+    assert ended == []
+    cluster.stop_background()
+    assert ended == ["Ends"]
+
+
 async def test_a_running_event_loop_is_an_error() -> None:
     with pytest.raises(RuntimeError, match=r"plain `def test_…`"):
         Harness()

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from proreus.sandbox import Sandbox
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parents[3] / "examples"
 NOWHERE = frozenset({""})
 
 EXPECTED: dict[str, dict[str, set[str] | frozenset[str]]] = {
