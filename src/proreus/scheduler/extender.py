@@ -15,10 +15,12 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import Victims
 from proreus.logs import logger
 from proreus.objects.kinds import NODES, PODS
+from proreus.objects.meta import key_of
 from proreus.objects.node import Node
 from proreus.objects.pod import Container, Pod
 from proreus.objects.with_json import NodeWithJson, PendingPodWithJson, PodWithJson
 from proreus.scheduler import extender_wire as wire
+from proreus.scheduler import score_log
 from proreus.scheduler.extender_transport import ExtenderUnreachable, Transport
 
 log = logger(__name__)
@@ -151,7 +153,10 @@ class HTTPExtender:
         body = wire.extender_args(pod, nodes, self._by_name)
         response = await self._send(self.prioritize_verb, body, failure_ignored=True)
         added: dict[str, int] = {}
+        logged = score_log.is_on()
         for name, score in wire.read_host_priority_list(response):
+            if logged:
+                score_log.log_extender_score(key_of(pod), self.url, name, score)
             # Extenders score from 0 to 10, plugins from 0 to 100.
             added[name] = added.get(name, 0) + score * self._weight * _SCALE
         return added

@@ -28,10 +28,12 @@ from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Rows
 from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
+from proreus.objects.meta import key_of
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.runtime.find_nodes import FeasibleNodes
 from proreus.runtime.select_host import AttemptTotals
+from proreus.scheduler import score_log
 from proreus.scheduler.extender import HTTPExtender
 
 log = logger(__name__)
@@ -145,6 +147,9 @@ class ExtenderChain:
                     if index is not None:
                         totals[index] = _as_int64(int(totals[index]) + score)
                         scored[index] = True
+        if score_log.is_on():
+            names = [self._table[row].name for row in rows.tolist()]
+            score_log.log_final_scores(key_of(pod), names, totals.tolist())
         chance = np.where(scored, 1.0 - self._rng.random(len(rows)), 0.0)
         return AttemptTotals(len(node_scores), rows, _in_order(totals, chance))
 

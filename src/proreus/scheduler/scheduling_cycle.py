@@ -55,6 +55,7 @@ from proreus.runtime.scheduling_points import (
 )
 from proreus.runtime.select_host import NodeScores, SelectHost
 from proreus.runtime.waiting_pods import WaitingPods
+from proreus.scheduler import score_log
 from proreus.scheduler.attempt import (
     Attempt,
     AttemptObserver,
@@ -278,14 +279,17 @@ class SchedulingCycle:
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
         with _timed(profile, "PreScore"):
             run_pre_score(profile, state, pod, found)
-        scores: dict[str, IntArray] | None = None if self.observer is None else {}
-        # An observer (``proreus evaluate``) sees each plugin's scores; otherwise only totals.
+        # Only an observer (``proreus evaluate``) and -v 10 see each plugin's scores.
+        logged = score_log.is_on()
+        scores: dict[str, IntArray] | None = {} if logged or self.observer is not None else None
         with _timed(profile, "Score"):
             if profile.fetching:
                 await fetch_score(profile, state, pod, found.rows)
             totals = prioritize_nodes(profile, state, pod, found, scores)
         if self.observer is not None and scores is not None:
             self.observer.after_score(attempt, found.rows, scores)
+        if logged and scores is not None:
+            score_log.log_plugin_scores(attempt, self._cache.table, found.rows, scores)
         return totals
 
     # ---- assume, reserve, permit ---------------------------------------------------------------
