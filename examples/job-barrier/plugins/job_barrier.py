@@ -143,12 +143,10 @@ class JobBarrier(PreFilterPlugin, ReservePlugin, PermitPlugin):
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         # Freed capacity wakes the sibling that did not fit, which activates the others in permit.
-        changes = events.ADD | events.UPDATE
-        return (ClusterEvent(events.UNSCHEDULABLE_POD, changes, self._may_help),)
+        # So does a new member; and pods without a node move no other pod by themselves.
+        return (ClusterEvent(events.UNSCHEDULABLE_POD, events.UPDATE, self._may_help),)
 
-    def _may_help(self, pod: PodInfo, old: Pod | None, new: Pod) -> bool:
-        """Return whether there is a new member, or another minimum for the pod itself."""
-        if old is None:
-            return self._name(new.metadata) == self._name(pod.pod.metadata)
+    def _may_help(self, pod: PodInfo, old: Pod, new: Pod) -> bool:
+        """Return whether the pod itself got another minimum."""
         changed = old.metadata.annotations != new.metadata.annotations
         return changed and new.metadata.uid == pod.uid

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any
 
 from proreus.config.types import SchedulerConfiguration
@@ -88,9 +89,11 @@ def _registered(
 ) -> Iterable[events.ClusterEvent]:
     # Errors name the plugin's file and line: the author of an out-of-tree plugin reads them.
     with config_errors_from(type(plugin)):
-        registered = plugin.events_to_register()
+        registered: Any = plugin.events_to_register()
         if registered is events.ALL_EVENTS:
             return all_events
+        if registered is None:
+            raise TypeError(f"events_to_register of {plugin.name} returns None instead of events")
         registered = tuple(registered)
         for event in registered:
             if not isinstance(event, events.ClusterEvent):
@@ -248,19 +251,25 @@ def _make(
 
 def _registered_kinds(queue_profiles: Mapping[str, QueueProfileView]) -> dict[str, Resource[Any]]:
     """Return the kinds other than pods and nodes that plugins registered, by resource name."""
-    names = {event.resource for view in queue_profiles.values() for _, event in view.registrations}
+    plugins: dict[str, set[str]] = {}
+    for view in queue_profiles.values():
+        for plugin, event in view.registrations:
+            plugins.setdefault(event.resource, set()).add(plugin)
     found = {}
-    for name in sorted(names - _ALWAYS_WATCHED):
+    for name in sorted(plugins.keys() - _ALWAYS_WATCHED):
         if events.is_announced(name):
             continue
         resource = BY_KIND.get(name.rpartition("/")[2]) or _custom_resource(name)
         if resource is not None:
             found[name] = resource
         else:
+            known = sorted({events.POD, events.NODE, *BY_KIND})
             log.error(
                 "Incorrect event registration",
                 err="neither a kind that is known nor of the form <plural>.<version>.<group>",
                 resource=name,
+                plugins=sorted(plugins[name]),
+                similar=get_close_matches(name.capitalize(), known, 1),
             )
     return found
 

@@ -60,10 +60,15 @@ def _remedy(registered: ClusterEvent) -> str:
             "new pods that are not bound move no other pod; register "
             "ClusterEvent(ASSIGNED_POD, ADD) if pods that get a node help"
         )
-    if resource == events.UNSCHEDULABLE_POD and action == ADD:
+    if resource == events.UNSCHEDULABLE_POD and action & ADD and not action & UPDATE:
         return (
             "new pods that are not bound move no other pod, unless gate GangScheduling is on; "
             "register ClusterEvent(ASSIGNED_POD, ADD), or announce a plugin_event"
+        )
+    if resource == events.UNSCHEDULABLE_POD and action == DELETE:
+        return (
+            "pods that are deleted before they are bound move no other pod; register "
+            "ClusterEvent(ASSIGNED_POD, DELETE) if pods that leave a node help"
         )
     if resource == events.ANY or events.is_announced(resource):
         return ""

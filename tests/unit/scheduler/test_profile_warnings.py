@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from proreus.errors import ConfigError
 from proreus.framework.events import (
     ADD,
     ALL,
@@ -76,6 +77,8 @@ def test_the_remedy_helps(caplog) -> None:
     [
         (ClusterEvent(POD, ADD), "ClusterEvent(ASSIGNED_POD, ADD)"),
         (ClusterEvent(UNSCHEDULABLE_POD, ADD), "ClusterEvent(ASSIGNED_POD, ADD)"),
+        (ClusterEvent(UNSCHEDULABLE_POD, DELETE), "ClusterEvent(ASSIGNED_POD, DELETE)"),
+        (ClusterEvent(UNSCHEDULABLE_POD, ADD | DELETE), "ClusterEvent(ASSIGNED_POD, ADD)"),
         (ClusterEvent(NODE, UPDATE_POD_LABEL), "Node has NodeAdd, NodeUpdateNodeAllocatable"),
         (ClusterEvent(STORAGE_CLASS, UPDATE_NODE_LABEL), "StorageClassUpdate"),
     ],
@@ -105,6 +108,22 @@ def test_events_that_cannot_occur_are_warned_about(caplog, event, remedy) -> Non
 def test_events_that_occur_are_not_warned_about(caplog, event) -> None:
     Harness([rejecting(event)], [make_node("n0")])
     assert not warnings(caplog, "Event registration has no effect")
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("Nodes", "Node"), ("storageClass", "StorageClass")])
+def test_unknown_kinds_are_named_with_the_plugin_and_the_one_that_was_meant(
+    caplog, typed, meant
+) -> None:
+    Harness([rejecting(ClusterEvent(typed, ADD))], [make_node("n0")])
+    [fields] = warnings(caplog, "Incorrect event registration")
+    assert fields == {"resource": typed, "plugins": ["Rejecting"], "similar": [meant]}
+
+
+def test_a_forgotten_return_is_named() -> None:
+    plugin = rejecting(ClusterEvent(NODE, ADD))
+    plugin.events_to_register = lambda self: None
+    with pytest.raises(ConfigError, match="events_to_register of Rejecting returns None"):
+        Harness([plugin], [make_node("n0")])
 
 
 def rejecting(event: ClusterEvent) -> type[FilterPlugin]:
