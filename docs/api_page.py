@@ -212,7 +212,9 @@ def page() -> str:
             lines += [section.text, ""]
         for name in section.names.split():
             found = package[f"{module.removeprefix('proreus.')}.{name}"]
-            lines += _entry(name, _resolved(found))
+            entry = list(_entry(name, _resolved(found)))
+            lines += [""] if lines[-1] and entry[0].startswith("#") else []
+            lines += entry
         lines += [""] if lines[-1] else []
     return "\n".join(lines).rstrip() + "\n"
 
@@ -277,6 +279,7 @@ def _signature(name: str, function: griffe.Object, returns: bool = True) -> str:
         # hypothesis passes the first argument, and callers get a strategy.
         text = re.sub(r"\(draw: st.DrawFn(, )?", "(", text)
         text = re.sub(r"-> (.*)$", r"-> st.SearchStrategy[\1]", text)
+    text = re.sub(r"= _[A-Z_]+", "= …", text)
     word = "async " if "async" in function.labels else ""
     return f"{word}{text}"
 
@@ -298,7 +301,8 @@ def _head(name: str, member: griffe.Object) -> str:
     # What a constructor assigns says nothing: it is a parameter, or computed.
     constant = "instance-attribute" not in member.labels or "class-attribute" in member.labels
     if member.value is not None and "property" not in member.labels and constant:
-        head += f" = {_value(member)}"
+        value = _value(member)
+        head += "" if re.search(r"\b_[a-z]", value) else f" = {value}"
     return head
 
 
@@ -309,7 +313,9 @@ def _value(member: griffe.Attribute) -> str:
         found = member.module.members.get(match[0])
         return str(found.value) if isinstance(found, griffe.Attribute) else match[0]
 
-    return re.sub(r"\b_?[A-Z_]+_?GROUP\b|\b_GROUP\b", constant, " ".join(str(member.value).split()))
+    value = " ".join(str(member.value).split())
+    value = re.sub(r"^field\(default_factory=(\w+)\)$", r"\1()", value)
+    return re.sub(r"\b[A-Z_]*_GROUP\b", constant, value)
 
 
 def _unwrapped(annotation: str) -> str:

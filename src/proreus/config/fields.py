@@ -38,7 +38,7 @@ _MAX_FLOAT32 = 3.4028235677973366e38
 class ConfigModel(BaseModel):
     """Base class of a part of a configuration.
 
-    Python code constructs it with snake_case names; ``config.decoding`` decodes camelCase ones.
+    Python code constructs it with snake_case names; files have camelCase ones.
     """
 
     model_config = ConfigDict(

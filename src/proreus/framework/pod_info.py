@@ -262,11 +262,8 @@ class QueuedPodInfo:
     are ``initial_attempt_timestamp`` (None: not tried yet) and ``backoff_expiration`` (None: not in
     back-off). ``attempts``: how often it was tried; ``unschedulable_count``, how often it was
     rejected; ``consecutive_errors_count``, how many attempts in a row failed with an error.
-    ``unschedulable_plugins`` and
-    ``pending_plugins``: the plugins that rejected it, kept after the pop until an attempt fails.
-    ``gating_plugin``: the PreEnqueue plugin that gates it, or "". ``cost_seconds``: the computing
-    time of its last attempt if that delayed other pods, else 0. ``consecutive_overruns``: how many
-    attempts in a row exceeded their time budget.
+    ``unschedulable_plugins`` and ``pending_plugins``: the plugins that rejected it, kept after the
+    pop until an attempt fails. ``gating_plugin``: the PreEnqueue plugin that gates it, or "".
     """
 
     info: PodInfo
@@ -281,7 +278,9 @@ class QueuedPodInfo:
     gating_plugin: str = ""
     was_flushed_from_unschedulable: bool = False
     cost_seconds: float = 0.0
+    """The computing time of its last attempt if that delayed other pods, else 0."""
     consecutive_overruns: int = 0
+    """How many attempts in a row exceeded their time budget."""
 
     @property
     def pod(self) -> Pod:
