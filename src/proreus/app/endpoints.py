@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,7 +32,8 @@ class ProcessState:
 
     ``synced``: all informers have their first list. ``leads``: scheduling has begun. ``stopping``:
     the process is about to end. ``last_reload``: result of the latest reload, for /configz.
-    ``plugin_files``: the out-of-tree plugin files in force, for /pluginz.
+    ``plugin_files``: the out-of-tree plugin files in force, for /pluginz. ``shadow``: returns the
+    body of /shadowz.
     """
 
     config: SchedulerConfiguration
@@ -41,6 +42,7 @@ class ProcessState:
     stopping: bool = False
     last_reload: dict[str, Any] | None = None
     plugin_files: list[PluginFile] = field(default_factory=list)
+    shadow: Callable[[], dict[str, Any]] = dict
 
 
 def make_server(
@@ -86,6 +88,8 @@ def make_server(
     )
     if options.plugin_slots:
         server.add_page(PATH, lambda request: registration_page(remote_plugins, request))
+    if options.shadow is not None:
+        server.add_page("/shadowz", lambda _: json_body(state.shadow()))
     server.add_page("/pluginz", lambda _: json_body(_plugin_health(options, scheduler, state)))
     return server
 

@@ -15,6 +15,25 @@ from proreus.server.options import ServingOptions
 
 
 @dataclass(frozen=True)
+class ShadowOptions:
+    """A candidate that is tried beside the configuration in force.
+
+    ``config``: its file; "" for that of the process. ``plugin_folders``: instead of those of
+    ``--plugin-dir``; () for the same. ``pods``, ``duration_seconds``: what ends a trial; 0: not
+    that. ``sample``: the share of pods. ``adopt``: whether it comes into force if it passes.
+    ``max_differences``: the share of pods that it may decide about differently.
+    """
+
+    config: str = ""
+    plugin_folders: tuple[str, ...] = ()
+    pods: int = 1000
+    duration_seconds: float = 600.0
+    sample: float = 0.1
+    adopt: bool = False
+    max_differences: float = 0.0
+
+
+@dataclass(frozen=True)
 class RunOptions:
     """The flags of ``proreus run``, checked; see ``cli/run_flags.py`` for what each means.
 
@@ -28,6 +47,7 @@ class RunOptions:
     file. ``flags``: every flag as text, for /flagz. ``assumed_pod_expiration_seconds``: None for
     never. ``version`` is the reported git version without its v. ``plugin_endpoints``: addresses of
     plugins in processes of their own; ``plugin_slots``: names of plugins that may register later.
+    ``shadow``: None without a candidate.
     """
 
     config: str = ""
@@ -60,3 +80,4 @@ class RunOptions:
     follow_files: bool = True
     avoidance_rules: AvoidanceRules = field(default_factory=AvoidanceRules)
     delete_overcommitting_pods: bool = False
+    shadow: ShadowOptions | None = None

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from time import perf_counter, time
 from typing import Any
@@ -47,6 +47,7 @@ from proreus.scheduler.debugger.dumper import CacheDumper
 from proreus.scheduler.environment import Environment
 from proreus.scheduler.extender import whole_types
 from proreus.scheduler.profile_set import ProfileSet
+from proreus.scheduler.shadow import ShadowLimits, ShadowTrial
 
 log = logs.logger(__name__)
 
@@ -79,6 +80,7 @@ class Process:
         self._options = options
         self._remote_plugins = remote_plugins
         self.state = ProcessState(config)
+        self.synced = asyncio.Event()
         self._metrics = metrics
         self._clients = clients
         self._clock = RealClock()
@@ -186,7 +188,7 @@ class Process:
             raise ConfigError("extenders: the objects sent to these need a restart of proreus")
         profile_set = self._assembly.prepare(config, registry)
         try:
-            await self._wait_for_sync(profile_set.kinds.values())
+            await self._wait_for_sync(profile_set)
         except BaseException:
             profile_set.close()
             raise
@@ -196,6 +198,25 @@ class Process:
         self._scheduler.between_cycles(partial(self._take, config, profile_set, taken))
         await taken
 
+    async def begin_shadow(
+        self, config: SchedulerConfiguration, registry: Registry, limits: ShadowLimits
+    ) -> ShadowTrial:
+        """Have another configuration decide beside the one in force; raises ``ConfigError``."""
+        trial = self._assembly.prepare_shadow(config, registry, limits)
+        try:
+            await self._wait_for_sync(trial.profile_set)
+        except BaseException:
+            trial.close()
+            raise
+        trial.start_background_work()
+        self._scheduler.shadow = trial
+        return trial
+
+    def end_shadow(self, trial: ShadowTrial) -> None:
+        """Have it decide no more."""
+        self._scheduler.shadow = None
+        trial.close()
+
     def _with_fixed_fields(self, config: SchedulerConfiguration) -> SchedulerConfiguration:
         fixed = {name: getattr(self.state.config, name) for name in _FIXED_AT_START}
         changed = [n for n, value in fixed.items() if getattr(config, n) != value]
@@ -204,20 +225,21 @@ class Process:
             log.warning("These fields come into force at the next start", fields=names)
         return config.model_copy(update=fixed)
 
-    async def _wait_for_sync(self, kinds: Iterable[Resource[Any]]) -> None:
-        """Wait until the informers of all kinds that new plugins registered are synced.
+    async def _wait_for_sync(self, profile_set: ProfileSet) -> None:
+        """Wait until the informers of all kinds that new plugins need are synced.
 
-        An informer that cannot list now keeps trying: the next configuration may need it too.
+        An informer that cannot list now keeps trying: the next configuration may need it too. One
+        that does not need it must not wait for it.
         """
-        for resource in kinds:
+        for resource in profile_set.kinds.values():
             self._stores.store(resource)
-        group = self._stores.group
-        if not (self.state.synced and group.unsynced):
+        group, needed = self._stores.group, profile_set.needed_kinds
+        if not (self.state.synced and needed.intersection(group.unsynced)):
             return
         try:
-            await asyncio.wait_for(group.wait_for_sync(), _SYNC_TIMEOUT_SECONDS)
+            await asyncio.wait_for(group.wait_for_sync(needed), _SYNC_TIMEOUT_SECONDS)
         except TimeoutError:
-            missing = ", ".join(group.unsynced)
+            missing = ", ".join(kind for kind in group.unsynced if kind in needed)
             raise ConfigError(f"plugins need {missing}, which cannot be watched") from None
 
     def _take(
@@ -267,6 +289,7 @@ class Process:
         self.state.synced = True
         interval = self._options.cache_compare_interval_seconds
         self._start("cache debugger", self.debugger.run(interval, lambda: self.state.leads))
+        self.synced.set()
         gc_tuning.freeze_startup_heap()
         # Not before: the first lists block the loop for long, and nothing waits for it yet.
         if self._options.loop_blocked_threshold_seconds:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from time import time
 from typing import Any
@@ -22,8 +22,9 @@ from proreus.app.options import RunOptions
 from proreus.app.process import Process
 from proreus.app.remote_plugins import RemotePlugins
 from proreus.app.watched_files import WatchedFiles
+from proreus.config.types import SchedulerConfiguration
 from proreus.errors import ProreusError
-from proreus.loading import PluginFile, load
+from proreus.loading import LoadedPlugins, PluginFile, load
 from proreus.metrics import SchedulerMetrics
 
 log = logs.logger(__name__)
@@ -47,6 +48,13 @@ class Reloader:
         self._files = files
         self._due = asyncio.Event()
         self._count = 0
+        self.one_at_a_time = asyncio.Lock()
+        """Held while plugins are loaded or a configuration is put in force."""
+        self._on_reloaded: Callable[[], None] = lambda: None
+
+    def on_reloaded(self, call: Callable[[], None]) -> None:
+        """Call ``call`` whenever changed files have come into force."""
+        self._on_reloaded = call
 
     async def run(self) -> None:
         """Reload whenever files have changed, and at SIGHUP."""
@@ -75,6 +83,36 @@ class Reloader:
 
     async def reload(self) -> bool:
         """Load everything anew; return whether it is in force now. Raises nothing."""
+        async with self.one_at_a_time:
+            reloaded = await self._reload()
+        if reloaded:
+            self._on_reloaded()
+        return reloaded
+
+    async def adopt(self, config: SchedulerConfiguration, loaded_plugins: LoadedPlugins) -> str:
+        """Put a configuration in force that was tried in the shadow; return why not, or "".
+
+        It stays until the files of the process change, or SIGHUP has them read again.
+        """
+        async with self.one_at_a_time:
+            self._count += 1
+            try:
+                await self._put_in_force(config, loaded_plugins)
+            except ProreusError as error:
+                self._refused(str(error))
+                return str(error)
+            self._succeeded(loaded_plugins, "Configuration adopted", adopted=True)
+            return ""
+
+    async def _put_in_force(
+        self, config: SchedulerConfiguration, loaded_plugins: LoadedPlugins
+    ) -> None:
+        await self._remote_plugins.check_args(config)
+        await self._process.use(config, loaded_plugins.registry)
+        # Only now: a refused configuration must not change the arguments of running plugins.
+        self._remote_plugins.keep_for_slots(config)
+
+    async def _reload(self) -> bool:
         self._count += 1
         # In a thread: plugins may import much, and scheduling goes on meanwhile.
         loaded_plugins = await asyncio.to_thread(
@@ -84,10 +122,7 @@ class Reloader:
         self._files.set_loaded(loaded_plugins)
         try:
             config = configuration(self._options, loaded_plugins, self._files)
-            await self._remote_plugins.check_args(config)
-            await self._process.use(config, loaded_plugins.registry)
-            # Only now: a refused configuration must not change the arguments of running plugins.
-            self._remote_plugins.keep_for_slots(config)
+            await self._put_in_force(config, loaded_plugins)
         except ProreusError as error:
             message = str(error)
             also = [str(one) for one in loaded_plugins.refusals if str(one) not in message]
@@ -100,17 +135,21 @@ class Reloader:
             return False
         finally:
             loaded_plugins.release()
-        self._record("success", "")
-        before, self._process.state.plugin_files = (
-            self._process.state.plugin_files,
-            loaded_plugins.files(),
-        )
-        changed = changed_files(before, self._process.state.plugin_files)
-        log.info("Configuration reloaded", file=self._options.config, changedPluginFiles=changed)
+        self._succeeded(loaded_plugins, "Configuration reloaded")
+        return True
+
+    def _succeeded(
+        self, loaded_plugins: LoadedPlugins, message: str, *, adopted: bool = False
+    ) -> None:
+        self._record("success", "", adopted)
+        state = self._process.state
+        before, state.plugin_files = state.plugin_files, loaded_plugins.files()
+        shadow = self._options.shadow
+        file = shadow.config if adopted and shadow and shadow.config else self._options.config
+        log.info(message, file=file, changedPluginFiles=changed_files(before, state.plugin_files))
         self._process.record_process_event(
             "Normal", "ConfigReloaded", f"reload {self._count}: the configuration is in force"
         )
-        return True
 
     def _refused(self, why: str) -> None:
         self._record("failure", why)
@@ -118,13 +157,15 @@ class Reloader:
         note = f"reload {self._count}: the configuration before stays in force: {why}"
         self._process.record_process_event("Warning", "ConfigReloadFailed", note)
 
-    def _record(self, result: str, why: str) -> None:
+    def _record(self, result: str, why: str, adopted: bool = False) -> None:
         good = result == "success"
         self._metrics.config_reload_total.labels(result).inc()
         self._metrics.config_last_reload_successful.set(float(good))
         if good:
             self._metrics.config_last_reload_success_seconds.set(time())
         message: dict[str, Any] = {"result": result, "time": datetime.now(UTC).isoformat()}
+        if adopted:
+            message["adopted"] = True  # from the shadow: it is not what the process's files say
         self._process.state.last_reload = message if good else {**message, "error": why}
 
 

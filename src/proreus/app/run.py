@@ -14,6 +14,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from proreus import logs
@@ -23,6 +24,7 @@ from proreus.app.options import RunOptions
 from proreus.app.process import Process
 from proreus.app.reload import Reloader
 from proreus.app.remote_plugins import connect_plugins
+from proreus.app.shadow_trials import ShadowTrials
 from proreus.app.watched_files import WatchedFiles
 from proreus.client.session import ApiClient
 from proreus.config.types import SchedulerConfiguration
@@ -94,7 +96,19 @@ async def _run_until(stopping: asyncio.Event, options: RunOptions) -> None:
         await _check_apiserver(clients.main)
         reloader = Reloader(options, files, remote_plugins, metrics, process)
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, process.debugger.request)
-        await process.run(stopping, reloader.run)
+        trials = None
+        if options.shadow is not None:
+            trials = ShadowTrials(options, process, remote_plugins, metrics, reloader)
+            process.state.shadow = trials.describe
+        await process.run(stopping, partial(_follow, reloader, trials))
+
+
+async def _follow(reloader: Reloader, trials: ShadowTrials | None) -> None:
+    """Reload what changes, and try a candidate if there is one."""
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(reloader.run(), name="reloading")
+        if trials is not None:
+            tasks.create_task(trials.run(), name="shadow trials")
 
 
 def _metrics(options: RunOptions) -> SchedulerMetrics:

@@ -11,6 +11,7 @@ import click
 import proreus
 from proreus.cli.go_flags import FlagError, GoCommand, ParsedFlags
 from proreus.cli.run_flags import FLAGS, LEADER_ELECTION
+from proreus.cli.shadow_flags import shadow_options
 from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
 from proreus.server.options import (
@@ -111,6 +112,7 @@ def run_options(values: ParsedFlags) -> RunOptions:
         follow_files=values["follow-files"],
         plugin_endpoints=values["plugin-endpoint"],
         plugin_slots=values["plugin-slot"],
+        shadow=shadow_options(values),
     )
 
 

@@ -7,6 +7,7 @@ accepted, so that an existing manifest starts, and marked ``has_effect=False``.
 from __future__ import annotations
 
 from proreus.cli.go_flags import Flag, Kind
+from proreus.cli.shadow_flags import SHADOW_FLAGS
 
 _MISC, _DEPRECATED, _LEASE = "Misc", "Deprecated", "Leader election"
 _SERVING, _AUTHN, _AUTHZ = "Secure serving", "Authentication", "Authorization"
@@ -306,4 +307,5 @@ FLAGS: tuple[Flag, ...] = (
             "never.",
         ),
     ),
+    *SHADOW_FLAGS,
 )

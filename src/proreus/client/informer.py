@@ -12,7 +12,7 @@ Objects are passed on without a copy; they are frozen. The model is client-go's 
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
@@ -287,10 +287,11 @@ class InformerGroup:
     def _start(self, kind: str, tasks: asyncio.TaskGroup) -> None:
         tasks.create_task(self.by_kind[kind].run(), name=f"informer {kind}")
 
-    async def wait_for_sync(self) -> None:
-        """Return once every informer has handled its first list."""
-        for informer in list(self.by_kind.values()):
-            await informer.synced.wait()
+    async def wait_for_sync(self, kinds: Collection[str] | None = None) -> None:
+        """Return once every informer, or those of ``kinds``, has handled its first list."""
+        for kind, informer in list(self.by_kind.items()):
+            if kinds is None or kind in kinds:
+                await informer.synced.wait()
 
     @property
     def unsynced(self) -> list[str]:

@@ -10,6 +10,9 @@ as changed, since it holds another node now, and row 3 is beyond the size.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from proreus.framework.columns import MAX_INT64, NO_IMAGES, ImageStates, compacted, grown
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
@@ -36,6 +39,20 @@ class ClusterTable(NodeTable):
     def fork(self, rows: Rows) -> NodeTable:
         """Return a copy of some rows to add pods to and remove pods from."""
         return Fork(self, rows)
+
+    @contextmanager
+    def read_only_columns(self) -> Iterator[None]:
+        """Have NumPy refuse writes to the columns; for plugins that must not do harm."""
+        arrays = [getattr(self, name) for name in self._ARRAYS]
+        for columns in (self.allocatable, self.requested, self.nonzero_requested):
+            arrays.extend(columns.arrays.values())
+        for array in arrays:
+            array.flags.writeable = False
+        try:
+            yield
+        finally:
+            for array in arrays:
+                array.flags.writeable = True
 
     def add_node(self, info: NodeInfo) -> int:
         """Give a node a row and return it."""

@@ -20,6 +20,7 @@ class ProreusMetrics(ProcessMetrics):
         self._describe_comparisons()
         self._describe_kubelet_rejections()
         self._describe_overcommits()
+        self._describe_shadow()
 
     def _describe_plugins(self) -> None:
         self.plugin_failures_total = self.counter(
@@ -132,4 +133,30 @@ class ProreusMetrics(ProcessMetrics):
             "proreus_overcommitting_pods_deleted_total",
             "ALPHA",
             "Pods of ours deleted from such nodes, by --delete-overcommitting-pods.",
+        ).labels()
+
+    def _describe_shadow(self) -> None:
+        self.shadow_pods_total = self.counter(
+            "proreus_shadow_pods_total",
+            "ALPHA",
+            "Pods about which a candidate configuration decided beside the one in force, by "
+            "outcome (same, moved, rejected, accepted, failed).",
+            "outcome",
+        )
+        self.shadow_seconds_total = self.counter(
+            "proreus_shadow_seconds_total",
+            "ALPHA",
+            "Seconds that candidate configurations took to decide.",
+        ).labels()
+        self.shadow_trials_total = self.counter(
+            "proreus_shadow_trials_total",
+            "ALPHA",
+            "Trials of candidate configurations that have ended, by result (adopted, passed, "
+            "dropped, refused).",
+            "result",
+        )
+        self.shadow_running = self.gauge(
+            "proreus_shadow_running",
+            "ALPHA",
+            "Whether a candidate configuration decides beside the one in force (1).",
         ).labels()

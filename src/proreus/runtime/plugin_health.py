@@ -62,13 +62,14 @@ DEFAULT_RULES = FailureRules()
 class TracebackLog:
     """Logs exceptions of plugins with tracebacks: each kind of failure once in ten minutes."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, subject: str = "Plugin") -> None:
         self._clock = clock
+        self._subject = subject
         self._seen: dict[tuple[str, ...], tuple[float, int]] = {}
 
     def record_event(self, plugin: str, point: str, error: BaseException) -> None:
         """Log an exception at an extension point, or count it if its kind was logged lately."""
-        self.record("Plugin raised", error, plugin=plugin, point=point)
+        self.record(f"{self._subject} raised", error, plugin=plugin, point=point)
 
     def record(self, message: str, error: BaseException, **where: Any) -> None:
         """Log an exception with its traceback, or count it if its kind was logged lately.
@@ -111,16 +112,20 @@ def discard_event(event_type: str, reason: str, note: str) -> None:
 
 @dataclass(frozen=True)
 class HealthContext:
-    """What the health monitors of all plugins of a process share."""
+    """What the health monitors of all plugins of a process share.
+
+    ``subject``: what log lines call a plugin.
+    """
 
     clock: Clock
     metrics: SchedulerMetrics
     rules: FailureRules = DEFAULT_RULES
     record_event: EventSink = discard_event
+    subject: str = "Plugin"
     tracebacks: TracebackLog = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tracebacks", TracebackLog(self.clock))
+        object.__setattr__(self, "tracebacks", TracebackLog(self.clock, self.subject))
 
 
 class PluginHealthMonitor(PluginHealth):
@@ -269,7 +274,7 @@ class PluginHealthMonitor(PluginHealth):
     def _report(self, event_type: str, reason: str, message: str) -> None:
         note = f"plugin {self.plugin} of profile {self.profile} {message}"
         if event_type == "Warning":
-            log.error("Plugin keeps failing", err=note, reason=reason)
+            log.error(f"{self._health_context.subject} keeps failing", err=note, reason=reason)
         else:
             log.info("Plugin has recovered", note=note, reason=reason)
         self._health_context.record_event(event_type, reason, note)

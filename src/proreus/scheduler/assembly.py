@@ -28,6 +28,8 @@ from proreus.scheduler.profile_set import ProfileSet, build_profiles
 from proreus.scheduler.rejection_watch import RejectionWatch
 from proreus.scheduler.scheduler import Scheduler
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
+from proreus.scheduler.shadow import ShadowLimits, ShadowTrial
+from proreus.scheduler.shadow_assembly import prepare_shadow
 
 
 class Assembly:
@@ -162,6 +164,16 @@ class Assembly:
         return build_profiles(
             configuration, registry, self._environment, self._core, self._shared_handle
         )
+
+    def prepare_shadow(
+        self, configuration: SchedulerConfiguration, registry: Registry, limits: ShadowLimits
+    ) -> ShadowTrial:
+        """Build another configuration to decide beside the one in force; raises ``ConfigError``.
+
+        The caller sets it as ``scheduler.shadow`` once the kinds that its plugins registered are
+        synced, and closes it.
+        """
+        return prepare_shadow(configuration, registry, self._environment, self._core, limits)
 
     def use(self, profile_set: ProfileSet) -> None:
         """Schedule by another configuration from now on; to be called between cycles.

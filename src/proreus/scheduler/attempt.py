@@ -39,7 +39,8 @@ class Attempt:
     """One attempt to schedule a popped pod. ``started``: ``perf_counter`` seconds at the pop.
 
     ``extenders``: those that are interested in it. ``node_subset``: None = all nodes.
-    ``may_preempt``: whether PostFilter runs when no node is feasible.
+    ``may_preempt``: whether PostFilter runs when no node is feasible. ``shadow``: what a candidate
+    configuration decided about the pod; None: it is not compared.
     """
 
     queued: QueuedPodInfo
@@ -50,6 +51,7 @@ class Attempt:
     extenders: tuple[HTTPExtender, ...] = ()
     node_subset: NodeSubset | None = None
     may_preempt: bool = True
+    shadow: Comparison | None = None
 
 
 @dataclass(slots=True)
@@ -98,6 +100,14 @@ def rejected_on_node(status: Status) -> Failure:
     diagnosis = Diagnosis(verdicts)
     diagnosis.add_plugin_status(status)
     return Failure(status, FitError(1, diagnosis))
+
+
+class Comparison(Protocol):
+    """A decision of a candidate configuration, waiting for the one in force."""
+
+    def complete(self, attempt: Attempt, found: str | Failure, seconds: float) -> None:
+        """Compare with the node, or the failure, that the attempt has found in ``seconds``."""
+        ...
 
 
 class AttemptObserver(Protocol):

@@ -80,6 +80,8 @@ class ProfileHandle:
         self.shared: ProfileHandle = shared or self
         self.nodes: NodeTable = core.cache.table
         """All nodes."""
+        self.watched_kinds: set[str] = set()
+        """The kinds whose objects plugins have asked for."""
         self._subscriptions: list[Callable[[], None]] = []
         self._tracebacks = self.health_context.tracebacks
 
@@ -138,12 +140,14 @@ class ProfileHandle:
 
     def store(self, resource: Resource[T]) -> Mapping[str, T]:
         """Return the watched objects of a resource by key."""
+        self.watched_kinds.add(resource.kind)
         return self._environment.stores.store(resource)
 
     def on_change(
         self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
     ) -> None:
         """Call ``handler(old, new)`` on each change of a watched resource."""
+        self.watched_kinds.add(resource.kind)
         logged = log_exceptions(handler, self._tracebacks)
         self._subscriptions.append(self._environment.stores.on_change(resource, logged))
 

@@ -130,6 +130,12 @@ class ProfileSet:
         """The kinds other than pods and nodes that plugins registered, by event resource name."""
         return _registered_kinds(self.queue_profiles)
 
+    @property
+    def needed_kinds(self) -> set[str]:
+        """The kinds that plugins registered or read, by name."""
+        registered = {resource.kind for resource in self.kinds.values()}
+        return registered.union(*(handle.watched_kinds for handle in self.handles))
+
     def retire(self, on_end: Callable[[], None]) -> None:
         """Use the set for no further pods."""
         self.on_end = on_end
@@ -166,13 +172,14 @@ def build_profiles(
 ) -> ProfileSet:
     """Make every plugin of a configuration; raises ``ConfigError``, and then nothing is left over.
 
-    Kinds that only these plugins registered are watched from now on.
+    Kinds that only these plugins registered are watched from now on. The handles of profiles are of
+    the same class as ``shared_handle``.
     """
     gates = environment.feature_gates
     expanded = expand_all(configuration, registry, gates)
     extenders = _extenders(configuration, environment, core)
     handles = tuple(
-        ProfileHandle(name, environment, core, extenders, shared_handle) for name in expanded
+        type(shared_handle)(name, environment, core, extenders, shared_handle) for name in expanded
     )
     try:
         profiles = {

@@ -39,6 +39,7 @@ from proreus.scheduler.failure import FailureHandler
 from proreus.scheduler.pod_group_cycle import PodGroupCycle
 from proreus.scheduler.profile_set import ProfileSet
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
+from proreus.scheduler.shadow import ShadowTrial
 
 log = logger(__name__)
 
@@ -77,6 +78,8 @@ class Scheduler:
         """None where nodes are never avoided."""
         self.on_tick: list[Callable[[], None]] = []
         """Calls to make every second."""
+        self.shadow: ShadowTrial | None = None
+        """A candidate configuration that decides beside the one in force."""
         self._binding_cycle = binding_cycle
         self._failures = failures
         self._events = environment.event_recorder
@@ -243,7 +246,11 @@ class Scheduler:
         if profile is None or self.skip_pod_schedule(queued, profile):
             self.queue.done(queued.uid)
             return ""
+        decision = None
+        if self.shadow is not None:
+            decision = self.shadow.evaluate(queued, self.scheduling_cycle.node_search)
         attempt = self.begin(queued, profile)
+        attempt.shadow = decision
         outcome = await self.scheduling_cycle.run(attempt)
         if attempt.state.budget is not None:
             self._costs += attempt.state.budget.used

@@ -113,7 +113,7 @@ class SchedulingCycle:
         self._paused = environment.paused
         self._cache = cache
         self._nominator = nominator
-        self._search = search
+        self.node_search = search
         self._waiting_pods = waiting_pods
         self._select = select_host
         self._metrics = environment.metrics
@@ -137,9 +137,11 @@ class SchedulingCycle:
 
     async def _run(self, attempt: Attempt) -> ScheduleResult | Failure:
         found = await self.schedule_pod(attempt)
-        self._metrics.scheduling_algorithm_duration_seconds.observe(
-            perf_counter() - attempt.started
-        )
+        seconds = perf_counter() - attempt.started
+        self._metrics.scheduling_algorithm_duration_seconds.observe(seconds)
+        # Before assume: a candidate has decided on the nodes as they still are.
+        if attempt.shadow is not None:
+            attempt.shadow.complete(attempt, found, seconds)
         if isinstance(found, Failure):
             return found
         return await self.prepare_for_binding_cycle(attempt, found)
@@ -177,7 +179,7 @@ class SchedulingCycle:
                 totals = await self._prioritize_nodes(attempt, found)
                 if attempt.extenders:
                     totals = await self._prioritize_by_extenders(attempt, found, totals)
-                chosen = self._cache.table[self._select(totals, self._search.order)].name
+                chosen = self._cache.table[self._select(totals, self.node_search.order)].name
                 trace.step("Prioritizing done")
                 return chosen
         except (PluginError, ExtenderError) as error:
@@ -237,7 +239,7 @@ class SchedulingCycle:
             with _timed(profile, "Filter", bool(profile.filter)):
                 if profile.fetching:
                     await fetch_filter(profile, state, pod, np.array([row], dtype=np.intp))
-                status = self._search.check_node(profile, state, pod, row)
+                status = self.node_search.check_node(profile, state, pod, row)
         except PluginError as error:
             # Logged only, as in kube-scheduler: if the plugin is broken, the full search fails too.
             log.error("Evaluation failed on nominated node", err=error, pod=pod.key)
@@ -273,7 +275,7 @@ class SchedulingCycle:
         self, profile: Profile, state: CycleState, pod: PodInfo, names: frozenset[str] | None
     ) -> FeasibleNodes:
         """Filter all nodes, or the named ones."""
-        return self._search.find(profile, state, pod, names)
+        return self.node_search.find(profile, state, pod, names)
 
     async def _prioritize_nodes(self, attempt: Attempt, found: FeasibleNodes) -> NodeScores:
         profile, state, pod = attempt.profile, attempt.state, attempt.pod

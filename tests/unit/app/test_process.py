@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from proreus.app.process import Process
+from proreus.client.informer import InformerGroup
 from proreus.client.write_fence import WriteFence
+from proreus.errors import ConfigError
 
 pytestmark = pytest.mark.looptime
 
@@ -128,3 +130,34 @@ async def test_a_standby_that_waits_for_the_lease_does_not_wait_for_its_own_sche
     run.process._running["scheduling"] = waiting = asyncio.ensure_future(asyncio.Event().wait())
     assert await run.wind_down() == 0
     waiting.cancel()
+
+
+class Stores:
+    """Informers of which some cannot list."""
+
+    def __init__(self, synced: tuple[str, ...], refused: tuple[str, ...]) -> None:
+        self.group = InformerGroup()
+        for kind in (*synced, *refused):
+            informer: Any = SimpleNamespace(
+                resource=SimpleNamespace(kind=kind), synced=asyncio.Event()
+            )
+            self.group.add(informer)
+            if kind in synced:
+                informer.synced.set()
+
+
+async def wait_for_sync(stores: Stores, *needed: str) -> None:
+    process: Any = SimpleNamespace(_stores=stores, state=SimpleNamespace(synced=True))
+    profile_set: Any = SimpleNamespace(kinds={}, needed_kinds=set(needed))
+    await Process._wait_for_sync(process, profile_set)
+
+
+async def test_a_configuration_waits_for_the_kinds_that_it_needs_itself() -> None:
+    """A kind that an earlier, refused configuration asked for has nothing to do with it."""
+    loop = asyncio.get_running_loop()
+    stores = Stores(("Pod", "Node"), ("Quota", "Licence"))
+    await wait_for_sync(stores, "Pod")
+    assert loop.time() == 0
+    with pytest.raises(ConfigError, match="plugins need Licence, which cannot be watched"):
+        await wait_for_sync(stores, "Node", "Licence")
+    assert loop.time() == 30

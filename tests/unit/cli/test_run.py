@@ -3,6 +3,7 @@ import pytest
 from proreus import app
 from proreus.app import RunOptions
 from proreus.app.configuration import DEFAULT_BURST, DEFAULT_QPS
+from proreus.app.options import ShadowOptions
 from proreus.cli import main
 from proreus.cli.go_flags import FlagError, ParsedFlags
 from proreus.cli.run import command, run_options
@@ -260,3 +261,34 @@ def test_version(ran, capsys):
 
 def test_the_command_is_called_run():
     assert command.name == "run"
+
+
+def test_a_candidate_in_the_shadow_has_limits():
+    assert parse().shadow is None
+    assert parse("--shadow-config=next.yaml").shadow == ShadowOptions(config="next.yaml")
+    given = parse(
+        "--shadow-plugin-dir=a,b",
+        "--shadow-pods=0",
+        "--shadow-duration=1h",
+        "--shadow-sample=1",
+        "--shadow-on-success=adopt",
+        "--shadow-max-differences=0.25",
+    )
+    assert given.shadow == ShadowOptions("", ("a", "b"), 0, 3600, 1, True, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (["--shadow-pods=5"], "--shadow-pods: needs --shadow-config or --shadow-plugin-dir"),
+        (["--shadow-config=x", "--shadow-pods=-1"], "--shadow-pods: must be zero or greater"),
+        (["--shadow-config=x", "--shadow-sample=0"], "--shadow-sample: must be greater"),
+        (["--shadow-config=x", "--shadow-sample=1.5"], "--shadow-sample: must be greater"),
+        (["--shadow-config=x", "--shadow-max-differences=2"], "between zero and 1"),
+        (["--shadow-config=x", "--shadow-on-success=maybe"], "allowed are report and adopt"),
+        (["--shadow-config=x", "--shadow-pods=0", "--shadow-duration=0s"], "one of them"),
+    ],
+)
+def test_limits_of_a_candidate_are_checked(flags, problem):
+    with pytest.raises(FlagError, match=problem):
+        parse(*flags)

@@ -1,0 +1,203 @@
+"""Tries a candidate configuration in the shadow, and takes it over or drops it.
+
+    candidate's files ─► load, configuration, build ─► ShadowTrial beside the one in force
+    enough pods, or time ─► report ─► Reloader.adopt, or nothing
+
+A trial begins when the process starts, when the candidate's files change, and when the
+configuration in force does, since it is compared with that. Whatever is wrong with a candidate is
+reported, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from proreus import logs
+from proreus.app.configuration import configuration
+from proreus.app.options import RunOptions
+from proreus.app.process import Process
+from proreus.app.reload import Reloader
+from proreus.app.remote_plugins import RemotePlugins
+from proreus.app.watched_files import WatchedFiles
+from proreus.config.types import SchedulerConfiguration
+from proreus.errors import ProreusError
+from proreus.loading import LoadedPlugins, PluginSources, load
+from proreus.metrics import SchedulerMetrics
+from proreus.scheduler.shadow import ShadowLimits, ShadowTrial
+
+log = logs.logger(__name__)
+
+
+@dataclass
+class TrialState:
+    """A trial as /shadowz shows it. ``result``: running, adopted, passed, dropped or refused."""
+
+    files: list[Any] = field(default_factory=list)
+    result: str = "running"
+    reason: str = ""
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
+    trial: ShadowTrial | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """Return the state and the findings so far as JSON-compatible data."""
+        findings = {} if self.trial is None else self.trial.report.describe()
+        return {
+            "result": self.result,
+            "reason": self.reason,
+            "began": self.began.isoformat(),
+            "files": self.files,
+            **findings,
+        }
+
+
+class ShadowTrials:
+    """Tries candidates, one after the other."""
+
+    def __init__(
+        self,
+        options: RunOptions,
+        process: Process,
+        remote_plugins: RemotePlugins,
+        metrics: SchedulerMetrics,
+        reloader: Reloader,
+    ) -> None:
+        assert options.shadow is not None
+        self._shadow = options.shadow
+        self._options = replace(
+            options,
+            config=self._shadow.config or options.config,
+            plugins=PluginSources(
+                options.plugins.modules, self._shadow.plugin_folders or options.plugins.folders
+            ),
+        )
+        self._process = process
+        self._remote_plugins = remote_plugins
+        self._metrics = metrics
+        self._reloader = reloader
+        self._files = WatchedFiles(self._options.config, self._options.plugins)
+        self._due = asyncio.Event()
+        self.state: TrialState | None = None
+        reloader.on_reloaded(self._due.set)
+
+    async def run(self) -> None:
+        """Try the candidate now, and again whenever there is something new to compare."""
+        async with asyncio.TaskGroup() as tasks:
+            if self._options.follow_files:
+                tasks.create_task(self._follow(), name="shadow files")
+            while True:
+                self._due.clear()
+                await self._try_until_due()
+                await self._due.wait()
+
+    async def _follow(self) -> None:
+        async for _ in self._files.changes():
+            if self._files.has_changed():
+                self._due.set()
+
+    def describe(self) -> dict[str, Any]:
+        """Return the body of /shadowz: the running trial, or else the last one."""
+        state = self.state
+        return {
+            "configuration": self._options.config,
+            "pluginFolders": list(self._options.plugins.folders),
+            "onSuccess": "adopt" if self._shadow.adopt else "report",
+            "trial": None if state is None else state.describe(),
+        }
+
+    # ---- one trial -----------------------------------------------------------------------------
+
+    async def _try_until_due(self) -> None:
+        """Try the candidate once; give up when another trial is due."""
+        self.state = TrialState()
+        trying = asyncio.ensure_future(self._try(self.state))
+        due = asyncio.ensure_future(self._due.wait())
+        try:
+            await asyncio.wait((trying, due), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            due.cancel()
+            if not trying.done():
+                trying.cancel()
+                with suppress(asyncio.CancelledError):
+                    await trying
+
+    async def _try(self, state: TrialState) -> None:
+        try:
+            # Before they are synced, a kind that cannot be watched would keep the process from
+            # starting, and the candidate alone may need it.
+            await self._process.synced.wait()
+            loaded_plugins = await self._load()
+            self._files.set_loaded(loaded_plugins)
+            try:
+                await self._try_loaded(state, loaded_plugins)
+            finally:
+                loaded_plugins.release()
+        except ProreusError as error:
+            self._end(state, "refused", str(error))
+        except Exception as error:
+            # A bug in a plugin or in here must not end a process that schedules well.
+            log.error("Trial in the shadow failed", err=error, trace=True)
+            self._end(state, "refused", f"{type(error).__name__}: {error}")
+
+    async def _load(self) -> LoadedPlugins:
+        # Two threads that import at the same time would take each other's modules away.
+        async with self._reloader.one_at_a_time:
+            return await asyncio.to_thread(
+                load, self._options.plugins, self._remote_plugins.classes
+            )
+
+    async def _try_loaded(self, state: TrialState, loaded_plugins: LoadedPlugins) -> None:
+        state.files = list(loaded_plugins.files())
+        config = configuration(self._options, loaded_plugins, self._files)
+        limits = ShadowLimits(self._shadow.pods, self._shadow.sample)
+        trial = await self._process.begin_shadow(config, loaded_plugins.registry, limits)
+        state.trial = trial
+        log.info("Shadow configuration is being tried", file=self._options.config)
+        self._metrics.shadow_running.set(1)
+        try:
+            await self._until_finished(trial)
+        finally:
+            self._metrics.shadow_running.set(0)
+            self._process.end_shadow(trial)
+        await self._conclude(state, trial, config, loaded_plugins)
+
+    async def _until_finished(self, trial: ShadowTrial) -> None:
+        # From the first pod on: a standby, or an idle cluster, has nothing to compare.
+        await trial.started.wait()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(trial.finished.wait(), self._shadow.duration_seconds or None)
+
+    async def _conclude(
+        self,
+        state: TrialState,
+        trial: ShadowTrial,
+        config: SchedulerConfiguration,
+        loaded_plugins: LoadedPlugins,
+    ) -> None:
+        why_not = trial.report.objection(self._shadow.max_differences)
+        if why_not:
+            self._end(state, "dropped", why_not)
+        elif not self._shadow.adopt:
+            self._end(state, "passed", "")
+        elif why_not := await self._reloader.adopt(config, loaded_plugins):
+            self._end(state, "refused", why_not)
+        else:
+            self._end(state, "adopted", "")
+
+    def _end(self, state: TrialState, result: str, why: str) -> None:
+        state.result, state.reason = result, why
+        self._metrics.shadow_trials_total.labels(result).inc()
+        pairs: dict[str, Any] = {"file": self._options.config, "result": result}
+        if state.trial is not None:
+            report = state.trial.report
+            pairs |= {"compared": report.compared, **report.counts(), **report.times.describe()}
+        if result in ("adopted", "passed"):
+            log.info("Shadow configuration passed its trial", **pairs)
+        else:
+            log.error("Shadow configuration did not pass its trial", err=why, **pairs)
+        event_type = "Normal" if result in ("adopted", "passed") else "Warning"
+        note = f"the shadow configuration was {result}" + (why and f": {why}")
+        self._process.record_process_event(event_type, f"Shadow{result.capitalize()}", note)
