@@ -1,24 +1,31 @@
-# The interpreter that the tests run with.
+# The interpreter that the tests run with. PYTHON_DIGEST, as in sha256:…, names the very image:
+# docker build --build-arg PYTHON_DIGEST=sha256:… .
 ARG PYTHON_VERSION=3.11
+ARG PYTHON_DIGEST
 
-FROM python:${PYTHON_VERSION}-slim AS build
+FROM python:${PYTHON_VERSION}-slim${PYTHON_DIGEST:+@${PYTHON_DIGEST}} AS build
 WORKDIR /src
 # dependencies first: they change less often than the code, and their layer is kept
-COPY pyproject.toml constraints.txt README.md LICENSE ./
-COPY src/proreus/__init__.py src/proreus/__init__.py
+COPY requirements requirements
 RUN python -m venv /opt/proreus \
-    && /opt/proreus/bin/pip install --no-cache-dir -c constraints.txt .
+    && /opt/proreus/bin/pip install --no-cache-dir --require-hashes --only-binary :all: -r requirements/runtime.txt \
+    && python -m venv /opt/build \
+    && /opt/build/bin/pip install --no-cache-dir --require-hashes --only-binary :all: -r requirements/build.txt
+COPY pyproject.toml README.md LICENSE ./
 COPY src src
-RUN /opt/proreus/bin/pip install --no-cache-dir --no-deps --force-reinstall . \
-    && /opt/proreus/bin/pip uninstall --yes pip
+RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && /opt/proreus/bin/pip install --no-cache-dir --no-index --no-deps /wheels/proreus-*.whl \
+    && /opt/proreus/bin/pip uninstall --yes setuptools pip
 
-FROM python:${PYTHON_VERSION}-slim
+FROM python:${PYTHON_VERSION}-slim${PYTHON_DIGEST:+@${PYTHON_DIGEST}}
 LABEL org.opencontainers.image.title="proreus" \
       org.opencontainers.image.description="A kube-scheduler replacement in Python" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /opt/proreus /opt/proreus
-# the root file system is read-only where it runs: nothing is compiled or written there
-ENV PATH=/opt/proreus/bin:$PATH \
+# the root file system is read-only where it runs: nothing is compiled or written there; the user has
+# no entry in /etc/passwd, which not every engine makes a HOME for
+ENV HOME=/ \
+    PATH=/opt/proreus/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
 USER 65532:65532

@@ -4,15 +4,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help venv demo test lint format api-page test-controlplane ci bench bench-engine bench-own-plugin bench-families oracle-fuzz kwok-up kwok-down kind-up clean
+# What is installed is what the lock says, by content; nothing is built from source.
+LOCKED := --quiet --disable-pip-version-check --require-hashes --only-binary :all:
+
+.PHONY: help venv demo test lint format api-page test-controlplane ci bench bench-engine bench-own-plugin bench-families oracle-fuzz kwok-up kwok-down kind-up lock sbom image-steps clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml requirements/development.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "proreus needs Python 3.11 or newer; found: $$($(PYTHON) --version)"; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { echo "Python cannot make a virtual environment here; on Debian: apt install python3-venv"; exit 1; }
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench,dev]'
+	$(BIN)/pip install $(LOCKED) --requirement requirements/development.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 venv: $(INSTALLED) ## the virtual environment, with proreus in it
@@ -23,7 +27,7 @@ demo: $(INSTALLED) ## watch proreus schedule 1,000 pods on an embedded cluster
 test: $(INSTALLED) ## all tests that need no cluster
 	$(BIN)/pytest
 
-lint: $(INSTALLED) ## ruff, mypy, import-linter, names of classes
+lint: $(INSTALLED) ## ruff, mypy, import-linter, names of classes, licences
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
@@ -31,6 +35,7 @@ lint: $(INSTALLED) ## ruff, mypy, import-linter, names of classes
 	$(BIN)/mypy examples/*/plugins/*.py examples/reserve-and-notify/licence_server.py deploy/plugins-from-configmap/*.py
 	$(BIN)/lint-imports
 	$(BIN)/python tests/lint/class_names.py
+	$(BIN)/python tests/lint/licences.py
 
 format: $(INSTALLED) ## let ruff format and fix what it can
 	$(BIN)/ruff format
@@ -90,7 +95,36 @@ bench-families: $(INSTALLED) ## the same for proreus and kube-scheduler, by thei
 	@$(ENVTEST).binaries
 	PYTHONPATH=tests $(BIN)/python -m bench.families
 
+TOOLS := build/tools
+
+$(TOOLS)/.installed: requirements/tools.txt
+	@$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/pip install $(LOCKED) --requirement requirements/tools.txt
+	@touch $@
+
+LOCK = $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --constraint constraints.txt
+
+lock: $(TOOLS)/.installed ## requirements/*.txt with hashes, from pyproject.toml and constraints.txt
+	$(LOCK) pyproject.toml --output-file requirements/runtime.txt
+	$(LOCK) --extra bench --extra dev pyproject.toml requirements/build.in --output-file requirements/development.txt
+	$(LOCK) requirements/build.in --output-file requirements/build.txt
+	$(LOCK) requirements/tools.in --output-file requirements/tools.txt
+
+SBOM := build/proreus.cdx.json
+
+sbom: $(INSTALLED) $(TOOLS)/.installed ## a CycloneDX list of what the image installs, in build/
+	@rm -rf build/runtime && $(PYTHON) -m venv build/runtime
+	build/runtime/bin/pip install $(LOCKED) --requirement requirements/runtime.txt
+	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir build/wheels .
+	build/runtime/bin/pip install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall build/wheels/proreus-*.whl
+	@build/runtime/bin/pip uninstall --quiet --yes setuptools pip
+	$(TOOLS)/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application --output-reproducible --output-file $(SBOM) build/runtime/bin/python
+	@$(BIN)/python tests/lint/sbom.py $(SBOM)
+
+image-steps: $(INSTALLED) ## the Dockerfile's steps without a container engine (needs root and mmdebstrap)
+	PYTHONPATH=tests $(BIN)/python -m image
+
 ci: lint test test-controlplane ## what CI runs
 
-clean: ## remove the virtual environment
-	rm -rf $(VENV)
+clean: ## remove the virtual environments and what was built
+	rm -rf $(VENV) build
