@@ -96,6 +96,7 @@ class Reloader:
         """
         async with self.one_at_a_time:
             self._count += 1
+            report(loaded_plugins)
             try:
                 await self._put_in_force(config, loaded_plugins)
             except ProreusError as error:

@@ -31,6 +31,9 @@ from proreus.scheduler.shadow import ShadowLimits, ShadowTrial
 
 log = logs.logger(__name__)
 
+_LOAD_SECONDS = 5.0
+"""How long the end of a trial waits for plugins that are just being imported."""
+
 
 @dataclass
 class TrialState:
@@ -145,9 +148,14 @@ class ShadowTrials:
     async def _load(self) -> LoadedPlugins:
         # Two threads that import at the same time would take each other's modules away.
         async with self._reloader.one_at_a_time:
-            return await asyncio.to_thread(
-                load, self._options.plugins, self._remote_plugins.classes
-            )
+            plugins, classes = self._options.plugins, self._remote_plugins.classes
+            loading = asyncio.ensure_future(asyncio.to_thread(load, plugins, classes))
+            try:
+                return await asyncio.shield(loading)
+            except asyncio.CancelledError:
+                # A thread goes on when its task is cancelled, and the next load would meet it.
+                await asyncio.wait((loading,), timeout=_LOAD_SECONDS)
+                raise
 
     async def _try_loaded(self, state: TrialState, loaded_plugins: LoadedPlugins) -> None:
         state.files = list(loaded_plugins.files())

@@ -223,7 +223,7 @@ class ShadowTrial:
         if attempt.extenders or (extenders and extenders.interested_in(attempt.pod.pod)):
             self.report.skipped["extenders"] += 1
             return True
-        if isinstance(found, Failure) and found.fit_error is None and not _without_nodes(found):
+        if isinstance(found, Failure) and found.status.code == Code.ERROR:
             self.report.skipped["error in force"] += 1
             return True
         return False
@@ -327,7 +327,3 @@ def _result_of(work: Coroutine[Any, Any, T]) -> T:
     # The nodes could change meanwhile, and the pod's own attempt would wait.
     work.close()
     raise RuntimeError("a cycle in the shadow must not wait for anything")
-
-
-def _without_nodes(failure: Failure) -> bool:
-    return failure.status.code != Code.ERROR

@@ -41,6 +41,8 @@ def prepare_shadow(
     core = replace(core, search=search)
     shared_handle = ShadowHandle("", environment, core)
     profile_set = build_profiles(configuration, registry, environment, core, shared_handle)
+    # Closed with the others, which ``handle.shared`` of the configuration in force never is.
+    profile_set.handles += (shared_handle,)
     return ShadowTrial(profile_set, core, environment, in_force, tasks, limits, failing)
 
 

@@ -22,6 +22,7 @@ from proreus.framework.post_filter_result import NominatingInfo
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.meta import ApiObject, Resource
 from proreus.runtime.background import BackgroundWork
+from proreus.runtime.instrumentation import is_out_of_tree
 from proreus.runtime.plugin_health import DEFAULT_RULES, EventSink, HealthContext
 from proreus.runtime.waiting_pods import WaitingPod
 from proreus.scheduler.environment import Environment
@@ -82,6 +83,17 @@ class ReadOnlyNominator:
 
 class ShadowHandle(ProfileHandle):
     """The handle of a profile that runs in the shadow."""
+
+    def on_change(
+        self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
+    ) -> None:
+        """Call ``handler(old, new)`` on each change, until the trial ends."""
+        if self.shared is self and not is_out_of_tree(handler):
+            # What in-tree plugins of all profiles share outlives the trial that was the first to
+            # need it: those in force may use it by then.
+            self._environment.stores.on_change(resource, handler)
+        else:
+            super().on_change(resource, handler)
 
     @property
     def nominator(self) -> Nominator:

@@ -26,6 +26,7 @@ from proreus.framework.plugin import (
     ScorePlugin,
 )
 from proreus.framework.status import Status
+from proreus.objects.kinds import PODS
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 from proreus.scheduler.shadow import ShadowLimits, ShadowTrial
@@ -246,8 +247,6 @@ async def test_nothing_of_it_takes_effect(kit) -> None:
 
 
 def _pods(world) -> list[Any]:
-    from proreus.objects.kinds import PODS
-
     return list(world.api.store(PODS).values())
 
 
@@ -411,6 +410,45 @@ async def test_pods_that_extenders_decide_about_are_not_compared(kit) -> None:
     await scheduled(world, 2)
     assert (trial.report.compared, trial.report.skipped) == (0, {"extenders": 2})
     assert trial.report.objection(1.0) == "no pod was compared"
+
+
+async def test_both_walk_the_same_nodes(kit) -> None:
+    """Plugins that filter node by node see a part of a large cluster, another one each time."""
+
+    class OneByOne(FilterPlugin):
+        name = "OneByOne"
+
+        def filter(self, state: Any, pod: Any, node: NodeInfo) -> None:
+            return None
+
+    world = kit.World(OneByOne, preferring("n3", "n140"))
+    nodes(world, *(f"n{number}" for number in range(150)))
+    trial = candidate(world, OneByOne, preferring("n3", "n140"))
+    assert len(set(await scheduled(world, 12))) > 1
+    assert trial.report.outcomes == {"same": 12}
+
+
+async def test_its_handlers_end_with_it(kit) -> None:
+    seen: list[str] = []
+
+    class Curious(ScorePlugin):
+        name = "Curious"
+
+        def __init__(self, args: Any, handle: Any) -> None:
+            super().__init__(args, handle)
+            handle.on_change(PODS, lambda old, new: seen.append("own"))
+            handle.shared.on_change(PODS, lambda old, new: seen.append("shared"))
+
+        def score(self, state: Any, pod: Any, node: Any) -> int:
+            return 0
+
+    world = kit.World()
+    trial = candidate(world, Curious)
+    world.add_pod("p")
+    assert sorted(seen) == ["own", "shared"]
+    trial.close()
+    world.add_pod("q")
+    assert len(seen) == 2
 
 
 async def test_its_background_work_ends_with_it(kit) -> None:
