@@ -1,156 +1,25 @@
-"""The feature gates of kube-scheduler 1.36 that this process knows, and a set of their values.
+"""A set of values of feature gates, for one version of Kubernetes.
 
-A ``FeatureGates`` is an immutable value that is passed down; there is no global. A gate is added to
-the table only; its stage is for help texts, ``lock_to_default`` for the parser.
+A ``FeatureGates`` is an immutable value that is passed down; there is no global. The gates
+themselves are in ``feature_gate_table``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Literal
 
 from proreus.errors import ConfigError
-
-Stage = Literal["ALPHA", "BETA", "GA"]
-
-
-@dataclass(frozen=True, slots=True)
-class FeatureSpec:
-    """One gate: its default, its stage, whether it may be changed, and the gates it depends on."""
-
-    default: bool
-    stage: Stage
-    lock_to_default: bool = False
-    dependencies: tuple[str, ...] = ()
-
-
-_ALPHA = FeatureSpec(default=False, stage="ALPHA")
-_BETA = FeatureSpec(default=True, stage="BETA")
-_BETA_OFF = FeatureSpec(default=False, stage="BETA")
-_LOCKED = FeatureSpec(default=True, stage="GA", lock_to_default=True)
-_DRA = ("DynamicResourceAllocation",)
-_DRA_ALPHA = FeatureSpec(default=False, stage="ALPHA", dependencies=_DRA)
-_DRA_BETA = FeatureSpec(default=True, stage="BETA", dependencies=_DRA)
-_WORKLOAD_ALPHA = FeatureSpec(default=False, stage="ALPHA", dependencies=("GenericWorkload",))
-
-GATES: Mapping[str, FeatureSpec] = MappingProxyType(
-    {
-        "ClearingNominatedNodeNameAfterBinding": _BETA,
-        "ComponentFlagz": _BETA,
-        "ComponentStatusz": _BETA,
-        "CoordinatedLeaderElection": _BETA_OFF,
-        "DRAAdminAccess": FeatureSpec(
-            default=True, stage="GA", lock_to_default=True, dependencies=_DRA
-        ),
-        "DRAConsumableCapacity": _DRA_BETA,
-        "DRADeviceBindingConditions": FeatureSpec(
-            default=True, stage="BETA", dependencies=(*_DRA, "DRAResourceClaimDeviceStatus")
-        ),
-        "DRADeviceTaintRules": FeatureSpec(
-            default=False, stage="BETA", dependencies=(*_DRA, "DRADeviceTaints")
-        ),
-        "DRADeviceTaints": _DRA_BETA,
-        "DRAExtendedResource": _DRA_BETA,
-        "DRAListTypeAttributes": _DRA_ALPHA,
-        "DRANodeAllocatableResources": _DRA_ALPHA,
-        "DRAPartitionableDevices": _DRA_BETA,
-        "DRAPrioritizedList": FeatureSpec(default=True, stage="GA", dependencies=_DRA),
-        "DRAResourceClaimDeviceStatus": _DRA_BETA,
-        "DRAResourceClaimGranularStatusAuthorization": FeatureSpec(
-            default=True, stage="BETA", dependencies=(*_DRA, "DRAResourceClaimDeviceStatus")
-        ),
-        "DRAResourcePoolStatus": _DRA_ALPHA,
-        "DRASchedulerFilterTimeout": _DRA_BETA,
-        "DRAWorkloadResourceClaims": FeatureSpec(
-            default=False, stage="ALPHA", dependencies=(*_DRA, "GenericWorkload")
-        ),
-        "DynamicResourceAllocation": _LOCKED,
-        "GangScheduling": _WORKLOAD_ALPHA,
-        "GenericWorkload": _ALPHA,
-        "InPlacePodLevelResourcesVerticalScaling": FeatureSpec(
-            default=True, stage="BETA", dependencies=("PodLevelResources", "NodeDeclaredFeatures")
-        ),
-        "InPlacePodVerticalScaling": _LOCKED,
-        "InPlacePodVerticalScalingInitContainers": FeatureSpec(
-            default=True, stage="BETA", dependencies=("NodeDeclaredFeatures",)
-        ),
-        "MatchLabelKeysInPodAffinity": _LOCKED,
-        "MatchLabelKeysInPodTopologySpread": _BETA,
-        "MatchLabelKeysInPodTopologySpreadSelectorMerge": FeatureSpec(
-            default=True, stage="BETA", dependencies=("MatchLabelKeysInPodTopologySpread",)
-        ),
-        "MutableCSINodeAllocatableCount": _LOCKED,
-        "MutablePVNodeAffinity": _ALPHA,
-        "NativeHistograms": _ALPHA,
-        "NodeDeclaredFeatures": _BETA,
-        "NodeInclusionPolicyInPodTopologySpread": _LOCKED,
-        "NominatedNodeNameForExpectation": _BETA,
-        "OpportunisticBatching": _BETA,
-        "PodLevelResources": _BETA,
-        "PodObservedGenerationTracking": _LOCKED,
-        "PodSchedulingReadiness": _LOCKED,
-        "SchedulerAsyncAPICalls": _BETA_OFF,
-        "SchedulerAsyncPreemption": _BETA,
-        "SchedulerPopFromBackoffQ": _BETA,
-        "SchedulerQueueingHints": _LOCKED,
-        "SidecarContainers": _LOCKED,
-        "StorageCapacityScoring": _ALPHA,
-        "TaintTolerationComparisonOperators": _ALPHA,
-        "TopologyAwareWorkloadScheduling": _WORKLOAD_ALPHA,
-        "VolumeAttributesClass": _LOCKED,
-        "VolumeLimitScaling": _ALPHA,
-        "WorkloadAwarePreemption": FeatureSpec(
-            default=False, stage="ALPHA", dependencies=("GangScheduling",)
-        ),
-    }
+from proreus.feature_gate_table import (
+    MERGED_GATES,
+    FeatureSpec,
+    Stage,
+    gates_of,
+    gates_of_other_components,
+    is_newer_gate,
 )
-
-_OTHER_COMPONENTS = """
-    APIResponseCompression APIServerIdentity APIServingWithRoutine AtomicFIFO
-    AuthorizePodWebsocketUpgradeCreatePermission CBORServingAndStorage
-    CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions CRDObservedGenerationTracking
-    CRIListStreaming CSIVolumeHealth ClientsAllowCARotation ClientsAllowCBOR
-    ClientsAllowTLSCacheGC ClientsPreferCBOR
-    CloudControllerManagerWatchBasedRoutesReconciliation CloudControllerManagerWebhook
-    ClusterTrustBundle ClusterTrustBundleProjection ConcurrentWatchObjectDecode
-    ConstrainedImpersonation ContainerCheckpoint ContainerRestartRules ContainerStopSignals
-    ContextualLogging CrossNamespaceVolumeDataSource DeclarativeValidationBeta
-    DeploymentReplicaSetTerminatingReplicas DetectCacheInconsistency EnvFiles EventedPLEG
-    ExtendWebSocketsToKubelet GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority
-    HPAConfigurableTolerance HPAScaleToZero HostnameOverride ImageVolumeWithDigest
-    InOrderInformersBatchProcess InPlacePodVerticalScalingExclusiveCPUs
-    InPlacePodVerticalScalingExclusiveMemory KubeletCrashLoopBackOffMax
-    KubeletEnsureSecretPulledImages KubeletInUserNamespace KubeletSeparateDiskGC
-    KubeletServiceAccountTokenForCredentialProviders ListFromCacheSnapshot
-    LocalStorageCapacityIsolationFSQuotaMonitoring LoggingAlphaOptions LoggingBetaOptions
-    ManifestBasedAdmissionControlConfig MaxUnavailableStatefulSet MemoryQoS
-    MutablePodResourcesForSuspendedJobs MutableSchedulingDirectivesForSuspendedJobs
-    OpenAPIEnums PLEGOnDemandRelist PersistentVolumeClaimUnusedSinceTime
-    PodAndContainerStatsFromCRI PodCertificateRequest PodDeletionCost
-    PodLevelResourceManagers PodLogsQuerySplitStreams PodReadyToStartContainersCondition
-    PodTopologyLabelsAdmission PodsAPI PortForwardWebsockets PreventStaticPodAPIReferences
-    QOSReserved ReduceDefaultCrashLoopBackOffDecay RelaxedServiceNameValidation
-    ReloadKubeletClientCAFile ReloadKubeletServerCertificateFile RemoteRequestHeaderUID
-    ResourceHealthStatus ResourceHealthStatusMessage RestartAllContainersOnContainerExits
-    RotateKubeletServerCertificate RuntimeClassInImageCriApi SELinuxMount
-    ServiceAccountNodeAudienceRestriction ShardedListAndWatch SizeBasedListCostEstimate
-    StaleControllerConsistencyDaemonSet StaleControllerConsistencyJob
-    StaleControllerConsistencyReplicaSet StaleControllerConsistencyStatefulSet
-    StatefulSetSemanticRevisionComparison StorageVersionAPI StorageVersionHash
-    StorageVersionMigrator StrictIPCIDRValidation
-    StructuredAuthenticationConfigurationEgressSelector
-    StructuredAuthenticationConfigurationJWKSMetrics TokenRequestServiceAccountUIDValidation
-    TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions
-    TranslateStreamCloseWebsocketRequests UnauthenticatedHTTP2DOSMitigation
-    UnknownVersionInteroperabilityProxy UnlockWhileProcessingFIFO
-    UserNamespacesHostNetworkSupport WatchCacheInitializationPostStartHook WatchList
-    WatchListClient WindowsCPUAndMemoryAffinity WindowsGracefulNodeShutdown WorkloadWithJob
-"""
-OTHER_COMPONENTS = frozenset(_OTHER_COMPONENTS.split())
-"""Alpha and beta gates of Kubernetes 1.36 that mean nothing to a scheduler: accepted, since one
-list of gates often serves all components of a cluster, and without effect."""
+from proreus.kubernetes_version import BINARY_VERSION, SUPPORTED_VERSIONS, Change, KubernetesVersion
 
 _SPECIAL_GATES: Mapping[str, Stage] = {"AllAlpha": "ALPHA", "AllBeta": "BETA"}
 
@@ -163,9 +32,16 @@ _BOOLS = {
 
 @dataclass(frozen=True, slots=True)
 class FeatureGates:
-    """The values of all gates; ``changed`` holds what was set, the rest is at its default."""
+    """The values of all gates; ``changed`` holds what was set, the rest is at its default.
+
+    ``emulation_version``: the version of kube-scheduler that this process is.
+    ``min_compatibility_version``: the oldest one that it may share a cluster with, by default the
+    one before.
+    """
 
     changed: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
+    emulation_version: KubernetesVersion = BINARY_VERSION
+    min_compatibility: KubernetesVersion | None = None
 
     @classmethod
     def parse(cls, text: str) -> FeatureGates:
@@ -176,11 +52,17 @@ class FeatureGates:
         return cls.from_list(text.split(","))
 
     @classmethod
-    def from_list(cls, settings: Iterable[str]) -> FeatureGates:
+    def from_list(
+        cls,
+        settings: Iterable[str],
+        emulation_version: KubernetesVersion = BINARY_VERSION,
+        min_compatibility: KubernetesVersion | None = None,
+    ) -> FeatureGates:
         """Parse settings of the form ``Name=bool``; empty ones are passed over.
 
         ``AllAlpha`` and ``AllBeta`` set the gates of a stage that are not set by name.
         """
+        defaults = cls(emulation_version=emulation_version, min_compatibility=min_compatibility)
         given: dict[str, bool] = {}
         problems: list[str] = []
         for setting in settings:
@@ -188,29 +70,55 @@ class FeatureGates:
             name, text = name.strip().removeprefix("kube:"), text.strip()
             if not name and not equals:
                 continue
-            problem = _problem(name, equals, text)
+            problem = defaults._problem(name, equals, text)
             if problem is None:
                 given[name] = _BOOLS[text]
             else:
                 problems.append(problem)
         if problems:
             raise ConfigError(*problems)
-        gates = cls(MappingProxyType(_spread(given)))
+        gates = replace(defaults, changed=MappingProxyType(_spread(given, defaults.specs)))
         problems.extend(gates._unmet_dependencies())
         if problems:
             raise ConfigError(*problems)
         return gates
 
+    @property
+    def min_compatibility_version(self) -> KubernetesVersion:
+        """The oldest version that this process may share a cluster with."""
+        return self.min_compatibility or self.emulation_version.previous()
+
+    @property
+    def specs(self) -> Mapping[str, FeatureSpec]:
+        """The gates of the emulated version, by name."""
+        return gates_of(self.emulation_version)
+
+    def includes(self, change: Change) -> bool:
+        """Return whether the emulated version has a change that no gate guards."""
+        return self.emulation_version.includes(change)
+
     def enabled(self, name: str) -> bool:
-        """Return whether a gate is on; raises ``KeyError`` for one that is not in the table."""
+        """Return whether a gate is on; raises ``KeyError`` for one that is in no version's table.
+
+        A gate that the emulated version does not know is on if it became GA before, and as the one
+        that it was merged into; else it is off.
+        """
         value = self.changed.get(name)
-        return GATES[name].default if value is None else value
+        if value is not None:
+            return value
+        spec = self.specs.get(name)
+        if spec is None:
+            merged = MERGED_GATES.get(name)
+            return self.enabled(merged) if merged else _spec_elsewhere(name).stage == "GA"
+        return spec.default or (
+            spec.on_since is not None and self.min_compatibility_version >= spec.on_since
+        )
 
     def __str__(self) -> str:
         return ",".join(f"{name}={str(on).lower()}" for name, on in sorted(self.changed.items()))
 
     def _unmet_dependencies(self) -> Iterable[str]:
-        for name, gate in GATES.items():
+        for name, gate in self.specs.items():
             if self.enabled(name):
                 missing = [need for need in gate.dependencies if not self.enabled(need)]
                 if missing:
@@ -219,37 +127,50 @@ class FeatureGates:
                         f"[{' '.join(missing)}]"
                     )
 
+    def _problem(self, name: str, equals: str, text: str) -> str | None:
+        if not equals:
+            return f"missing bool value for {name}"
+        if text not in _BOOLS:
+            return (
+                f"invalid value of {name}={text}, err: "
+                f'strconv.ParseBool: parsing "{text}": invalid syntax'
+            )
+        component, colon, _ = name.rpartition(":")
+        if colon:
+            return f"component not registered: {component}"
+        version = self.emulation_version
+        if name in gates_of_other_components(version) or name in _SPECIAL_GATES:
+            return None
+        gate, value = self.specs.get(name), str(_BOOLS[text]).lower()
+        if gate is None and is_newer_gate(name, version):
+            return (
+                f"cannot set feature gate {name} to {value}, feature is PreAlpha at emulated "
+                f"version {version}, min compatibility version {self.min_compatibility_version}"
+            )
+        if gate is None:
+            return f"unrecognized feature gate: {name}"
+        if gate.lock_to_default and _BOOLS[text] != gate.default:
+            return (
+                f"cannot set feature gate {name} to {value}, "
+                f"feature is locked to {str(gate.default).lower()}"
+            )
+        return None
 
-def _spread(given: Mapping[str, bool]) -> dict[str, bool]:
+
+def _spread(given: Mapping[str, bool], specs: Mapping[str, FeatureSpec]) -> dict[str, bool]:
     """Return the values of gates, those of whole stages included."""
-    values = {name: on for name, on in given.items() if name in GATES}
+    values = {name: on for name, on in given.items() if name in specs}
     for whole, stage in _SPECIAL_GATES.items():
         if whole in given:
-            for name, gate in GATES.items():
+            for name, gate in specs.items():
                 if gate.stage == stage:
                     values.setdefault(name, given[whole])
     return values
 
 
-def _problem(name: str, equals: str, text: str) -> str | None:
-    if not equals:
-        return f"missing bool value for {name}"
-    if text not in _BOOLS:
-        return (
-            f"invalid value of {name}={text}, err: "
-            f'strconv.ParseBool: parsing "{text}": invalid syntax'
-        )
-    component, colon, _ = name.rpartition(":")
-    if colon:
-        return f"component not registered: {component}"
-    if name in OTHER_COMPONENTS or name in _SPECIAL_GATES:
-        return None
-    gate = GATES.get(name)
-    if gate is None:
-        return f"unrecognized feature gate: {name}"
-    if gate.lock_to_default and _BOOLS[text] != gate.default:
-        return (
-            f"cannot set feature gate {name} to {str(_BOOLS[text]).lower()}, "
-            f"feature is locked to {str(gate.default).lower()}"
-        )
-    return None
+def _spec_elsewhere(name: str) -> FeatureSpec:
+    """Return a gate as another version has it; raises ``KeyError``."""
+    for version in SUPPORTED_VERSIONS:
+        if name in gates_of(version):
+            return gates_of(version)[name]
+    raise KeyError(name)

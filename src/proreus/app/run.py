@@ -30,15 +30,11 @@ from proreus.client.session import ApiClient
 from proreus.config.types import SchedulerConfiguration
 from proreus.config.write import to_yaml
 from proreus.errors import ConfigError, Forbidden, LeaseLost, ProreusError, Unauthorized
-from proreus.feature_gates import GATES
 from proreus.loading import load
 from proreus.metrics import SchedulerMetrics
 from proreus.server.connections import raise_open_files_limit
 
 log = logs.logger(__name__)
-
-EMULATED_VERSION = "1.36"
-MIN_COMPATIBILITY_VERSION = "1.35"
 
 
 async def run(options: RunOptions) -> int:
@@ -113,9 +109,13 @@ async def _follow(reloader: Reloader, trials: ShadowTrials | None) -> None:
 
 def _metrics(options: RunOptions) -> SchedulerMetrics:
     metrics = SchedulerMetrics(options.disabled_metrics, options.allow_metric_labels)
-    metrics.set_versions(options.version, EMULATED_VERSION, MIN_COMPATIBILITY_VERSION)
     gates = options.feature_gates
-    metrics.set_features((name, gate.stage, gates.enabled(name)) for name, gate in GATES.items())
+    metrics.set_versions(
+        options.version, str(gates.emulation_version), str(gates.min_compatibility_version)
+    )
+    metrics.set_features(
+        (name, gate.stage, gates.enabled(name)) for name, gate in gates.specs.items()
+    )
     return metrics
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from proreus.config.types import PluginRef, Plugins, PluginSet
 from proreus.feature_gates import FeatureGates
+from proreus.kubernetes_version import Change
 
 
 class _DefaultPlugin(NamedTuple):
@@ -23,8 +24,8 @@ class _DefaultPlugin(NamedTuple):
 _DEFAULT_PLUGINS = (
     _DefaultPlugin("SchedulingGates"),
     _DefaultPlugin("PrioritySort"),
-    _DefaultPlugin("NodeUnschedulable"),
     _DefaultPlugin("NodeName"),
+    _DefaultPlugin("NodeUnschedulable"),
     _DefaultPlugin("TaintToleration", weight=3),
     _DefaultPlugin("NodeAffinity", weight=2),
     _DefaultPlugin("NodePorts"),
@@ -48,11 +49,19 @@ _DEFAULT_PLUGINS = (
 """kube-scheduler's plugins in the order in which each extension point calls them."""
 
 
+def _in_order(gates: FeatureGates) -> tuple[_DefaultPlugin, ...]:
+    if gates.includes(Change.NODE_NAME_BEFORE_UNSCHEDULABLE):
+        return _DEFAULT_PLUGINS
+    by_name = {plugin.name: plugin for plugin in _DEFAULT_PLUGINS}
+    swapped = {"NodeName": "NodeUnschedulable", "NodeUnschedulable": "NodeName"}
+    return tuple(by_name[swapped.get(plugin.name, plugin.name)] for plugin in _DEFAULT_PLUGINS)
+
+
 def default_plugins(gates: FeatureGates) -> tuple[PluginRef, ...]:
     """Return the default ``multiPoint.enabled``, in order, with weights."""
     return tuple(
         PluginRef(name=plugin.name, weight=plugin.weight)
-        for plugin in _DEFAULT_PLUGINS
+        for plugin in _in_order(gates)
         if not plugin.gate or gates.enabled(plugin.gate)
     )
 

@@ -33,12 +33,21 @@ class QueueProfile(Protocol):
         ...
 
 
-def registrations_of(plugin: str, events: Iterable[ClusterEvent]) -> tuple[EventRegistration, ...]:
-    """Return a plugin's registrations; node additions imply taint updates.
+def registrations_of(
+    plugin: str, events: Iterable[ClusterEvent], *, implied_taint_event: bool = False
+) -> tuple[EventRegistration, ...]:
+    """Return a plugin's registrations.
 
-    kube-scheduler adds the same registration (kubernetes/kubernetes#109437).
+    ``implied_taint_event``: node additions imply taint updates, as in kube-scheduler up to 1.36
+    (kubernetes/kubernetes#109437, ``Change.NO_IMPLIED_TAINT_EVENT``).
     """
     registered = tuple(events)
+    if implied_taint_event:
+        registered = _with_taint_event(registered)
+    return tuple((plugin, event) for event in registered)
+
+
+def _with_taint_event(registered: tuple[ClusterEvent, ...]) -> tuple[ClusterEvent, ...]:
     node_actions = 0
     for event in registered:
         if event.resource == NODE:
@@ -46,5 +55,5 @@ def registrations_of(plugin: str, events: Iterable[ClusterEvent]) -> tuple[Event
     # A node often joins with a taint that is removed once it is ready. At the time of the addition
     # the pod is rejected for the taint; without this, nothing would retry it when the taint goes.
     if node_actions & ADD and not node_actions & UPDATE_NODE_TAINT:
-        registered = (*registered, ClusterEvent(NODE, UPDATE_NODE_TAINT))
-    return tuple((plugin, event) for event in registered)
+        return (*registered, ClusterEvent(NODE, UPDATE_NODE_TAINT))
+    return registered

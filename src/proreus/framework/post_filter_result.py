@@ -24,7 +24,10 @@ CLEAR_NOMINATION = NominatingInfo("")
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
-    """``status`` None is success; ``nominating`` None leaves the nomination alone."""
+    """``status`` None is success; ``nominating`` None leaves the nomination alone.
+
+    The reasons of a ``Status.success`` are told with the failed attempt.
+    """
 
     status: Status | None = None
     nominating: NominatingInfo | None = None

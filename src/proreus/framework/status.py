@@ -79,6 +79,11 @@ class Status:
             raise TypeError(f"timeout_seconds must be a number, not {seconds!r}")
 
     @classmethod
+    def success(cls, *reasons: str) -> Status:
+        """Return a success that has something to tell; None is one without a word."""
+        return cls(Code.SUCCESS, reasons)
+
+    @classmethod
     def unschedulable(cls, *reasons: str) -> Status:
         """Return a rejection that preemption may resolve."""
         return cls(Code.UNSCHEDULABLE, reasons)

@@ -26,6 +26,7 @@ from proreus.framework.pod_info import PodInfo, PodResourcesOptions, QueuedPodIn
 from proreus.framework.post_filter_result import NominatingInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray
+from proreus.kubernetes_version import V1_36, KubernetesVersion, parse_emulated_version
 from proreus.objects.codec import decoder_for
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod
@@ -51,23 +52,30 @@ def evaluate(
     registry: Registry,
     configuration: Any = None,
     plugins: Plugins | None = None,
+    without_version: KubernetesVersion = V1_36,
 ) -> Iterator[JsonObject]:
     """Yield ``{"id", "expect"}`` for each case.
 
     ``configuration`` applies to cases without their own. Without either, the default one applies,
-    with ``plugins`` merged over the default plugins.
+    with ``plugins`` merged over the default plugins. ``without_version``: the Kubernetes version
+    that is emulated for cases that state none.
     """
     with asyncio.Runner() as runner:
         for case in cases:
-            result = runner.run(_evaluate(case, registry, configuration, plugins))
+            result = runner.run(_evaluate(case, registry, configuration, plugins, without_version))
             yield {"id": case["id"], "expect": result}
 
 
 async def _evaluate(
-    case: JsonObject, registry: Registry, configuration: Any, plugins: Plugins | None
+    case: JsonObject,
+    registry: Registry,
+    configuration: Any,
+    plugins: Plugins | None,
+    without_version: KubernetesVersion,
 ) -> JsonObject:
     try:
-        gates = FeatureGates.from_list([*_OFFLINE_GATES, *case.get("features", ())])
+        version = _version(case) or without_version
+        gates = FeatureGates.from_list([*_OFFLINE_GATES, *case.get("features", ())], version)
         chosen = case.get("config") or configuration
         if chosen:
             loaded = load(chosen, registry, gates)
@@ -86,6 +94,12 @@ async def _evaluate(
     if script:
         return {"trace": [await _play_step(cluster, step) for step in case["steps"]]}
     return await _decide(cluster, case["pod"])
+
+
+def _version(case: JsonObject) -> KubernetesVersion | None:
+    """Return the version that a case states; raises ``ConfigError`` for one that is not served."""
+    text = case.get("kubernetesVersion")
+    return None if text is None else parse_emulated_version(text, "kubernetesVersion")
 
 
 def read_cases(path: Path) -> Iterator[JsonObject]:

@@ -12,24 +12,27 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from proreus.framework.columns import NO_IMAGES, ImageSet, ImageStates
 from proreus.framework.cycle_state import CycleState
+from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import MAX_SCORE, ScorePlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.verdicts import IntArray
+from proreus.kubernetes_version import Change
 from proreus.objects.pod import Pod
 
 MEBIBYTE = 1024 * 1024
 MIN_BYTES = 23 * MEBIBYTE
-MAX_BYTES_A_CONTAINER = 1000 * MEBIBYTE
+MAX_BYTES_AN_IMAGE = 1000 * MEBIBYTE
 
 RequestedImages = tuple[int, tuple[tuple[str, float], ...]]
-"""The number of containers, and (image, share of nodes) of those images that some node has."""
+"""The number of images requested, and (image, share of nodes) of those that some node has."""
 
 _NOTHING: RequestedImages = (0, ())
 
@@ -39,6 +42,10 @@ class ImageLocality(ScorePlugin):
 
     row_local = True
     looks_at_pods = False
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._volumes_count = handle.feature_gates.includes(Change.IMAGE_VOLUMES_COUNT)
 
     def sign(self, pod: PodInfo) -> Hashable:
         """Sign the pod's images with the share of nodes that have them."""
@@ -77,7 +84,9 @@ class ImageLocality(ScorePlugin):
             if volume.image is not None:
                 names.append(normalized_image_name(volume.image.reference))
         found = tuple((name, known[name] / total) for name in names if name in known)
-        return (len(containers), found) if found else _NOTHING
+        # Up to 1.36 the threshold grew with containers alone.
+        images = len(names) if self._volumes_count else len(containers)
+        return (images, found) if found else _NOTHING
 
 
 @lru_cache(maxsize=8192)
@@ -88,21 +97,21 @@ def normalized_image_name(name: str) -> str:
 
 def _score(requested_images: RequestedImages, images: ImageSet) -> int:
     # Each product is truncated by itself, as in kube-scheduler.
-    containers, found = requested_images
+    requested, found = requested_images
     total = sum(int(images[name] * share) for name, share in found if name in images)
     if total <= MIN_BYTES:
         return 0
-    most = MAX_BYTES_A_CONTAINER * containers
+    most = MAX_BYTES_AN_IMAGE * requested
     return MAX_SCORE * (min(total, most) - MIN_BYTES) // (most - MIN_BYTES)
 
 
 def _scores(requested_images: RequestedImages, values: Sequence[ImageSet]) -> IntArray:
     """Return ``_score`` for each of many sets of images."""
-    containers, found = requested_images
+    requested, found = requested_images
     total = np.zeros(len(values), dtype=np.int64)
     for name, share in found:
         sizes = np.array([images.get(name, 0) for images in values], dtype=np.int64)
         total += (sizes * share).astype(np.int64)
-    most = MAX_BYTES_A_CONTAINER * containers
+    most = MAX_BYTES_AN_IMAGE * requested
     scores = MAX_SCORE * (np.minimum(total, most) - MIN_BYTES) // (most - MIN_BYTES)
     return np.where(total <= MIN_BYTES, 0, scores)

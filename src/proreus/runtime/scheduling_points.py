@@ -141,7 +141,8 @@ async def run_post_filter(
         except PluginError as error:
             return PostFilterOutcome(Code.ERROR, str(error))
         if status is None:
-            return PostFilterOutcome(SUCCESS, "", result.nominating)
+            text = "" if result.status is None else result.status.message
+            return PostFilterOutcome(SUCCESS, text, result.nominating)
         if status.code == Code.UNRESOLVABLE:
             return PostFilterOutcome(status.code, status.message, result.nominating)
         if not status.rejected:

@@ -24,6 +24,7 @@ from proreus.framework.plugin import (
     ReservePlugin,
 )
 from proreus.framework.pod_info import QueuedPodInfo
+from proreus.kubernetes_version import Change
 from proreus.logs import logger
 from proreus.objects.kinds import BY_KIND
 from proreus.objects.meta import Resource, Untyped
@@ -64,10 +65,12 @@ class QueueProfileView:
         profile: Profile,
         extended: bool = False,
         all_events: Iterable[events.ClusterEvent] = events.ALL_EVENTS,
+        implied_taint_event: bool = False,
     ) -> None:
         """``extended``: extenders may reject its pods, so that any event may help them.
 
         ``all_events``: the events of a plugin that registers ``ALL_EVENTS``.
+        ``implied_taint_event``: see ``registrations_of``.
         """
         self.pre_enqueue: Mapping[str, PreEnqueue] = {
             plugin.name: plugin.pre_enqueue for plugin in profile.pre_enqueue
@@ -77,11 +80,15 @@ class QueueProfileView:
             for plugin in profile.plugins
             if isinstance(plugin, _EVENT_REGISTERING_PLUGINS)
             for registration in registrations_of(
-                plugin.name, _registered(profile.name, plugin, all_events)
+                plugin.name,
+                _registered(profile.name, plugin, all_events),
+                implied_taint_event=implied_taint_event,
             )
         ]
         if extended:
-            self.registrations += registrations_of(EXTENDER, all_events)
+            self.registrations += registrations_of(
+                EXTENDER, all_events, implied_taint_event=implied_taint_event
+            )
 
 
 def _registered(
@@ -189,8 +196,9 @@ def build_profiles(
             for handle in handles
         }
         all_events = events.all_events(gates.enabled("GenericWorkload"))
+        implied_taint_event = not gates.includes(Change.NO_IMPLIED_TAINT_EVENT)
         queue_profiles = {
-            name: QueueProfileView(profile, extenders is not None, all_events)
+            name: QueueProfileView(profile, extenders is not None, all_events, implied_taint_event)
             for name, profile in profiles.items()
         }
     except BaseException:

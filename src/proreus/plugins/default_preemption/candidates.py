@@ -132,9 +132,17 @@ class DryRun:
             victim_pods = [pods[number] for number in victim_indices]
             # With one group only, the order of the reprieve is the order of importance already.
             if 0 < violations < len(pods):
-                victim_pods = sorted_by_importance(victim_pods)
+                victim_pods = self._by_importance(victim_pods, row)
             violated = sum(number < violations for number in victim_indices)
             self._dry_run_cache.note_candidate(row, Candidate(name, tuple(victim_pods), violated))
+
+    def _by_importance(self, victims: list[PodInfo], row: int) -> list[PodInfo]:
+        if not self._pods_by_priority.sampled_once:
+            return sorted_by_importance(victims, sampled_once=False)
+        # The start times that were sampled when the node's pods were listed decide again.
+        lower = self._pods_by_priority.lower_priority_pods(row, self._pod.priority)
+        chosen = {pod.uid for pod in victims}
+        return [pod for pod in lower if pod.uid in chosen]
 
     def _victims(
         self, rows: Rows, potential_victims: list[list[PodInfo]]

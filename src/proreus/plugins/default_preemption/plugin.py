@@ -31,6 +31,7 @@ from proreus.framework.post_filter_result import (
 )
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Rows, Verdicts
+from proreus.kubernetes_version import Change
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod, condition_of
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
@@ -67,10 +68,11 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         super().__init__(args, handle)
         self._pods = handle.store(PODS)
         self._budgets = handle.store(POD_DISRUPTION_BUDGETS)
-        self._pods_by_priority = PodsByPriority(handle.nodes)
+        gates = handle.feature_gates
+        self._sampled_once = gates.includes(Change.START_TIME_SAMPLED_ONCE)
+        self._pods_by_priority = PodsByPriority(handle.nodes, self._sampled_once)
         self._dry_run_caches = DryRunCaches(handle.nodes)
         self._evictor = Evictor(handle, self._pods, self.name)
-        gates = handle.feature_gates
         self._async = gates.enabled("SchedulerAsyncPreemption")
         self._by_topology = gates.enabled("TopologyAwareWorkloadScheduling")
         self._by_group = gates.enabled("WorkloadAwarePreemption")
@@ -119,7 +121,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
             return PostFilterResult(Status.unschedulable(f"preemption: {reason}"))
         dry_run_key = self.handle.dry_run_key(state, pod)
         dry_run_cache = self._dry_run_caches.of(dry_run_key, pod, self._budgets.values())
-        budgets = DisruptionBudgets(self._budgets.values())
+        budgets = self._disruption_budgets()
         dry_run = DryRun(self.handle, state, pod, budgets, self._pods_by_priority, dry_run_cache)
         candidates = self._find_candidates(dry_run, verdicts)
         if not candidates:
@@ -132,7 +134,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
             candidates = await self._call_extenders(live, candidates)
         except ExtenderError as error:
             return PostFilterResult(Status.error(f"preemption: {error}"))
-        best = pick_one_node_for_preemption(candidates, self.handle.clock.now())
+        best = pick_one_node_for_preemption(candidates, self.handle.clock.now(), self._sampled_once)
         if best is None:
             text = "preemption: no candidate node for preemption"
             return PostFilterResult(Status.unschedulable(text))
@@ -197,7 +199,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         if any(pod.pod.spec.preemption_policy == "Never" for pod in pods):
             return Status.unschedulable("not eligible due to preemptionPolicy=Never.")
         units = preemption_units(self.handle.nodes, self._groups, group.priority)
-        dry_run = PodGroupDryRun(self.handle.nodes, DisruptionBudgets(self._budgets.values()), fits)
+        dry_run = PodGroupDryRun(self.handle.nodes, self._disruption_budgets(), fits)
         found = await dry_run.run(units)
         if isinstance(found, Status):
             return found
@@ -210,6 +212,10 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         except ApiError as error:
             return Status.error(str(error))
         return None
+
+    def _disruption_budgets(self) -> DisruptionBudgets:
+        stop = self.handle.feature_gates.includes(Change.FIRST_EXHAUSTED_BUDGET)
+        return DisruptionBudgets(self._budgets.values(), stop_at_first_exhausted=stop)
 
     def num_candidates(self, nodes: int) -> int:
         """Return how many candidates are enough among ``nodes`` potential nodes."""
@@ -231,14 +237,20 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
 
     async def _preempt(self, best: Candidate, pod: PodInfo) -> PostFilterResult:
         nominating = NominatingInfo(best.node_name)
+        success: Status | None = None
+        if self.handle.feature_gates.includes(Change.PREEMPTION_MESSAGE):
+            success = Status.success(
+                "preemption: found a potential placement for pod on node "
+                f"{best.node_name}, preempting {len(best.victims)} victims"
+            )
         if self._async:
             self._evictor.evict_in_background(best, Preemptor.of_pod(pod))
-            return PostFilterResult(None, nominating)
+            return PostFilterResult(success, nominating)
         try:
             await self._evictor.evict(best, Preemptor.of_pod(pod))
         except ApiError as error:
             return PostFilterResult(Status.error(f"preemption: {error}"))
-        return PostFilterResult(None, nominating)
+        return PostFilterResult(success, nominating)
 
 
 def _is_being_preempted(pod: Pod) -> bool:

@@ -40,8 +40,8 @@ class _NodePods:
     ranks: list[int]
 
     @classmethod
-    def of(cls, node: NodeInfo) -> _NodePods:
-        pods = sorted_by_importance([node.pods[uid] for uid in node.order])
+    def of(cls, node: NodeInfo, sampled_once: bool) -> _NodePods:
+        pods = sorted_by_importance([node.pods[uid] for uid in node.order], sampled_once)
         return cls(pods, [pod.importance[0] for pod in pods])
 
 
@@ -50,10 +50,13 @@ class PodsByPriority:
 
     An assumed pod may be in it after the watch has confirmed the pod: what is read here, priority
     and start time, is the same of both.
+
+    ``sampled_once``: see ``sorted_by_importance``.
     """
 
-    def __init__(self, nodes: NodeTable) -> None:
+    def __init__(self, nodes: NodeTable, sampled_once: bool = True) -> None:
         self._nodes = nodes
+        self.sampled_once = sampled_once
         self._position = -1
         self._lowest: IntArray = np.empty(0, dtype=np.int64)
         """By row: the lowest priority of a pod."""
@@ -84,18 +87,22 @@ class PodsByPriority:
         """Return the pods of a row below a priority, the most important first."""
         node_pods = self._pods_by_row.get(row)
         if node_pods is None:
-            node_pods = self._pods_by_row[row] = _NodePods.of(self._nodes[row])
+            node_pods = self._pods_by_row[row] = _NodePods.of(self._nodes[row], self.sampled_once)
         return node_pods.pods[bisect_right(node_pods.ranks, -priority) :]
 
 
-def sorted_by_importance(pods: list[PodInfo]) -> list[PodInfo]:
-    """Return pods with the highest priority first, then those that have run longest."""
+def sorted_by_importance(pods: list[PodInfo], sampled_once: bool = True) -> list[PodInfo]:
+    """Return pods with the highest priority first, then those that have run longest.
+
+    Pods that have not started come last, in their order; without ``sampled_once`` in reverse:
+    kube-scheduler took the clock's time for each of them at each comparison up to 1.36, so that the
+    first one compared was always the older (``Change.START_TIME_SAMPLED_ONCE``).
+    """
     ranked = []
     for place, pod in enumerate(pods):
         rank, start = pod.importance
-        # Pods that have not started come in reverse. kube-scheduler takes the clock's time for
-        # each of them at each comparison, so that the first one compared is always the older.
-        ranked.append((rank, start, -place if start == NOT_STARTED else place, pod))
+        reverse = start == NOT_STARTED and not sampled_once
+        ranked.append((rank, start, -place if reverse else place, pod))
     ranked.sort()
     return [pod for *_, pod in ranked]
 
@@ -123,9 +130,16 @@ MatchingBudgets = tuple[tuple[str, PodDisruptionBudget], ...]
 
 
 class DisruptionBudgets:
-    """The PodDisruptionBudgets of the cluster, with selectors parsed once a preemption."""
+    """The PodDisruptionBudgets of the cluster, with selectors parsed once a preemption.
 
-    def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
+    ``stop_at_first_exhausted``: a victim that violates a budget uses up nothing of the budgets
+    after that one (``Change.FIRST_EXHAUSTED_BUDGET``).
+    """
+
+    def __init__(
+        self, budgets: Iterable[PodDisruptionBudget], *, stop_at_first_exhausted: bool = True
+    ) -> None:
+        self._stop_at_first_exhausted = stop_at_first_exhausted
         self._by_namespace: dict[str, list[tuple[PodDisruptionBudget, Selector]]] = {}
         for budget in budgets:
             try:
@@ -170,10 +184,10 @@ class DisruptionBudgets:
             # The eviction of this pod is counted in `disruptionsAllowed` already.
             if victim.name in budget.status.disrupted_pods:
                 continue
-            # No early return: a victim uses up a disruption of every budget that matches it, also
-            # after one of them is violated.
             left[name] = left.get(name, budget.status.disruptions_allowed) - 1
             violated = violated or left[name] < 0
+            if violated and self._stop_at_first_exhausted:
+                break
         return violated
 
     def _matching(self, victim: PodInfo) -> MatchingBudgets:

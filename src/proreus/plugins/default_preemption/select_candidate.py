@@ -46,11 +46,15 @@ class Candidate:
         object.__setattr__(self, "has_unstarted", NOT_STARTED in starts)
 
 
-def pick_one_node_for_preemption(candidates: Sequence[Candidate], now: float) -> Candidate | None:
+def pick_one_node_for_preemption(
+    candidates: Sequence[Candidate], now: float, sampled_once: bool = True
+) -> Candidate | None:
     """Return the best candidate by kube-scheduler's criteria; None if there are none.
 
     Each criterion decides between those that are equal by the ones before. The last one, after
     ``Candidate.cost``, is the latest ``earliest_start_time``. ``now``: seconds since the epoch.
+    ``sampled_once``: victims that have not started count as started when they were listed, those of
+    a later candidate later (``Change.START_TIME_SAMPLED_ONCE``).
     """
     if not candidates:
         return None
@@ -59,10 +63,13 @@ def pick_one_node_for_preemption(candidates: Sequence[Candidate], now: float) ->
     # Extenders may return a node without victims; it has no start time to compare.
     if len(left) == 1 or not left[0].victims:
         return left[0]
+
     # Of equal ones `max` returns the first. kube-scheduler's choice is then the order of a Go map.
-    return max(
-        left,
-        key=lambda one: (
-            min(one.earliest_start_time, now) if one.has_unstarted else one.earliest_start_time
-        ),
-    )
+    def start(place: int) -> tuple[float, int]:
+        one = left[place]
+        if not one.has_unstarted:
+            return one.earliest_start_time, 0
+        sampled_later = place if sampled_once and one.earliest_start_time > now else 0
+        return min(one.earliest_start_time, now), sampled_later
+
+    return left[max(range(len(left)), key=start)]

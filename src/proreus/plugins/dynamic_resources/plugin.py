@@ -28,6 +28,7 @@ from proreus.framework.pod_info import ASSUMED_AS, PodInfo
 from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Verdicts
+from proreus.kubernetes_version import Change
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
 from proreus.objects.resource_claims import AllocationResult, ResourceClaim
@@ -202,7 +203,7 @@ class DynamicResources(
         if state_data is None:
             return PostFilterResult(Status.error("not found"))
         if state_data.empty:
-            return PostFilterResult(Status.unschedulable("no new claims to deallocate"))
+            return PostFilterResult(self._nothing_done("no new claims to deallocate"))
         try:
             claim_filter = self._claim_filter(state_data, pod, state)
             text = await self._claim_binder.deallocate_unusable(
@@ -214,7 +215,14 @@ class DynamicResources(
                 return PostFilterResult(Status.unresolvable(RELEASED))
         except (ClaimError, ClaimWriteError, ApiError) as error:
             return PostFilterResult(Status.error(str(error)))
-        return PostFilterResult(Status.unschedulable(text or "still not schedulable"))
+        if text:
+            return PostFilterResult(Status.unschedulable(text))
+        return PostFilterResult(self._nothing_done("still not schedulable"))
+
+    def _nothing_done(self, reason: str) -> Status:
+        if self.handle.feature_gates.includes(Change.CLAIM_POST_FILTER_WITHOUT_REASONS):
+            return Status.unschedulable()
+        return Status.unschedulable(reason)
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score one node; 0 at no cost for pods without claims."""

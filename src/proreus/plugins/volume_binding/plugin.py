@@ -128,8 +128,8 @@ class VolumeBinding(
             pod_volume_finder.filter_all(nodes, verdicts)
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
-        """Skip, unless capacity is scored and the pod has claims."""
-        if not self._scores or self._state_data(state).pod_volume_finder is None:
+        """Skip, unless capacity is scored; kube-scheduler does not skip pods without claims."""
+        if not self._scores:
             return Status.skip()
         return None
 

@@ -1,0 +1,140 @@
+"""The Kubernetes versions whose kube-scheduler proreus can be, and what differs between them.
+
+What a version changed behind a feature gate is in ``feature_gate_table``. What it changed for all
+is listed here as ``Change``: each member is asked for in one place of the code, and is deleted,
+with what it decides, once the older version is not served any more.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import NamedTuple, Self
+
+from proreus.errors import ConfigError
+
+
+class KubernetesVersion(NamedTuple):
+    """A minor version of Kubernetes; versions compare as numbers do."""
+
+    major: int
+    minor: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse ``1.37``, ``v1.37.1`` or ``1.37+``; raises ``ValueError``."""
+        match = re.match(r"v?(\d+)\.(\d+)", text.strip())
+        if match is None:
+            raise ValueError(f"{text!r} is not a version of Kubernetes, such as 1.37")
+        return cls(int(match[1]), int(match[2]))
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
+    def includes(self, change: Change) -> bool:
+        """Return whether a change is in this version."""
+        return self >= change.since
+
+    def previous(self) -> KubernetesVersion:
+        """Return the minor version before this one."""
+        return KubernetesVersion(self.major, self.minor - 1)
+
+
+V1_36 = KubernetesVersion(1, 36)
+V1_37 = KubernetesVersion(1, 37)
+SUPPORTED_VERSIONS = (V1_36, V1_37)
+BINARY_VERSION = SUPPORTED_VERSIONS[-1]
+
+
+class Change(Enum):
+    """A change of kube-scheduler that no feature gate guards: its version, and what is new."""
+
+    def __init__(self, since: KubernetesVersion, summary: str) -> None:
+        self.since = since
+        self.summary = summary
+
+    ANTI_AFFINITY_HINTS_OF_ANY_TERM = (
+        V1_37,
+        "InterPodAffinity retries a pod when an assigned pod that matched any of its anti-affinity "
+        "terms goes, instead of all of them",
+    )
+    ALLOCATOR_OF_1_37 = (
+        V1_37,
+        "DynamicResources counts shared counters by driver and pool, fails on capacities that "
+        "cannot be computed, and keeps no counters of devices that it dropped",
+    )
+    CLAIM_POST_FILTER_WITHOUT_REASONS = (
+        V1_37,
+        "DynamicResources gives no reason in PostFilter when it has nothing to deallocate",
+    )
+    CLAIM_DELETION_EVENT = (
+        V1_37,
+        "DynamicResources retries a pod when an allocated ResourceClaim is deleted",
+    )
+    FIRST_EXHAUSTED_BUDGET = (
+        V1_37,
+        "of the PodDisruptionBudgets of a victim, those after the first exhausted one keep theirs",
+    )
+    GATED_PODS_IN_FLUSH = (
+        V1_37,
+        "the flush of unschedulable pods tries gated pods too, and each pod every five minutes",
+    )
+    IMAGE_VOLUMES_COUNT = (
+        V1_37,
+        "ImageLocality counts image volumes when it scales its score",
+    )
+    NAMESPACE_SELECTOR_MERGED = (
+        V1_37,
+        "InterPodAffinity evaluates a namespaceSelector once: one that matches a namespace "
+        "without labels does not match all others as well",
+    )
+    NIL_DEVICE_SELECTOR_SELECTS_NOTHING = (
+        V1_37,
+        "a DeviceTaintRule without deviceSelector applies to no device, instead of all",
+    )
+    NODE_NAME_BEFORE_UNSCHEDULABLE = (
+        V1_37,
+        "NodeName comes before NodeUnschedulable, and both have a PreFilter, as TaintToleration",
+    )
+    NO_IMPLIED_TAINT_EVENT = (
+        V1_37,
+        "a plugin that registers additions of nodes is not registered for changes of taints too",
+    )
+    PREEMPTION_MESSAGE = (
+        V1_37,
+        "a preemption that succeeds adds its text to the message of the failed attempt",
+    )
+    RESIZED_REQUESTS_BY_SUM = (
+        V1_37,
+        "the request of a resized pod is the largest of the sums of its spec, allocation and "
+        "actual resources, instead of the sum of each container's largest",
+    )
+    RETRIED_BINDING = (
+        V1_37,
+        "a binding that fails by an internal or unavailable error is tried up to four times",
+    )
+    SCALE_UP_EVENT = (
+        V1_37,
+        "a larger request of a pod is an event of its own, UpdatePodScaleUp",
+    )
+    START_TIME_SAMPLED_ONCE = (
+        V1_37,
+        "a victim without status.startTime counts as started when it was listed",
+    )
+
+
+def parse_emulated_version(text: str, field: str) -> KubernetesVersion:
+    """Parse the version that is to be emulated; ``field``: where it was given.
+
+    Raises ``ConfigError`` for text that is no version, or a version that is not served.
+    """
+    try:
+        version = KubernetesVersion.parse(text)
+    except ValueError as error:
+        raise ConfigError(f"{field}: {error}") from error
+    first, last = SUPPORTED_VERSIONS[0], SUPPORTED_VERSIONS[-1]
+    if not first <= version <= last:
+        raise ConfigError(
+            f"{field}: emulation version {version} is not between [{first}, {last}.0]"
+        )
+    return version
