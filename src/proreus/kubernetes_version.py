@@ -83,6 +83,11 @@ class Change(Enum):
         V1_37,
         "ImageLocality counts image volumes when it scales its score",
     )
+    IN_FLIGHT_UNTIL_PRE_BIND_ENDS = (
+        V1_37,
+        "DynamicResources keeps an allocation in flight until PreBind has succeeded, and tries all "
+        "its pods again when one is given up",
+    )
     NAMESPACE_SELECTOR_MERGED = (
         V1_37,
         "InterPodAffinity evaluates a namespaceSelector once: one that matches a namespace "

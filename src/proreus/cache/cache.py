@@ -178,6 +178,10 @@ class Cache:
         if self._groups is not None:
             self._groups.remove(pod)
 
+    def assumed_pods(self) -> list[PodInfo]:
+        """Return the pods that are assumed on a node: they wait, or are being bound."""
+        return [self._pods[uid].info for uid in self._assumed]
+
     def is_assumed(self, uid: str) -> bool:
         """Return whether a pod is assumed and not confirmed yet."""
         return uid in self._assumed

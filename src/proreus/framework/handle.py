@@ -202,6 +202,14 @@ class Handle(Protocol):
         ...
 
     @property
+    def polls_only(self) -> bool:
+        """Whether waits in PreBind look at their intervals only, as kube-scheduler's do.
+
+        False in a running scheduler, where a change that is waited for ends the wait at once.
+        """
+        ...
+
+    @property
     def rng(self) -> random.Random:
         """The seedable random number generator."""
         ...

@@ -30,7 +30,8 @@ class InMemoryApi:
     """All objects of an offline cluster.
 
     ``hide_finished``: finished pods are deleted, as the field selector of the live watch makes them
-    appear. ``deleted``: keys of the pods deleted by ``delete_pod``, in order.
+    appear. ``deleted``: keys of the pods deleted by ``delete_pod``, in order. ``bound``: keys and
+    nodes of the pods bound by ``bind``, in order.
     """
 
     def __init__(self, hide_finished: bool = True) -> None:
@@ -39,6 +40,7 @@ class InMemoryApi:
         self._handlers: dict[str, list[Any]] = {}
         self._version = 0
         self.deleted: list[str] = []
+        self.bound: list[tuple[str, str]] = []
 
     # ---- objects -------------------------------------------------------------------------------
 
@@ -132,6 +134,7 @@ class InMemoryApi:
             raise Conflict(409, "Conflict", text)
         spec = msgspec.structs.replace(live.spec, node_name=node_name)
         status = msgspec.structs.replace(live.status, nominated_node_name="")
+        self.bound.append((key_of(live), node_name))
         self.put(PODS, msgspec.structs.replace(live, spec=spec, status=status))
 
     async def wait_for_patches(self, pod: Pod) -> None:
@@ -210,6 +213,10 @@ class InMemoryApi:
         """Apply a merge patch to an object."""
         meta = {"namespace": namespace, "name": name}
         self._expect(resource, meta)
+        live = self._stores[resource.kind][_key(meta)].metadata
+        expected = patch.get("metadata", {}).get("resourceVersion")
+        if expected is not None and expected != live.resource_version:
+            raise Conflict(409, "Conflict", f'{resource.plural} "{name}" has been modified')
         self.merge(resource.kind, _key(meta), patch)
         return self._response(resource, meta)
 

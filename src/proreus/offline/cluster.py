@@ -16,6 +16,7 @@ from proreus.feature_gates import FeatureGates
 from proreus.framework.attempt_budget import Stopwatch
 from proreus.metrics import SchedulerMetrics
 from proreus.offline.api import FakeRecorder, InMemoryApi
+from proreus.offline.virtual_time import VirtualTimeLoop
 from proreus.runtime.plugin_health import (
     DEFAULT_RULES,
     EventSink,
@@ -28,9 +29,12 @@ from proreus.runtime.select_host import SelectHost
 from proreus.scheduler.assembly import Assembly
 from proreus.scheduler.avoided_nodes import NEVER_AVOID, AvoidanceRules
 from proreus.scheduler.environment import Environment
+from proreus.scheduler.extender import TransportFactory
+from proreus.scheduler.extender_transport import Transport
 
 _START = 1_700_000_000.0
 _MAX_SETTLE_ROUNDS = 50
+_EPSILON = 1e-6
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ class OfflineOptions:
     ``seed``: of all random choices. ``hide_finished``: finished pods are deleted, as the field
     selector of the live watch makes them appear. ``select_host``: the choice among the nodes with
     the highest score, random by default. ``use_extenders``: call the configured HTTP extenders.
+    ``extender_transport``: makes the connections to one. ``polls_only``: see ``Environment``.
     ``rules`` and ``record_event``: limits for out-of-tree plugins, and the receiver of the Events
     about exceeding them. ``stopwatch``: measures the computing time of an attempt, in seconds.
     ``avoidance_rules``: when pods avoid nodes whose kubelets reject them; never by default.
@@ -50,6 +55,8 @@ class OfflineOptions:
     hide_finished: bool = True
     select_host: SelectHost | None = None
     use_extenders: bool = False
+    extender_transport: TransportFactory = Transport
+    polls_only: bool = False
     rules: FailureRules = DEFAULT_RULES
     record_event: EventSink = discard_event
     stopwatch: Stopwatch = perf_counter
@@ -71,10 +78,11 @@ class OfflineCluster:
         registry: Registry,
         feature_gates: FeatureGates,
         options: OfflineOptions = OfflineOptions(),
+        api: InMemoryApi | None = None,
     ) -> None:
         self.clock = FakeClock(_START)
         self._milliseconds = 0
-        self.api = InMemoryApi(options.hide_finished)
+        self.api = InMemoryApi(options.hide_finished) if api is None else api
         self.events = FakeRecorder()
         self.metrics = SchedulerMetrics()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -92,6 +100,8 @@ class OfflineCluster:
                 feature_gates=feature_gates,
                 spawn=self._spawn,
                 use_extenders=options.use_extenders,
+                extender_transport=options.extender_transport,
+                polls_only=options.polls_only,
                 health_context=HealthContext(
                     self.clock, self.metrics, options.rules, options.record_event
                 ),
@@ -115,8 +125,39 @@ class OfflineCluster:
             self.scheduler.tick()
         self.clock.advance_to(end)
 
+    async def pass_time(self, seconds: float) -> None:
+        """Move the clock on, and run what is due on the way, every second and at each timer.
+
+        For a cluster in a ``VirtualTimeLoop``, where time-outs and sleeps are timers.
+        """
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        self._milliseconds += round(seconds * 1000)
+        end = _START + self._milliseconds / 1000
+        while True:
+            second = floor(self.clock.now()) + 1
+            timer = loop.next_timer()
+            stop = min(second, end if timer is None else _START + timer)
+            if stop > end:
+                break
+            self._move_to(loop, stop)
+            await self.settle()
+            if stop == second:
+                self.scheduler.tick()
+                await self.settle()
+            elif stop == end:
+                return
+        self._move_to(loop, end)
+
+    def _move_to(self, loop: VirtualTimeLoop, instant: float) -> None:
+        self.clock.advance_to(instant)
+        # Rounded up: a timer that is due now must not wait for the digits of a sum of floats.
+        loop.move_to(instant - _START + _EPSILON)
+
     async def schedule_next(self) -> tuple[str, str] | None:
         """Schedule the next pod and settle; return its key and node name ("": none), or None.
+
+        A pod whose binding failed has no node.
 
         None means that the active queue is empty.
         """
@@ -128,6 +169,8 @@ class OfflineCluster:
         self.scheduler.cache.node_order()
         node_name = await self.scheduler.schedule_one(queued)
         await self.settle()
+        if node_name and self.scheduler.cache.get_pod(queued.uid) is None:
+            return queued.key, ""
         return queued.key, node_name
 
     async def settle(self) -> None:

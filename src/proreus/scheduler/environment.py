@@ -21,7 +21,9 @@ from proreus.metrics import SchedulerMetrics
 from proreus.objects.meta import ApiObject, Resource
 from proreus.runtime.plugin_health import HealthContext
 from proreus.scheduler.avoided_nodes import NEVER_AVOID, AvoidanceRules
+from proreus.scheduler.extender import TransportFactory
 from proreus.scheduler.extender_chain import Pausable
+from proreus.scheduler.extender_transport import Transport
 
 T = TypeVar("T", bound=ApiObject)
 
@@ -49,7 +51,9 @@ class Environment:
     """Everything a scheduler depends on: a real cluster, or one in memory.
 
     ``informers``: to pause while a scheduling cycle awaits something; None where no events arrive
-    by themselves. ``use_extenders``: False disables the configured ones. ``health_context``: rules
+    by themselves. ``use_extenders``: False disables the configured ones. ``extender_transport``:
+    makes the connections to one. ``polls_only``: whether waits in PreBind look at their intervals
+    only, as kube-scheduler's do, instead of at each change too. ``health_context``: rules
     and reports about out-of-tree plugins; None: the default rules, without Events. ``stopwatch``:
     the clock of an attempt's computing time, in seconds. ``avoidance_rules``: when pods avoid nodes
     whose kubelets reject them. ``shares_nodes``: other schedulers may bind pods to the same nodes,
@@ -68,6 +72,8 @@ class Environment:
     spawn: Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
     informers: Pausable | None = None
     use_extenders: bool = True
+    extender_transport: TransportFactory = Transport
+    polls_only: bool = False
     health_context: HealthContext | None = None
     stopwatch: Stopwatch = perf_counter
     avoidance_rules: AvoidanceRules = NEVER_AVOID

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from proreus.clock import Clock
 from proreus.config.types import Extender as ExtenderConfiguration
@@ -21,12 +21,18 @@ from proreus.objects.pod import Container, Pod
 from proreus.objects.with_json import NodeWithJson, PendingPodWithJson, PodWithJson
 from proreus.scheduler import extender_wire as wire
 from proreus.scheduler import score_log
-from proreus.scheduler.extender_transport import ExtenderUnreachable, Transport
+from proreus.scheduler.extender_transport import (
+    ExtenderTransport,
+    ExtenderUnreachable,
+    Transport,
+)
 
 log = logger(__name__)
 
 MAX_EXTENDER_PRIORITY = 10
 _SCALE = 100 // MAX_EXTENDER_PRIORITY
+
+TransportFactory = Callable[[ExtenderConfiguration], ExtenderTransport]
 
 _REFUSED_SECONDS = (1.0, 30.0)
 """First and longest pause after a refused connection: trying again costs next to nothing."""
@@ -110,7 +116,12 @@ class HTTPExtender:
     Every method that sends a request raises ``ExtenderError``.
     """
 
-    def __init__(self, config: ExtenderConfiguration, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: ExtenderConfiguration,
+        clock: Clock,
+        transport: TransportFactory = Transport,
+    ) -> None:
         self.url = config.url_prefix
         self.filter_verb = config.filter_verb
         self.prioritize_verb = config.prioritize_verb
@@ -120,7 +131,7 @@ class HTTPExtender:
         self._weight = config.weight
         self._by_name = config.node_cache_capable
         self._managed = frozenset(resource.name for resource in config.managed_resources)
-        self._transport = Transport(config)
+        self._transport = transport(config)
         verbs = (self.filter_verb, self.prioritize_verb, self.preempt_verb, self.bind_verb)
         seconds = config.http_timeout_seconds
         self._circuit_breakers = CircuitBreakers((verb for verb in verbs if verb), clock, seconds)
@@ -224,13 +235,17 @@ class HTTPExtender:
         return response
 
 
-def build_extenders(configs: Iterable[ExtenderConfiguration], clock: Clock) -> list[HTTPExtender]:
+def build_extenders(
+    configs: Iterable[ExtenderConfiguration],
+    clock: Clock,
+    transport: TransportFactory = Transport,
+) -> list[HTTPExtender]:
     """Return extenders in the order of their calls: ignorable ones last, as in kube-scheduler.
 
     Raises ``ConfigError``.
     """
     try:
-        extenders = [HTTPExtender(config, clock) for config in configs]
+        extenders = [HTTPExtender(config, clock, transport) for config in configs]
     except ConfigError as error:
         raise ConfigError(f"couldn't build extenders: {error}") from error
     return sorted(extenders, key=lambda extender: extender.ignorable)

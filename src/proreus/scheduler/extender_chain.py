@@ -135,14 +135,9 @@ class ExtenderChain:
         # An interested extender without this verb counts as if it had scored all nodes with 0.
         scored = np.full(len(rows), len(prioritizers) < len(interested))
         if prioritizers:
-            nodes = self._nodes(rows.tolist())
-            # Together, as in kube-scheduler: their scores are added, so the order does not matter.
-            responses = await asyncio.gather(
-                *(self._prioritize(e, pod, nodes) for e in prioritizers)
-            )
-            places = {node.metadata.name: index for index, node in enumerate(nodes)}
-            for response in responses:
-                for name, score in response.items():
+            places = {self._table[row].name: index for index, row in enumerate(rows.tolist())}
+            for scores in (await self.scores(prioritizers, pod, rows)).values():
+                for name, score in scores.items():
                     index = places.get(name)
                     if index is not None:
                         totals[index] = _as_int64(int(totals[index]) + score)
@@ -152,6 +147,16 @@ class ExtenderChain:
             score_log.log_final_scores(key_of(pod), names, totals.tolist())
         chance = np.where(scored, 1.0 - self._rng.random(len(rows)), 0.0)
         return AttemptTotals(len(node_scores), rows, _in_order(totals, chance))
+
+    async def scores(
+        self, interested: Sequence[HTTPExtender], pod: Pod, rows: Rows
+    ) -> dict[str, Mapping[str, int]]:
+        """Return what each extender with this verb adds to the scores: URL -> node -> score."""
+        prioritizers = [extender for extender in interested if extender.prioritize_verb]
+        nodes = self._nodes(rows.tolist())
+        # Together, as in kube-scheduler: their scores are added, so the order does not matter.
+        found = await asyncio.gather(*(self._prioritize(e, pod, nodes) for e in prioritizers))
+        return {extender.url: scores for extender, scores in zip(prioritizers, found, strict=True)}
 
     async def _prioritize(
         self, extender: HTTPExtender, pod: Pod, nodes: Sequence[Node]

@@ -10,6 +10,7 @@ import errno
 import os
 import ssl
 import tempfile
+from typing import Protocol
 from urllib import request as urllib_request
 from urllib.parse import urlsplit
 
@@ -30,6 +31,23 @@ class ExtenderUnreachable(ExtenderError):
     def __init__(self, text: str, timed_out: bool) -> None:
         super().__init__(text)
         self.timed_out = timed_out
+
+
+def status_error(verb: str, url: str, status: int) -> ExtenderError:
+    """Return the error of a response that is no 200."""
+    return ExtenderError(f"failed {verb} with extender at URL {url}, code {status}")
+
+
+class ExtenderTransport(Protocol):
+    """What carries requests to one extender: ``Transport``, or a fake of it."""
+
+    async def post(self, verb: str, body: bytes, *, repeatable: bool = True) -> bytes:
+        """Return the body of a response; raises ``ExtenderError``."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...
 
 
 class Transport:
@@ -66,9 +84,7 @@ class Transport:
         try:
             async with response:
                 if response.status != 200:
-                    raise ExtenderError(
-                        f"failed {verb} with extender at URL {url}, code {response.status}"
-                    )
+                    raise status_error(verb, url, response.status)
                 return await response.read()
         except TimeoutError as error:
             text = "Client.Timeout or context cancellation while reading body"

@@ -97,6 +97,11 @@ class ProfileHandle:
         return self._environment.clock
 
     @property
+    def polls_only(self) -> bool:
+        """Whether waits in PreBind look at their intervals only."""
+        return self._environment.polls_only
+
+    @property
     def rng(self) -> random.Random:
         """The source of random numbers."""
         return self._environment.rng

@@ -212,7 +212,9 @@ def build_profiles(
 def _extenders(
     configuration: SchedulerConfiguration, environment: Environment, core: Core
 ) -> ExtenderChain | None:
-    extenders = build_extenders(configuration.extenders, environment.clock)
+    extenders = build_extenders(
+        configuration.extenders, environment.clock, environment.extender_transport
+    )
     if not extenders or not environment.use_extenders:
         return None
     return ExtenderChain(extenders, core.cache.table, environment.metrics, environment.rng)

@@ -84,8 +84,15 @@ class AllocatedDevices:
     is written, else the one in flight.
     """
 
-    def __init__(self, features: Features, changed: Callable[[PoolKey], None]) -> None:
+    def __init__(
+        self,
+        features: Features,
+        changed: Callable[[PoolKey], None],
+        in_flight_until_pre_bind_ends: bool = True,
+    ) -> None:
+        """``in_flight_until_pre_bind_ends``: see ``Change.IN_FLIGHT_UNTIL_PRE_BIND_ENDS``."""
         self._features = features
+        self.in_flight_until_pre_bind_ends = in_flight_until_pre_bind_ends
         self._changed = changed
         self._written: dict[str, AllocationResult] = {}
         self._counted: dict[str, AllocationResult] = {}
@@ -103,11 +110,11 @@ class AllocatedDevices:
         if new is None:
             return
         uid = new.metadata.uid
-        # Once the claim has its allocation, the one in flight has done its duty. An update without
-        # one may be older than our write, so what is in flight stays until PreBind ends.
+        # An update without an allocation may be older than our write, so what is in flight stays.
         if new.status.allocation is not None:
             self._written[uid] = new.status.allocation
-            self.in_flight.pop(uid, None)
+            if not self.in_flight_until_pre_bind_ends:
+                self.in_flight.pop(uid, None)
         else:
             self._written.pop(uid, None)
         self._recount(uid)

@@ -26,7 +26,11 @@ from proreus.objects.resource_claims import (
     ResourceClaim,
 )
 from proreus.plugins.dynamic_resources.claim_writes import ClaimWriteError, ClaimWriter
-from proreus.plugins.dynamic_resources.claims import is_reserved_for_pod, pod_reference
+from proreus.plugins.dynamic_resources.claims import (
+    ClaimError,
+    is_reserved_for_pod,
+    pod_reference,
+)
 from proreus.plugins.dynamic_resources.dra_manager import DRAManager
 from proreus.plugins.dynamic_resources.filtering import (
     EXTENDED_CLAIM_LEFT_OVER,
@@ -88,7 +92,11 @@ class ClaimBinder:
         # the watch has not delivered yet (one that was just created) cannot be assumed, so its
         # allocation stays in flight until it arrives.
         known = self._manager.claims.assume(written)
-        if allocation is not None and (known or key in self._manager.claims):
+        if (
+            allocation is not None
+            and (known or key in self._manager.claims)
+            and not self._manager.allocated.in_flight_until_pre_bind_ends
+        ):
             self._manager.allocated.remove_in_flight(uid)
         return written
 
@@ -131,7 +139,10 @@ class ClaimBinder:
         # Allocations stay: the next attempt of the pod uses them, or its PostFilter deallocates.
         for claim in held:
             try:
-                await self.writer.drop_reservation(claim, uid)
+                # The latest version as in ``bind_claim``: other pods may have been released since.
+                latest = self._manager.claims.get(key_of(claim))
+                same = latest is not None and latest.metadata.uid == claim.metadata.uid
+                await self.writer.drop_reservation(latest if latest and same else claim, uid)
             except (ClaimWriteError, ApiError):
                 continue  # the resource claim controller removes pods that are done or deleted
         if created is not None:
@@ -201,7 +212,10 @@ class ClaimBinder:
     async def wait_until_ready(
         self, pod: PodInfo, claims: Sequence[ResourceClaim], node_name: str
     ) -> Status | None:
-        """Wait until drivers have prepared all devices; an Error if one of them fails."""
+        """Wait until drivers have prepared all devices; an Error if one of them fails.
+
+        Looks every five seconds, as kube-scheduler does: users see the same delays.
+        """
         self._handle.event_recorder.event(
             pod.pod,
             "Normal",
@@ -210,26 +224,37 @@ class ClaimBinder:
             f"waiting for binding conditions for device on node {node_name}",
             self._handle.profile_name,
         )
-        waiting = list(claims)
+        now, timeout_seconds = self._handle.clock.now, self._timeout_seconds
+        deadline = None if timeout_seconds is None else now() + timeout_seconds
         while True:
-            left = []
-            for claim in waiting:
-                # Drivers write conditions to the claim's status, so it is read anew each time.
-                current = self._manager.claims.get(key_of(claim))
-                if current is None or current.metadata.uid != claim.metadata.uid:
-                    return Status.error(f"claim {key_of(claim)} got deleted in the meantime")
-                state, message = self.readiness_of(current)
-                # An Error makes the pod try again: its Filter finds the claim not available, and
-                # PostFilter deallocates it.
-                if state in (Readiness.FAILED, Readiness.TIMED_OUT):
-                    return Status.error(message)
-                if state is Readiness.WAITING:
-                    left.append(claim)
-            if not left:
-                return None
-            waiting = left
-            # kube-scheduler polls at this interval, too; users see the same delays.
-            await asyncio.sleep(_POLL_INTERVAL_SECONDS)
+            try:
+                if self._all_ready(claims):
+                    return None
+            except ClaimError as error:
+                # The pod tries again: its Filter finds the claim not available, and PostFilter
+                # deallocates it.
+                return Status.error(str(error))
+            left = float("inf") if deadline is None else deadline - now()
+            await asyncio.sleep(min(left, _POLL_INTERVAL_SECONDS))
+            if left <= _POLL_INTERVAL_SECONDS:
+                return Status.error("device binding timeout: context deadline exceeded")
+
+    def _all_ready(self, claims: Sequence[ResourceClaim]) -> bool:
+        """Return whether the devices of all claims are ready; raises ``ClaimError`` for a failure.
+
+        Claims behind one that is not ready are not looked at.
+        """
+        for claim in claims:
+            # Drivers write conditions to the claim's status, so it is read anew each time.
+            current = self._manager.claims.get(key_of(claim))
+            if current is None:
+                raise ClaimError(f'could not find ResourceClaim "{key_of(claim)}"')
+            state, message = self.readiness_of(current)
+            if state in (Readiness.FAILED, Readiness.TIMED_OUT):
+                raise ClaimError(message)
+            if state is Readiness.WAITING:
+                return False
+        return True
 
 
 def _rejected_for(reason: str, verdicts: Verdicts) -> BoolArray:
@@ -261,8 +286,9 @@ def readiness(claim: ResourceClaim, now: float, timeout_seconds: float) -> tuple
     ``now``: seconds since the epoch; the timeout counts from ``allocationTimestamp``.
     """
     allocation = claim.status.allocation
+    # Somebody has deallocated it: its devices will not become ready.
     if allocation is None:
-        return Readiness.READY, ""
+        return Readiness.WAITING, ""
     name = claim.metadata.name
     waiting = False
     for result in allocation.devices.results:

@@ -17,12 +17,12 @@ from proreus.framework.assume_cache import AssumeCache
 from proreus.framework.handle import Handle
 from proreus.framework.node_table import NodeTable
 from proreus.framework.verdicts import IntArray
+from proreus.kubernetes_version import Change
 from proreus.objects.devices import (
     DEVICE_CLASSES,
     DEVICE_TAINT_RULES,
     RESOURCE_SLICES,
     DeviceClass,
-    DeviceTaint,
     DeviceTaintRule,
     ResourceSlice,
 )
@@ -50,6 +50,7 @@ from proreus.plugins.dynamic_resources.prepared_claims import (
     claims_key,
     prepare_claims,
 )
+from proreus.plugins.dynamic_resources.taint_rules import TaintRules
 from proreus.plugins.extended_resources import ExtendedResourceClasses
 
 _MAX_ALLOCATION_CACHES = 64
@@ -111,7 +112,11 @@ class DRAManager:
     def __init__(self, handle: Handle, features: Features) -> None:
         self.features = features
         self.pools = Pools(features)
-        self.allocated = AllocatedDevices(features, self._pool_changed)
+        self.allocated = AllocatedDevices(
+            features,
+            self._pool_changed,
+            handle.feature_gates.includes(Change.IN_FLIGHT_UNTIL_PRE_BIND_ENDS),
+        )
         self.availability_index = AvailabilityIndex(self.pools, self.allocated)
         self.totals = DeviceTotals(self.pools, self.allocated)
         self.classes: Mapping[str, DeviceClass] = handle.store(DEVICE_CLASSES)
@@ -121,10 +126,12 @@ class DRAManager:
         self.claims: AssumeCache[ResourceClaim] = AssumeCache(handle, RESOURCE_CLAIMS)
         self._allocation_caches: OrderedDict[bytes, AllocationCache] = OrderedDict()
         self._epoch = self.availability_index.epoch
-        self._rules: dict[str, DeviceTaintRule] = {}
+        self._rules = TaintRules(
+            not handle.feature_gates.includes(Change.NIL_DEVICE_SELECTOR_SELECTS_NOTHING)
+        )
 
         if features.device_taint_rules:
-            self.pools.taints_of = self._taints_of
+            self.pools.taints_of = self._rules.taints_of
             handle.on_change(DEVICE_TAINT_RULES, self._rule_changed)
         handle.on_change(DEVICE_CLASSES, self._class_changed)
         handle.on_change(RESOURCE_SLICES, self._slice_changed)
@@ -166,26 +173,10 @@ class DRAManager:
         self.totals.slices_changed(keys)
 
     def _rule_changed(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> None:
-        if old is not None:
-            self._rules.pop(old.metadata.name, None)
-        if new is not None:
-            self._rules[new.metadata.name] = new
+        self._rules.put(old, new)
         # Totals for scores ignore taints, so they are not updated.
         keys = self.pools.refresh_kinds()
         self.availability_index.slices_changed(set(), keys, True)
-
-    def _taints_of(self, driver: str, pool: str, device: str) -> tuple[DeviceTaint, ...]:
-        found = []
-        for rule in self._rules.values():
-            wanted = rule.spec.device_selector
-            # Fields that are not set select everything, and so does a rule without a selector.
-            if wanted is None or (
-                wanted.driver in (None, driver)
-                and wanted.pool in (None, pool)
-                and wanted.device in (None, device)
-            ):
-                found.append(rule.spec.taint)
-        return tuple(found)
 
     def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         self.allocated.update_claim(old, new)

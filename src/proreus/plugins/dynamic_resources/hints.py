@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from proreus.framework.events import (
     ADD,
     DELETE,
     DEVICE_CLASS,
+    DEVICE_TAINT_RULE,
     NODE,
     POD,
     RESOURCE_CLAIM,
@@ -18,19 +19,25 @@ from proreus.framework.events import (
     UPDATE_POD_GENERATED_RESOURCE_CLAIM,
     UPDATE_POD_SCALE_DOWN,
     ClusterEvent,
+    plugin_event,
 )
 from proreus.framework.pod_info import PodInfo
+from proreus.objects.devices import DeviceTaintRule, ResourceSlice
 from proreus.objects.pod import Pod
 from proreus.objects.resource_claims import ResourceClaim
 from proreus.plugins.dynamic_resources.claims import ClaimError
+from proreus.plugins.dynamic_resources.taint_rules import selects
 
 ClaimsOf = Callable[[Pod], tuple[ResourceClaim, ...]]
 """Return the pod's claims; raises ``ClaimError``."""
 
 
-def events(claims_of: ClaimsOf, uses_node_allocatable: bool) -> tuple[ClusterEvent, ...]:
+def events(
+    claims_of: ClaimsOf, uses_node_allocatable: bool, deletions: bool
+) -> tuple[ClusterEvent, ...]:
     """Return the events that the plugin registers, with queueing hints.
 
+    ``deletions``: register deleted claims too (``Change.CLAIM_DELETION_EVENT``).
     ``uses_node_allocatable``: whether devices may take cpu or memory of the node, so that a pod may
     be rejected because other pods have taken it.
     """
@@ -38,13 +45,14 @@ def events(claims_of: ClaimsOf, uses_node_allocatable: bool) -> tuple[ClusterEve
     def is_schedulable_after_claim_change(
         pod: PodInfo, old: ResourceClaim | None, new: ResourceClaim | None
     ) -> bool:
+        # A claim usually loses its allocation before it is deleted, which is an event of its own.
+        if new is None:
+            return old is None or old.status.allocation is not None
         try:
             claims = claims_of(pod.pod)
         except ClaimError:
             # PreEnqueue would reject the pod again: it waits until its last claim is there.
             return False
-        if new is None:
-            return True
         if old is not None and old.status.allocation is not None and new.status.allocation is None:
             return True  # its devices are free now, and any pod may be waiting for them
         if all(claim.metadata.uid != new.metadata.uid for claim in claims):
@@ -66,14 +74,59 @@ def events(claims_of: ClaimsOf, uses_node_allocatable: bool) -> tuple[ClusterEve
     pod_events = (
         ClusterEvent(POD, DELETE | UPDATE_POD_SCALE_DOWN, _is_schedulable_after_pod_event),
     )
+    claim_actions = ADD | UPDATE | (DELETE if deletions else 0)
     return (
         *(pod_events if uses_node_allocatable else ()),
         ClusterEvent(NODE, ADD | UPDATE_NODE_LABEL | UPDATE_NODE_ALLOCATABLE),
-        ClusterEvent(RESOURCE_CLAIM, ADD | UPDATE, is_schedulable_after_claim_change),
+        ClusterEvent(RESOURCE_CLAIM, claim_actions, is_schedulable_after_claim_change),
         ClusterEvent(POD, UPDATE_POD_GENERATED_RESOURCE_CLAIM, is_schedulable_after_pod_change),
         ClusterEvent(DEVICE_CLASS, ADD | UPDATE),
         ClusterEvent(RESOURCE_SLICE, ADD | UPDATE),
     )
+
+
+CLAIM_RESTORED = plugin_event("ResourceClaimRestored")
+"""Announced when an allocation is given up that was in flight, and written last of all changes.
+
+kube-scheduler 1.37 then restores the claim in its assume cache to the version before that write,
+and so reports that it has lost its allocation.
+"""
+
+
+def claim_restored(claims_of: ClaimsOf) -> ClusterEvent:
+    """Return the registration of ``CLAIM_RESTORED``: devices are free for any pod."""
+
+    def is_schedulable(pod: PodInfo, old: None, new: None) -> bool:
+        try:
+            claims_of(pod.pod)
+        except ClaimError:
+            return False
+        return True
+
+    return plugin_event("ResourceClaimRestored", is_schedulable)
+
+
+def taint_rule_event(slices: Mapping[str, ResourceSlice]) -> ClusterEvent:
+    """Return the registration of DeviceTaintRules that change the taints of a published device.
+
+    In kube-scheduler a rule changes the slices that it applies to, as plugins and handlers see
+    them, and so every pod that waits for slices is tried again.
+    """
+
+    def changes_a_slice(
+        pod: PodInfo, old: DeviceTaintRule | None, new: DeviceTaintRule | None
+    ) -> bool:
+        if old is not None and new is not None and old.spec == new.spec:
+            return False
+        return any(
+            selects(rule.spec.device_selector, published.spec.driver, published.spec.pool.name, d)
+            for rule in (old, new)
+            if rule is not None
+            for published in slices.values()
+            for d in (device.name for device in published.spec.devices)
+        )
+
+    return ClusterEvent(DEVICE_TAINT_RULE, ADD | UPDATE | DELETE, changes_a_slice)
 
 
 def _is_schedulable_after_pod_event(pod: PodInfo, old: Pod, new: Pod | None) -> bool:

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from proreus.errors import ApiError
+from proreus.framework.assume_cache import resource_version_of
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
 from proreus.framework.handle import Handle
@@ -29,6 +30,7 @@ from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Verdicts
 from proreus.kubernetes_version import Change
+from proreus.objects.devices import RESOURCE_SLICES
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
 from proreus.objects.resource_claims import AllocationResult, ResourceClaim
@@ -49,7 +51,12 @@ from proreus.plugins.dynamic_resources.dra_manager import DRAManager
 from proreus.plugins.dynamic_resources.extended_resources import new_extended_claim
 from proreus.plugins.dynamic_resources.features import Features
 from proreus.plugins.dynamic_resources.filtering import ClaimFilter
-from proreus.plugins.dynamic_resources.hints import events
+from proreus.plugins.dynamic_resources.hints import (
+    CLAIM_RESTORED,
+    claim_restored,
+    events,
+    taint_rule_event,
+)
 from proreus.plugins.dynamic_resources.node_allocatable import as_assumed
 from proreus.plugins.dynamic_resources.pod_group_claims import RELEASED, PodGroupClaims
 from proreus.plugins.dynamic_resources.pre_filtering import inspect_claims
@@ -95,7 +102,13 @@ class DynamicResources(
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Return the events of ``hints``."""
-        return events(self._claims_of, self.features.node_allocatable)
+        deletions = self.handle.feature_gates.includes(Change.CLAIM_DELETION_EVENT)
+        found = events(self._claims_of, self.features.node_allocatable, deletions)
+        if self.manager.allocated.in_flight_until_pre_bind_ends:
+            found = (*found, claim_restored(self._claims_of))
+        if self.features.device_taint_rules:
+            found = (*found, taint_rule_event(self.handle.store(RESOURCE_SLICES)))
+        return found
 
     def sign(self, pod: PodInfo) -> Hashable | None:
         """Return None for a pod with claims: its results do not go to the equivalence cache."""
@@ -303,13 +316,19 @@ class DynamicResources(
         state_data: StateData | None = state.get(self.name)
         if state_data is None or state_data.empty:
             return
-        for claim, _ in state_data.reserved:
-            self.manager.allocated.remove_in_flight(claim.metadata.uid)
+        given_up = {
+            uid
+            for uid in self._in_flight_of(state_data)
+            if self.manager.allocated.remove_in_flight(uid)
+        }
         state_data.reserved = ()
         for claim in state_data.written:
             self.manager.claims.restore(key_of(claim))
-        if state_data.created is not None:
-            self.manager.allocated.remove_in_flight(state_data.created.metadata.uid)
+        if any(
+            claim.metadata.uid in given_up and self._is_latest(claim)
+            for claim in state_data.written
+        ):
+            self.handle.announce(CLAIM_RESTORED)
         # Claims that were reserved before this attempt are released as well: reserved for a pod
         # that does not run, they could not be deallocated for anybody.
         written = {claim.metadata.uid: claim for claim in (*state_data.claims, *state_data.written)}
@@ -325,6 +344,10 @@ class DynamicResources(
             state_data.statuses_written = False
             self.handle.spawn(self._claim_binder.clear_statuses(pod.pod))
 
+    def _is_latest(self, written: ResourceClaim) -> bool:
+        latest = self.manager.claims.get(key_of(written))
+        return latest is not None and resource_version_of(latest) <= resource_version_of(written)
+
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Skip pods without claims."""
         state_data: StateData | None = state.get(self.name)
@@ -333,6 +356,23 @@ class DynamicResources(
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Write allocations and reservations, then wait until the devices are ready."""
         state_data: StateData = state.read(self.name)
+        status = await self._bind_claims(state_data, pod, node_name)
+        if status is None:
+            for uid in self._in_flight_of(state_data):
+                self.manager.allocated.remove_in_flight(uid)
+            state_data.reserved = ()
+        return status
+
+    def _in_flight_of(self, state_data: StateData) -> list[str]:
+        """Return the uids of the claims whose allocations the pod has in flight."""
+        uids = [claim.metadata.uid for claim, _ in state_data.reserved]
+        if state_data.created is not None:
+            uids.append(state_data.created.metadata.uid)
+        return uids
+
+    async def _bind_claims(
+        self, state_data: StateData, pod: PodInfo, node_name: str
+    ) -> Status | None:
         found = {claim.metadata.uid: allocation for claim, allocation in state_data.reserved}
         try:
             claims = [

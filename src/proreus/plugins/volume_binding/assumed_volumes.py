@@ -183,7 +183,7 @@ class VolumeBinder:
         volume = self._storage.watched_volumes.get(key_of(assumed_volume))
         if volume is None:
             name = assumed_volume.metadata.name
-            raise StorageError(f'failed to check binding: could not find persistentvolume "{name}"')
+            raise StorageError(f'failed to check binding: persistentvolumes "{name}" not found')
         found = self._watched_claim(claim, "failed to check binding")
         # The watch has not reported our own patch yet.
         if resource_version_of(assumed_volume) > resource_version_of(volume):
@@ -216,7 +216,7 @@ class VolumeBinder:
     def _watched_claim(self, claim: PersistentVolumeClaim, what: str) -> PersistentVolumeClaim:
         found = self._storage.watched_claims.get(key_of(claim))
         if found is None:
-            raise StorageError(f'{what}: could not find persistentvolumeclaim "{key_of(claim)}"')
+            raise StorageError(f'{what}: persistentvolumeclaims "{key_of(claim)}" not found')
         return found
 
     def _check_node_affinity(

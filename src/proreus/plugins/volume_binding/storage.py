@@ -60,8 +60,9 @@ class Storage:
         self._prebound: dict[str, dict[str, PersistentVolume]] = {}
         self.volumes.subscribe(self._volume_changed)
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
-        handle.on_change(PERSISTENT_VOLUME_CLAIMS, self._notify_waiters)
-        handle.on_change(PERSISTENT_VOLUMES, self._notify_waiters)
+        if not handle.polls_only:
+            handle.on_change(PERSISTENT_VOLUME_CLAIMS, self._notify_waiters)
+            handle.on_change(PERSISTENT_VOLUMES, self._notify_waiters)
         self._migrated: dict[str, frozenset[str]] = {}
         self._migrated_version = 0
         self._migrated_masks: dict[str, tuple[tuple[int, int], BoolArray]] = {}

@@ -283,7 +283,7 @@ async def test_objects_that_are_deleted(attempt: Make) -> None:
     await turns()
     one.handle.remove("PersistentVolume", "pv")
     await turns()
-    assert "could not find persistentvolume" in work.result().message
+    assert "persistentvolumes" in work.result().message
 
     one = dynamic(attempt)
     work = waiting(one)

@@ -1,0 +1,155 @@
+"""Scripts of recorded cases: steps in virtual time, and what can be seen after each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from proreus.errors import ConfigError
+from proreus.framework.pod_info import QueuedPodInfo
+from proreus.objects.kinds import PODS
+from proreus.objects.pod import Pod, condition_of
+from proreus.objects.resource_claims import RESOURCE_CLAIMS
+from proreus.objects.storage import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from proreus.offline.api import JsonObject
+from proreus.offline.cluster import OfflineCluster
+from proreus.offline.fake_extenders import FakeExtenders, check_behaviours
+
+_STEP_SECONDS = 0.01
+"""How far the clock moves at the beginning of every step of a script."""
+
+_SELECTED_NODE = "volume.kubernetes.io/selected-node"
+
+
+class Script:
+    """Plays the steps of a case on a cluster. ``observe``: what the moments tell in addition."""
+
+    def __init__(
+        self, cluster: OfflineCluster, extenders: FakeExtenders, observe: Sequence[str] = ()
+    ) -> None:
+        self._cluster = cluster
+        self._extenders = extenders
+        self._bound_before = 0
+        observations: dict[str, Callable[[], object]] = {
+            "waiting": self._waiting,
+            "bound": self._newly_bound,
+            "conditions": self._conditions,
+            "claims": self._claims,
+            "calls": extenders.take_calls,
+        }
+        unknown = [name for name in observe if name not in observations]
+        if unknown:
+            raise ConfigError(f"observe: {', '.join(unknown)} cannot be observed")
+        self._observations = {name: observations[name] for name in observe}
+
+    async def play(self, step: JsonObject) -> JsonObject:
+        """Play one step; return what can be seen once everything has settled."""
+        cluster = self._cluster
+        await cluster.pass_time(_STEP_SECONDS)
+        gone_before, self._bound_before = len(cluster.api.deleted), len(cluster.api.bound)
+        popped: list[list[str]] = []
+        if "add" in step:
+            cluster.api.add(step["add"])
+        elif "patch" in step:
+            patch = step["patch"]
+            cluster.api.merge(patch["kind"], _key(patch), patch["patch"])
+        elif "delete" in step:
+            cluster.api.remove(step["delete"]["kind"], _key(step["delete"]))
+        elif "advance" in step:
+            await cluster.pass_time(step["advance"])
+        elif "schedule" in step:
+            popped = await self._schedule(step["schedule"])
+        elif "extenders" in step:
+            self._extenders.behaviours.update(check_behaviours(step["extenders"]))
+        else:
+            raise ConfigError(
+                f"step {step!r} is none of add, patch, delete, advance, schedule and extenders"
+            )
+        await cluster.settle()
+        return self._moment(popped, cluster.api.deleted[gone_before:])
+
+    async def _schedule(self, times: int) -> list[list[str]]:
+        popped = []
+        queue = self._cluster.scheduler.queue
+        for turn in range(times):
+            if not (queue.active_pods() or queue.backoff_pods()):
+                break
+            if turn:
+                await self._cluster.pass_time(_STEP_SECONDS)
+            outcome = await self._cluster.schedule_next()
+            if outcome is None:
+                break
+            key, node_name = outcome
+            popped.append([_name(key), node_name])
+        return popped
+
+    def _moment(self, popped: list[list[str]], gone: list[str]) -> JsonObject:
+        queue = self._cluster.scheduler.queue
+        moment: JsonObject = {
+            "popped": popped,
+            "active": _names(queue.active_pods()),
+            "backoff": _names(queue.backoff_pods()),
+            "unschedulable": _names([*queue.unschedulable_pods(), *queue.gated_pods()]),
+            "nominated": {
+                pod.metadata.name: pod.status.nominated_node_name
+                for pod in self._pods()
+                if pod.status.nominated_node_name and not pod.spec.node_name
+            },
+            "gone": sorted(map(_name, gone)),
+            **{name: observe() for name, observe in self._observations.items()},
+        }
+        return {field: value for field, value in moment.items() if value}
+
+    # ---- observations --------------------------------------------------------------------------
+
+    def _pods(self) -> Iterable[Pod]:
+        return self._cluster.api.store(PODS).values()
+
+    def _waiting(self) -> list[str]:
+        assumed = self._cluster.scheduler.cache.assumed_pods()
+        return sorted(pod.name for pod in assumed)
+
+    def _newly_bound(self) -> dict[str, str]:
+        return {_name(key): node for key, node in self._cluster.api.bound[self._bound_before :]}
+
+    def _conditions(self) -> dict[str, str]:
+        found = {}
+        for pod in self._pods():
+            condition = condition_of(pod, "PodScheduled")
+            if not pod.spec.node_name and condition is not None:
+                found[pod.metadata.name] = f"{condition.reason}: {condition.message}"
+        return found
+
+    def _claims(self) -> dict[str, str]:
+        api, found = self._cluster.api, {}
+        for claim in api.store(PERSISTENT_VOLUME_CLAIMS).values():
+            name, node = claim.metadata.name, claim.metadata.annotations.get(_SELECTED_NODE)
+            if claim.spec.volume_name:
+                found[name] = f"volume {claim.spec.volume_name}"
+            elif node:
+                found[name] = f"selected {node}"
+        for volume in api.store(PERSISTENT_VOLUMES).values():
+            if volume.spec.claim_ref is not None:
+                found[volume.metadata.name] = f"for {volume.spec.claim_ref.name}"
+        for device_claim in api.store(RESOURCE_CLAIMS).values():
+            allocation = device_claim.status.allocation
+            if allocation is None:
+                continue
+            results = " ".join(
+                sorted(f"{r.request}={r.pool}/{r.device}" for r in allocation.devices.results)
+            )
+            users = ",".join(sorted(user.name for user in device_claim.status.reserved_for))
+            found[device_claim.metadata.name] = f"{results} for {users}"
+        return found
+
+
+def _names(pods: Iterable[QueuedPodInfo]) -> list[str]:
+    return sorted(queued.info.name for queued in pods)
+
+
+def _name(key: str) -> str:
+    return key.rpartition("/")[2]
+
+
+def _key(reference: JsonObject) -> str:
+    namespace = reference.get("namespace")
+    return f"{namespace}/{reference['name']}" if namespace else str(reference["name"])
