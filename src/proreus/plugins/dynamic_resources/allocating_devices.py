@@ -1,8 +1,8 @@
 """The devices that one search has placed so far, and what they consume.
 
 This is the state of kube-scheduler's ``allocateDevice`` and of the rollback function that it
-returns: whatever ``allocate`` records, ``deallocate`` removes, but for two leaks of counters that
-are reproduced on purpose.
+returns: whatever ``allocate`` records, ``deallocate`` removes. Up to 1.36 two leaks of counters are
+reproduced on purpose (``Change.ALLOCATOR_OF_1_37``).
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ class DeviceAssignment:
     """A device for a request, by positions of pool and device.
 
     ``consumed``: nano-units by capacity if the device allows multiple allocations, else None.
+    ``counters_consumed``: it consumed shared counters, as the first share of a device does.
     """
 
     alternative: Alternative
     pool: int
     device: int
     consumed: Mapping[str, int] | None
+    counters_consumed: bool = False
 
 
 class AllocatingDevices:
@@ -57,11 +59,13 @@ class AllocatingDevices:
             for pool, state in enumerate(availability.states)
             for device, consumed in state.consumed
         }
-        self._constraints = [claim.new_constraints() for claim in prepared.claims]
+        self._constraints = [claim.new_constraints(features) for claim in prepared.claims]
         # The claims for which a device is being placed: several only with admin access.
         self._holders: dict[DevicePosition, set[int]] = {}
         self._allocating_capacity: dict[DevicePosition, dict[str, int]] = {}
-        self._counters = ConsumedCounters(availability)
+        self._shares: dict[DevicePosition, int] = {}
+        self._leaks_counters = not features.allocator_of_1_37
+        self._counters = ConsumedCounters(availability, by_pool_name=self._leaks_counters)
 
     # ---- checks --------------------------------------------------------------------------------
 
@@ -88,6 +92,21 @@ class AllocatingDevices:
         before = dict(self._consumed_capacity.get(device, ()))
         return has_capacity(kind, amounts, before, self._allocating_capacity.get(device, {}))
 
+    def could_have_capacity(
+        self, one: Alternative, device: DevicePosition, kind: DeviceKind
+    ) -> bool:
+        """Return whether a device counts for a request for all devices.
+
+        One that is merely used up does, and makes the request fail; up to 1.36 it did not, and the
+        other devices were allocated.
+        """
+        if not self._features.allocator_of_1_37:
+            return self.has_capacity(one, device, kind)
+        if not self._features.consumable_capacity:
+            return True
+        amounts = one.amounts(kind)
+        return amounts is not None and has_capacity(kind, amounts, {}, {})
+
     # ---- placing and removing ------------------------------------------------------------------
 
     def allocate(self, claim: int, one: Alternative, device: DevicePosition) -> bool:
@@ -98,28 +117,39 @@ class AllocatingDevices:
         pool, place = device
         kind = self._views[pool].devices[place].kind
         # The order of these checks is allocateDevice's, and makes a difference: see the leak below.
-        if self.in_use(claim, one, device) or not self._consume_counters(device, kind):
+        if self.in_use(claim, one, device) or not self._may_use_counters(kind):
+            return False
+        # Before anything is placed: a further share is recognised by the ones before it.
+        counters_needed = self._needs_counters(device, kind)
+        if counters_needed and not self._counters.consume(pool, kind):
             return False
         # Counters leak here: if taints or constraints refuse the device, what it consumed stays
-        # consumed until this search ends. allocateDevice has no rollback at this point either, and
-        # which later device still fits, hence who gets what, depends on it.
+        # consumed until this search ends. allocateDevice had no rollback at this point up to 1.36,
+        # and which later device still fits, hence who gets what, depends on it.
         if not one.tolerates(kind) or not self._add_to_constraints(claim, one, device, kind):
+            if counters_needed and not self._leaks_counters:
+                self._counters.release(pool, kind)
             return False
         # The caller has checked capacity already, for a request for all devices before the search:
         # an earlier request of this search may have consumed it since.
         if not self.has_capacity(one, device, kind):
             self._remove_from_constraints(claim, one)
+            if counters_needed and not self._leaks_counters:
+                self._counters.release(pool, kind)
             return False
         consumed: Mapping[str, int] | None = None
         if kind.shared:
             # Not held: another request, even of the same claim, may take a further share.
             consumed = one.amounts(kind) or {}
+            self._shares[device] = self._shares.get(device, 0) + 1
             now = self._allocating_capacity.setdefault(device, {})
             for name, amount in consumed.items():
                 now[name] = now.get(name, 0) + amount
         else:
             self._holders.setdefault(device, set()).add(claim)
-        self.assignments[claim].append(DeviceAssignment(one, pool, place, consumed))
+        self.assignments[claim].append(
+            DeviceAssignment(one, pool, place, consumed, counters_needed)
+        )
         return True
 
     def deallocate(self, claim: int, one: Alternative, device: DevicePosition) -> None:
@@ -128,22 +158,30 @@ class AllocatingDevices:
         kind = self._views[device[0]].devices[device[1]].kind
         self._remove_from_constraints(claim, one)
         if assignment.consumed is not None:
-            # The second leak: counters of a device that allows multiple allocations are not
-            # released. allocateDevice's rollback releases counters of the other devices only.
-            now = self._allocating_capacity[device]
-            for name, amount in assignment.consumed.items():
-                now[name] -= amount
-            # An entry of zeros would read as capacity in use, and counters would not be checked.
-            if not any(now.values()):
-                del self._allocating_capacity[device]
+            self._remove_share(device, assignment.consumed)
+            # The second leak: up to 1.36 counters of a device that allows multiple allocations were
+            # not released.
+            if assignment.counters_consumed and not self._leaks_counters:
+                self._counters.release(device[0], kind)
             return
         holders = self._holders[device]
         holders.discard(claim)
         # ``in_use`` takes a present entry for a device that is held.
         if not holders:
             del self._holders[device]
-        if kind.consumes:
+        if assignment.counters_consumed:
             self._counters.release(device[0], kind)
+
+    def _remove_share(self, device: DevicePosition, consumed: Mapping[str, int]) -> None:
+        now = self._allocating_capacity[device]
+        for name, amount in consumed.items():
+            now[name] -= amount
+        self._shares[device] -= 1
+        # An entry of zeros would read as capacity in use, and counters would not be checked; it did
+        # so up to 1.36, where another share without capacity was left.
+        in_use = self._shares[device] > 0 and not self._leaks_counters
+        if not in_use and not any(now.values()):
+            del self._allocating_capacity[device]
 
     def _add_to_constraints(
         self, claim: int, one: Alternative, device: DevicePosition, kind: DeviceKind
@@ -175,16 +213,16 @@ class AllocatingDevices:
         for constraint in self._constraints[claim]:
             constraint.remove(one.request, one.subrequest)
 
-    def _consume_counters(self, device: DevicePosition, kind: DeviceKind) -> bool:
-        """Consume the shared counters that a device needs, if enough is left (KEP-4815)."""
-        if not kind.consumes:
-            return True
+    def _may_use_counters(self, kind: DeviceKind) -> bool:
         # A partition given without its counters checked could overlap with another one.
-        if not self._features.partitionable_devices:
+        return self._features.partitionable_devices or not kind.consumes
+
+    def _needs_counters(self, device: DevicePosition, kind: DeviceKind) -> bool:
+        """Return whether the device has to consume its shared counters now (KEP-4815)."""
+        if not kind.consumes:
             return False
         # The first share of a device consumes its counters, further ones are covered by that.
-        if kind.shared and (
+        shared = kind.shared and (
             device in self._consumed_capacity or device in self._allocating_capacity
-        ):
-            return True
-        return self._counters.consume(device[0], kind)
+        )
+        return not shared

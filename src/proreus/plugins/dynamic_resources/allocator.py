@@ -187,7 +187,7 @@ class _Search:
                 if (
                     one.selects(device.kind)
                     and device.matches_node
-                    and self._allocating.has_capacity(one, (pool, place), device.kind)
+                    and self._allocating.could_have_capacity(one, (pool, place), device.kind)
                 ):
                     found.append((pool, place))
         return found

@@ -18,22 +18,55 @@ _BINARY = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL = ("k", "M", "G", "T", "P", "E")
 
 
-def consumed_capacities(kind: DeviceKind, requested: Amounts) -> dict[str, int] | None:
+_MAX_INT64 = 2**63 - 1
+_NOT_REPRESENTABLE = "capacity request cannot be represented in the device's range arithmetic"
+
+
+class CapacityError(Exception):
+    """An amount that cannot be computed: kube-scheduler gives the attempt up."""
+
+
+def consumed_capacities(
+    kind: DeviceKind, requested: Amounts, *, must_be_representable: bool = True
+) -> dict[str, int] | None:
     """Return how much would be consumed of each capacity of a device.
 
     None: the device lacks one of those that are requested, or its policy forbids an amount.
+    ``must_be_representable``: raise ``CapacityError`` for amounts beyond Go's int64, and negative
+    ones; up to 1.36 the device was passed over (``Change.ALLOCATOR_OF_1_37``).
     """
     # Of a capacity that is not requested, the default is consumed, or all of it: a share that names
     # no amount would otherwise be free, and any number of them would fit.
     if any(name not in kind.capacity for name in requested):
         return None
-    amounts = {}
-    for name, capacity in kind.capacity.items():
-        amount = consumed_amount(capacity, requested.get(name))
-        if not _allowed(capacity.policy, amount):
-            return None
-        amounts[name] = amount
+    amounts = {
+        name: consumed_amount(capacity, requested.get(name))
+        for name, capacity in kind.capacity.items()
+    }
+    # All of them before any policy: which of two faults counts must not depend on their order.
+    if must_be_representable:
+        for name, capacity in kind.capacity.items():
+            _check_amount(name, capacity, requested.get(name), amounts[name])
+    if not all(_allowed(kind.capacity[name].policy, amounts[name]) for name in amounts):
+        return None
     return amounts
+
+
+def _check_amount(name: str, capacity: Capacity, requested: int | None, amount: int) -> None:
+    """Raise ``CapacityError`` for an amount that cannot be represented, or is negative."""
+    bounds = None if capacity.policy is None else capacity.policy.valid_range
+    rounded = bounds is not None and bounds.min is not None and bounds.step is not None
+    # Steps are counted in int64; amounts below the minimum are the minimum, without counting.
+    if requested is not None and rounded and requested >= parse_quantity(bounds.min or "0"):
+        text = quantity_text(requested, "")
+        if requested > _MAX_INT64 * NANO:
+            fault = f"{_NOT_REPRESENTABLE}: request {text} exceeds MaxInt64"
+            raise CapacityError(f'capacity "{name}": {fault}')
+        if amount > _MAX_INT64 * NANO:
+            fault = f"{_NOT_REPRESENTABLE}: rounding request {text} up to the next step"
+            raise CapacityError(f'capacity "{name}": {fault} passes MaxInt64')
+    if amount < 0:
+        raise CapacityError(f'capacity "{name}": capacity value is negative')
 
 
 def consumed_amount(capacity: Capacity, requested: int | None) -> int:

@@ -74,9 +74,32 @@ class MatchAttribute(_OverRequests):
 
 
 class DistinctAttribute(_OverRequests):
-    """Devices differ in the attribute (KEP-5075).
+    """Devices differ in the attribute (KEP-5075)."""
 
-    One value is remembered for each request, as in kube-scheduler 1.36: of three devices of one
+    def __init__(self, attribute: str, requests: tuple[str, ...]) -> None:
+        super().__init__(attribute, requests)
+        self._values: list[Value] = []
+
+    def add(self, request: str, subrequest: str, kind: DeviceKind) -> bool:
+        """Place a device, if none that was placed has its value."""
+        if not self.applies(request, subrequest):
+            return True
+        value = kind.attribute(self.attribute)
+        if value is None or value in self._values:
+            return False
+        self._values.append(value)
+        return True
+
+    def remove(self, request: str, subrequest: str) -> None:
+        """Remove the device that was placed last."""
+        if self.applies(request, subrequest):
+            self._values.pop()
+
+
+class DistinctAttributeOf136(_OverRequests):
+    """``DistinctAttribute`` as kube-scheduler 1.36 has it (``Change.ALLOCATOR_OF_1_37``).
+
+    One value is remembered for each request: of three devices of one
     request with the values A, B and A, the third is accepted.
     """
 

@@ -13,29 +13,35 @@ from collections.abc import Mapping
 
 from proreus.plugins.dynamic_resources.availability_index import DeviceAvailability
 from proreus.plugins.dynamic_resources.devices import DeviceKind
+from proreus.plugins.dynamic_resources.pools import PoolKey
+
+_Key = PoolKey | str
 
 
 class ConsumedCounters:
     """Counters consumed in one search; pools by their position in the ``DeviceAvailability``."""
 
-    def __init__(self, availability: DeviceAvailability) -> None:
+    def __init__(self, availability: DeviceAvailability, *, by_pool_name: bool = False) -> None:
+        """``by_pool_name``: pools of one name share counters, even of different drivers, as in
+        kube-scheduler up to 1.36 (``Change.ALLOCATOR_OF_1_37``)."""
         self._availability = availability
-        self._available: dict[str, Mapping[str, Mapping[str, int]]] = {}
-        self._consumed: dict[str, dict[str, dict[str, int]]] = {}
+        self._by_pool_name = by_pool_name
+        self._available: dict[_Key, Mapping[str, Mapping[str, int]]] = {}
+        self._consumed: dict[_Key, dict[str, dict[str, int]]] = {}
 
     def consume(self, pool: int, kind: DeviceKind) -> bool:
         """Consume what a device needs; return whether enough is left. Otherwise nothing changes."""
-        name = self._name(pool)
+        key = self._key(pool)
         # Allocated devices do not change during a search, so this is computed once a search. The
         # first pool of a name decides, as in checkAvailableCounters.
-        available = self._available.get(name)
+        available = self._available.get(key)
         if available is None:
-            available = self._available[name] = {
+            available = self._available[key] = {
                 counters: dict(amounts)
                 for counters, amounts in self._availability.states[pool].available
             }
         self._count(pool, kind, 1)
-        consumed = self._consumed[name]
+        consumed = self._consumed[key]
         # Every counter of the pool is compared, not only those of this device: where a driver has
         # lowered a counter below what is in use, no device of the pool that needs counters fits.
         for counters, left in available.items():
@@ -49,13 +55,12 @@ class ConsumedCounters:
         """Undo ``consume``."""
         self._count(pool, kind, -1)
 
-    def _name(self, pool: int) -> str:
-        # Pools of one name share counters, even of different drivers: checkAvailableCounters keeps
-        # them by pool name alone, and who gets which partition depends on it.
-        return self._availability.views[pool].key[1]
+    def _key(self, pool: int) -> _Key:
+        key = self._availability.views[pool].key
+        return key[1] if self._by_pool_name else key
 
     def _count(self, pool: int, kind: DeviceKind, step: int) -> None:
-        consumed = self._consumed.setdefault(self._name(pool), {})
+        consumed = self._consumed.setdefault(self._key(pool), {})
         for name, amounts in kind.consumes.items():
             counters = consumed.setdefault(name, {})
             for counter, amount in amounts.items():

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proreus.feature_gates import FeatureGates
+from proreus.kubernetes_version import Change
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """One attribute a gate; see ``docs/plugins/dynamic-resources.md`` for what each adds."""
+    """One attribute a gate, and ``allocator_of_1_37`` for the ``Change`` of that name.
+
+    See ``docs/plugins/dynamic-resources.md`` for what each adds.
+    """
 
     admin_access: bool = True
     binding_conditions: bool = True
@@ -23,6 +27,7 @@ class Features:
     partitionable_devices: bool = True
     prioritized_list: bool = True
     workload_claims: bool = False
+    allocator_of_1_37: bool = True
 
     @classmethod
     def of(cls, gates: FeatureGates) -> Features:
@@ -44,6 +49,7 @@ class Features:
             partitionable_devices=on("DRAPartitionableDevices"),
             prioritized_list=on("DRAPrioritizedList"),
             workload_claims=on("DRAWorkloadResourceClaims"),
+            allocator_of_1_37=gates.includes(Change.ALLOCATOR_OF_1_37),
         )
 
     @property

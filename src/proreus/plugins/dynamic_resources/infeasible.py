@@ -39,11 +39,12 @@ def _needs_too_many(
     views: Sequence[PoolView],
     taken: Sequence[Collection[int]],
 ) -> bool:
-    for constraint in claim.new_constraints():
-        # Only matchAttribute: distinctAttribute compares with one device a request only, so it
-        # accepts more than counting distinct values would allow.
-        if not isinstance(constraint, MatchAttribute):
+    for written in claim.constraints:
+        # Only matchAttribute: up to 1.36 distinctAttribute compared with one device a request only,
+        # so it accepted more than counting distinct values would allow.
+        if written.match_attribute is None:
             continue
+        constraint = MatchAttribute(written.match_attribute, written.requests)
         needed, candidates = 0, []
         for request in claim.requests:
             concerned = [one for one in request if constraint.applies(one.request, one.subrequest)]
@@ -66,7 +67,8 @@ def _is_unsure(prepared: PreparedClaims, views: Sequence[PoolView]) -> bool:
         one for claim in prepared.claims for request in claim.requests for one in request
     ]
     # A constraint that refuses one of "all" devices is an error, not a missing solution.
-    if any(one.all_devices for one in alternatives):
+    # An amount of capacity that cannot be represented is an error as well.
+    if any(one.all_devices or one.wanted.capacity is not None for one in alternatives):
         return True
     try:
         for view in views:

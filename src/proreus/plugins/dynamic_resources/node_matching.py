@@ -24,9 +24,6 @@ class PoolError(ProreusError):
 
 def slice_matches_node(spec: ResourceSliceSpec, node: str, labels: Labels) -> bool:
     """Return whether a slice is relevant to a node (``GatherPools``); raises ``PoolError``."""
-    # Counters are needed to allocate any device of the pool, wherever their slice belongs.
-    if spec.shared_counters:
-        return True
     if spec.node_name or spec.all_nodes or spec.node_selector is not None:
         if spec.node_name:
             return spec.node_name == node

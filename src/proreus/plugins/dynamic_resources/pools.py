@@ -156,22 +156,25 @@ class Pools:
         for one in slices.values():
             if self._is_ignored(one):
                 continue
-            # Slices with counters have no devices, and matter to each node that reaches devices of
-            # the pool, whichever node they name (KEP-4815).
-            if one.spec.shared_counters:
+            if self._is_relevant_everywhere(one):
                 counters.append(one)
             elif one.spec.node_name:
                 self.nodes_of[key].add(one.spec.node_name)
                 self.local[one.spec.node_name].add(key)
             else:
                 self.non_local.add(key)
-        # GatherPools takes slices with counters for relevant to every node. A node that reaches no
-        # device of the pool thus has an empty pool, which matters only if it is incomplete or
-        # invalid: it fails requests for all devices, and is named as the reason for a failure.
+        # A node that reaches no device of the pool thus has an empty pool, which matters only if it
+        # is incomplete or invalid: it fails requests for all devices, and is named as the reason
+        # for a failure.
         if counters:
             view = self._view_of(key, counters, "", {})
             if view is not None and (view.incomplete or view.invalid):
                 self.invalid_counter_pools[key] = view
+
+    def _is_relevant_everywhere(self, one: ResourceSlice) -> bool:
+        # Up to 1.36, GatherPools took slices with counters for relevant to every node. They have no
+        # devices, and are needed to allocate any device of the pool (KEP-4815).
+        return bool(one.spec.shared_counters) and not self._features.allocator_of_1_37
 
     def _is_ignored(self, one: ResourceSlice) -> bool:
         spec = one.spec
@@ -224,7 +227,7 @@ class Pools:
     def _sees(self, one: ResourceSlice, node: str, labels: Labels) -> bool:
         if self._is_ignored(one):
             return False
-        return slice_matches_node(one.spec, node, labels)
+        return self._is_relevant_everywhere(one) or slice_matches_node(one.spec, node, labels)
 
     def _view_of(
         self, key: PoolKey, relevant: Sequence[ResourceSlice], node: str, labels: Labels
@@ -247,7 +250,8 @@ class Pools:
             if any(one.spec.pool.generation > generation for one in everywhere):
                 return None
             current = [one for one in everywhere if one.spec.pool.generation == generation]
-        counters, doubled = _counters(slices)
+        # Slices with counters may be for other nodes: without them the pool was not complete.
+        counters, doubled = _counters(current if self._features.allocator_of_1_37 else slices)
         consumers = self._consumers(pool, current)
         devices = self._devices(pool, slices, node, labels)
         index = {device.name: place for place, device in enumerate(devices)}

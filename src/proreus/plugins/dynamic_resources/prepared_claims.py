@@ -21,12 +21,13 @@ from proreus.objects.meta import key_of
 from proreus.objects.quantity import parse_quantity
 from proreus.objects.resource_claims import ALL, EXACT_COUNT, DeviceConstraint, ResourceClaim
 from proreus.objects.taints import Toleration, tolerates
-from proreus.plugins.dynamic_resources.capacity import consumed_capacities
+from proreus.plugins.dynamic_resources.capacity import CapacityError, consumed_capacities
 from proreus.plugins.dynamic_resources.cel import CelError
 from proreus.plugins.dynamic_resources.claims import AnyRequest, alternatives
 from proreus.plugins.dynamic_resources.constraints import (
     Constraint,
     DistinctAttribute,
+    DistinctAttributeOf136,
     MatchAttribute,
 )
 from proreus.plugins.dynamic_resources.devices import DeviceKind
@@ -152,9 +153,19 @@ class Alternative:
         """Return what the request consumes of a device's capacities, in nano-units by name.
 
         None: the device lacks one that is requested, or its policy does not allow the amount.
+        Raises ``AllocationError`` for an amount that cannot be represented, or is negative.
         """
         if kind.number not in self._amounts:
-            self._amounts[kind.number] = consumed_capacities(kind, self._requested)
+            try:
+                check = self._features.allocator_of_1_37
+                amounts = consumed_capacities(kind, self._requested, must_be_representable=check)
+            except CapacityError as error:
+                raise AllocationError(
+                    f"claim {{claim}}, request {self.own_name}: checking capacity for device "
+                    f"{{device}}: {_quoted(str(error))}",
+                    self.claim,
+                ) from None
+            self._amounts[kind.number] = amounts
         return self._amounts[kind.number]
 
     def tolerates(self, kind: DeviceKind) -> bool:
@@ -185,13 +196,14 @@ class PreparedClaim:
     prioritized: tuple[bool, ...]
     constraints: tuple[DeviceConstraint, ...]
 
-    def new_constraints(self) -> list[Constraint]:
+    def new_constraints(self, features: Features) -> list[Constraint]:
         """Return the constraints as they are before the first device is placed."""
+        distinct = DistinctAttribute if features.allocator_of_1_37 else DistinctAttributeOf136
         # Constraints remember devices, so each search needs its own.
         return [
             MatchAttribute(c.match_attribute, c.requests)
             if c.match_attribute is not None
-            else DistinctAttribute(c.distinct_attribute or "", c.requests)
+            else distinct(c.distinct_attribute or "", c.requests)
             for c in self.constraints
         ]
 

@@ -9,6 +9,8 @@ import random
 import uuid
 from collections.abc import Sequence
 
+import msgspec
+
 from proreus.objects.resource_claims import (
     AllocationResult,
     DeviceAllocationConfiguration,
@@ -51,7 +53,7 @@ def allocations(
         ]
         devices = DeviceAllocationResult(
             results=tuple(_result(one, views, features, rng) for one in device_assignments),
-            config=_configuration(chosen, claim),
+            config=_configuration(chosen, claim, features),
         )
         found = [views[one.pool].devices[one.device] for one in device_assignments]
         results.append(
@@ -92,7 +94,7 @@ def _result(
 
 
 def _configuration(
-    chosen: Sequence[Alternative], claim: ResourceClaim
+    chosen: Sequence[Alternative], claim: ResourceClaim, features: Features
 ) -> tuple[DeviceAllocationConfiguration, ...]:
     # Configuration of a class once, for all its requests; its place is that of the first of them.
     names_of_class: dict[str, list[str]] = {}
@@ -109,19 +111,30 @@ def _configuration(
         for config in cls.spec.config
     ]
     for config in claim.spec.devices.config:
+        named = config.requests
         copies = 1
-        if config.requests:
-            # Once for each request that it names, so that one for two requests appears twice:
-            # kube-scheduler's behaviour. Drivers see the same list from both schedulers.
-            copies = sum(
-                one.request in config.requests or one.name in config.requests for one in chosen
-            )
+        if named:
+            copies = sum(one.request in named or one.name in named for one in chosen)
+        # Up to 1.36 one for two requests appeared twice. Drivers see the same list from both
+        # schedulers.
+        if features.allocator_of_1_37:
+            copies = min(copies, 1)
         found += [
-            DeviceAllocationConfiguration(
-                source=FROM_CLAIM, requests=config.requests, opaque=config.opaque
-            )
+            DeviceAllocationConfiguration(source=FROM_CLAIM, requests=named, opaque=config.opaque)
         ] * copies
+    if features.allocator_of_1_37:
+        found = [_for_all(config, chosen) for config in found]
     return tuple(found)
+
+
+def _for_all(
+    config: DeviceAllocationConfiguration, chosen: Sequence[Alternative]
+) -> DeviceAllocationConfiguration:
+    """Return a configuration without the names of requests, if it applies to all of them."""
+    named = config.requests
+    if named and all(one.request in named or one.name in named for one in chosen):
+        return msgspec.structs.replace(config, requests=())
+    return config
 
 
 def _node_selector(devices: Sequence[DeviceOnNode], node_name: str) -> NodeSelector | None:
