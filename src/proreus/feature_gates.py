@@ -19,7 +19,13 @@ from proreus.feature_gate_table import (
     gates_of_other_components,
     is_newer_gate,
 )
-from proreus.kubernetes_version import BINARY_VERSION, SUPPORTED_VERSIONS, Change, KubernetesVersion
+from proreus.kubernetes_version import (
+    DEFAULT_VERSION,
+    SUPPORTED_VERSIONS,
+    V1_37,
+    Change,
+    KubernetesVersion,
+)
 
 _SPECIAL_GATES: Mapping[str, Stage] = {"AllAlpha": "ALPHA", "AllBeta": "BETA"}
 
@@ -40,7 +46,7 @@ class FeatureGates:
     """
 
     changed: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
-    emulation_version: KubernetesVersion = BINARY_VERSION
+    emulation_version: KubernetesVersion = DEFAULT_VERSION
     min_compatibility: KubernetesVersion | None = None
 
     @classmethod
@@ -55,7 +61,7 @@ class FeatureGates:
     def from_list(
         cls,
         settings: Iterable[str],
-        emulation_version: KubernetesVersion = BINARY_VERSION,
+        emulation_version: KubernetesVersion = DEFAULT_VERSION,
         min_compatibility: KubernetesVersion | None = None,
     ) -> FeatureGates:
         """Parse settings of the form ``Name=bool``; empty ones are passed over.
@@ -79,6 +85,11 @@ class FeatureGates:
             raise ConfigError(*problems)
         gates = replace(defaults, changed=MappingProxyType(_spread(given, defaults.specs)))
         problems.extend(gates._unmet_dependencies())
+        if emulation_version >= V1_37 and gates.enabled("GenericWorkload"):
+            problems.append(
+                "GenericWorkload: proreus does not schedule pod groups as Kubernetes 1.37 does; "
+                "emulate 1.36, or leave the gate off"
+            )
         if problems:
             raise ConfigError(*problems)
         return gates

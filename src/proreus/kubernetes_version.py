@@ -43,7 +43,8 @@ class KubernetesVersion(NamedTuple):
 V1_36 = KubernetesVersion(1, 36)
 V1_37 = KubernetesVersion(1, 37)
 SUPPORTED_VERSIONS = (V1_36, V1_37)
-BINARY_VERSION = SUPPORTED_VERSIONS[-1]
+DEFAULT_VERSION = V1_36
+"""The version that is emulated unless another one is asked for."""
 
 
 class Change(Enum):

@@ -69,6 +69,7 @@ def make_server(
     server = Server(
         options.serving,
         EndpointSources(
+            emulation_version=str(options.feature_gates.emulation_version),
             metrics=scheduler.metrics,
             healthz=election,
             livez=(HealthCheck("scheduling-cycle", stuck_cycle.problem),),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proreus.feature_gates import FeatureGates
+from proreus.kubernetes_version import DEFAULT_VERSION
 from proreus.loading import PluginSources
 from proreus.logs import Format
 from proreus.runtime.plugin_health import FailureRules
@@ -42,6 +43,9 @@ class RunOptions:
     ``cache_compare_interval_seconds``: 0 = compare the cache with the apiserver on SIGUSR2 only.
     ``follow_files``: reload when the configuration or a plugin file changes; SIGHUP always does.
 
+    ``gate_settings``: the feature gates as given. ``emulates_given_version``: the version of
+    ``feature_gates`` is a flag's, not a default.
+
     ``kube_api_qps``, ``kube_api_burst``: None when not given. ``leader_election``: the values that
     were given on the command line, by field of ``config.types.LeaderElection``; they override the
     file. ``flags``: every flag as text, for /flagz. ``assumed_pod_expiration_seconds``: None for
@@ -62,6 +66,8 @@ class RunOptions:
     leader_election: Mapping[str, Any] = field(default_factory=dict)
     serving: ServingOptions = field(default_factory=ServingOptions)
     feature_gates: FeatureGates = field(default_factory=FeatureGates)
+    gate_settings: tuple[str, ...] = ()
+    emulates_given_version: bool = False
     disabled_metrics: tuple[str, ...] = ()
     allow_metric_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     verbosity: int = 0
@@ -69,7 +75,7 @@ class RunOptions:
     logging_format: Format = "text"
     flags: Mapping[str, str] = field(default_factory=dict)
     flags_without_effect: tuple[str, ...] = ()
-    version: str = "1.36.0"
+    version: str = f"{DEFAULT_VERSION}.0"
     plugins: PluginSources = field(default_factory=PluginSources)
     plugin_rules: FailureRules = field(default_factory=FailureRules)
     loop_blocked_threshold_seconds: float = 0.25

@@ -94,7 +94,11 @@ class Process:
         )
         self._whole_types = whole_types(config.extenders)
         self._stores = InformerFactory(
-            clients.main, self._on_informer_error, self._whole_types, metrics
+            clients.main,
+            self._on_informer_error,
+            self._whole_types,
+            metrics,
+            options.feature_gates.emulation_version,
         )
         self._refused_watches = RefusedWatches(lambda: self._stores.group.unsynced)
         self._background: set[asyncio.Task[None]] = set()

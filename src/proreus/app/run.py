@@ -20,16 +20,16 @@ from pathlib import Path
 from proreus import logs
 from proreus.app.clients import make_clients
 from proreus.app.configuration import configuration, report
+from proreus.app.emulation import with_emulated_version
 from proreus.app.options import RunOptions
 from proreus.app.process import Process
 from proreus.app.reload import Reloader
 from proreus.app.remote_plugins import connect_plugins
 from proreus.app.shadow_trials import ShadowTrials
 from proreus.app.watched_files import WatchedFiles
-from proreus.client.session import ApiClient
 from proreus.config.types import SchedulerConfiguration
 from proreus.config.write import to_yaml
-from proreus.errors import ConfigError, Forbidden, LeaseLost, ProreusError, Unauthorized
+from proreus.errors import ConfigError, LeaseLost, ProreusError
 from proreus.loading import load
 from proreus.metrics import SchedulerMetrics
 from proreus.server.connections import raise_open_files_limit
@@ -66,7 +66,7 @@ async def run(options: RunOptions) -> int:
 
 async def _run_until(stopping: asyncio.Event, options: RunOptions) -> None:
     """Start, schedule until ``stopping`` is set, and stop in order."""
-    metrics = _metrics(options)
+    metrics = SchedulerMetrics(options.disabled_metrics, options.allow_metric_labels)
     async with contextlib.AsyncExitStack() as stack:
         remote_plugins = await stack.enter_async_context(
             connect_plugins(options.plugin_endpoints, options.plugin_slots, metrics)
@@ -80,16 +80,20 @@ async def _run_until(stopping: asyncio.Event, options: RunOptions) -> None:
         await remote_plugins.check_args(config)
         remote_plugins.keep_for_slots(config)
         clients = await make_clients(options, config, metrics, stack)
+        if options.write_config_to:
+            await _write_configuration(options.write_config_to, config)
+            return
+        emulating = await with_emulated_version(options, clients.main)
+        if emulating is not options:
+            options = emulating
+            config = configuration(options, loaded_plugins, files)
+        _set_versions(metrics, options)
         process = Process(
             options, config, loaded_plugins.registry, metrics, clients, remote_plugins
         )
         process.state.plugin_files = loaded_plugins.files()
         # After the clients on the stack, and so closed before them.
         stack.push_async_callback(process.close)
-        if options.write_config_to:
-            await _write_configuration(options.write_config_to, config)
-            return
-        await _check_apiserver(clients.main)
         reloader = Reloader(options, files, remote_plugins, metrics, process)
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, process.debugger.request)
         trials = None
@@ -107,8 +111,7 @@ async def _follow(reloader: Reloader, trials: ShadowTrials | None) -> None:
             tasks.create_task(trials.run(), name="shadow trials")
 
 
-def _metrics(options: RunOptions) -> SchedulerMetrics:
-    metrics = SchedulerMetrics(options.disabled_metrics, options.allow_metric_labels)
+def _set_versions(metrics: SchedulerMetrics, options: RunOptions) -> None:
     gates = options.feature_gates
     metrics.set_versions(
         options.version, str(gates.emulation_version), str(gates.min_compatibility_version)
@@ -116,14 +119,6 @@ def _metrics(options: RunOptions) -> SchedulerMetrics:
     metrics.set_features(
         (name, gate.stage, gates.enabled(name)) for name, gate in gates.specs.items()
     )
-    return metrics
-
-
-async def _check_apiserver(client: ApiClient) -> None:
-    """Check that an apiserver responds before anything else starts."""
-    # Whether it accepts the credentials is seen by the informers, which ask again for a while.
-    with contextlib.suppress(Forbidden, Unauthorized):
-        await client.request("GET", "/version")
 
 
 async def _write_configuration(path: str, config: SchedulerConfiguration) -> None:

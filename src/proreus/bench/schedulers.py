@@ -25,7 +25,8 @@ from proreus.bench.api import Api
 from proreus.bench.processes import Child, ChildFailed, free_ports
 from proreus.config.reading import read
 from proreus.errors import ConfigError
-from proreus.feature_gates import GATES
+from proreus.feature_gate_table import gates_of
+from proreus.kubernetes_version import V1_36
 
 PROREUS, BARE = "proreus", "bare"
 
@@ -99,7 +100,7 @@ def unlocked_gates(gates: Mapping[str, bool]) -> tuple[dict[str, bool], list[str
     free: dict[str, bool] = {}
     notes = []
     for name, value in gates.items():
-        gate = GATES.get(name)
+        gate = gates_of(V1_36).get(name)
         if gate is not None and gate.lock_to_default and gate.default != value:
             notes.append(f"{name}={str(value).lower()} is not set: the gate is locked in 1.36")
         else:

@@ -12,6 +12,12 @@ import click
 
 from proreus.cli.plugin_options import load_plugins, plugin_options
 from proreus.errors import ConfigError
+from proreus.feature_gates import FeatureGates
+from proreus.kubernetes_version import (
+    SUPPORTED_VERSIONS,
+    KubernetesVersion,
+    parse_emulated_version,
+)
 
 if TYPE_CHECKING:
     from proreus.loading import LoadedPlugins
@@ -24,6 +30,13 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="KubeSchedulerConfiguration for cases without one.",
 )
+@click.option(
+    "--emulated-version",
+    metavar="VERSION",
+    default=str(SUPPORTED_VERSIONS[0]),
+    show_default=True,
+    help="Kubernetes version for cases that state none.",
+)
 @plugin_options
 @click.argument(
     "cases",
@@ -34,6 +47,7 @@ if TYPE_CHECKING:
 )
 def command(
     config: Path | None,
+    emulated_version: str,
     plugin: tuple[str, ...],
     plugin_dir: tuple[str, ...],
     cases: tuple[Path, ...],
@@ -46,7 +60,7 @@ def command(
     """
     import msgspec
 
-    from proreus.offline.evaluate import evaluate, read_cases
+    from proreus.offline.evaluate import Fallbacks, evaluate, read_cases
 
     # Warnings about a case's configuration would be repeated for each case; its result has them.
     logging.getLogger("proreus").setLevel(logging.ERROR)
@@ -56,14 +70,15 @@ def command(
             yield from read_cases(path)
 
     loaded_plugins = load_plugins(plugin, plugin_dir)
-    fallback = _read(config, loaded_plugins)
-    results = evaluate(
-        all_cases(), loaded_plugins.registry, fallback, loaded_plugins.default_plugins()
+    version = parse_emulated_version(emulated_version.removeprefix("kube="), "--emulated-version")
+    fallbacks = Fallbacks(
+        _read(config, loaded_plugins, version), loaded_plugins.default_plugins(), version
     )
+    results = evaluate(all_cases(), loaded_plugins.registry, fallbacks)
     _write(results, msgspec.json.encode)
 
 
-def _read(config: Path | None, loaded_plugins: LoadedPlugins) -> Any:
+def _read(config: Path | None, loaded_plugins: LoadedPlugins, version: KubernetesVersion) -> Any:
     """Return the file's content as plain data; raises ``ConfigError`` if it is invalid."""
     if config is None:
         problems = loaded_plugins.problems_with(loaded_plugins.requested_names)
@@ -74,7 +89,9 @@ def _read(config: Path | None, loaded_plugins: LoadedPlugins) -> Any:
     from proreus.config.reading import read
 
     with loaded_plugins.attributing_errors_to_plugins():
-        loaded = load_file(str(config), loaded_plugins.registry)
+        loaded = load_file(
+            str(config), loaded_plugins.registry, FeatureGates(emulation_version=version)
+        )
     if problems := loaded_plugins.problems(loaded):
         raise ConfigError(*problems)
     return read(config.read_bytes())

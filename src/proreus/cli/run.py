@@ -14,6 +14,12 @@ from proreus.cli.run_flags import FLAGS, LEADER_ELECTION
 from proreus.cli.shadow_flags import shadow_options
 from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
+from proreus.kubernetes_version import (
+    DEFAULT_VERSION,
+    SUPPORTED_VERSIONS,
+    KubernetesVersion,
+    parse_emulated_version,
+)
 from proreus.server.options import (
     AuthenticationOptions,
     AuthorizationOptions,
@@ -25,8 +31,6 @@ from proreus.server.options import (
 if TYPE_CHECKING:
     from proreus.app import RunOptions
     from proreus.logs import Format
-
-KUBERNETES_VERSION = "1.36"
 
 
 def _run(values: ParsedFlags) -> int:
@@ -46,14 +50,14 @@ def _run(values: ParsedFlags) -> int:
 def version_text(*, raw: bool = False) -> str:
     """Return the output of ``--version``: the version of Kubernetes and of proreus."""
     if raw:
-        major, minor = KUBERNETES_VERSION.split(".")
+        major, minor = DEFAULT_VERSION
         return f'{{Major:"{major}", Minor:"{minor}", GitVersion:"{git_version()}"}}'
     return f"Kubernetes {git_version()}"
 
 
 def git_version() -> str:
     """Return the version in the form of Kubernetes components."""
-    return f"v{KUBERNETES_VERSION}.0+proreus.{proreus.__version__}"
+    return f"v{DEFAULT_VERSION}.0+proreus.{proreus.__version__}"
 
 
 def run_options(values: ParsedFlags) -> RunOptions:
@@ -63,10 +67,7 @@ def run_options(values: ParsedFlags) -> RunOptions:
     from proreus.runtime.plugin_health import FailureRules
     from proreus.scheduler.avoided_nodes import AvoidanceRules
 
-    try:
-        gates = FeatureGates.from_list(values["feature-gates"])
-    except ConfigError as error:
-        raise FlagError(f'invalid argument for "--feature-gates" flag: {error}') from error
+    gates = _feature_gates(values)
     serving = _serving(values)
     problems = [*serving.problems(), *_log_problems(values), *_plugin_problems(values)]
     if problems:
@@ -86,6 +87,8 @@ def run_options(values: ParsedFlags) -> RunOptions:
         leader_election=_leader_election(values),
         serving=serving,
         feature_gates=gates,
+        gate_settings=values["feature-gates"],
+        emulates_given_version="emulated-version" in explicit,
         disabled_metrics=values["disabled-metrics"],
         allow_metric_labels=_allowed_labels(values),
         verbosity=values["v"],
@@ -114,6 +117,52 @@ def run_options(values: ParsedFlags) -> RunOptions:
         plugin_slots=values["plugin-slot"],
         shadow=shadow_options(values),
     )
+
+
+def _feature_gates(values: ParsedFlags) -> FeatureGates:
+    """Return the gates for the emulated version, which is to be confirmed by the apiserver's."""
+    explicit = values.explicit
+    least = None
+    if "min-compatibility-version" in explicit:
+        least = _version(values, "min-compatibility-version")
+    # Without the flag an older apiserver's version decides, which is not known yet: a gate of an
+    # older version is no error before that.
+    versions = [version for version in reversed(SUPPORTED_VERSIONS) if version <= DEFAULT_VERSION]
+    if "emulated-version" in explicit:
+        versions = [_version(values, "emulated-version")]
+    errors = []
+    for version in versions:
+        if least is not None and least > version:
+            raise FlagError(
+                f"minCompatibilityVersion version {least} is not between "
+                f"[{SUPPORTED_VERSIONS[0].previous()}, {version}]"
+            )
+        try:
+            return FeatureGates.from_list(values["feature-gates"], version, least)
+        except ConfigError as error:
+            errors.append(error)
+    raise FlagError(f'invalid argument for "--feature-gates" flag: {errors[0]}') from errors[0]
+
+
+def _version(values: ParsedFlags, flag: str) -> KubernetesVersion:
+    """Return the version of a flag: ``1.36`` or ``kube=1.36``."""
+    found = None
+    for text in values[flag]:
+        component, equals, version = text.rpartition("=")
+        if equals and component != "kube":
+            raise FlagError(
+                f'invalid argument for "--{flag}" flag: component not registered: {component}'
+            )
+        try:
+            if flag == "emulated-version":
+                found = parse_emulated_version(version, f'invalid argument for "--{flag}" flag')
+            else:
+                found = KubernetesVersion.parse(version)
+        except (ConfigError, ValueError) as error:
+            raise FlagError(str(error)) from error
+    if found is None:
+        raise FlagError(f'invalid argument for "--{flag}" flag: a version is missing')
+    return found
 
 
 def _serving(values: ParsedFlags) -> ServingOptions:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from proreus.cli.go_flags import Flag, Kind
 from proreus.cli.shadow_flags import SHADOW_FLAGS
+from proreus.kubernetes_version import DEFAULT_VERSION
 
 _MISC, _DEPRECATED, _LEASE = "Misc", "Deprecated", "Leader election"
 _SERVING, _AUTHN, _AUTHZ = "Secure serving", "Authentication", "Authorization"
@@ -165,10 +166,20 @@ FLAGS: tuple[Flag, ...] = (
         ),
     ),
     Flag("feature-gates", "list", "", _GATES, "Gates to set: A=true,B=false."),
-    *_ignored(
+    *_flags(
         _GATES,
-        ("emulated-version", "list", "[kube=1.36]", "proreus behaves as 1.36 does."),
-        ("min-compatibility-version", "list", "[kube=1.35]", "proreus behaves as 1.36 does."),
+        (
+            "emulated-version",
+            "list",
+            f"[kube={DEFAULT_VERSION}]",
+            "Kubernetes version to behave as, 1.36 or 1.37; not newer than the apiserver.",
+        ),
+        (
+            "min-compatibility-version",
+            "list",
+            f"[kube={DEFAULT_VERSION.previous()}]",
+            "Oldest version to share a cluster with; some gates are on only without older ones.",
+        ),
     ),
     *_flags(
         _METRICS,

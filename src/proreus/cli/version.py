@@ -12,8 +12,8 @@ import proreus
 @click.command("version")
 def command() -> None:
     """Print versions."""
-    from proreus.cli.run import KUBERNETES_VERSION
+    from proreus.kubernetes_version import SUPPORTED_VERSIONS
 
     click.echo(f"proreus v{proreus.__version__}")
-    click.echo(f"behaves as kube-scheduler {KUBERNETES_VERSION}")
+    click.echo(f"behaves as kube-scheduler {' or '.join(map(str, SUPPORTED_VERSIONS))}")
     click.echo(f"{platform.python_implementation()} {platform.python_version()}")

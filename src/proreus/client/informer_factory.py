@@ -13,6 +13,7 @@ from proreus.client.connectivity import Connectivity
 from proreus.client.informer import Informer, InformerGroup, ResourceEventHandler
 from proreus.client.session import ApiClient
 from proreus.errors import ApiError
+from proreus.kubernetes_version import DEFAULT_VERSION, KubernetesVersion
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import ApiObject, Resource
@@ -32,8 +33,13 @@ class InformerFactory:
         on_error: Callable[[Resource[Any], ApiError], None],
         types: Mapping[str, type] | None = None,
         metrics: SchedulerMetrics | None = None,
+        kubernetes_version: KubernetesVersion = DEFAULT_VERSION,
     ) -> None:
-        """``types``: by kind, the type to decode objects into instead of the resource's own."""
+        """``types``: by kind, the type to decode objects into instead of the resource's own.
+
+        ``kubernetes_version``: decides which API version of a kind is watched.
+        """
+        self._kubernetes_version = kubernetes_version
         self.group = InformerGroup()
         self._client = client
         self._on_error = on_error
@@ -70,7 +76,7 @@ class InformerFactory:
                 resource = replace(resource, type=self._types[resource.kind])
             informer = Informer(
                 self._client,
-                resource,
+                resource.as_of(self._kubernetes_version),
                 field_selector=selector,
                 on_error=self._on_error,
                 connectivity=self._connectivity,

@@ -5,6 +5,7 @@ Opaque configuration of drivers stays JSON text: a scheduler only copies it into
 
 import msgspec
 
+from proreus.kubernetes_version import V1_36
 from proreus.objects.meta import ApiStruct, ObjectMeta, Resource
 from proreus.objects.selectors import NodeSelector
 
@@ -213,5 +214,11 @@ RESOURCE_SLICES = Resource(
     DEVICE_GROUP, "v1", "resourceslices", "ResourceSlice", False, ResourceSlice
 )
 DEVICE_TAINT_RULES = Resource(
-    DEVICE_GROUP, "v1beta2", "devicetaintrules", "DeviceTaintRule", False, DeviceTaintRule
+    DEVICE_GROUP,
+    "v1",
+    "devicetaintrules",
+    "DeviceTaintRule",
+    False,
+    DeviceTaintRule,
+    until=(V1_36, "v1beta2"),
 )

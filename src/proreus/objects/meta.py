@@ -4,11 +4,13 @@ Structs are frozen, since informers share their objects with all readers. They a
 the cyclic garbage collector (``gc=False``): they are trees and cannot be part of a cycle.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import msgspec
+
+from proreus.kubernetes_version import KubernetesVersion
 
 
 class ApiStruct(
@@ -92,6 +94,14 @@ class Resource(Generic[T]):
     kind: str
     namespaced: bool
     type: type[T]
+    until: tuple[KubernetesVersion, str] | None = None
+    """The last Kubernetes version that serves the kind in an older API version, and that one."""
+
+    def as_of(self, version: KubernetesVersion) -> Self:
+        """Return the resource as a Kubernetes version serves it."""
+        if self.until is None or version > self.until[0]:
+            return self
+        return replace(self, version=self.until[1], until=None)
 
     @property
     def api_version(self) -> str:

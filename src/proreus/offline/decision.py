@@ -100,7 +100,7 @@ class _Decision:
         total = {self._table[row].name: int(totals[row]) for row in rows}
         if self._extenders is not None:
             added = await self._extenders.scores(self._interested, self._pod.pod, found.rows)
-            for url, by_node in added.items():
+            for url, by_node in added:
                 for name in by_node.keys() & total.keys():
                     scores[name][url] = by_node[name]
                     total[name] += by_node[name]

@@ -10,7 +10,9 @@ import asyncio
 import heapq
 from collections.abc import Callable
 from contextvars import Context
-from typing import Any
+from typing import TypeVarTuple, Unpack
+
+Ts = TypeVarTuple("Ts")
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
@@ -33,8 +35,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def call_at(
         self,
         when: float,
-        callback: Callable[..., object],
-        *args: Any,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Call a function at a time, as every loop does."""

@@ -136,7 +136,7 @@ class ExtenderChain:
         scored = np.full(len(rows), len(prioritizers) < len(interested))
         if prioritizers:
             places = {self._table[row].name: index for index, row in enumerate(rows.tolist())}
-            for scores in (await self.scores(prioritizers, pod, rows)).values():
+            for _, scores in await self.scores(prioritizers, pod, rows):
                 for name, score in scores.items():
                     index = places.get(name)
                     if index is not None:
@@ -150,13 +150,13 @@ class ExtenderChain:
 
     async def scores(
         self, interested: Sequence[HTTPExtender], pod: Pod, rows: Rows
-    ) -> dict[str, Mapping[str, int]]:
-        """Return what each extender with this verb adds to the scores: URL -> node -> score."""
+    ) -> list[tuple[str, Mapping[str, int]]]:
+        """Return what each extender with this verb adds to the scores: its URL, and by node."""
         prioritizers = [extender for extender in interested if extender.prioritize_verb]
         nodes = self._nodes(rows.tolist())
         # Together, as in kube-scheduler: their scores are added, so the order does not matter.
         found = await asyncio.gather(*(self._prioritize(e, pod, nodes) for e in prioritizers))
-        return {extender.url: scores for extender, scores in zip(prioritizers, found, strict=True)}
+        return [(extender.url, s) for extender, s in zip(prioritizers, found, strict=True)]
 
     async def _prioritize(
         self, extender: HTTPExtender, pod: Pod, nodes: Sequence[Node]

@@ -19,6 +19,7 @@ from aiohttp import web
 
 from proreus import logs
 from proreus.errors import ApiError, ConfigError
+from proreus.kubernetes_version import DEFAULT_VERSION
 from proreus.metrics import SchedulerMetrics
 from proreus.metrics.exposition import expose
 from proreus.objects.pod import Pod
@@ -72,8 +73,8 @@ class EndpointSources:
     last_reload: Callable[[], Mapping[str, Any] | None] = lambda: None
     flags: Mapping[str, str] = field(default_factory=dict)
     leader_pods: Callable[[], Iterable[Pod] | None] = lambda: None
-    binary_version: str = "1.36"
-    emulation_version: str = "1.36"
+    binary_version: str = str(DEFAULT_VERSION)
+    emulation_version: str = str(DEFAULT_VERSION)
     profiling: bool = True
     component: str = "kube-scheduler"
 

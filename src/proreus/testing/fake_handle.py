@@ -107,6 +107,7 @@ class FakeHandle:
         self.nodes: ClusterTable = make_table(nodes, (p for p in pods if p.pod.spec.node_name))
         self.clock = FakeClock(_START)
         self.rng = random.Random(seed)
+        self.polls_only = False
         self.feature_gates = FeatureGates.from_list(gates)
         self.nominator = FakeNominator()
         self._nominated = NominatedPodsFilter(self.nominator)

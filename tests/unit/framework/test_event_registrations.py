@@ -8,7 +8,7 @@ TAINT = ("P", ClusterEvent(ev.NODE, ev.UPDATE_NODE_TAINT))
 
 
 def registered(*events: ClusterEvent) -> list[tuple[str, ClusterEvent]]:
-    return list(registrations_of("P", events))
+    return list(registrations_of("P", events, implied_taint_event=True))
 
 
 def test_each_event_is_registered_with_its_hint():
@@ -24,6 +24,7 @@ def test_who_waits_for_nodes_is_woken_by_taints_too():
     add = ClusterEvent(ev.NODE, ev.ADD | ev.UPDATE_NODE_LABEL, lambda pod, old, new: False)
     assert registered(add) == [("P", add), TAINT]
     assert registered(add)[1][1].hint is None
+    assert registrations_of("P", [add]) == (("P", add),)
 
 
 def test_not_where_taints_are_registered_or_new_nodes_are_not():

@@ -7,14 +7,15 @@ import json
 
 import pytest
 
-from proreus.errors import ProreusError
-from proreus.offline.evaluate import evaluate, read_cases
+from proreus.errors import ConfigError, ProreusError
+from proreus.offline.evaluate import Fallbacks, evaluate, read_cases
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 
 
 def answer(case: dict, configuration: object = None) -> dict:
-    [found] = evaluate([{"id": "x", **case}], Registry(IN_TREE_PLUGINS), configuration)
+    fallbacks = Fallbacks(configuration)
+    [found] = evaluate([{"id": "x", **case}], Registry(IN_TREE_PLUGINS), fallbacks)
     assert found["id"] == "x"
     return json.loads(json.dumps(found["expect"]))
 
@@ -63,7 +64,7 @@ def test_a_script(kit) -> None:
 
 
 def test_a_step_that_is_none(kit) -> None:
-    with pytest.raises(ValueError, match="none of add, patch, delete, advance and schedule"):
+    with pytest.raises(ConfigError, match="none of add, patch, delete, advance, schedule and"):
         answer({"objects": [], "steps": [{"jump": 1}]})
 
 

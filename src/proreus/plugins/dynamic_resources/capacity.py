@@ -55,9 +55,10 @@ def consumed_capacities(
 def _check_amount(name: str, capacity: Capacity, requested: int | None, amount: int) -> None:
     """Raise ``CapacityError`` for an amount that cannot be represented, or is negative."""
     bounds = None if capacity.policy is None else capacity.policy.valid_range
-    rounded = bounds is not None and bounds.min is not None and bounds.step is not None
+    rounded = bounds is not None and bounds.step is not None
+    least = parse_quantity(bounds.min) if bounds is not None and bounds.min is not None else None
     # Steps are counted in int64; amounts below the minimum are the minimum, without counting.
-    if requested is not None and rounded and requested >= parse_quantity(bounds.min or "0"):
+    if requested is not None and rounded and least is not None and requested >= least:
         text = quantity_text(requested, "")
         if requested > _MAX_INT64 * NANO:
             fault = f"{_NOT_REPRESENTABLE}: request {text} exceeds MaxInt64"

@@ -201,10 +201,10 @@ class VolumeBinder:
         if resource_version_of(assumed_claim) > resource_version_of(claim):
             return False
         meta = claim.metadata
-        if not meta.annotations:
-            raise StorageError(f'selectedNode annotation reset for PVC "{meta.name}"')
         if meta.annotations.get(SELECTED_NODE_ANNOTATION) != node_name:
             # A provisioner that fails removes the annotation, so that another node is selected.
+            # kube-scheduler has a text of its own for a claim that has no annotations at all, not
+            # even an empty map of them; such a claim has lost those of the volume controller too.
             raise StorageError(f'provisioning failed for PVC "{meta.name}"')
         if claim.spec.volume_name:
             volume = self._storage.watched_volumes.get(claim.spec.volume_name)

@@ -72,13 +72,15 @@ def test_of_equal_priority_the_older_pod_comes_first() -> None:
     ]
     nodes = FakeHandle([make_node("n")], pods).nodes
 
-    assert _seen(PodsByPriority(nodes), nodes, 2) == {"n": ["p1", "p0", "p3", "p2"]}
+    assert _seen(PodsByPriority(nodes), nodes, 2) == {"n": ["p1", "p0", "p2", "p3"]}
+    up_to_1_36 = PodsByPriority(nodes, sampled_once=False)
+    assert _seen(up_to_1_36, nodes, 2) == {"n": ["p1", "p0", "p3", "p2"]}
 
 
 def test_the_last_pod_takes_the_place_of_a_removed_one() -> None:
     pods = [make_pod(name, priority=0, node_name="n") for name in ("a", "b", "c", "d")]
     nodes = FakeHandle([make_node("n")], pods).nodes
-    pods_by_priority = PodsByPriority(nodes)
+    pods_by_priority = PodsByPriority(nodes, sampled_once=False)
 
     assert _seen(pods_by_priority, nodes, 1) == {"n": ["d", "c", "b", "a"]}
     nodes.remove_pod(0, pods[0].uid)

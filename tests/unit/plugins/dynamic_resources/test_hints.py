@@ -39,7 +39,8 @@ def test_registered_events(gpus: Any) -> None:
         (DEVICE_CLASS, ADD | UPDATE),
         (RESOURCE_SLICE, ADD | UPDATE),
     ]
-    implicit = registrations_of("DynamicResources", events)[-1][1]
+    registered = registrations_of("DynamicResources", events, implied_taint_event=True)
+    implicit = registered[-1][1]
     assert (implicit.resource, implicit.action) == (NODE, UPDATE_NODE_TAINT)
 
 

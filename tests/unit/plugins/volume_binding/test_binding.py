@@ -240,7 +240,7 @@ async def test_binding_is_checked_every_second_without_events(
 DEAD_ENDS = {
     "the annotation is gone": (
         [make_claim("c")],
-        'selectedNode annotation reset for PVC "c"',
+        'provisioning failed for PVC "c"',
     ),
     "the provisioner gave up": (
         [make_claim("c", annotations={"other": "mark"})],

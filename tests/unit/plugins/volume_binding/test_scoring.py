@@ -53,10 +53,12 @@ def test_by_default_nothing_is_scored(attempt: Make) -> None:
     assert one.plugin.pre_score(one.state, one.pod, one.handle.nodes) == Status.skip()
 
 
-def test_pods_without_claims_have_nothing_to_score(attempt: Make) -> None:
+def test_pods_without_claims_score_nothing(attempt: Make) -> None:
     one = attempt([], volumes=[], gates=GATE)
     one.pre_filter()
-    assert one.plugin.pre_score(one.state, one.pod, one.handle.nodes) == Status.skip()
+    assert one.plugin.pre_score(one.state, one.pod, one.handle.nodes) is None
+    scored = [one.plugin.score(one.state, one.pod, node) for node in one.handle.nodes]
+    assert set(scored) == {0}
 
 
 def test_static_volumes(attempt: Make) -> None:

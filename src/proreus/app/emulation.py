@@ -1,0 +1,66 @@
+"""Which Kubernetes version the process emulates: the flag's, else the default.
+
+kube-scheduler may not be newer than the apiserver. So without the flag the version of an older
+apiserver is emulated; it serves other API versions of some kinds, and its users expect its
+behaviour.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+
+from proreus.app.options import RunOptions
+from proreus.client.session import ApiClient
+from proreus.errors import Forbidden, Unauthorized
+from proreus.feature_gates import FeatureGates
+from proreus.kubernetes_version import DEFAULT_VERSION, SUPPORTED_VERSIONS, KubernetesVersion
+from proreus.logs import logger
+
+log = logger(__name__)
+
+
+class _VersionInfo(msgspec.Struct):
+    git_version: str = msgspec.field(name="gitVersion", default="")
+
+
+async def with_emulated_version(options: RunOptions, client: ApiClient) -> RunOptions:
+    """Return the options with the feature gates of the version that is to be emulated.
+
+    Raises ``ApiError`` if the apiserver does not respond, ``ConfigError`` for a feature gate that
+    the version does not have.
+    """
+    served = await _served_version(client)
+    current = options.feature_gates.emulation_version
+    if served is None:
+        return options
+    if options.emulates_given_version:
+        if current > served:
+            log.warning(
+                "The emulated version is newer than the apiserver",
+                emulated=str(current),
+                apiserver=str(served),
+            )
+        return options
+    wanted = min(max(served, SUPPORTED_VERSIONS[0]), DEFAULT_VERSION)
+    if wanted != DEFAULT_VERSION:
+        log.info(
+            "Emulating the version of the apiserver", emulated=str(wanted), apiserver=str(served)
+        )
+    if wanted == current:
+        return options
+    gates = FeatureGates.from_list(
+        options.gate_settings, wanted, options.feature_gates.min_compatibility
+    )
+    return replace(options, feature_gates=gates)
+
+
+async def _served_version(client: ApiClient) -> KubernetesVersion | None:
+    """Return the apiserver's version; None if it does not tell."""
+    # Whether it accepts the credentials is seen by the informers, which ask again for a while.
+    try:
+        response = await client.request("GET", "/version")
+        return KubernetesVersion.parse(msgspec.json.decode(response, type=_VersionInfo).git_version)
+    except (Forbidden, Unauthorized, msgspec.DecodeError, ValueError):
+        return None
