@@ -41,7 +41,7 @@ def test_every_recorded_family_is_named() -> None:
         for row in re.findall(r"^\| [^|]+ \| ([^|]*) \|", PROOFS, re.MULTILINE)
         for family in re.findall(r"`(\w+)`", row)
     }
-    cases = (TESTS / "conformance" / "cases").glob("*.jsonl.gz")
+    cases = (TESTS / "conformance" / "cases").glob("*/*.jsonl.gz")
     assert recorded == {path.name.removesuffix(".jsonl.gz") for path in cases}
 
 

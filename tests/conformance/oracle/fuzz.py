@@ -23,7 +23,7 @@ from conformance.oracle.grammar import GRAMMARS, draw_case
 from conformance.oracle.script_variations import ScriptVariations
 from conformance.oracle.variations import Variations
 
-CASES = Path(__file__).parent.parent / "cases"
+CASES = Path(__file__).parent.parent / "cases" / "1.36"
 SCRIPTS = ("queue", "requeue")
 _BATCH = 100
 _PARTS = ("case", "kube-scheduler", "proreus")

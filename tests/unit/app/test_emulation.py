@@ -1,0 +1,59 @@
+"""The version that a process emulates: the flag's, the default, or that of an older apiserver."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from proreus.app.emulation import with_emulated_version
+from proreus.app.options import RunOptions
+from proreus.errors import ConfigError, Forbidden
+from proreus.feature_gates import FeatureGates
+from proreus.kubernetes_version import DEFAULT_VERSION, V1_36, V1_37, KubernetesVersion
+
+
+class Apiserver:
+    """Answers /version."""
+
+    def __init__(self, version: str | None) -> None:
+        self._version = version
+
+    async def request(self, method: str, path: str) -> bytes:
+        assert (method, path) == ("GET", "/version")
+        if self._version is None:
+            raise Forbidden(403, "Forbidden", "no")
+        return json.dumps({"gitVersion": self._version}).encode()
+
+
+async def emulated(options: RunOptions, version: str | None) -> KubernetesVersion:
+    found = await with_emulated_version(options, Apiserver(version))  # type: ignore[arg-type]
+    return found.feature_gates.emulation_version
+
+
+@pytest.mark.parametrize("version", ["v1.36.2", "v1.37.1", "v1.35.9", "v1.40.0", None, "odd"])
+async def test_without_a_flag_nothing_newer_than_the_apiserver_is_emulated(
+    version: str | None,
+) -> None:
+    assert await emulated(RunOptions(), version) == DEFAULT_VERSION
+
+
+async def test_a_newer_default_gives_way_to_an_older_apiserver() -> None:
+    newer = RunOptions(feature_gates=FeatureGates(emulation_version=V1_37))
+    assert await emulated(newer, "v1.36.2") == V1_36
+
+
+async def test_a_flag_is_obeyed() -> None:
+    gates = FeatureGates(emulation_version=V1_37)
+    options = RunOptions(feature_gates=gates, emulates_given_version=True)
+    assert await emulated(options, "v1.37.1") == V1_37
+    assert await emulated(options, "v1.36.2") == V1_37
+
+
+async def test_gates_are_read_again_for_the_version() -> None:
+    settings = ("DRADerivedAttributes=true",)
+    options = RunOptions(
+        feature_gates=FeatureGates.from_list(settings, V1_37), gate_settings=settings
+    )
+    with pytest.raises(ConfigError, match="PreAlpha at emulated version 1.36"):
+        await emulated(options, "v1.36.2")
