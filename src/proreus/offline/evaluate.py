@@ -101,7 +101,11 @@ def _cluster(
         extender_transport=extenders.transport,
         polls_only=True,
     )
-    return OfflineCluster(loaded, registry, gates, options, api)
+    cluster = OfflineCluster(loaded, registry, gates, options, api)
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    loop.use_clock(cluster.clock)
+    return cluster
 
 
 def read_cases(path: Path) -> Iterator[JsonObject]:

@@ -1,53 +1,89 @@
-"""An event loop whose time stands still until it is moved, for clusters in virtual time.
+"""An event loop that takes its time from a clock which is advanced, for clusters in virtual time.
 
-``asyncio.sleep``, time-outs and timers end when the time is moved beyond them. Nothing may wait for
-the outside world: such a loop has no reason to return from a wait for a socket.
+So ``asyncio.sleep``, timeouts and ``call_later`` of plugins follow the virtual clock, like
+back-offs and Permit. I/O is real, and proceeds while the clock stands still.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import heapq
 from collections.abc import Callable
-from contextvars import Context
 from typing import TypeVarTuple, Unpack
+
+from proreus.clock import Clock, FakeClock
 
 Ts = TypeVarTuple("Ts")
 
+_MOST_ROUNDS = 10_000
+
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """A loop whose ``time()`` is moved by ``move_to``, in seconds since its start."""
+    """An event loop on a given clock; before ``use_clock`` its time stands still at 0."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._now = 0.0
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
-        self._count = 0
+        self._clock: Clock = FakeClock()
+        self._origin = 0.0
+        self._instants: list[float] = []
+        self._calls = 0
+
+    def use_clock(self, clock: Clock) -> None:
+        """Take the time from a clock from now on."""
+        self._clock, self._origin = clock, clock.now()
 
     def time(self) -> float:
-        """Return the virtual time."""
-        return self._now
+        """Return the seconds since ``use_clock``.
 
-    def move_to(self, when: float) -> None:
-        """Move the time on; timers that are due run in the next turns of the loop."""
-        self._now = max(self._now, when)
+        Not since the epoch: asyncio adds the clock's resolution, a nanosecond, to find due timers,
+        which is below the precision of so large a float.
+        """
+        return self._clock.now() - self._origin
 
     def call_at(
         self,
         when: float,
         callback: Callable[[Unpack[Ts]], object],
         *args: *Ts,
-        context: Context | None = None,
+        context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Call a function at a time, as every loop does."""
-        handle = super().call_at(when, callback, *args, context=context)
-        self._count += 1
-        heapq.heappush(self._timers, (when, self._count, handle))
-        return handle
+        """Schedule a callback, and record its time; ``call_later`` uses this method too."""
+        heapq.heappush(self._instants, when)
+        return super().call_at(when, callback, *args, context=context)
+
+    def call_soon(
+        self,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        """Schedule a callback for the next iteration, and count it."""
+        self._calls += 1
+        return super().call_soon(callback, *args, context=context)
 
     def next_timer(self) -> float | None:
-        """Return when the next timer is due; None without one."""
-        timers = self._timers
-        while timers and (timers[0][2].cancelled() or timers[0][0] <= self._now):
-            heapq.heappop(timers)
-        return timers[0][0] if timers else None
+        """Return the clock's time of the next timer, even if it was cancelled; None if there is
+        none."""
+        while self._instants and self._instants[0] <= self.time():
+            heapq.heappop(self._instants)
+        return self._instants[0] + self._origin if self._instants else None
+
+    async def run_until_idle(self) -> None:
+        """Run until all tasks wait: for time, for I/O, or for each other.
+
+        Raises ``RuntimeError`` if that does not happen.
+        """
+        quiet = 0
+        for _ in range(_MOST_ROUNDS):
+            before = self._calls
+            await asyncio.sleep(0)
+            # One call is our own wake-up. Callbacks of timers and sockets run after us in the same
+            # iteration, so a single quiet iteration does not prove that all is idle.
+            quiet = quiet + 1 if self._calls == before + 1 else 0
+            if quiet == 2:
+                return
+        raise RuntimeError(
+            f"something never waits: it is still busy after {_MOST_ROUNDS} rounds of the event loop"
+            " (a plugin that polls with asyncio.sleep(0)?)"
+        )

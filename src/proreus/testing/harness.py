@@ -30,6 +30,7 @@ from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.offline.api import InMemoryApi, JsonObject
 from proreus.offline.cluster import OfflineCluster, OfflineOptions
+from proreus.offline.virtual_time import VirtualTimeLoop
 from proreus.runtime.instrumentation import is_out_of_tree
 from proreus.scheduler.scheduler import Scheduler
 from proreus.testing.builders import AnyPod, as_node, key_of_pod
@@ -38,7 +39,6 @@ from proreus.testing.inspector import QueueName
 from proreus.testing.mutation_check import fail_on_mutation
 from proreus.testing.outcome import Event, Outcome
 from proreus.testing.profiles import Configuration, load_with, profile_with, registry_with
-from proreus.testing.virtual_time import VirtualTimeLoop
 
 P = TypeVar("P", bound=Plugin)
 T = TypeVar("T")

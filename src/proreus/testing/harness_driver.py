@@ -13,10 +13,10 @@ from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.offline.api import JsonObject
 from proreus.offline.cluster import OfflineCluster
+from proreus.offline.virtual_time import VirtualTimeLoop
 from proreus.testing.builders import AnyPod, as_pod, key_of_pod, with_defaults
 from proreus.testing.inspector import Inspector
 from proreus.testing.outcome import AttemptLog, Outcome
-from proreus.testing.virtual_time import VirtualTimeLoop
 
 _MOST_ATTEMPTS = 10_000
 

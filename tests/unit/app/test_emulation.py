@@ -55,5 +55,5 @@ async def test_gates_are_read_again_for_the_version() -> None:
     options = RunOptions(
         feature_gates=FeatureGates.from_list(settings, V1_37), gate_settings=settings
     )
-    with pytest.raises(ConfigError, match="PreAlpha at emulated version 1.36"):
+    with pytest.raises(ConfigError, match=r"PreAlpha at emulated version 1\.36"):
         await emulated(options, "v1.36.2")
