@@ -41,8 +41,7 @@ class FeatureGates:
     """The values of all gates; ``changed`` holds what was set, the rest is at its default.
 
     ``emulation_version``: the version of kube-scheduler that this process is.
-    ``min_compatibility_version``: the oldest one that it may share a cluster with, by default the
-    one before.
+    ``min_compatibility``: the oldest one that it may share a cluster with; None: the one before.
     """
 
     changed: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
