@@ -54,6 +54,30 @@ class DeadlineExceeded(ProreusError):
         )
 
 
+class CallBlocked(ProreusError):
+    """A plugin's call has blocked the event loop for longer than it may, and was interrupted."""
+
+    def __init__(self, plugin: str, point: str, seconds: float) -> None:
+        self.plugin = plugin
+        self.point = point
+        super().__init__(
+            f'plugin "{plugin}" has blocked the event loop at {point} for {seconds:.3g}s and was '
+            "interrupted"
+        )
+
+
+class TimeBudgetExceeded(ProreusError):
+    """A plugin that is called node by node has used up its time for one pod."""
+
+    def __init__(self, plugin: str, point: str, used_seconds: float, most_seconds: float) -> None:
+        self.plugin = plugin
+        self.point = point
+        super().__init__(
+            f'plugin "{plugin}" has taken {used_seconds * 1000:.0f}ms at {point}, at most '
+            f"{most_seconds * 1000:g}ms is allowed; it was not called for further nodes"
+        )
+
+
 class ExtenderError(ProreusError):
     """An HTTP extender did not respond, or responded with an error or an unreadable body."""
 

@@ -72,6 +72,7 @@ class ElectionThread:
         self._task: asyncio.Task[None] | None = None
         self._cancelled = False
         self._process_ended = threading.Event()
+        self._thread_ended = threading.Event()
 
     def reference(self) -> ObjectReference | None:
         """Return the Lease as Events refer to it; None before the elector has read it."""
@@ -100,6 +101,15 @@ class ElectionThread:
     def process_ended(self) -> None:
         """Report that the process ends by itself: it need not be killed."""
         self._process_ended.set()
+
+    def give_up(self, seconds: float) -> None:
+        """Release the Lease, if it is held, and wait for that; from any thread, within some time.
+
+        For a process whose loop is blocked, and that is about to be ended by force.
+        """
+        if self._loop is not None:
+            self._cancel()
+            self._thread_ended.wait(seconds)
 
     # ---- on the scheduler's loop ---------------------------------------------------------------
 
@@ -143,6 +153,7 @@ class ElectionThread:
                     await self._elector.run()
         except BaseException as raised:
             error = raised
+        self._thread_ended.set()
         self._watch_the_end()
         # Before this loop closes its resolver threads, which may wait for a name server.
         with suppress(RuntimeError):

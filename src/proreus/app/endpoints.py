@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from proreus.app.blocked_plugins import BlockedPlugins
 from proreus.app.clients import Clients
 from proreus.app.loop_watchdog import StuckCycle
 from proreus.app.options import RunOptions
@@ -53,6 +54,7 @@ def make_server(
     clients: Clients,
     remote_plugins: RemotePlugins,
     stuck_cycle: StuckCycle,
+    blocked_plugins: BlockedPlugins,
 ) -> Server:
     """Return the server of a process; it reads ``state`` anew for each request."""
 
@@ -91,7 +93,15 @@ def make_server(
         server.add_page(PATH, lambda request: registration_page(remote_plugins, request))
     if options.shadow is not None:
         server.add_page("/shadowz", lambda _: json_body(state.shadow()))
-    server.add_page("/pluginz", lambda _: json_body(_plugin_health(options, scheduler, state)))
+    server.add_page(
+        "/pluginz",
+        lambda _: json_body(
+            {
+                **_plugin_health(options, scheduler, state),
+                "blockedPlugins": blocked_plugins.describe(),
+            }
+        ),
+    )
     return server
 
 
@@ -109,6 +119,7 @@ def _plugin_health(
         "failuresInARowAllowed": rules.failures - 1,
         "awaitTimeout": format_duration(rules.await_seconds),
         "bindTimeout": format_duration(rules.bind_seconds),
+        "blockedTimeout": format_duration(options.call_limits.interrupt_seconds),
         "plugins": [health.describe() for health in health_monitors],
         "bindings": scheduler.describe_bindings(_BINDINGS_SHOWN),
         "files": state.plugin_files,

@@ -20,7 +20,8 @@ from proreus import logs
 from proreus.framework.plugin import Plugin
 from proreus.metrics import SchedulerMetrics
 from proreus.runtime import calls
-from proreus.runtime.instrumentation import POINT_OF_METHOD, is_out_of_tree
+from proreus.runtime.calls import POINT_OF_METHOD
+from proreus.runtime.out_of_tree import is_out_of_tree
 from proreus.runtime.prioritize_nodes import run_pre_score
 from proreus.runtime.scheduling_points import run_pre_filter
 from proreus.scheduler.scheduler import Scheduler

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from proreus.app.call_watchdog import CallLimits
 from proreus.feature_gates import FeatureGates
 from proreus.kubernetes_version import DEFAULT_VERSION
 from proreus.loading import PluginSources
@@ -41,6 +42,8 @@ class RunOptions:
     ``loop_blocked_threshold_seconds``: 0 = do not report blocking calls.
     ``cycle_stuck_threshold_seconds``: 0 = wait for a scheduling cycle for ever.
     ``cache_compare_interval_seconds``: 0 = compare the cache with the apiserver on SIGUSR2 only.
+    ``call_limits``: how long a plugin's call may block the event loop; ``blocked_plugins_file``:
+    where plugins that could not be interrupted are recorded, "" for the default place.
     ``follow_files``: reload when the configuration or a plugin file changes; SIGHUP always does.
 
     ``gate_settings``: the feature gates as given. ``emulates_given_version``: the version of
@@ -81,6 +84,8 @@ class RunOptions:
     loop_blocked_threshold_seconds: float = 0.25
     cycle_stuck_threshold_seconds: float = 60.0
     cache_compare_interval_seconds: float = 300.0
+    call_limits: CallLimits = field(default_factory=CallLimits)
+    blocked_plugins_file: str = ""
     plugin_endpoints: tuple[str, ...] = ()
     plugin_slots: tuple[str, ...] = ()
     follow_files: bool = True

@@ -19,6 +19,7 @@ from time import perf_counter, time
 from typing import Any
 
 from proreus import gc_tuning, logs
+from proreus.app.call_watchdog import CallWatchdog
 from proreus.app.clients import Clients
 from proreus.app.election_thread import ElectionThread, make_election
 from proreus.app.endpoints import ProcessState, make_server
@@ -53,6 +54,7 @@ log = logs.logger(__name__)
 
 _EVENTS_SECONDS = 3.0
 _SYNC_TIMEOUT_SECONDS = 30.0
+_RELEASE_SECONDS = 5.0
 
 _FIXED_AT_START = (
     "parallelism",
@@ -76,9 +78,12 @@ class Process:
         metrics: SchedulerMetrics,
         clients: Clients,
         remote_plugins: RemotePlugins,
+        call_watchdog: CallWatchdog,
     ) -> None:
         self._options = options
         self._remote_plugins = remote_plugins
+        self.blocked_plugins = call_watchdog.blocked_plugins
+        call_watchdog.release = self._give_up
         self.state = ProcessState(config)
         self.synced = asyncio.Event()
         self._metrics = metrics
@@ -118,7 +123,11 @@ class Process:
                 spawn=self._spawn,
                 informers=self._stores.group,
                 health_context=HealthContext(
-                    self._clock, metrics, options.plugin_rules, self.record_process_event
+                    self._clock,
+                    metrics,
+                    options.plugin_rules,
+                    self.record_process_event,
+                    running_call=call_watchdog.running_call,
                 ),
                 avoidance_rules=options.avoidance_rules,
                 shares_nodes=True,
@@ -167,6 +176,7 @@ class Process:
                 self._clients,
                 self._remote_plugins,
                 self._stuck_cycle,
+                self.blocked_plugins,
             ):
                 self._start("scheduling", self._lead_and_schedule())
                 await stopping.wait()
@@ -179,6 +189,12 @@ class Process:
         await self._scheduler.close()
         if self._election is not None:
             self._election.process_ended()
+
+    def _give_up(self) -> None:
+        """Write nothing more, and release the Lease; from any thread, within seconds."""
+        self._clients.fence.close()
+        if self._election is not None:
+            self._election.give_up(_RELEASE_SECONDS)
 
     # ---- another configuration -----------------------------------------------------------------
 

@@ -119,8 +119,9 @@ class Reloader:
         loaded_plugins = await asyncio.to_thread(
             load, self._options.plugins, self._remote_plugins.classes
         )
-        report(loaded_plugins)
         self._files.set_loaded(loaded_plugins)
+        self._process.blocked_plugins.apply(loaded_plugins)
+        report(loaded_plugins)
         try:
             config = configuration(self._options, loaded_plugins, self._files)
             await self._put_in_force(config, loaded_plugins)
@@ -143,6 +144,7 @@ class Reloader:
         self, loaded_plugins: LoadedPlugins, message: str, *, adopted: bool = False
     ) -> None:
         self._record("success", "", adopted)
+        self._process.blocked_plugins.set_in_use(loaded_plugins)
         state = self._process.state
         before, state.plugin_files = state.plugin_files, loaded_plugins.files()
         shadow = self._options.shadow

@@ -16,8 +16,11 @@ import signal
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from types import FrameType
 
 from proreus import logs
+from proreus.app.blocked_plugins import BlockedPlugins, default_path
+from proreus.app.call_watchdog import CallWatchdog
 from proreus.app.clients import make_clients
 from proreus.app.configuration import configuration, report
 from proreus.app.emulation import with_emulated_version
@@ -49,9 +52,12 @@ async def run(options: RunOptions) -> int:
     raise_open_files_limit()
     stopping = asyncio.Event()
     failure: tuple[str, BaseException] | None = None
-    with _signals(stopping):
+    rules = options.plugin_rules
+    path = Path(options.blocked_plugins_file) if options.blocked_plugins_file else default_path()
+    call_watchdog = CallWatchdog(options.call_limits, BlockedPlugins(path, rules.policy))
+    with _signals(stopping, call_watchdog), call_watchdog:
         try:
-            await _run_until(stopping, options)
+            await _run_until(stopping, options, call_watchdog)
         except* LeaseLost as group:
             failure = "Leaderelection lost", _first(group)
         except* ProreusError as group:
@@ -64,7 +70,9 @@ async def run(options: RunOptions) -> int:
     return 0
 
 
-async def _run_until(stopping: asyncio.Event, options: RunOptions) -> None:
+async def _run_until(
+    stopping: asyncio.Event, options: RunOptions, call_watchdog: CallWatchdog
+) -> None:
     """Start, schedule until ``stopping`` is set, and stop in order."""
     metrics = SchedulerMetrics(options.disabled_metrics, options.allow_metric_labels)
     async with contextlib.AsyncExitStack() as stack:
@@ -75,6 +83,8 @@ async def _run_until(stopping: asyncio.Event, options: RunOptions) -> None:
         files = WatchedFiles(options.config, options.plugins)
         loaded_plugins = load(options.plugins, remote_plugins.classes)
         files.set_loaded(loaded_plugins)
+        call_watchdog.blocked_plugins.apply(loaded_plugins)
+        call_watchdog.blocked_plugins.set_in_use(loaded_plugins)
         report(loaded_plugins)
         config = configuration(options, loaded_plugins, files)
         await remote_plugins.check_args(config)
@@ -89,7 +99,13 @@ async def _run_until(stopping: asyncio.Event, options: RunOptions) -> None:
             config = configuration(options, loaded_plugins, files)
         _set_versions(metrics, options)
         process = Process(
-            options, config, loaded_plugins.registry, metrics, clients, remote_plugins
+            options,
+            config,
+            loaded_plugins.registry,
+            metrics,
+            clients,
+            remote_plugins,
+            call_watchdog,
         )
         process.state.plugin_files = loaded_plugins.files()
         # After the clients on the stack, and so closed before them.
@@ -130,20 +146,29 @@ async def _write_configuration(path: str, config: SchedulerConfiguration) -> Non
 
 
 @contextlib.contextmanager
-def _signals(stopping: asyncio.Event) -> Iterator[None]:
+def _signals(stopping: asyncio.Event, call_watchdog: CallWatchdog) -> Iterator[None]:
     """Set ``stopping`` at the first SIGTERM or SIGINT, and exit at the second.
 
     SIGUSR2, which would end the process, is ignored until there is something to compare.
     """
-
-    def received() -> None:
-        if stopping.is_set():
-            os._exit(1)
-        stopping.set()
+    requested = False
 
     loop = asyncio.get_running_loop()
+
+    # Python's handler in the place of the loop's: it runs also where a plugin blocks the loop, on
+    # top of the plugin's code.
+    def received(number: int, frame: FrameType | None) -> None:
+        nonlocal requested
+        if requested:
+            os._exit(1)
+        requested = True
+        call_watchdog.termination_requested()
+        loop.call_soon_threadsafe(stopping.set)
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, received)
+        # Makes the loop wake up at the signal, in which Python then calls the handler.
+        loop.add_signal_handler(number, lambda: None)
+        signal.signal(number, received)
     loop.add_signal_handler(signal.SIGUSR2, lambda: None)
     try:
         yield

@@ -134,6 +134,7 @@ class ShadowTrials:
             await self._process.synced.wait()
             loaded_plugins = await self._load()
             self._files.set_loaded(loaded_plugins)
+            self._process.blocked_plugins.apply(loaded_plugins)
             try:
                 await self._try_loaded(state, loaded_plugins)
             finally:

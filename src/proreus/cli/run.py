@@ -62,7 +62,7 @@ def git_version() -> str:
 
 def run_options(values: ParsedFlags) -> RunOptions:
     """Return the flags as options; raises ``FlagError`` if they are invalid or contradictory."""
-    from proreus.app import RunOptions
+    from proreus.app import CallLimits, RunOptions
     from proreus.loading import PluginSources
     from proreus.runtime.plugin_health import FailureRules
     from proreus.scheduler.avoided_nodes import AvoidanceRules
@@ -101,6 +101,7 @@ def run_options(values: ParsedFlags) -> RunOptions:
         plugin_rules=FailureRules(
             values["plugin-failure-policy"],
             values["plugin-time-budget"],
+            end_at_budget=True,
             attempt_seconds=values["attempt-time-budget"],
             await_seconds=values["plugin-await-timeout"],
             bind_seconds=values["plugin-bind-timeout"],
@@ -112,6 +113,10 @@ def run_options(values: ParsedFlags) -> RunOptions:
             values["kubelet-rejection-threshold"], values["kubelet-rejection-max-duration"]
         ),
         delete_overcommitting_pods=values["delete-overcommitting-pods"],
+        call_limits=CallLimits(
+            values["plugin-blocked-timeout"], values["plugin-blocked-exit-timeout"]
+        ),
+        blocked_plugins_file=values["blocked-plugins-file"],
         follow_files=values["follow-files"],
         plugin_endpoints=values["plugin-endpoint"],
         plugin_slots=values["plugin-slot"],
@@ -257,6 +262,8 @@ def _plugin_problems(values: ParsedFlags) -> list[str]:
         "attempt-time-budget",
         "plugin-await-timeout",
         "plugin-bind-timeout",
+        "plugin-blocked-timeout",
+        "plugin-blocked-exit-timeout",
         "loop-blocked-threshold",
         "cycle-stuck-threshold",
         "cache-compare-interval",

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-Reason = Literal["raised", "error", "invalid_answer", "slow", "timeout"]
+Reason = Literal["raised", "error", "invalid_answer", "slow", "timeout", "blocked"]
 """An exception; an Error status; a result that the point does not allow; the time budget exceeded;
-no result by the deadline."""
+no result by the deadline; the event loop blocked for so long that the call was interrupted."""
 
 
 class PluginHealth:

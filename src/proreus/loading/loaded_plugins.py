@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from proreus.config.types import (
 )
 from proreus.errors import ConfigError, ProreusError
 from proreus.framework.plugin import Plugin
+from proreus.runtime.disabled_plugin import never_called
 from proreus.runtime.registry import Registry
 from proreus.source_location import error_location
 
@@ -121,6 +123,37 @@ class LoadedPlugins:
     def out_of_tree(self) -> dict[str, LoadedPlugin]:
         """The out-of-tree plugins by name."""
         return {name: one for name, one in self.found.items() if one.origin.way != "in-tree"}
+
+    def content_of(self, name: str) -> str:
+        """Return what identifies the code of an out-of-tree plugin: a SHA-256, "" if unknown.
+
+        It covers all files that were loaded from the folder of the plugin's file, since they may
+        import each other, and the version of its package.
+        """
+        origin = self.found[name].origin
+        folder = os.path.dirname(origin.file)
+        lines = [
+            f"{content}  {os.path.basename(file)}\n"
+            for file, content in sorted(self.hashes.items())
+            if os.path.dirname(file) == folder
+        ]
+        if not lines:
+            return ""
+        text = f"{name} {origin.package} {origin.version}\n{''.join(lines)}"
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def disable(self, name: str, because: str) -> None:
+        """Put a class that is never called in the place of a plugin."""
+        one = self.found[name]
+        self.found[name] = LoadedPlugin(never_called(one.plugin, because), one.origin)
+        self.registry = Registry(one.plugin for one in self.found.values())
+
+    def reject(self, name: str, source: str, why: str) -> None:
+        """Reject a plugin although it can be loaded."""
+        origin = self.found.pop(name).origin
+        place = f"{origin.file}:{origin.line}"
+        self.refusals += (RejectedPlugin(source, place, why, frozenset({name})),)
+        self.registry = Registry(one.plugin for one in self.found.values())
 
     def files(self) -> list[PluginFile]:
         """Return each out-of-tree file with its hash and its plugins."""

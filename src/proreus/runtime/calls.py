@@ -18,7 +18,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from time import perf_counter
 from typing import NoReturn, TypeVar, TypeVarTuple
 
-from proreus.errors import BudgetExceeded, DeadlineExceeded, PluginError
+from proreus.errors import (
+    BudgetExceeded,
+    CallBlocked,
+    DeadlineExceeded,
+    PluginError,
+    TimeBudgetExceeded,
+)
 from proreus.framework.attempt_budget import ROWS_BETWEEN_CHECKS
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_info import NodeInfo
@@ -31,6 +37,35 @@ from proreus.metrics import SchedulerMetrics
 
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
+
+POINT_OF_METHOD = {
+    "pre_enqueue": "PreEnqueue",
+    "sort_key": "QueueSort",
+    "pre_filter": "PreFilter",
+    "add_pod": "PreFilterExtensionAddPod",
+    "remove_pod": "PreFilterExtensionRemovePod",
+    "filter": "Filter",
+    "filter_all": "Filter",
+    "post_filter": "PostFilter",
+    "pod_group_post_filter": "PodGroupPostFilter",
+    "pre_score": "PreScore",
+    "score": "Score",
+    "score_all": "Score",
+    "normalize": "ScoreExtensionNormalize",
+    "reserve": "Reserve",
+    "unreserve": "Unreserve",
+    "permit": "Permit",
+    "pre_bind_pre_flight": "PreBindPreFlight",
+    "pre_bind": "PreBind",
+    "bind": "Bind",
+    "post_bind": "PostBind",
+    "generate_placements": "PlacementGenerate",
+    "score_placement": "PlacementScore",
+    "normalize_placements": "PlacementScoreExtensionNormalize",
+    "sign": "Sign",
+    "invalidation_key": "InvalidationKey",
+}
+"""The methods of plugins, and the extension point of each in metrics and logs."""
 
 _ERROR_FORMATS = {
     "PreFilter": 'running PreFilter plugin "{name}": {error}',
@@ -53,6 +88,13 @@ _ERROR_FORMATS = {
         'running Normalize on PlacementScore plugins: plugin "{name}" failed with: {error}'
     ),
 }
+
+_REASONS: dict[type[BaseException], Reason] = {
+    DeadlineExceeded: "timeout",
+    TimeBudgetExceeded: "slow",
+    CallBlocked: "blocked",
+}
+"""How the errors of ``instrumentation`` count; whatever else a plugin raises is its own."""
 
 
 class PluginTimer:
@@ -204,8 +246,7 @@ def plugin_error(plugin: Plugin, point: str, error: BaseException) -> PluginErro
     """Return the error for an exception of a plugin; re-raises it if it ``is_cancellation``."""
     if is_cancellation(error):
         raise error
-    reason: Reason = "timeout" if isinstance(error, DeadlineExceeded) else "raised"
-    plugin.health.note(point, reason, error)
+    plugin.health.note(point, _REASONS.get(type(error), "raised"), error)
     message = with_plugin_context(plugin, point, error_text(error))
     return PluginError(plugin.name, point, message)
 
@@ -238,7 +279,10 @@ def _signal_raises_keyboard_interrupt() -> bool:
     # The handler that ``add_signal_handler`` installs: uvloop's is a method of the loop, asyncio's
     # a function that does nothing, since the loop reads of the signal from a file descriptor.
     of_loop = isinstance(getattr(handler, "__self__", None), asyncio.AbstractEventLoop)
-    return not of_loop and getattr(handler, "__module__", None) != asyncio.unix_events.__name__
+    module = getattr(handler, "__module__", None) or ""
+    # ``app.run`` notes the signal next to the loop's handler, and raises nothing.
+    ours = module == asyncio.unix_events.__name__ or module.startswith("proreus.")
+    return not (of_loop or ours)
 
 
 def _is_being_cancelled() -> bool:

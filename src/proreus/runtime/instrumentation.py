@@ -1,115 +1,81 @@
 """Wrappers around the methods of out-of-tree plugins: time, failures, and the disabled state.
 
 Methods are wrapped on the instance, so in-tree plugins are called at no extra cost. A wrapped call
-is timed. While the plugin is disabled (``plugin_health``) the method is not called, and a neutral
-result takes its place: Filter passes, Score is 0, PreFilter skips. Unreserve is always called, so
-that what the plugin reserved before is released.
+is timed, and may be interrupted where it blocks the event loop (``running_call``). While the plugin
+is disabled (``plugin_health``) the method is not called, and a neutral result takes its place:
+Filter passes, Score is 0, PreFilter skips. Unreserve is always called, so that what the plugin
+reserved before is released.
+
+    _timed         points of the scheduling cycle: the time of all calls in one attempt
+    _waiting       methods that wait, which have deadlines; ``_fetching``: those the cycle waits for
+    _single_call   calls by the queue and by the cache: each succeeds or fails by itself
+    _binding_call  the same in the binding cycle, with its time
 
 Example: ``instrument(fit, health)`` sets ``fit.filter = call``; ``call`` adds the time of the
-original ``filter`` to the Filter point, which ``begin_attempt`` compares with the budget.
+original ``filter`` to the Filter point. Once that exceeds the budget, the next call raises
+``TimeBudgetExceeded``: 5,000 slow calls end after the first of them (``end_at_budget``).
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 from time import perf_counter
 from typing import Any
 
-from proreus.errors import ConfigError, ProreusError
+from proreus.errors import TimeBudgetExceeded
 from proreus.framework import plugin as framework
-from proreus.framework.events import ClusterEvent
+from proreus.framework.events import ALL_EVENTS, ClusterEvent
 from proreus.framework.plugin import POINTS, Plugin
-from proreus.framework.pod_group import Placement
-from proreus.framework.pod_info import PodInfo, QueuedPodInfo
+from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Code, Status
-from proreus.logs import logger
 from proreus.runtime.await_deadline import with_deadline
-from proreus.runtime.calls import is_cancellation, plugin_error
-from proreus.runtime.plugin_health import PluginHealthMonitor, PointHealth, TracebackLog
-from proreus.source_location import class_location, error_location
-
-log = logger(__name__)
-
-_IN_TREE_PREFIX = "proreus."
-_SKIP = Status(Code.SKIP)
-_UNSCHEDULABLE_RESULT = PostFilterResult(Status.unschedulable())
-_DISABLED_SIGNATURE = "disabled"
-"""The signature of every pod while the plugin is disabled: results of that time must not mix with
-those of the plugin itself in the cache."""
+from proreus.runtime.calls import POINT_OF_METHOD, plugin_error
+from proreus.runtime.disabled_plugin import DISABLED_RESULTS
+from proreus.runtime.plugin_health import PluginHealthMonitor, PointHealth
+from proreus.runtime.running_call import (
+    CallInterrupted,
+    PluginCall,
+    call_site,
+    interruptible,
+    interruptible_steps,
+)
 
 Method = Callable[..., Any]
 
-
-def is_out_of_tree(code: object) -> bool:
-    """Return whether a class or function is not part of proreus."""
-    return not (getattr(code, "__module__", None) or "").startswith(_IN_TREE_PREFIX)
+_PER_NODE_METHODS = frozenset({"filter", "score"})
+"""Methods that the cycle calls once a node."""
 
 
-@contextmanager
-def config_errors_from(plugin: type[Plugin]) -> Iterator[None]:
-    """Turn an exception of an out-of-tree plugin into ``ConfigError`` with file and line.
+class _Wrapping:
+    """What the wrappers of one method of one plugin have in common."""
 
-    For calls while profiles are built. Exceptions of in-tree plugins pass unchanged.
-    """
-    try:
-        yield
-    except ProreusError:
-        raise
-    except BaseException as error:
-        if is_cancellation(error) or not is_out_of_tree(plugin):
-            raise
-        file, line = class_location(plugin)
-        place = error_location(error, file.__eq__)
-        place = place or (f"{file}:{line}" if line else plugin.__name__)
-        raise ConfigError(f"{place}: {type(error).__name__}: {error}") from error
+    def __init__(self, plugin: Plugin, name: str, point: str, health: PluginHealthMonitor) -> None:
+        self.plugin = plugin
+        self.name = name
+        self.point = point
+        self.health = health
+        self.call = PluginCall(plugin.name, point, type(plugin))
+        self.running_call = health.running_call
+        self.disabled_result = DISABLED_RESULTS.get(name)
 
+    def point_health(self, *, waits: bool = False) -> PointHealth:
+        """Return the health of the method's point."""
+        return self.health.point_health(self.point, waits)
 
-def log_exceptions(
-    function: Callable[[Any, Any], None], tracebacks: TracebackLog
-) -> Callable[[Any, Any], None]:
-    """Wrap a handler for ``handle.on_change`` so that its exceptions are logged, not raised."""
-    # The informer would record a fault of the object, and it does not catch ``SystemExit``: here
-    # the failure is logged as the plugin's own, with its traceback.
-    if not is_out_of_tree(function):
-        return function
+    def interruptible(self, method: Method) -> Method:
+        """Return a method that may be interrupted."""
+        return interruptible(self.call, self.running_call, method)
 
-    def call(old: Any, new: Any) -> None:
-        try:
-            function(old, new)
-        except BaseException as error:
-            if is_cancellation(error):
-                raise
-            # Limited: a handler with a bug raises for every object of a list, and again when it is
-            # listed anew.
-            name = getattr(function, "__qualname__", type(function).__qualname__)
-            tracebacks.record("A plugin's on_change handler raised", error, handler=name)
-
-    return call
-
-
-def log_exceptions_of_task(
-    work: Coroutine[Any, Any, None], tracebacks: TracebackLog
-) -> Coroutine[Any, Any, None]:
-    """Wrap work for ``handle.spawn`` so that its exceptions are logged, not raised."""
-    frame = getattr(work, "cr_frame", None)
-    if frame is None or frame.f_globals.get("__name__", "").startswith(_IN_TREE_PREFIX):
-        return work
-
-    async def run() -> None:
-        try:
-            await work
-        except BaseException as error:
-            if is_cancellation(error):
-                raise
-            name = getattr(work, "__qualname__", type(work).__qualname__)
-            tracebacks.record("A plugin's background work raised", error, work=name)
-
-    return run()
+    def limited(self, method: Method) -> Method:
+        """Return a method that waits, with its deadline, and may be interrupted where it blocks."""
+        steps = interruptible_steps(self.call, self.running_call, method)
+        seconds = self.health.deadline_seconds(self.point)
+        return with_deadline(steps, self.plugin.name, self.point, seconds)
 
 
 def instrument(plugin: Plugin, health: PluginHealthMonitor) -> None:
@@ -123,56 +89,62 @@ def instrument(plugin: Plugin, health: PluginHealthMonitor) -> None:
             point = POINT_OF_METHOD.get(name)
             if point is None or getattr(type(plugin), name) is declared:
                 continue
-            method = getattr(plugin, name)
             # The declaration decides, not the plugin's override: a plugin may define a coroutine
             # method as a plain function that returns an awaitable.
-            waits = inspect.iscoroutinefunction(declared)
-            point_health = health.point_health(
-                point, waits or name in _CUSTOM_WRAPPERS or name in _BINDING_CYCLE_METHODS
-            )
-            if waits:
-                seconds = health.deadline_seconds(point)
-                method = with_deadline(method, plugin.name, point, seconds)
-                wrapped = _wrap_async(method, point_health, health, _DISABLED_RESULTS[name])
-            elif name in _BINDING_CYCLE_METHODS:
-                wrapped = _wrap_single_call(
-                    method, point_health, health, _DISABLED_RESULTS.get(name)
-                )
-            elif name in _CUSTOM_WRAPPERS:
-                wrapped = _CUSTOM_WRAPPERS[name](plugin, method, point_health, health)
-            else:
-                wrapped = _wrap_timed(method, point_health, health, _DISABLED_RESULTS.get(name))
-            setattr(plugin, name, functools.wraps(method)(wrapped))
+            wrap = _waiting if inspect.iscoroutinefunction(declared) else _WRAPPERS.get(name)
+            _replace(_Wrapping(plugin, name, point, health), wrap or _timed)
     if isinstance(plugin, framework.FetchingPlugin):
         for name, point in _FETCH_METHODS.items():
-            seconds = health.deadline_seconds(point)
-            method = with_deadline(getattr(plugin, name), plugin.name, point, seconds)
-            wrapped = _wrap_fetch(method, health.point_health(point))
-            setattr(plugin, name, functools.wraps(method)(wrapped))
+            _replace(_Wrapping(plugin, name, point, health), _fetching)
+    _replace(_Wrapping(plugin, "events_to_register", "EventsToRegister", health), _registering)
+    if isinstance(plugin, framework.BackgroundPlugin):
+        _replace(_Wrapping(plugin, "run_in_background", "Background", health), _background)
 
 
-def _wrap_timed(
-    method: Method,
-    point_health: PointHealth,
-    health: PluginHealthMonitor,
-    disabled_result: Method | None,
-) -> Method:
+def _replace(wrapping: _Wrapping, wrap: Callable[[_Wrapping, Method], Method]) -> None:
+    method = getattr(wrapping.plugin, wrapping.name)
+    setattr(wrapping.plugin, wrapping.name, functools.wraps(method)(wrap(wrapping, method)))
+
+
+# ---- the cycles --------------------------------------------------------------------------------
+
+
+def _timed(wrapping: _Wrapping, method: Method) -> Method:
     """Time a method of the scheduling cycle; ``calls`` counts its failures."""
+    health, point_health = wrapping.health, wrapping.point_health()
+    disabled_result = wrapping.disabled_result
+    running_call, this_call = wrapping.running_call, wrapping.call
+    # What a plugin fetched over the network was waited for in one piece, before the first node.
+    per_node = wrapping.name in _PER_NODE_METHODS and not wrapping.plugin.fetches
+    most_seconds = health.budget_seconds if per_node and health.end_at_budget else inf
 
+    # ``interruptible`` written out: a per-node plugin is called thousands of times a pod.
+    @call_site
     def call(*args: Any) -> Any:
         if health.disabled and disabled_result is not None:
             return disabled_result(*args)
-        started = perf_counter()
+        if point_health.seconds > most_seconds:
+            point_health.cut_off = True
+            raise TimeBudgetExceeded(
+                this_call.plugin, this_call.point, point_health.seconds, most_seconds
+            )
+        outer = running_call.current
+        this_call.started = started = perf_counter()
+        running_call.current = this_call
         try:
             return method(*args)
+        except CallInterrupted as interrupted:
+            raise interrupted.error from interrupted
         finally:  # also a call that raises has used its time
+            running_call.current = outer
             point_health.seconds += perf_counter() - started
 
     return call
 
 
-def _wrap_fetch(method: Method, point_health: PointHealth) -> Method:
+def _fetching(wrapping: _Wrapping, method: Method) -> Method:
     """Time a ``fetch_…`` method: the cycle waits for it, so it counts as the point's time."""
+    point_health, method = wrapping.point_health(), wrapping.limited(method)
 
     async def call(*args: Any) -> Any:
         started = perf_counter()
@@ -184,10 +156,10 @@ def _wrap_fetch(method: Method, point_health: PointHealth) -> Method:
     return call
 
 
-def _wrap_async(
-    method: Method, point_health: PointHealth, health: PluginHealthMonitor, disabled_result: Method
-) -> Method:
+def _waiting(wrapping: _Wrapping, method: Method) -> Method:
     """Watch a method that may wait, without its time; ``calls`` counts its failures."""
+    health, point_health = wrapping.health, wrapping.point_health(waits=True)
+    disabled_result, method = DISABLED_RESULTS[wrapping.name], wrapping.limited(method)
 
     async def call(*args: Any) -> Any:
         if health.disabled:
@@ -200,13 +172,26 @@ def _wrap_async(
     return call
 
 
-def _wrap_single_call(
-    method: Method,
-    point_health: PointHealth,
-    health: PluginHealthMonitor,
-    disabled_result: Method | None,
-) -> Method:
+def _registering(wrapping: _Wrapping, method: Method) -> Method:
+    """Let ``events_to_register`` be interrupted, also where it is a generator."""
+
+    @call_site
+    def registered() -> Any:
+        result = method()
+        return result if result is ALL_EVENTS else tuple(result)
+
+    return wrapping.interruptible(registered)
+
+
+def _background(wrapping: _Wrapping, method: Method) -> Method:
+    """Let a method that runs for as long as the profile be interrupted where it blocks."""
+    return interruptible_steps(wrapping.call, wrapping.running_call, method)
+
+
+def _binding_call(wrapping: _Wrapping, method: Method) -> Method:
     """Watch a method of the binding cycle, call by call: many pods are bound between attempts."""
+    health, point_health = wrapping.health, wrapping.point_health(waits=True)
+    disabled_result, method = wrapping.disabled_result, wrapping.interruptible(method)
 
     def call(*args: Any) -> Any:
         if health.disabled and disabled_result is not None:
@@ -227,15 +212,46 @@ def _is_success(result: object) -> bool:
     return result is None or (isinstance(result, Status) and result.code != Code.ERROR)
 
 
-# ---- calls that the queue makes ----------------------------------------------------------------
+# ---- calls of the queue and of the equivalence cache --------------------------------------------
 
 
-def _wrap_pre_enqueue(
-    plugin: Plugin, method: Method, point_health: PointHealth, health: PluginHealthMonitor
-) -> Method:
+def _single_call(
+    convert: Callable[..., Any], on_error: Callable[..., Any] | None = None
+) -> Callable[[_Wrapping, Method], Method]:
+    """Return a wrapper for methods whose calls each succeed or fail by themselves.
+
+    ``convert(result, *args)``: what the caller gets. ``on_error(error, *args)``: what it gets in
+    the place of an exception, given as ``PluginError``; None: exceptions pass, ``calls`` counts
+    them.
+    """
+
+    def wrap(wrapping: _Wrapping, method: Method) -> Method:
+        health, point_health = wrapping.health, wrapping.point_health(waits=True)
+        disabled_result, method = wrapping.disabled_result, wrapping.interruptible(method)
+
+        def call(*args: Any) -> Any:
+            if health.disabled and disabled_result is not None:
+                return disabled_result(*args)
+            try:
+                result = convert(method(*args), *args)
+            except BaseException as error:
+                if on_error is None:
+                    raise
+                return on_error(plugin_error(wrapping.plugin, wrapping.point, error), *args)
+            health.succeeded(point_health)
+            return result
+
+        return call
+
+    return wrap
+
+
+def _pre_enqueue(wrapping: _Wrapping, method: Method) -> Method:
     """Watch PreEnqueue; an exception gates the pod, as an Error status does."""
     # The queue is no caller that could catch ``PluginError``: it works on watch events, and must go
     # on with the other pods.
+    health, point_health = wrapping.health, wrapping.point_health(waits=True)
+    point, method = wrapping.point, wrapping.interruptible(method)
 
     def call(pod: Any) -> Any:
         if health.disabled:
@@ -243,14 +259,14 @@ def _wrap_pre_enqueue(
         try:
             status = method(pod)
         except BaseException as error:
-            return Status.error(str(plugin_error(plugin, point_health.point, error)))
+            return Status.error(str(plugin_error(wrapping.plugin, point, error)))
         if _is_success(status):
             health.succeeded(point_health)
             return status
         if isinstance(status, Status):
-            health.note(point_health.point, "error")
+            health.note(point, "error")
             return status
-        health.note(point_health.point, "invalid_answer")
+        health.note(point, "invalid_answer")
         return Status.error(f"PreEnqueue must return a Status or None, not {status!r:.60}")
 
     return call
@@ -281,107 +297,39 @@ class SortKey:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _wrap_sort_key(
-    plugin: Plugin, method: Method, point_health: PointHealth, health: PluginHealthMonitor
-) -> Method:
-    """Watch QueueSort; it is never disabled, since the queue must have an order."""
-
-    def call(queued: QueuedPodInfo) -> SortKey:
-        try:
-            own = method(queued)
-        except BaseException as error:
-            plugin_error(plugin, point_health.point, error)
-            return SortKey(None, queued)
-        health.succeeded(point_health)
-        return SortKey(own, queued)
-
-    return call
-
-
 def instrument_hint(event: ClusterEvent, plugin: Plugin) -> ClusterEvent:
     """Return a registration whose hint, if it raises, lets the event move the pod."""
     hint, health = event.hint, plugin.health
     if hint is None or not isinstance(health, PluginHealthMonitor) or not health.out_of_tree:
         return event
-    point_health = health.point_health("QueueingHint", waits=True)
-
-    # Queue in both cases, as kube-scheduler does on a hint's error: a needless attempt costs
-    # little, a missed event leaves the pod unschedulable until the periodic flush.
-    def call(pod: PodInfo, old: Any, new: Any) -> bool:
-        if health.disabled:
-            return True
-        try:
-            helps = bool(hint(pod, old, new))
-        except BaseException as error:
-            plugin_error(plugin, point_health.point, error)
-            return True
-        health.succeeded(point_health)
-        return helps
-
-    return replace(event, hint=call)
+    wrapping = _Wrapping(plugin, "hint", "QueueingHint", health)
+    return replace(event, hint=_hint(wrapping, hint))
 
 
-# ---- calls of the equivalence cache ------------------------------------------------------------
+def _raise(error: Exception, *_: Any) -> Any:
+    raise error
 
 
-def _wrap_sign(
-    plugin: Plugin, method: Method, point_health: PointHealth, health: PluginHealthMonitor
-) -> Method:
-    def call(pod: Any) -> Any:
-        if health.disabled:
-            return _DISABLED_SIGNATURE
-        signature = method(pod)
-        health.succeeded(point_health)
-        return signature
-
-    return call
+def _hashable(key: Any, *_: Any) -> Any:
+    hash(key)  # later, as a cache key, its exception could not be attributed to the plugin
+    return key
 
 
-def _wrap_invalidation_key(
-    plugin: Plugin, method: Method, point_health: PointHealth, health: PluginHealthMonitor
-) -> Method:
-    def call(nodes: Any) -> Any:
-        if health.disabled:
-            return None
-        try:
-            result = method(nodes)
-            hash(result)
-        except BaseException as error:
-            raise plugin_error(plugin, point_health.point, error) from error
-        health.succeeded(point_health)
-        return result
+# Queue in both cases, as kube-scheduler does on a hint's error: a needless attempt costs little, a
+# missed event leaves the pod unschedulable until the periodic flush.
+_hint = _single_call(lambda helps, *_: bool(helps), lambda *_: True)
 
-    return call
-
-
-POINT_OF_METHOD = {
-    "pre_enqueue": "PreEnqueue",
-    "sort_key": "QueueSort",
-    "pre_filter": "PreFilter",
-    "add_pod": "PreFilterExtensionAddPod",
-    "remove_pod": "PreFilterExtensionRemovePod",
-    "filter": "Filter",
-    "filter_all": "Filter",
-    "post_filter": "PostFilter",
-    "pod_group_post_filter": "PodGroupPostFilter",
-    "pre_score": "PreScore",
-    "score": "Score",
-    "score_all": "Score",
-    "normalize": "ScoreExtensionNormalize",
-    "reserve": "Reserve",
-    "unreserve": "Unreserve",
-    "permit": "Permit",
-    "pre_bind_pre_flight": "PreBindPreFlight",
-    "pre_bind": "PreBind",
-    "bind": "Bind",
-    "post_bind": "PostBind",
-    "generate_placements": "PlacementGenerate",
-    "score_placement": "PlacementScore",
-    "normalize_placements": "PlacementScoreExtensionNormalize",
-    "sign": "Sign",
-    "invalidation_key": "InvalidationKey",
+_WRAPPERS: dict[str, Callable[[_Wrapping, Method], Method]] = {
+    "unreserve": _binding_call,
+    "pre_bind_pre_flight": _binding_call,
+    "post_bind": _binding_call,
+    "pre_enqueue": _pre_enqueue,
+    # never disabled, since the queue must have an order
+    "sort_key": _single_call(SortKey, lambda _, queued: SortKey(None, queued)),
+    "sign": _single_call(lambda signature, _: signature),
+    "invalidation_key": _single_call(_hashable, _raise),
 }
-"""The methods that are wrapped, and the extension point of each in metrics and logs."""
+"""The wrappers of methods that do not wait; ``_timed`` is that of all others."""
 
 _FETCH_METHODS = {
     "fetch_pre_filter": "PreFilter",
@@ -391,40 +339,3 @@ _FETCH_METHODS = {
     "fetch_permit": "Permit",
 }
 """Methods that the cycle awaits right before a point."""
-
-_BINDING_CYCLE_METHODS = frozenset({"unreserve", "pre_bind_pre_flight", "post_bind"})
-"""Methods of the binding cycle that do not wait; each call counts by itself."""
-
-_CUSTOM_WRAPPERS: dict[
-    str, Callable[[Plugin, Method, PointHealth, PluginHealthMonitor], Method]
-] = {
-    "pre_enqueue": _wrap_pre_enqueue,
-    "sort_key": _wrap_sort_key,
-    "sign": _wrap_sign,
-    "invalidation_key": _wrap_invalidation_key,
-}
-"""Methods with a wrapper of their own; each call succeeds or fails by itself."""
-
-_DISABLED_RESULTS: dict[str, Method] = {
-    "pre_filter": lambda *_: _SKIP,
-    "add_pod": lambda *_: None,
-    "remove_pod": lambda *_: None,
-    "filter": lambda *_: None,
-    "filter_all": lambda *_: None,
-    "post_filter": lambda *_: _UNSCHEDULABLE_RESULT,
-    "pod_group_post_filter": lambda *_: Status.unschedulable(),
-    "pre_score": lambda *_: _SKIP,
-    "score": lambda *_: 0,
-    "score_all": lambda *_: 0,
-    "normalize": lambda state, pod, scores: scores,
-    "reserve": lambda *_: None,
-    "permit": lambda *_: None,
-    "pre_bind_pre_flight": lambda *_: _SKIP,
-    "pre_bind": lambda *_: None,
-    "bind": lambda *_: _SKIP,
-    "post_bind": lambda *_: None,
-    "generate_placements": lambda *_: (Placement("all-nodes", None),),
-    "score_placement": lambda *_: 0,
-    "normalize_placements": lambda state, group, scores: scores,
-}
-"""The results that stand for those of a disabled plugin."""

@@ -18,12 +18,14 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Literal
 
 from proreus.clock import Clock
 from proreus.framework.plugin_health import PluginHealth, Reason
 from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
+from proreus.runtime.running_call import RunningCall
 
 log = logger(__name__)
 
@@ -39,15 +41,19 @@ _LOG_AGAIN_SECONDS = 600.0
 class FailureRules:
     """The limits of a plugin, and of all plugins together.
 
-    ``budget_seconds``: for all calls of a point in one attempt. ``failures``: how many in a row are
-    the limit. ``disable_seconds``: how long a plugin is disabled at first; it doubles with each
-    failure right after that time, up to ``max_disable_seconds``. ``attempt_seconds``: how long all
-    plugins may compute in one attempt. ``await_seconds``: how long one call may wait in the
-    scheduling cycle; ``bind_seconds``: in PreBind or Bind. 0: no limit.
+    ``budget_seconds``: for all calls of a point in one attempt. ``end_at_budget``: beyond it, a
+    plugin that is called node by node is not called for further nodes, and the attempt fails.
+    ``failures``: how many in a row are the limit. ``disable_seconds``: how long a plugin is
+    disabled at first; it doubles with each failure right after that time, up to
+    ``max_disable_seconds``. ``attempt_seconds``: how long all plugins may compute in one attempt.
+    ``await_seconds``: how long one call may wait in the scheduling cycle; ``bind_seconds``: in
+    PreBind or Bind. 0: no limit.
     """
 
     policy: FailurePolicy = "fail"
     budget_seconds: float = 0.1
+    # Off where results must not depend on how busy the machine is: offline, and in tests.
+    end_at_budget: bool = False
     failures: int = 5
     disable_seconds: float = 30.0
     max_disable_seconds: float = 480.0
@@ -96,7 +102,8 @@ class TracebackLog:
 class PointHealth:
     """One extension point of one plugin. ``consecutive_failures``: how often it failed in a row.
 
-    ``seconds``, ``failed``: of the current attempt; unused if the point ``waits``.
+    ``seconds``, ``failed``: of the current attempt; unused if the point ``waits``. ``cut_off``: the
+    budget has ended the attempt, and ``seconds`` are counted as a failure already.
     """
 
     point: str
@@ -104,6 +111,7 @@ class PointHealth:
     consecutive_failures: int = 0
     seconds: float = 0.0
     failed: bool = False
+    cut_off: bool = False
 
 
 def discard_event(event_type: str, reason: str, note: str) -> None:
@@ -122,6 +130,7 @@ class HealthContext:
     rules: FailureRules = DEFAULT_RULES
     record_event: EventSink = discard_event
     subject: str = "Plugin"
+    running_call: RunningCall = field(default_factory=RunningCall)
     tracebacks: TracebackLog = field(init=False)
 
     def __post_init__(self) -> None:
@@ -142,7 +151,11 @@ class PluginHealthMonitor(PluginHealth):
         self.profile = profile
         self.out_of_tree = out_of_tree
         self.disabled = False
+        self.disabled_because = ""
+        """Why the plugin is disabled for as long as this version of it is in use; "": it is not."""
         self.budget_seconds = health_context.rules.budget_seconds
+        self.end_at_budget = health_context.rules.end_at_budget
+        self.running_call = health_context.running_call
         self._health_context = health_context
         self._points: dict[str, PointHealth] = {}
         self._failing_point: PointHealth | None = None
@@ -164,6 +177,12 @@ class PluginHealthMonitor(PluginHealth):
         """Return how long one call at a point may wait; 0: no limit."""
         rules = self._health_context.rules
         return rules.bind_seconds if point in ("PreBind", "Bind") else rules.await_seconds
+
+    def disable_for_good(self, because: str) -> None:
+        """Disable the plugin until another version of it is loaded."""
+        self.disabled, self.disabled_because = True, because
+        self._disabled_until = inf
+        self._skipped.set(1)
 
     # ---- observations --------------------------------------------------------------------------
 
@@ -204,11 +223,12 @@ class PluginHealthMonitor(PluginHealth):
             # No time and no failure: the point was not reached in that attempt.
             if point_health.waits or not (point_health.seconds or point_health.failed):
                 continue
-            if point_health.seconds > self.budget_seconds:
+            if point_health.seconds > self.budget_seconds and not point_health.cut_off:
                 self.note(point_health.point, "slow")
             if not point_health.failed:
                 self.succeeded(point_health)
             point_health.seconds, point_health.failed = 0.0, False
+            point_health.cut_off = False
         if self._disable_pending:
             self._disable()
         elif self.disabled and self._health_context.clock.now() >= self._disabled_until:
@@ -242,6 +262,7 @@ class PluginHealthMonitor(PluginHealth):
             "error": "returned an error",
             "invalid_answer": "returned what the point does not allow",
             "slow": f"took longer than {self.budget_seconds * 1000:g}ms",
+            "blocked": "blocked the event loop",
             "timeout": f"did not return within {self.deadline_seconds(point_health.point):g}s",
         }
         times = point_health.consecutive_failures
@@ -286,8 +307,9 @@ class PluginHealthMonitor(PluginHealth):
             "plugin": self.plugin,
             "profile": self.profile,
             "skipped": self.disabled,
+            "skippedBecause": self.disabled_because or None,
             "triedAgainInSeconds": round(max(self._disabled_until - now, 0.0), 1)
-            if self.disabled
+            if self.disabled and not self.disabled_because
             else None,
             "failuresInARow": {
                 point_health.point: point_health.consecutive_failures

@@ -43,8 +43,10 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code
 from proreus.metrics import Counter, Histogram, SchedulerMetrics
 from proreus.runtime.calls import call_plugin
+from proreus.runtime.disabled_plugin import NeverCalled
 from proreus.runtime.equivalence_cache import EquivalenceCache
-from proreus.runtime.instrumentation import instrument, is_out_of_tree
+from proreus.runtime.instrumentation import instrument
+from proreus.runtime.out_of_tree import is_out_of_tree
 from proreus.runtime.plugin_health import HealthContext, PluginHealthMonitor
 
 P = TypeVar("P", bound=Plugin)
@@ -112,8 +114,11 @@ class Profile:
             out_of_tree = is_out_of_tree(type(plugin))
             health = PluginHealthMonitor(plugin.name, self.name, out_of_tree, health_context)
             plugin.health = health
-            if out_of_tree:
+            if isinstance(plugin, NeverCalled):
+                health.disable_for_good(plugin.disabled_because)
+            elif out_of_tree:
                 instrument(plugin, health)
+            if out_of_tree:
                 watched.append(health)
         self.health_monitors = tuple(watched)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from proreus.config.types import PluginArgs
 from proreus.errors import ConfigError
 from proreus.framework.plugin import Plugin, points_of
-from proreus.runtime.instrumentation import is_out_of_tree
+from proreus.runtime.out_of_tree import is_out_of_tree
 
 
 class Registry:

@@ -29,7 +29,7 @@ from proreus.objects.pod import Pod
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.runtime.dry_run import PreemptionDryRun, dry_run_key
 from proreus.runtime.find_nodes import NodeSearch
-from proreus.runtime.instrumentation import log_exceptions, log_exceptions_of_task
+from proreus.runtime.out_of_tree import log_exceptions, log_exceptions_of_task
 from proreus.runtime.plugin_health import HealthContext
 from proreus.runtime.profile import Profile
 from proreus.runtime.waiting_pods import WaitingPod, WaitingPods
@@ -83,7 +83,10 @@ class ProfileHandle:
         self.watched_kinds: set[str] = set()
         """The kinds whose objects plugins have asked for."""
         self._subscriptions: list[Callable[[], None]] = []
-        self._tracebacks = self.health_context.tracebacks
+        self.health_context = environment.health_context or HealthContext(
+            environment.clock, environment.metrics
+        )
+        """The rules for plugin failures, and where they are reported."""
 
     def close(self) -> None:
         """End all subscriptions: the profile is no longer in use."""
@@ -132,13 +135,6 @@ class ProfileHandle:
         return self._environment.api
 
     @property
-    def health_context(self) -> HealthContext:
-        """The rules for plugin failures, and where they are reported."""
-        return self._environment.health_context or HealthContext(
-            self._environment.clock, self._environment.metrics
-        )
-
-    @property
     def event_recorder(self) -> EventRecorder:
         """Records Events."""
         return self._environment.event_recorder
@@ -153,7 +149,7 @@ class ProfileHandle:
     ) -> None:
         """Call ``handler(old, new)`` on each change of a watched resource."""
         self.watched_kinds.add(resource.kind)
-        logged = log_exceptions(handler, self._tracebacks)
+        logged = log_exceptions(handler, self.health_context)
         self._subscriptions.append(self._environment.stores.on_change(resource, logged))
 
     def run_filters_with_nominated_pods(
@@ -216,7 +212,7 @@ class ProfileHandle:
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
         """Run something in the background."""
-        return self._environment.spawn(log_exceptions_of_task(work, self._tracebacks))
+        return self._environment.spawn(log_exceptions_of_task(work, self.health_context))
 
     @property
     def _profile(self) -> Profile:

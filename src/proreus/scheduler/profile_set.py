@@ -29,7 +29,8 @@ from proreus.logs import logger
 from proreus.objects.kinds import BY_KIND
 from proreus.objects.meta import Resource, Untyped
 from proreus.runtime.expansion import ExpandedProfile, expand_all
-from proreus.runtime.instrumentation import config_errors_from, instrument_hint
+from proreus.runtime.instrumentation import instrument_hint
+from proreus.runtime.out_of_tree import config_errors_from, interruptible_code
 from proreus.runtime.profile import Profile
 from proreus.runtime.registry import Registry
 from proreus.scheduler.avoided_nodes import AvoidedNodes, KubeletRejections
@@ -258,7 +259,8 @@ def _make(
     plugin = registry[name]
     try:
         with config_errors_from(plugin):
-            return plugin(expanded.args.get(name), handle)
+            make = interruptible_code(plugin, "New", handle.health_context, plugin)
+            return make(expanded.args.get(name), handle)
     except ProreusError as error:
         raise ConfigError(
             "initializing profiles: creating profile for scheduler name "

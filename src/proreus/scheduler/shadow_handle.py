@@ -22,8 +22,9 @@ from proreus.framework.post_filter_result import NominatingInfo
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.meta import ApiObject, Resource
 from proreus.runtime.background import BackgroundWork
-from proreus.runtime.instrumentation import is_out_of_tree
+from proreus.runtime.out_of_tree import is_out_of_tree
 from proreus.runtime.plugin_health import DEFAULT_RULES, EventSink, HealthContext
+from proreus.runtime.running_call import RunningCall
 from proreus.runtime.waiting_pods import WaitingPod
 from proreus.scheduler.environment import Environment
 from proreus.scheduler.profile_handle import ProfileHandle
@@ -161,6 +162,8 @@ def shadow_environment(
         replace(rules, policy="fail"),
         record_event,
         "Plugin in the shadow",
+        # It runs on the same event loop, and may block it as any other.
+        RunningCall() if in_force is None else in_force.running_call,
     )
     return replace(
         environment,

@@ -31,7 +31,7 @@ from proreus.objects.pod import Pod
 from proreus.offline.api import InMemoryApi, JsonObject
 from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.offline.virtual_time import VirtualTimeLoop
-from proreus.runtime.instrumentation import is_out_of_tree
+from proreus.runtime.out_of_tree import is_out_of_tree
 from proreus.scheduler.scheduler import Scheduler
 from proreus.testing.builders import AnyPod, as_node, key_of_pod
 from proreus.testing.harness_driver import HarnessDriver

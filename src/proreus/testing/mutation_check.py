@@ -20,7 +20,7 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import POINTS, Plugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.read_only import ReadOnlyError
-from proreus.runtime.instrumentation import POINT_OF_METHOD
+from proreus.runtime.calls import POINT_OF_METHOD
 
 Contents = dict[str, Any]
 """What an object contains, by words that name it in a message."""

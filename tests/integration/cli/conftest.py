@@ -26,13 +26,15 @@ def kubeconfig(sandbox, tmp_path):
 
 
 @pytest.fixture
-async def start():
+async def start(tmp_path):
     """Return a function that starts ``proreus run``; processes left at the end are killed."""
     started = []
+    # not where a plugin of another test may be recorded
+    record = f"--blocked-plugins-file={tmp_path}/blocked-plugins.json"
 
     async def run(*flags):
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "proreus", "run", SHARE_PORT_FLAG, *flags),
+            *(sys.executable, "-m", "proreus", "run", SHARE_PORT_FLAG, record, *flags),
             stderr=asyncio.subprocess.PIPE,
         )
         started.append(process)

@@ -89,10 +89,13 @@ def node_of(sandbox, name):
 
 
 async def test_a_long_cycle_keeps_the_lease(start, sandbox, flags, live):
-    first = await start(*flags("Computes"))
+    first = await start(*flags("Computes"), "--plugin-blocked-timeout=0s")
     await live.until(lambda: lease(sandbox).get("holderIdentity"))
     holder = lease(sandbox)["holderIdentity"]
     second = await start(*flags())
+    async with asyncio.timeout(60):
+        while b"Caches are synced" not in await second.stderr.readline():
+            pass
     sandbox.store.create("pods", live.pod("a"))
     await live.until(lambda: node_of(sandbox, "a"))
     assert lease(sandbox)["holderIdentity"] == holder
@@ -108,7 +111,8 @@ async def test_a_long_cycle_keeps_the_lease(start, sandbox, flags, live):
 async def test_a_blocked_event_loop_releases_the_lease_and_ends_the_process(
     start, sandbox, flags, live
 ):
-    first = await start(*flags("Stuck"), "--cycle-stuck-threshold=3s")
+    limits = "--cycle-stuck-threshold=3s", "--plugin-blocked-timeout=0s"
+    first = await start(*flags("Stuck"), *limits)
     await live.until(lambda: lease(sandbox).get("holderIdentity"))
     holder = lease(sandbox)["holderIdentity"]
     sandbox.store.create("pods", live.pod("a"))

@@ -99,6 +99,32 @@ async def test_cancelled_it_waits_until_the_lease_is_released() -> None:
     thread.process_ended()
 
 
+async def test_another_thread_may_give_the_lease_up_while_the_loop_stands_still() -> None:
+    happened, begun = [], threading.Event()
+
+    async def work() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            happened.append("released")
+
+    thread = election(work)
+    running = asyncio.create_task(thread.run())
+    await asyncio.sleep(0)
+    assert begun.wait(CONNECT_TIMEOUT_SECONDS)
+    other = threading.Thread(target=thread.give_up, args=(CONNECT_TIMEOUT_SECONDS,))
+    other.start()
+    other.join()  # which keeps the loop
+    assert happened == ["released"]
+    await running
+    thread.process_ended()
+
+
+def test_there_is_nothing_to_give_up_before_the_election() -> None:
+    election(None).give_up(CONNECT_TIMEOUT_SECONDS)
+
+
 async def test_cancelled_before_the_thread_has_begun_it_never_elects() -> None:
     begun = threading.Event()
 

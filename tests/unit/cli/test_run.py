@@ -1,7 +1,7 @@
 import pytest
 
 from proreus import app
-from proreus.app import RunOptions
+from proreus.app import CallLimits, RunOptions
 from proreus.app.configuration import DEFAULT_BURST, DEFAULT_QPS
 from proreus.app.options import ShadowOptions
 from proreus.cli import main
@@ -129,10 +129,12 @@ def test_rules_for_plugins():
     options = parse("--plugin-time-budget=20ms", "--plugin-failure-policy=skip")
     assert (options.plugin_rules.budget_seconds, options.plugin_rules.policy) == (0.02, "skip")
     assert parse().plugin_rules == FailureRules(
-        attempt_seconds=1.0, await_seconds=30.0, bind_seconds=600.0
+        end_at_budget=True, attempt_seconds=1.0, await_seconds=30.0, bind_seconds=600.0
     )
     unlimited = ("attempt-time-budget", "plugin-await-timeout", "plugin-bind-timeout")
-    assert parse(*(f"--{flag}=0s" for flag in unlimited)).plugin_rules == FailureRules()
+    assert parse(*(f"--{flag}=0s" for flag in unlimited)).plugin_rules == FailureRules(
+        end_at_budget=True
+    )
     assert parse("--loop-blocked-threshold=0s").loop_blocked_threshold_seconds == 0
 
 
@@ -142,6 +144,15 @@ def test_when_a_cycle_is_stuck():
     assert parse("--cycle-stuck-threshold=0s").cycle_stuck_threshold_seconds == 0
     with pytest.raises(FlagError, match="--cycle-stuck-threshold: must be zero or greater"):
         parse("--cycle-stuck-threshold=-1s")
+
+
+def test_how_long_a_plugin_may_block():
+    assert parse().call_limits == RunOptions().call_limits == CallLimits(5, 15)
+    given = parse("--plugin-blocked-timeout=2s", "--plugin-blocked-exit-timeout=0s")
+    assert given.call_limits == CallLimits(2, 0)
+    assert parse("--blocked-plugins-file=/x/y").blocked_plugins_file == "/x/y"
+    with pytest.raises(FlagError, match="--plugin-blocked-timeout: must be zero or greater"):
+        parse("--plugin-blocked-timeout=-1s")
 
 
 def test_feature_gates():

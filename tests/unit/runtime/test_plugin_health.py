@@ -45,7 +45,8 @@ from proreus.objects.kinds import NODES, PODS
 from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.calls import await_plugin, is_cancellation
-from proreus.runtime.instrumentation import SortKey, instrument, is_out_of_tree
+from proreus.runtime.instrumentation import SortKey, instrument
+from proreus.runtime.out_of_tree import is_out_of_tree
 from proreus.runtime.plugin_health import (
     FailureRules,
     HealthContext,
@@ -232,15 +233,15 @@ async def test_wrong_answers_count_as_failures(base, methods, point, reason):
 
 
 async def test_a_plugin_over_its_budget_is_slow_and_does_not_fail_the_pod(monkeypatch):
+    """Without ``end_at_budget``, as offline: results do not depend on how fast a machine is."""
     stopwatch = FakeClock()
     monkeypatch.setattr("proreus.runtime.instrumentation.perf_counter", stopwatch.now)
 
     def slow(self: Any, state: Any, pod: Any, node: Any) -> None:
         stopwatch.advance(0.003)
 
-    # one call is within the budget, both together are not
     rules = FailureRules(failures=3, budget_seconds=0.004)
-    cluster = Cluster(make("Slow", FilterPlugin, filter=slow), rules=rules)
+    cluster = Cluster(make("Slow", FilterPlugin, filter=slow), rules=rules, nodes=20)
     assert "" not in await cluster.schedule(5)
     assert cluster.failures("Slow", "Filter", "slow") == 4  # the last one is not evaluated yet
     assert cluster.reported == [
@@ -252,6 +253,58 @@ async def test_a_plugin_over_its_budget_is_slow_and_does_not_fail_the_pod(monkey
     ]
 
 
+@pytest.mark.parametrize(
+    ("base", "method", "point"),
+    [(FilterPlugin, "filter", "Filter"), (ScorePlugin, "score", "Score")],
+)
+async def test_a_plugin_over_its_budget_is_not_called_for_further_nodes(
+    monkeypatch, base, method, point
+):
+    stopwatch = FakeClock()
+    monkeypatch.setattr("proreus.runtime.instrumentation.perf_counter", stopwatch.now)
+    called = []
+
+    def slow(self: Any, state: Any, pod: Any, node: Any) -> int | None:
+        called.append(node.name)
+        stopwatch.advance(2.0)
+        return 0 if method == "score" else None
+
+    plugin = make("Slow", base, **{method: slow})
+    rules = replace(SKIP, budget_seconds=3.0, end_at_budget=True)
+    cluster = Cluster(plugin, rules=rules, nodes=20)
+    name = cluster.add_pod()
+    decided = await cluster.offline.schedule_next()
+    assert decided is not None
+    assert not decided[1]
+    assert len(called) == 2
+    (message,) = [
+        condition.message
+        for condition in cluster.offline.api.store(PODS)[f"default/{name}"].status.conditions
+    ]
+    assert (
+        f'plugin "Slow" has taken 4000ms at {point}, at most 3000ms is allowed; it was not called '
+        "for further nodes"
+    ) in message
+    cluster.offline.api.remove("Pod", f"default/{name}")
+    assert await cluster.schedule(2) == ["", ""]
+    assert len(called) == 6
+    assert "" not in await cluster.schedule(2)  # it is disabled by then
+    assert len(called) == 6
+    assert cluster.failures("Slow", point, "slow") == 3
+    assert [reason for reason, _ in cluster.reported] == ["PluginSkipped"]
+
+
+async def test_a_call_that_was_interrupted_is_a_failure_like_any_other():
+    def filter(self: Any, state: Any, pod: Any, node: Any) -> None:
+        self.health.running_call.interrupt(-1.0, sys._getframe())
+
+    cluster = Cluster(make("Blocks", FilterPlugin, filter=filter))
+    assert await cluster.schedule(3) == ["", "", ""]
+    assert cluster.failures("Blocks", "Filter", "blocked") == 3
+    assert "" not in await cluster.schedule(3)
+    assert [reason for reason, _ in cluster.reported] == ["PluginSkipped"]
+
+
 async def test_what_the_cycle_waits_for_in_front_of_a_point_is_of_its_time(monkeypatch):
     stopwatch = FakeClock()
     monkeypatch.setattr("proreus.runtime.instrumentation.perf_counter", stopwatch.now)
@@ -261,7 +314,7 @@ async def test_what_the_cycle_waits_for_in_front_of_a_point_is_of_its_time(monke
 
     bases = FetchingPlugin, FilterPlugin
     plugin = make("Far", *bases, fetch_filter=fetch_filter, filter=lambda *_: None)
-    cluster = Cluster(plugin, rules=FailureRules(failures=3))
+    cluster = Cluster(plugin, rules=FailureRules(failures=3, end_at_budget=True))
     assert "" not in await cluster.schedule(5)
     assert cluster.failures("Far", "Filter", "slow") == 4  # the last one is not evaluated yet
     assert [reported for reported, _ in cluster.reported] == ["PluginFailing"]
@@ -622,6 +675,18 @@ def test_a_keyboard_interrupt_of_a_plugins_own_is_its_failure(new_event_loop):
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(run())
+
+
+def test_the_handler_of_proreus_run_raises_no_keyboard_interrupt():
+    def received(*_: Any) -> None:
+        pass
+
+    received.__module__ = "proreus.app.run"
+    before = signal.signal(signal.SIGINT, received)
+    try:
+        assert not is_cancellation(KeyboardInterrupt())
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_keyboard_interrupt_in_another_thread_comes_from_no_signal():

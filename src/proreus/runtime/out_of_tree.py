@@ -1,0 +1,119 @@
+"""Out-of-tree code that runs outside of extension points: constructors, handlers, background work.
+
+What it raises is logged, or becomes a ``ConfigError`` while profiles are built; and it may be
+interrupted where it blocks the event loop (``running_call``), as extension points may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from proreus.errors import CallBlocked, ConfigError, ProreusError
+from proreus.framework.plugin import Plugin
+from proreus.runtime.calls import is_cancellation
+from proreus.runtime.plugin_health import HealthContext
+from proreus.runtime.running_call import PluginCall, interruptible, interruptible_steps
+from proreus.source_location import class_location, error_location
+
+T = TypeVar("T")
+
+_IN_TREE_PREFIX = "proreus."
+
+
+def is_out_of_tree(code: object) -> bool:
+    """Return whether a class or function is not part of proreus."""
+    return not (getattr(code, "__module__", None) or "").startswith(_IN_TREE_PREFIX)
+
+
+@contextmanager
+def config_errors_from(plugin: type[Plugin]) -> Iterator[None]:
+    """Turn an exception of an out-of-tree plugin into ``ConfigError`` with file and line.
+
+    For calls while profiles are built. Exceptions of in-tree plugins pass unchanged.
+    """
+    try:
+        yield
+    except CallBlocked as error:
+        raise ConfigError(f"{_class_place(plugin)}: {error}") from error
+    except ProreusError:
+        raise
+    except BaseException as error:
+        if is_cancellation(error) or not is_out_of_tree(plugin):
+            raise
+        file, _ = class_location(plugin)
+        place = error_location(error, file.__eq__) or _class_place(plugin)
+        raise ConfigError(f"{place}: {type(error).__name__}: {error}") from error
+
+
+def _class_place(plugin: type[Plugin]) -> str:
+    file, line = class_location(plugin)
+    return f"{file}:{line}" if line else plugin.__name__
+
+
+def interruptible_code(
+    plugin: type[Plugin], point: str, health_context: HealthContext, function: Callable[..., T]
+) -> Callable[..., T]:
+    """Return a function of a plugin that is called while profiles are built; it may be interrupted.
+
+    In-tree plugins' are returned as they are.
+    """
+    if not is_out_of_tree(plugin):
+        return function
+    call = PluginCall(plugin.name, point, plugin)
+    return interruptible(call, health_context.running_call, function)
+
+
+def log_exceptions(
+    function: Callable[[Any, Any], None], health_context: HealthContext
+) -> Callable[[Any, Any], None]:
+    """Wrap a handler for ``handle.on_change`` so that its exceptions are logged, not raised."""
+    # The informer would record a fault of the object, and it does not catch ``SystemExit``: here
+    # the failure is logged as the plugin's own, with its traceback.
+    if not is_out_of_tree(function):
+        return function
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    owner = _owner(getattr(function, "__self__", None))
+    running_call = health_context.running_call
+    handle = interruptible(PluginCall(name, "on_change", owner), running_call, function)
+
+    def call(old: Any, new: Any) -> None:
+        try:
+            handle(old, new)
+        except BaseException as error:
+            if is_cancellation(error):
+                raise
+            # Limited: a handler with a bug raises for every object of a list, and again when it is
+            # listed anew.
+            health_context.tracebacks.record(
+                "A plugin's on_change handler raised", error, handler=name
+            )
+
+    return call
+
+
+def log_exceptions_of_task(
+    work: Coroutine[Any, Any, None], health_context: HealthContext
+) -> Coroutine[Any, Any, None]:
+    """Wrap work for ``handle.spawn`` so that its exceptions are logged, not raised."""
+    frame = getattr(work, "cr_frame", None)
+    if frame is None or frame.f_globals.get("__name__", "").startswith(_IN_TREE_PREFIX):
+        return work
+    name = getattr(work, "__qualname__", type(work).__qualname__)
+    call = PluginCall(name, "spawn", _owner(frame.f_locals.get("self")))
+    steps = interruptible_steps(call, health_context.running_call, lambda: work)
+
+    async def run() -> None:
+        try:
+            await steps()
+        except BaseException as error:
+            if is_cancellation(error):
+                raise
+            health_context.tracebacks.record("A plugin's background work raised", error, work=name)
+
+    return run()
+
+
+def _owner(instance: object) -> type[Plugin] | None:
+    return type(instance) if isinstance(instance, Plugin) else None
