@@ -4,5 +4,5 @@ To a profile they are plugins like any other (``plugin``, ``node_points``, ``pod
 that are the plugin's descriptor (``descriptor``), nodes as columns, sent whole once and then by
 changed rows (``columns``, ``snapshot``, ``process_sync``), results that are valid until their row
 changes (``row_results``), and the process itself, which gets no requests while it does not respond
-(``endpoint``).
+(``endpoint``, ``recovery``).
 """

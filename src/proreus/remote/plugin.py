@@ -107,6 +107,7 @@ class RemotePlugin(FetchingPlugin, BackgroundPlugin):
         endpoint, descriptor = self.endpoint, self.endpoint.descriptor
         endpoint.set_args(self.handle.profile_name, self._plain_args)
         text = pod_json(pod, descriptor.pod_fields)
+        endpoint.add_pod(self.handle.profile_name, text)
         if descriptor.row_local:
             row_results = self._row_results_cache.of(text, self.name, len(self.handle.nodes))
         else:

@@ -14,6 +14,14 @@ from proreus.remote.handshake import connect
 from ..networked_cluster import advance_loop_time
 from .conftest import rejecting, resync, scoring, serve, until
 
+DAY = 86400.0
+"""A limit for ``until`` where ``hang`` moves the loop's time."""
+
+
+@pytest.fixture
+def short_pauses(monkeypatch):
+    monkeypatch.setattr("proreus.remote.circuit.FIRST_PAUSE_SECONDS", 0.01)
+
 
 async def hang(*_):
     """Never respond; the caller's time-out ends the wait."""
@@ -22,7 +30,7 @@ async def hang(*_):
 
 
 def total(world, path, result):
-    family = world.endpoint._metrics._requests
+    family = world.endpoint._channel.metrics._requests
     return family.labels("Far", path, result).value
 
 
@@ -87,7 +95,7 @@ async def test_pods_that_it_rejected_are_retried_once_the_circuit_is_open(make_c
     )
     world = await make_cluster(served, background=True)
     assert await world.place() == ""
-    world.endpoint._open("a test says so", world.endpoint._connection)
+    world.endpoint._channel.open("a test says so", world.endpoint._channel.connection)
     world.advance(30)
     assert await world.attempt() != ""
 
@@ -122,8 +130,79 @@ async def test_it_comes_back_without_a_pod_as_probe(make_cluster, start, tmp_pat
     assert len(served.asked("nodes")) == before
 
 
+async def test_a_healthy_process_whose_requests_hang_costs_one_timeout(
+    make_cluster, start, short_pauses
+):
+    served = await start("filter", filter=hang, nodeColumns=["podCount"])
+    world = await make_cluster(served, background=True)
+    assert await world.place("a") == ""
+    assert "no answer within" in world.condition("a").message
+    for name in "bcd":
+        asked = len(served.asked("filter"))
+        await until(lambda asked=asked: len(served.asked("filter")) > asked, DAY)
+        assert world.endpoint.is_open, "the health check does not close it"
+        assert await world.place(name) == ""
+        assert "gets no requests until it responds" in world.condition(name).message
+    served.answers["filter"] = rejecting("n0", "n2")
+    await until(lambda: not world.endpoint.is_open, DAY)
+    assert await world.place("e") == "n1"
+
+
+async def test_one_pod_whose_request_hangs_does_not_stop_the_others(
+    make_cluster, start, short_pauses
+):
+    async def hang_for_one(served, question):
+        return await hang() if question["pod"]["metadata"]["name"] == "evil" else {}
+
+    served = await start("filter", filter=hang_for_one)
+    world = await make_cluster(served, background=True)
+    assert await world.place("a") != ""
+    assert await world.place("evil") == ""
+    await until(lambda: not world.endpoint.is_open, DAY)
+    assert await world.place("b") != ""
+    asked = len(served.asked("filter"))
+    world.advance(30)
+    assert await world.attempt() == ""
+    assert "no answer about this pod while there was one about another" in (
+        world.condition("evil").message
+    )
+    assert len(served.asked("filter")) == asked
+    assert not world.endpoint.is_open
+    served.health["epoch"] = "another"
+    await world.endpoint.health_error()
+    served.health["epoch"] = "a third"
+    await world.endpoint.health_error()
+    served.answers["filter"] = None
+    world.advance(30)
+    assert await world.attempt() != "", "with another epoch it is asked again"
+
+
+async def test_one_that_comes_back_in_between_is_not_held_against_the_pod(
+    make_cluster, start, short_pauses
+):
+    served = await start("filter")
+    world = await make_cluster(served, background=True)
+    assert await world.place("a") != ""
+    served.answers["filter"] = lambda *_: hang() if len(served.asked("filter")) < 4 else {}
+    assert await world.place("b") == ""
+    await until(lambda: not world.endpoint.is_open, DAY)
+    named = [question["pod"]["metadata"]["name"] for question in served.asked("filter")]
+    assert named == ["a", "b", "b", "a", "b"]
+    world.advance(30)
+    assert await world.attempt() != ""
+
+
+async def test_a_request_that_acts_for_a_pod_is_not_repeated(make_cluster, start, short_pauses):
+    served = await start("filter", "reserve", reserve=hang)
+    world = await make_cluster(served, background=True)
+    assert await world.place("a") == ""
+    await until(lambda: not world.endpoint.is_open, DAY)
+    assert len(served.asked("reserve")) == 1
+    assert len(served.asked("filter")) == 2, "the last one that was answered, again"
+
+
 async def test_bad_health_opens_the_circuit_before_any_pod_waits(make_cluster, start, monkeypatch):
-    monkeypatch.setattr("proreus.remote.endpoint.HEALTH_SECONDS", 0.05)
+    monkeypatch.setattr("proreus.remote.recovery.HEALTH_SECONDS", 0.05)
     served = await start("filter", filter=hang, failureMode="ignore")
     world = await make_cluster(served, background=True)
     served.ill = True
@@ -137,7 +216,7 @@ async def test_messages_wait_until_it_is_back(make_cluster, start):
     world = await make_cluster(served, background=True)
     served.answers["pre-bind"] = {"status": {"code": "Unschedulable", "reasons": ["no"]}}
     served.answers["unreserve"] = web.Response(status=200, body=b"{}")
-    world.endpoint._open("a test says so", world.endpoint._connection)
+    world.endpoint._channel.open("a test says so", world.endpoint._channel.connection)
     assert await world.place("a") == ""
     assert served.asked("unreserve") == []
     await until(lambda: not world.endpoint.is_open)

@@ -92,20 +92,20 @@ async def test_a_slot_that_is_emptied_under_a_probe_stays_empty(slot, start):
     far = await start("filter", filter=rejecting("n0", "n2"))
     await served.register(far.address)
     endpoint = world.endpoint
-    endpoint._open("a test says so", endpoint._connection)
+    endpoint._channel.open("a test says so", endpoint._channel.connection)
 
     async def leaving(body):
         await served.withdraw("Far")
         return body
 
-    real = endpoint._connection.get
+    real = endpoint._channel.connection.get
 
     async def get(path, seconds):
         body = await real(path, seconds)
         return await leaving(body) if path == "/v1/descriptor" else body
 
-    endpoint._connection.get = get
-    await endpoint._probe()
+    endpoint._channel.connection.get = get
+    await endpoint._recovery.probe()
     assert endpoint.is_open
     assert endpoint.descriptor.points == ()
     assert await world.place() != ""
@@ -190,7 +190,7 @@ async def test_a_process_that_is_away_refuses_no_configuration_if_it_may_be_igno
         await served.check_args(config)
         assert far.asked("profiles") == [{"profiles": {"default-scheduler": {}}, "check": True}]
         await far.runner.cleanup()
-        plugin.endpoint._open("a test says so", plugin.endpoint._connection)
+        plugin.endpoint._channel.open("a test says so", plugin.endpoint._channel.connection)
         refused = pytest.raises(ConfigError, match="/v1/profiles: connect")
         with refused if mode == "fail" else contextlib.nullcontext():
             await served.check_args(config)
