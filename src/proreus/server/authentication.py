@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -76,12 +76,17 @@ class Authenticator:
         self._key = secrets.token_bytes(32)
         self._token_cache: TtlCache[User | NotAuthenticated] = TtlCache()
 
-    async def authenticate(self, headers: CIMultiDictProxy[str], certificate: bytes | None) -> User:
-        """Return the user by headers and TLS certificate (DER); raises ``NotAuthenticated``."""
+    async def authenticate(
+        self, headers: CIMultiDictProxy[str], certificates: Sequence[bytes] = ()
+    ) -> User:
+        """Return the user by headers and TLS client certificates; raises ``NotAuthenticated``.
+
+        ``certificates``: the chain that the handshake verified (DER), the client's own first.
+        """
         started = time.perf_counter()
         result = "error"
         try:
-            user = await self._authenticate(headers, certificate)
+            user = await self._authenticate(headers, certificates)
             result = "success"
             self._count_user(user)
             return user
@@ -96,11 +101,12 @@ class Authenticator:
                 )
 
     async def _authenticate(
-        self, headers: CIMultiDictProxy[str], certificate: bytes | None
+        self, headers: CIMultiDictProxy[str], certificates: Sequence[bytes]
     ) -> User:
         # A certificate of an unknown CA is no error: the caller may have a token as well.
-        if certificate is not None:
-            user = self._by_certificate(headers, x509.load_der_x509_certificate(certificate))
+        if certificates:
+            chain = [x509.load_der_x509_certificate(one) for one in certificates]
+            user = self._by_certificate(headers, chain)
             if user is not None:
                 return _with_authenticated_group(user)
         scheme, _, token = headers.get("Authorization", "").partition(" ")
@@ -110,20 +116,21 @@ class Authenticator:
         return ANONYMOUS
 
     def _by_certificate(
-        self, headers: CIMultiDictProxy[str], certificate: x509.Certificate
+        self, headers: CIMultiDictProxy[str], chain: Sequence[x509.Certificate]
     ) -> User | None:
+        certificate = chain[0]
         name = _first(certificate, NameOID.COMMON_NAME)
         proxy = self._trusted.request_header
         # X-Remote-* headers count only with a front proxy's certificate: anybody can send headers.
         if (
             proxy is not None
             and (not proxy.allowed_names or name in proxy.allowed_names)
-            and self._trusted.proxies.has_signed(certificate)
+            and self._trusted.proxies.trusts(chain)
         ):
             user = _by_request_headers(headers, proxy)
             if user is not None:
                 return user
-        if not self._trusted.clients.has_signed(certificate):
+        if not self._trusted.clients.trusts(chain):
             return None
         if self._metrics is not None:
             left = certificate.not_valid_after_utc - datetime.now(UTC)

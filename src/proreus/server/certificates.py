@@ -152,6 +152,8 @@ def _files_of(options: ServingOptions, component: str) -> tuple[str, str] | None
 def _new_context(options: ServingOptions) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = TLS_VERSIONS[options.tls_min_version]
+    # As in Go, whatever is in a CA bundle is trusted, an intermediate without its root as well.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     ciphers = [CIPHER_SUITES[name] for name in options.tls_cipher_suites]
     if any(ciphers):
         context.set_ciphers(":".join(filter(None, ciphers)))

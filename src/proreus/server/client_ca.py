@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +47,21 @@ class CABundle:
         except ValueError as error:
             raise ConfigError(f"{source} holds no readable CA certificate: {error}") from error
 
-    def has_signed(self, certificate: x509.Certificate) -> bool:
-        """Return whether one of these CAs signed the certificate directly."""
-        return any(_signed_by(certificate, authority) for authority in self.certificates)
+    def trusts(self, chain: Sequence[x509.Certificate]) -> bool:
+        """Return whether a chain ends at one of these CAs, and every part of it is valid now.
+
+        ``chain`` begins with the client's own certificate; the TLS handshake has verified that each
+        certificate was issued by the next one. It may have been for another of our bundles, and a
+        long time ago.
+        """
+        now = datetime.now(UTC)
+        if not all(one.not_valid_before_utc <= now <= one.not_valid_after_utc for one in chain):
+            return False
+        return any(
+            certificate == authority or _signed_by(certificate, authority)
+            for certificate in chain
+            for authority in self.certificates
+        )
 
 
 class ClientCAs:

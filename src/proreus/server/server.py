@@ -27,6 +27,7 @@ from proreus.server.authentication import Authenticator, NotAuthenticated
 from proreus.server.authorization import Authorizer
 from proreus.server.certificates import ServingCertificate
 from proreus.server.client_ca import ClientCAs
+from proreus.server.client_chain import ClientChains
 from proreus.server.connections import ConnectionLimits, ConnectionServer
 from proreus.server.delegation import ApiAccess
 from proreus.server.health import PING, HealthCheck, HealthEndpoint, HealthMetrics
@@ -109,6 +110,7 @@ class Server:
         self._authorizer = Authorizer(
             options.authorization, authorization_api, metrics=sources.metrics
         )
+        self._chains = ClientChains()
         self._slis = HealthMetrics()
         self._health = [
             HealthEndpoint("healthz", sources.healthz or (PING,), self._slis),
@@ -210,8 +212,12 @@ class Server:
 
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
         verb = request.method.lower()
+        transport = request.transport
+        connection = None if transport is None else transport.get_extra_info("ssl_object")
         try:
-            user = await self._authenticator.authenticate(request.headers, _certificate_of(request))
+            user = await self._authenticator.authenticate(
+                request.headers, self._chains.of(connection)
+            )
         except NotAuthenticated as error:
             log.error("Unable to authenticate the request", err=error)
             return unauthorized()
@@ -329,10 +335,3 @@ async def _set_verbosity(request: web.BaseRequest) -> web.Response:
 
 def _flags_index(_: web.BaseRequest) -> web.Response:
     return plain("flags that can be changed by PUT:\n/debug/flags/v\n")
-
-
-def _certificate_of(request: web.BaseRequest) -> bytes | None:
-    transport = request.transport
-    connection = None if transport is None else transport.get_extra_info("ssl_object")
-    certificate: bytes | None = connection and connection.getpeercert(binary_form=True)
-    return certificate

@@ -72,15 +72,16 @@ class Certificate:
             serialization.NoEncryption(),
         ).decode()
 
-    def write(self, folder, name="tls"):
+    def write(self, folder, name="tls", intermediates=()):
         certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
-        certificate.write_text(self.pem)
+        certificate.write_text("".join(one.pem for one in (self, *intermediates)))
         key.write_text(self.key_pem)
         return str(certificate), str(key)
 
 
-def issue(name, groups=(), issuer=None, dns=()):
-    """Create a certificate; without issuer it is a CA. All have the same key."""
+def issue(name, groups=(), issuer=None, dns=(), *, ca=False, hours=24):
+    """Create a certificate, valid for some hours; without issuer it is a CA. All have one key."""
+    ca = ca or issuer is None
     now = datetime.datetime.now(datetime.UTC)
     attributes = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
     attributes += [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
@@ -92,10 +93,10 @@ def issue(name, groups=(), issuer=None, dns=()):
         .public_key(KEY.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+        .not_valid_after(now + datetime.timedelta(hours=hours))
+        .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
     )
-    if issuer:
+    if not ca:
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
         builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
     if dns:

@@ -34,9 +34,9 @@ async def test_the_cluster_publishes_its_cas(FakeApi, issue, authority):
     )
     trusted = ClientCAs(AuthenticationOptions(), api)
     assert await trusted.refresh()
-    assert trusted.clients.has_signed(issue("a", issuer=authority).certificate)
-    assert not trusted.clients.has_signed(issue("a", issuer=front).certificate)
-    assert trusted.proxies.has_signed(issue("a", issuer=front).certificate)
+    assert trusted.clients.trusts([issue("a", issuer=authority).certificate])
+    assert not trusted.clients.trusts([issue("a", issuer=front).certificate])
+    assert trusted.proxies.trusts([issue("a", issuer=front).certificate])
     assert trusted.request_header == RequestHeaderOptions(
         allowed_names=("front-proxy-client",),
         username_headers=("X-Remote-User",),
@@ -52,10 +52,10 @@ async def test_a_file_takes_precedence_over_the_cluster(FakeApi, issue, authorit
     options = AuthenticationOptions(client_ca_file=str(file))
     trusted = ClientCAs(options, FakeApi(config_map={"client-ca-file": authority.pem}))
     await trusted.refresh()
-    assert not trusted.clients.has_signed(issue("a", issuer=authority).certificate)
+    assert not trusted.clients.trusts([issue("a", issuer=authority).certificate])
     file.write_text(authority.pem)
     assert await trusted.refresh()
-    assert trusted.clients.has_signed(issue("a", issuer=authority).certificate)
+    assert trusted.clients.trusts([issue("a", issuer=authority).certificate])
 
 
 async def test_a_failed_lookup_is_logged_once_and_tolerated(FakeApi, caplog):

@@ -81,6 +81,68 @@ async def test_client_certificates_of_the_clusters_ca(serve, FakeApi, issue, aut
         await client("/metrics", certificate=stranger)
 
 
+async def test_client_certificates_by_way_of_intermediates(
+    serve, FakeApi, issue, authority, tmp_path
+):
+    client, _ = await serve(FakeApi(config_map={"client-ca-file": authority.pem}))
+    region = issue("region-ca", issuer=authority, ca=True)
+    team = issue("team-ca", issuer=region, ca=True)
+    admin = issue("admin", ["system:masters"], team)
+    through = admin.write(tmp_path, "through", [team, region])
+    assert (await client("/metrics", certificate=through))[0].status == 200
+    for name, certificate, sent in (
+        ("gap", admin, [region]),
+        ("no-ca", issue("x", ["system:masters"], issue("y", issuer=authority)), []),
+        ("by-leaf", issue("x", ["system:masters"], admin), [admin, team, region]),
+        ("extra", issue("x", ["system:masters"], issue("other-ca")), [team, region]),
+    ):
+        with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
+            await client("/metrics", certificate=certificate.write(tmp_path, name, sent))
+
+
+async def test_an_intermediate_may_be_what_is_trusted(serve, FakeApi, issue, authority, tmp_path):
+    team = issue("team-ca", issuer=authority, ca=True)
+    client, _ = await serve(FakeApi(config_map={"client-ca-file": team.pem}))
+    admin = issue("admin", ["system:masters"], team).write(tmp_path, "admin")
+    assert (await client("/metrics", certificate=admin))[0].status == 200
+    other = issue("admin", ["system:masters"], authority).write(tmp_path, "other")
+    with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
+        await client("/metrics", certificate=other)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_second_connection_verifies_the_chain_again(
+    version, serve, FakeApi, issue, authority, tmp_path
+):
+    """A resumed session would have the client's certificate, but not its intermediates."""
+    _, server = await serve(FakeApi(config_map={"client-ca-file": authority.pem}))
+    team = issue("team-ca", issuer=authority, ca=True)
+    admin = issue("admin", ["system:masters"], team).write(tmp_path, "admin", [team])
+    statuses = await asyncio.to_thread(get_twice, server.port, version, admin)
+    assert statuses == [b"HTTP/1.1 200 OK", b"HTTP/1.1 200 OK"]
+
+
+def get_twice(port, version, certificate):
+    """Request /metrics on two connections, the second with the session of the first."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.maximum_version = version
+    context.load_cert_chain(*certificate)
+    statuses, session = [], None
+    for _ in range(2):
+        with (
+            socket.create_connection(("127.0.0.1", port)) as raw,
+            context.wrap_socket(raw, session=session) as connection,
+        ):
+            connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            answer = b""
+            while part := connection.recv(65536):
+                answer += part
+            session = connection.session
+        statuses.append(answer.partition(b"\r\n")[0])
+    return statuses
+
+
 async def test_metrics_in_both_formats_and_reset(serve):
     metrics = SchedulerMetrics()
     metrics.schedule_attempts_total.labels("scheduled", "default-scheduler").inc(3)
