@@ -81,7 +81,7 @@ class ReserveAndNotify(ReservePlugin, PreBindPlugin, PostBindPlugin, BackgroundP
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         product = self._product(pod.pod.metadata)
-        sold_out = self.handle.clock.now() < self._sold_out.get(product, 0.0)
+        sold_out = self.handle.clock.monotonic() < self._sold_out.get(product, 0.0)
         return _no_seat(product) if sold_out else None
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
@@ -97,7 +97,7 @@ class ReserveAndNotify(ReservePlugin, PreBindPlugin, PostBindPlugin, BackgroundP
             return Status.error(f"licence server: {type(error).__name__} {error}".rstrip())
         if code == HTTPStatus.CONFLICT:
             state.write(self.name, "")
-            self._sold_out[product] = self.handle.clock.now() + self.args.believe_seconds
+            self._sold_out[product] = self.handle.clock.monotonic() + self.args.believe_seconds
             return _no_seat(product)
         return None if code < 300 else Status.error(f"licence server: status {code}")
 

@@ -15,7 +15,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from time import perf_counter, time
+from time import perf_counter
 from typing import Any
 
 from proreus import gc_tuning, logs
@@ -350,9 +350,9 @@ class Process:
         return {task for task in tasks if not task.done()}
 
     async def _tick(self) -> None:
-        """Call the scheduler's ``tick`` at every whole second."""
+        """Call the scheduler's ``tick`` at every whole second of the clock of its back-offs."""
         while True:
-            await asyncio.sleep(1.0 - time() % 1.0)
+            await asyncio.sleep(1.0 - self._clock.monotonic() % 1.0)
             self._scheduler.tick()
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:

@@ -108,11 +108,11 @@ class Cache:
         # Not from assume on: Permit and PreBind may take longer than any time limit.
         entry = self._pods.get(uid)
         if entry is not None and entry.assumed and self._assumed_ttl is not None:
-            entry.expires = self._clock.now() + self._assumed_ttl
+            entry.expires = self._clock.monotonic() + self._assumed_ttl
 
     def expire_assumed(self) -> list[tuple[PodInfo, str]]:
         """Drop assumed pods whose time limit is over; return them with their nodes' names."""
-        now = self._clock.now()
+        now = self._clock.monotonic()
         overdue = [
             uid
             for uid in self._assumed

@@ -57,7 +57,10 @@ _Key = tuple[EventKey, bool, str]
 
 
 class _Entry:
-    """An Event, how often it was seen, and how much of that has been written."""
+    """An Event, how often it was seen, and how much of that has been written.
+
+    ``last``: when it was last seen, on the wall clock; ``seen_at``: on the monotonic one.
+    """
 
     __slots__ = (
         "at",
@@ -68,11 +71,12 @@ class _Entry:
         "last",
         "name",
         "note",
+        "seen_at",
         "under_way",
         "written",
     )
 
-    def __init__(self, key: _Key, note: str, name: str, at: float) -> None:
+    def __init__(self, key: _Key, note: str, name: str, at: float, seen_at: float) -> None:
         self.key = key
         self.event_key, self.core, _ = key
         self.note = note
@@ -80,6 +84,7 @@ class _Entry:
         self.at = at
         self.count = 1
         self.last = at
+        self.seen_at = seen_at
         self.written = 0  # the count that the apiserver has; 0: not created yet
         self.under_way = False  # queued or being written, by one worker at a time
 
@@ -163,18 +168,18 @@ class EventRecorder:
         """
         event_key = EventKey(event_type, reason, action, controller, regarding, related)
         key = (event_key, core, note if distinct_by_note else "")
-        now = self._clock.now()
+        now, seen_at = self._clock.now(), self._clock.monotonic()
         cached = self._event_cache.get(key)
         if cached is not None:
             cached.count += 1
-            cached.last = now
+            cached.last, cached.seen_at = now, seen_at
             # The second one turns the Event into a series, which is written at once. The others are
             # counted and written by ``refresh_series``: a pod that fails each second would
             # otherwise cost a PATCH each second.
             if cached.count == 2:
                 self._enqueue(cached)
             return
-        entry = _Entry(key, note, f"{regarding.name}.{self._nanoseconds(now):x}", now)
+        entry = _Entry(key, note, f"{regarding.name}.{self._nanoseconds(now):x}", now, seen_at)
         if self._enqueue(entry):
             self._cache_event(entry)
 
@@ -215,9 +220,9 @@ class EventRecorder:
 
     def finish_series(self) -> None:
         """Forget Events not repeated for 6 minutes; queue the last count of series (every 6)."""
-        silent_since = self._clock.now() - FINISH_SECONDS
+        silent_since = self._clock.monotonic() - FINISH_SECONDS
         for key, entry in list(self._event_cache.items()):
-            if entry.last < silent_since:
+            if entry.seen_at < silent_since:
                 del self._event_cache[key]
                 if entry.count > 1:
                     self._enqueue(entry)

@@ -258,9 +258,9 @@ def _requests_of(pod: Pod, pod_level: bool) -> PodRequests:
 class QueuedPodInfo:
     """A pod in the scheduling queue, with the history of its attempts.
 
-    ``info``: the pod. ``timestamp``: when it last entered the queue, in seconds since the epoch, as
-    are ``initial_attempt_timestamp`` (None: not tried yet) and ``backoff_expiration`` (None: not in
-    back-off). ``attempts``: how often it was tried; ``unschedulable_count``, how often it was
+    ``info``: the pod. ``timestamp``: when it last entered the queue, in seconds of
+    ``Clock.monotonic``, as are ``initial_attempt_timestamp`` (None: not tried yet) and
+    ``backoff_expiration`` (None: not in back-off). ``attempts``: how often it was tried; ``unschedulable_count``, how often it was
     rejected; ``consecutive_errors_count``, how many attempts in a row failed with an error.
     ``unschedulable_plugins`` and ``pending_plugins``: the plugins that rejected it, kept after the
     pop until an attempt fails. ``gating_plugin``: the PreEnqueue plugin that gates it, or "".

@@ -120,8 +120,8 @@ class OfflineCluster:
         # In whole milliseconds, because rounding errors of a sum of floats would skip a tick.
         self._milliseconds += round(seconds * 1000)
         end = _START + self._milliseconds / 1000
-        while floor(self.clock.now()) + 1 <= end:
-            self.clock.advance_to(floor(self.clock.now()) + 1)
+        while floor(self.clock.monotonic()) + 1 <= end:
+            self.clock.advance_to(floor(self.clock.monotonic()) + 1)
             self.scheduler.tick()
         self.clock.advance_to(end)
 

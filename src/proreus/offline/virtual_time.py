@@ -31,7 +31,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def use_clock(self, clock: Clock) -> None:
         """Take the time from a clock from now on."""
-        self._clock, self._origin = clock, clock.now()
+        self._clock, self._origin = clock, clock.monotonic()
 
     def time(self) -> float:
         """Return the seconds since ``use_clock``.
@@ -39,7 +39,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         Not since the epoch: asyncio adds the clock's resolution, a nanosecond, to find due timers,
         which is below the precision of so large a float.
         """
-        return self._clock.now() - self._origin
+        return self._clock.monotonic() - self._origin
 
     def call_at(
         self,

@@ -4,8 +4,8 @@ Two heaps. Pods that a plugin rejected may be popped early when nothing else is 
 may not: pods whose attempt ended in an error, since retries would load a failing apiserver, and
 pods whose attempts take so long that they delay all others.
 
-Expirations are cut to whole wall-clock seconds, and ordered within a second like the active queue:
-pods that become ready in the same second leave by priority (KEP-5142).
+Expirations are cut to whole seconds of the monotonic clock, and ordered within a second like the
+active queue: pods that become ready in the same second leave by priority (KEP-5142).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAX_OVERRUN_SECONDS = 300.0
 
 
 def whole_second(instant: float) -> int:
-    """Return the wall-clock second that an instant lies in."""
+    """Return the second that an instant lies in."""
     return math.floor(instant + _CLOCK_TOLERANCE_SECONDS)
 
 
@@ -101,7 +101,7 @@ class BackoffQueue:
 
     def is_backing_off(self, queued: QueuedPodInfo) -> bool:
         """Return whether a pod still backs off; true in the very second of its expiration."""
-        now = self._clock.now()
+        now = self._clock.monotonic()
         return self.expiration(queued) >= (whole_second(now) if self._whole_seconds else now)
 
     def get(self, key: str) -> QueuedPodInfo | None:

@@ -93,7 +93,7 @@ class SchedulingQueue:
         self._unschedulable = self._sub_queues.unschedulable
         self.nominator = self._sub_queues.nominator
         self.on_ready: Callable[[], None] = lambda: None
-        self._next_left_over_flush = clock.now()
+        self._next_left_over_flush = clock.monotonic()
         self._expose_gauges()
 
     def _expose_gauges(self) -> None:
@@ -109,7 +109,7 @@ class SchedulingQueue:
 
     def add(self, pod: PodInfo) -> None:
         """Add a new pod that has no node."""
-        queued = QueuedPodInfo(pod, self._clock.now())
+        queued = QueuedPodInfo(pod, self._clock.monotonic())
         self._sub_queues.move_to_active(queued, UNSCHEDULABLE_POD_ADD.label)
         self._notify_ready()
 
@@ -136,7 +136,7 @@ class SchedulingQueue:
                 return
         queued = self._unschedulable.get(new.key)
         if queued is None:
-            queued = QueuedPodInfo(new, self._clock.now())
+            queued = QueuedPodInfo(new, self._clock.monotonic())
             self._sub_queues.move_to_active(queued, UNSCHEDULABLE_POD_UPDATE.label)
         else:
             queued.info = new
@@ -247,7 +247,7 @@ class SchedulingQueue:
             self._recorder.add_unschedulable_reasons(queued.pod.spec.scheduler_name, rejectors)
         else:
             queued.consecutive_errors_count += 1
-        queued.timestamp = self._clock.now()
+        queued.timestamp = self._clock.monotonic()
         queued.backoff_expiration = None
         queued.was_flushed_from_unschedulable = False
 
@@ -284,7 +284,7 @@ class SchedulingQueue:
     def flush(self) -> None:
         """Flush what is due. To be called at every whole second of the clock."""
         self.flush_backoff_completed()
-        now = self._clock.now()
+        now = self._clock.monotonic()
         if now >= self._next_left_over_flush:
             self._next_left_over_flush = now + LEFT_OVER_FLUSH_SECONDS
             self.flush_unschedulable_left_over()
@@ -301,7 +301,7 @@ class SchedulingQueue:
         """Move pods that have waited too long for an event. To be called every 30 seconds."""
         # A safety net for hints that miss an event. kube-scheduler counts the pods that needed it
         # (pod_scheduled_after_flush_total).
-        latest = self._clock.now() - self._unschedulable_timeout
+        latest = self._clock.monotonic() - self._unschedulable_timeout
         left_over = [queued for queued in self._unschedulable.pods() if queued.timestamp < latest]
         for queued in left_over:
             queued.was_flushed_from_unschedulable = True

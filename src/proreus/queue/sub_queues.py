@@ -178,7 +178,7 @@ class SubQueues:
         key = queued.key
         # pod_scheduling_sli_duration_seconds counts from here: time spent gated is not included.
         if queued.initial_attempt_timestamp is None:
-            queued.initial_attempt_timestamp = self._clock.now()
+            queued.initial_attempt_timestamp = self._clock.monotonic()
         self.unschedulable.discard(key)
         self.backoff.discard(key)
         self.active.put(queued)

@@ -88,7 +88,7 @@ class TracebackLog:
         frames = traceback.extract_tb(error.__traceback__)
         place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
         key = (message, *where.values(), place, type(error).__name__)
-        now = self._clock.now()
+        now = self._clock.monotonic()
         at, more = self._seen.get(key, (-_LOG_AGAIN_SECONDS, 0))
         if now - at < _LOG_AGAIN_SECONDS:
             self._seen[key] = (at, more + 1)
@@ -231,7 +231,7 @@ class PluginHealthMonitor(PluginHealth):
             point_health.cut_off = False
         if self._disable_pending:
             self._disable()
-        elif self.disabled and self._health_context.clock.now() >= self._disabled_until:
+        elif self.disabled and self._health_context.clock.monotonic() >= self._disabled_until:
             self._enter_half_open()
 
     def tick(self) -> bool:
@@ -247,7 +247,7 @@ class PluginHealthMonitor(PluginHealth):
         if self._disable_pending:
             self._disable()
             return True
-        if self.disabled and self._health_context.clock.now() >= self._disabled_until:
+        if self.disabled and self._health_context.clock.monotonic() >= self._disabled_until:
             self._enter_half_open()
         return False
 
@@ -277,7 +277,7 @@ class PluginHealthMonitor(PluginHealth):
             longest = self._health_context.rules.max_disable_seconds
             self._disabled_seconds = min(2 * self._disabled_seconds, longest)
         self._half_open, self.disabled = False, True
-        self._disabled_until = self._health_context.clock.now() + self._disabled_seconds
+        self._disabled_until = self._health_context.clock.monotonic() + self._disabled_seconds
         self._skipped.set(1)
         point = self._failing_point.point
         message = (
@@ -302,7 +302,7 @@ class PluginHealthMonitor(PluginHealth):
 
     def describe(self) -> dict[str, Any]:
         """Return the current state as JSON-compatible data, for the health endpoint."""
-        now = self._health_context.clock.now()
+        now = self._health_context.clock.monotonic()
         return {
             "plugin": self.plugin,
             "profile": self.profile,

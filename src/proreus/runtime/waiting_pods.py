@@ -90,7 +90,7 @@ class WaitingPods:
 
     def add(self, pod: PodInfo, timeouts: dict[str, float]) -> WaitingPod:
         """Add a waiting pod; ``timeouts`` are seconds by plugin."""
-        waiting = self._pods[pod.uid] = WaitingPod(pod, timeouts, self._clock.now())
+        waiting = self._pods[pod.uid] = WaitingPod(pod, timeouts, self._clock.monotonic())
         return waiting
 
     def remove(self, uid: str) -> None:
@@ -107,10 +107,10 @@ class WaitingPods:
         # clock may fire a little before ``Clock`` says that the deadline has passed.
         while True:
             try:
-                async with asyncio.timeout(waiting.deadline - self._clock.now()):
+                async with asyncio.timeout(waiting.deadline - self._clock.monotonic()):
                     return await waiting.outcome()
             except TimeoutError:
-                waiting.expire(self._clock.now())
+                waiting.expire(self._clock.monotonic())
 
     def __iter__(self) -> Iterator[WaitingPod]:
         return iter(list(self._pods.values()))
@@ -120,6 +120,6 @@ class WaitingPods:
 
     def expire(self) -> None:
         """Reject the pods whose deadline has passed."""
-        now = self._clock.now()
+        now = self._clock.monotonic()
         for waiting in list(self._pods.values()):
             waiting.expire(now)

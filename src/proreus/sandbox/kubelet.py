@@ -81,7 +81,7 @@ class Kubelets:
         self._timers: list[tuple[float, int, str, Key, str]] = []
         self._order = count()
         self._pods_seen = self._nodes_seen = COMPACTED_POSITION
-        now = store.time.clock.now()
+        now = store.time.clock.monotonic()
         self._heartbeats = heartbeats.RoundRobin(options.heartbeat_seconds or 1.0, now)
         self._leases = heartbeats.RoundRobin(options.lease_seconds or 1.0, now)
         self._next_heartbeat = now
@@ -112,12 +112,12 @@ class Kubelets:
         clock = self._store.time.clock
         while True:
             self._wake.clear()
-            if self.step(clock.now()):
+            if self.step(clock.monotonic()):
                 await asyncio.sleep(0)
                 continue
             pause = 1.0
             if self._timers:
-                pause = min(pause, max(0.0, self._timers[0][0] - clock.now()))
+                pause = min(pause, max(0.0, self._timers[0][0] - clock.monotonic()))
             try:
                 async with asyncio.timeout(pause):
                     await self._wake.wait()
@@ -181,7 +181,7 @@ class Kubelets:
 
     def _add_node(self, node: Node, version: StoredObject) -> None:
         """Count the pods that a new node already runs; admit those that waited for it."""
-        now = self._store.time.clock.now()
+        now = self._store.time.clock.monotonic()
         name = version.name
         addresses = version.object().get("status", {}).get("addresses") or ()
         address = next((a["address"] for a in addresses if a["type"] == "InternalIP"), "")

@@ -97,7 +97,7 @@ class BindingCycle:
 
         ``count``: of all; ``oldest``: up to ``limit`` of them, those that are there longest first.
         """
-        now = self._clock.now()
+        now = self._clock.monotonic()
         found = [self._described(one, now) for one in self._under_way.values()]
         found = [one for one in found if one["point"]]
         oldest = nlargest(limit, found, key=itemgetter("ageSeconds"))
@@ -146,7 +146,7 @@ class BindingCycle:
             failure = await self._pre_bind(schedule_result, plugins_with_work)
             if failure is not None:
                 return failure
-            schedule_result.point, schedule_result.since = "Bind", self._clock.now()
+            schedule_result.point, schedule_result.since = "Bind", self._clock.monotonic()
             # An extender that binds replaces the Bind plugins for the pods of its interest.
             if self.extenders is not None and await self._bind_by_extender(schedule_result):
                 return None
@@ -193,7 +193,7 @@ class BindingCycle:
             status = await self._waiting_pods.outcome(waiting)
         finally:
             self._waiting_pods.remove(schedule_result.attempt.pod.uid)
-        seconds = self._clock.now() - waiting.since
+        seconds = self._clock.monotonic() - waiting.since
         label = code_of(status).label
         self._metrics.permit_wait_duration_seconds.labels(label).observe(seconds)
         if status is None:
@@ -211,7 +211,7 @@ class BindingCycle:
             return None
         # If preemption chooses this pod as a victim now, it is cancelled without an eviction.
         cancellation = self._in_pre_bind[pod.uid] = Cancellation()
-        schedule_result.point, schedule_result.since = "PreBind", self._clock.now()
+        schedule_result.point, schedule_result.since = "PreBind", self._clock.monotonic()
         started = perf_counter()
         status: Status | None = Status(Code.ERROR)
         try:
@@ -270,7 +270,7 @@ class BindingCycle:
         if queued.initial_attempt_timestamp is not None:
             attempts = str(queued.attempts) if queued.attempts < 15 else "15+"
             metrics.pod_scheduling_sli_duration_seconds.labels(attempts).observe(
-                self._clock.now() - queued.initial_attempt_timestamp
+                self._clock.monotonic() - queued.initial_attempt_timestamp
             )
 
     def _fail(self, schedule_result: ScheduleResult, failure: Failure) -> None:

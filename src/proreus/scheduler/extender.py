@@ -76,7 +76,7 @@ class CircuitBreakers:
 
     def allows(self, verb: str) -> bool:
         """Return whether to send a request; at the end of a pause one caller may probe."""
-        state, now = self._verbs[verb], self._clock.now()
+        state, now = self._verbs[verb], self._clock.monotonic()
         if not state.pause:
             return True
         if now < state.until:
@@ -88,7 +88,7 @@ class CircuitBreakers:
     def answered(self, verb: str) -> bool:
         """Record a response; return whether it ended a pause."""
         state = self._verbs[verb]
-        paused, state.pause, state.answered = bool(state.pause), 0.0, self._clock.now()
+        paused, state.pause, state.answered = bool(state.pause), 0.0, self._clock.monotonic()
         return paused
 
     def failed(self, verb: str, timed_out: bool) -> float:
@@ -96,7 +96,7 @@ class CircuitBreakers:
         first, longest = _REFUSED_SECONDS
         if timed_out:
             first, longest = _TIMEOUTS * self._timeout, max(_HUNG_SECONDS, self._timeout)
-        state, now = self._verbs[verb], self._clock.now()
+        state, now = self._verbs[verb], self._clock.monotonic()
         if not state.pause:
             state.opened = now
         pause = min(max(first, 2 * state.pause), longest)

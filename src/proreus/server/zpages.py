@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import platform
 import random
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -18,6 +17,7 @@ import msgspec
 import yaml
 from aiohttp import web
 
+from proreus.clock import Clock, RealClock
 from proreus.server.responses import json_body, plain, status_body
 
 Kind = Literal["Flagz", "Statusz"]
@@ -32,18 +32,18 @@ _ACCEPTED = "application/json, application/yaml, text/plain"
 
 @dataclass
 class ZPages:
-    """Both pages of one process. ``now`` returns seconds since the epoch."""
+    """Both pages of one process."""
 
     component: str
     flags: Mapping[str, str]
     binary_version: str
     emulation_version: str
     paths: tuple[str, ...]
-    now: Callable[[], float] = time.time
+    clock: Clock = field(default_factory=RealClock)
     delimiter: str = field(default_factory=lambda: random.choice((":", ": ", "=", " ")))
 
     def __post_init__(self) -> None:
-        self._started = self.now()
+        self._started, self._started_monotonic = self.clock.now(), self.clock.monotonic()
 
     def flagz(self, accept: str) -> web.Response:
         """Return the response to /flagz, in the form that the Accept header names."""
@@ -52,7 +52,7 @@ class ZPages:
 
     def statusz(self, accept: str) -> web.Response:
         """Return the response to /statusz, in the form that the Accept header names."""
-        up = int(self.now() - self._started)
+        up = int(self.clock.monotonic() - self._started_monotonic)
         started = datetime.fromtimestamp(self._started, UTC)
         runtime = f"{platform.python_implementation()} {platform.python_version()}"
         lines = {

@@ -82,8 +82,8 @@ class HarnessDriver:
 
     async def advance(self, seconds: float) -> None:
         """Advance the clock from timer to timer, and through each whole second (queue flushes)."""
-        end = self._cluster.clock.now() + seconds
-        while (now := self._cluster.clock.now()) < end:
+        end = self._cluster.clock.monotonic() + seconds
+        while (now := self._cluster.clock.monotonic()) < end:
             due = self._loop.next_timer()
             target = min(end, floor(now) + 1, end if due is None else due)
             self._cluster.advance(max(ceil((target - now) * 1000 - 1e-3), 1) / 1000)

@@ -29,6 +29,8 @@ class LoopClock:
     def now(self):
         return EPOCH + asyncio.get_running_loop().time()
 
+    monotonic = now
+
 
 @asynccontextmanager
 async def recording(client, **more):

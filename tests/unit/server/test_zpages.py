@@ -3,6 +3,7 @@ import json
 import pytest
 import yaml
 
+from proreus.clock import FakeClock
 from proreus.server.zpages import ZPages
 
 STRUCTURED = "application/{};v={};g=config.k8s.io;as={}"
@@ -11,7 +12,7 @@ START = 1795228371.0  # Sat Nov 21 02:32:51 UTC 2026
 
 @pytest.fixture
 def clock():
-    return {"now": START}
+    return FakeClock(START)
 
 
 @pytest.fixture
@@ -22,13 +23,13 @@ def pages(clock):
         "1.36",
         "1.35",
         ("/healthz", "/metrics"),
-        now=lambda: clock["now"],
+        clock=clock,
         delimiter=": ",
     )
 
 
 def test_statusz_as_text(pages, clock):
-    clock["now"] += 3661
+    clock.advance(3661)
     lines = pages.statusz("").text.splitlines()
     assert lines[:2] == ["", "kube-scheduler statusz"]
     assert lines[2].startswith("Warning: This endpoint is not meant to be machine parseable")
@@ -47,7 +48,7 @@ def test_flagz_as_text_is_sorted(pages):
 
 
 def test_statusz_in_its_exact_version(pages, clock):
-    clock["now"] += 5
+    clock.advance(5)
     answer = pages.statusz(STRUCTURED.format("json", "v1beta1", "Statusz"))
     content = json.loads(answer.body)
     assert content.pop("goVersion").startswith("CPython")
