@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from proreus.framework.columns import MAX_INT64
 from proreus.framework.plugin import MAX_SCORE
 from proreus.framework.verdicts import IntArray
 
@@ -17,5 +18,8 @@ def default_normalize(scores: IntArray, reverse: bool = False) -> IntArray:
     most = int(scores.max(initial=0))
     if most == 0:
         return np.full_like(scores, MAX_SCORE) if reverse else scores
-    stretched = MAX_SCORE * scores // most
+    if most > MAX_INT64 // MAX_SCORE:
+        # Python's integers have no limit: the scores of a plugin may be any int64.
+        scores = scores.astype(object)
+    stretched: IntArray = (MAX_SCORE * scores // most).astype(np.int64, copy=False)
     return MAX_SCORE - stretched if reverse else stretched

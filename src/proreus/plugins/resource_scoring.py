@@ -116,11 +116,12 @@ def placement_loads(
     for resource in resources:
         name = resource.name
         wanted = sum(pod.requests.scoring.get(name, 0) for pod in pods)
-        capacity = int(nodes.allocatable[name].sum())
+        # Python's sum has no limit: a few nodes may exceed int64 together.
+        capacity = sum(nodes.allocatable[name].tolist())
         if not capacity or (not wanted and is_scalar_resource(name)):
             continue
         columns = nodes.nonzero_requested if name in _WITH_DEFAULTS else nodes.requested
-        loads.append((int(columns[name].sum()), wanted, capacity, resource.weight))
+        loads.append((sum(columns[name].tolist()), wanted, capacity, resource.weight))
     return loads
 
 
@@ -263,7 +264,8 @@ class RequestedToCapacityRatio(ResourceScorer):
         total = np.zeros(rows, dtype=np.int64)
         weights = np.zeros(rows, dtype=np.int64)
         for accounted_requests, wanted, capacity, weight in loads:
-            rates = self._rate_column[_percent_taken(accounted_requests, wanted, capacity)]
+            percent = _percent_taken(accounted_requests, wanted, capacity)
+            rates = self._rate_column.take(percent, mode="clip")
             total += _times(rates, weight)
             weights += (rates > 0) * np.int64(weight)
         # Half up: Go's math.Round for numbers that are not negative.
@@ -288,7 +290,9 @@ def broken_linear(shape: Sequence[tuple[int, int]], at: int) -> int:
 
 def _percent_taken(accounted_requests: IntArray, wanted: int, capacity: IntArray) -> IntArray:
     taken: IntArray = accounted_requests + wanted
-    np.minimum(taken, capacity, out=taken)
+    # As unsigned numbers: pods that name their node are not checked against it, so that their
+    # requests, and with them this sum, may exceed int64.
+    np.minimum(taken.view(np.uint64), capacity.view(np.uint64), out=taken.view(np.uint64))
     taken *= 100
     taken //= capacity
     return taken

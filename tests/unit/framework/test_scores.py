@@ -18,6 +18,8 @@ from proreus.framework.scores import default_normalize
         ([0, 0], False, [0, 0]),
         ([8, 7, 0], False, [100, 87, 0]),
         ([15, 8], False, [100, 53]),
+        ([2**62, 2**61, 7], False, [100, 50, 0]),
+        ([2**63 - 1, 0], True, [0, 100]),
         ([], False, []),
         ([], True, []),
     ],
