@@ -3,5 +3,6 @@
 from proreus.app.call_watchdog import CallLimits
 from proreus.app.options import RunOptions
 from proreus.app.run import run
+from proreus.app.stopping import end_within_time
 
-__all__ = ["CallLimits", "RunOptions", "run"]
+__all__ = ["CallLimits", "RunOptions", "end_within_time", "run"]

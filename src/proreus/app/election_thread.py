@@ -37,7 +37,7 @@ log = logs.logger(__name__)
 
 _LOOK_SECONDS = 1.0
 _LAST_WORD_SECONDS = 3.0
-_RELEASE_SECONDS = 6.0
+_RELEASE_SECONDS = 3.5
 _END_SECONDS = 15.0
 
 

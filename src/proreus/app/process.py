@@ -27,6 +27,7 @@ from proreus.app.loop_watchdog import LoopWatchdog, StuckCycle
 from proreus.app.options import RunOptions
 from proreus.app.refused_watches import RefusedWatches
 from proreus.app.remote_plugins import RemotePlugins
+from proreus.app.stopping import until_set
 from proreus.app.winding_down import end_scheduling
 from proreus.client.dispatcher import Dispatcher
 from proreus.client.event_bodies import ObjectReference
@@ -168,7 +169,7 @@ class Process:
             self._start("loop watchdog", self._watchdog.run())
             self._start("events", self._events.run())
             self._start("reloading", reloading())
-            async with make_server(
+            server = make_server(
                 self._options,
                 self.state,
                 self._scheduler,
@@ -177,10 +178,15 @@ class Process:
                 self._remote_plugins,
                 self._stuck_cycle,
                 self.blocked_plugins,
-            ):
-                self._start("scheduling", self._lead_and_schedule())
+            )
+            try:
+                async with until_set(stopping):  # it asks the apiserver for the client CA
+                    await server.start()
+                    self._start("scheduling", self._lead_and_schedule())
                 await stopping.wait()
-                await self._shut_down()
+                await self._shut_down(server.stop)
+            finally:
+                await server.stop()
             for task in (*self._running.values(), *self._background):
                 task.cancel()
 
@@ -331,16 +337,19 @@ class Process:
         self._start("leader election", self._election.run())
         await leading.wait()
 
-    async def _shut_down(self) -> None:
+    async def _shut_down(self, stop_server: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """End scheduling, let Events be written, and release the Lease, in this order."""
         self.state.stopping = True
         await end_scheduling(self._scheduler, self._scheduling_tasks)
+        # Probes are answered until here. Requests in progress end while the rest does.
+        serving = asyncio.ensure_future(stop_server())
         await self._events.flush(_EVENTS_SECONDS)
         # A binding that ignored its cancellation may still write, after the next leader has begun.
         self._clients.fence.close()
         if election := self._running.get("leader election"):
             election.cancel()
             await asyncio.wait((election,))
+        await serving
 
     def _scheduling_tasks(self) -> set[asyncio.Task[None]]:
         tasks = set(self._background)

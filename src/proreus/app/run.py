@@ -13,10 +13,11 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from proreus import logs
 from proreus.app.blocked_plugins import BlockedPlugins, default_path
@@ -29,6 +30,7 @@ from proreus.app.process import Process
 from proreus.app.reload import Reloader
 from proreus.app.remote_plugins import connect_plugins
 from proreus.app.shadow_trials import ShadowTrials
+from proreus.app.stopping import until_set
 from proreus.app.watched_files import WatchedFiles
 from proreus.config.types import SchedulerConfiguration
 from proreus.config.write import to_yaml
@@ -40,11 +42,11 @@ from proreus.server.connections import raise_open_files_limit
 log = logs.logger(__name__)
 
 
-async def run(options: RunOptions) -> int:
+async def run(options: RunOptions, on_signal: Callable[[], None] = lambda: None) -> int:
     """Run one scheduler process; return its exit code.
 
     0 after SIGTERM or SIGINT, 1 after a lost Lease or an error, which is one sentence in the log. A
-    second signal ends the process with 1 on the spot.
+    second signal ends the process with 1 on the spot. ``on_signal`` is called at the first one.
     """
     logs.configure(options.verbosity, options.logging_format, options.vmodule)
     if options.flags_without_effect:
@@ -55,7 +57,7 @@ async def run(options: RunOptions) -> int:
     rules = options.plugin_rules
     path = Path(options.blocked_plugins_file) if options.blocked_plugins_file else default_path()
     call_watchdog = CallWatchdog(options.call_limits, BlockedPlugins(path, rules.policy))
-    with _signals(stopping, call_watchdog), call_watchdog:
+    with _signals(stopping, call_watchdog, on_signal), call_watchdog:
         try:
             await _run_until(stopping, options, call_watchdog)
         except* LeaseLost as group:
@@ -74,49 +76,14 @@ async def _run_until(
     stopping: asyncio.Event, options: RunOptions, call_watchdog: CallWatchdog
 ) -> None:
     """Start, schedule until ``stopping`` is set, and stop in order."""
-    metrics = SchedulerMetrics(options.disabled_metrics, options.allow_metric_labels)
     async with contextlib.AsyncExitStack() as stack:
-        remote_plugins = await stack.enter_async_context(
-            connect_plugins(options.plugin_endpoints, options.plugin_slots, metrics)
-        )
-        # Before any file is read: a file that changes while it is loaded counts as changed.
-        files = WatchedFiles(options.config, options.plugins)
-        loaded_plugins = load(options.plugins, remote_plugins.classes)
-        files.set_loaded(loaded_plugins)
-        call_watchdog.blocked_plugins.apply(loaded_plugins)
-        call_watchdog.blocked_plugins.set_in_use(loaded_plugins)
-        report(loaded_plugins)
-        config = configuration(options, loaded_plugins, files)
-        await remote_plugins.check_args(config)
-        remote_plugins.keep_for_slots(config)
-        clients = await make_clients(options, config, metrics, stack)
-        if options.write_config_to:
-            await _write_configuration(options.write_config_to, config)
-            return
-        emulating = await with_emulated_version(options, clients.main)
-        if emulating is not options:
-            options = emulating
-            config = configuration(options, loaded_plugins, files)
-        _set_versions(metrics, options)
-        process = Process(
-            options,
-            config,
-            loaded_plugins.registry,
-            metrics,
-            clients,
-            remote_plugins,
-            call_watchdog,
-        )
-        process.state.plugin_files = loaded_plugins.files()
-        # After the clients on the stack, and so closed before them.
-        stack.push_async_callback(process.close)
-        reloader = Reloader(options, files, remote_plugins, metrics, process)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, process.debugger.request)
-        trials = None
-        if options.shadow is not None:
-            trials = ShadowTrials(options, process, remote_plugins, metrics, reloader)
-            process.state.shadow = trials.describe
-        await process.run(stopping, partial(_follow, reloader, trials))
+        started = None
+        # The start waits for others too: a plugin's process, a credential plugin, the apiserver.
+        async with until_set(stopping):
+            started = await _start(options, stack, call_watchdog)
+        if started is not None and not stopping.is_set():
+            process, reloading = started
+            await process.run(stopping, reloading)
 
 
 async def _follow(reloader: Reloader, trials: ShadowTrials | None) -> None:
@@ -125,6 +92,57 @@ async def _follow(reloader: Reloader, trials: ShadowTrials | None) -> None:
         tasks.create_task(reloader.run(), name="reloading")
         if trials is not None:
             tasks.create_task(trials.run(), name="shadow trials")
+
+
+async def _start(
+    options: RunOptions, stack: contextlib.AsyncExitStack, call_watchdog: CallWatchdog
+) -> tuple[Process, Callable[[], Coroutine[Any, Any, None]]] | None:
+    """Return a process that can run, and what reloads it; ``stack`` closes what it consists of.
+
+    None where the configuration was only to be written.
+    """
+    metrics = SchedulerMetrics(options.disabled_metrics, options.allow_metric_labels)
+    remote_plugins = await stack.enter_async_context(
+        connect_plugins(options.plugin_endpoints, options.plugin_slots, metrics)
+    )
+    # Before any file is read: a file that changes while it is loaded counts as changed.
+    files = WatchedFiles(options.config, options.plugins)
+    loaded_plugins = load(options.plugins, remote_plugins.classes)
+    files.set_loaded(loaded_plugins)
+    call_watchdog.blocked_plugins.apply(loaded_plugins)
+    call_watchdog.blocked_plugins.set_in_use(loaded_plugins)
+    report(loaded_plugins)
+    config = configuration(options, loaded_plugins, files)
+    await remote_plugins.check_args(config)
+    remote_plugins.keep_for_slots(config)
+    clients = await make_clients(options, config, metrics, stack)
+    if options.write_config_to:
+        await _write_configuration(options.write_config_to, config)
+        return None
+    emulating = await with_emulated_version(options, clients.main)
+    if emulating is not options:
+        options = emulating
+        config = configuration(options, loaded_plugins, files)
+    _set_versions(metrics, options)
+    process = Process(
+        options,
+        config,
+        loaded_plugins.registry,
+        metrics,
+        clients,
+        remote_plugins,
+        call_watchdog,
+    )
+    process.state.plugin_files = loaded_plugins.files()
+    # After the clients on the stack, and so closed before them.
+    stack.push_async_callback(process.close)
+    reloader = Reloader(options, files, remote_plugins, metrics, process)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, process.debugger.request)
+    trials = None
+    if options.shadow is not None:
+        trials = ShadowTrials(options, process, remote_plugins, metrics, reloader)
+        process.state.shadow = trials.describe
+    return process, partial(_follow, reloader, trials)
 
 
 def _set_versions(metrics: SchedulerMetrics, options: RunOptions) -> None:
@@ -146,7 +164,9 @@ async def _write_configuration(path: str, config: SchedulerConfiguration) -> Non
 
 
 @contextlib.contextmanager
-def _signals(stopping: asyncio.Event, call_watchdog: CallWatchdog) -> Iterator[None]:
+def _signals(
+    stopping: asyncio.Event, call_watchdog: CallWatchdog, on_signal: Callable[[], None]
+) -> Iterator[None]:
     """Set ``stopping`` at the first SIGTERM or SIGINT, and exit at the second.
 
     SIGUSR2, which would end the process, is ignored until there is something to compare.
@@ -162,6 +182,7 @@ def _signals(stopping: asyncio.Event, call_watchdog: CallWatchdog) -> Iterator[N
         if requested:
             os._exit(1)
         requested = True
+        on_signal()
         call_watchdog.termination_requested()
         loop.call_soon_threadsafe(stopping.set)
 

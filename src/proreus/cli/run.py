@@ -44,7 +44,7 @@ def _run(values: ParsedFlags) -> int:
     from proreus import app
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(app.run(options))
+        return runner.run(app.run(options, app.end_within_time))
 
 
 def version_text(*, raw: bool = False) -> str:

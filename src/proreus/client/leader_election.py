@@ -39,6 +39,8 @@ logger = logging.getLogger(__name__)
 _JITTER = 1.2  # client-go's JitterFactor
 _LAST_TRY_SECONDS = 1.0
 """Time for the release after a failed renewal: the process must end before the Lease expires."""
+_RELEASE_SECONDS = 3.0
+"""Time for the release at the end of the process, which has 30 s in all."""
 _FENCE_SECONDS = 1.0
 """Margin between the last write and the end of the Lease: a write is under way for a while."""
 _encode = msgspec.json.Encoder().encode
@@ -107,7 +109,7 @@ class LeaderElector:
             await self._renew()
         except asyncio.CancelledError:
             self._stop()
-            await self._release(self._options.request_seconds)
+            await self._release(min(self._options.request_seconds, _RELEASE_SECONDS))
             raise
         self._stop()
         await self._release(_LAST_TRY_SECONDS)

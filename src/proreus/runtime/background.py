@@ -17,7 +17,7 @@ log = logger(__name__)
 
 _INITIAL_RETRY_SECONDS = 1.0
 _MAX_RETRY_SECONDS = 60.0
-_END_SECONDS = 3.0
+_END_SECONDS = 2.0
 
 
 class BackgroundWork:

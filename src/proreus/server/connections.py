@@ -116,9 +116,13 @@ class ConnectionServer:
                 await asyncio.sleep(0)
 
     async def close(self, grace_seconds: float) -> None:
-        """Close idle connections at once, the others when their request ends or time is up."""
+        """Close idle connections at once, the others when their request ends or time is up.
+
+        Half of the time is for requests to end, the other half for those that are cancelled.
+        """
         self._http.pre_shutdown()
-        await self._http.shutdown(grace_seconds)
+        # aiohttp waits as long again for a handler that it has cancelled.
+        await self._http.shutdown(grace_seconds / 2)
         tasks = [task for tasks in self._connections.values() for task in tasks]
         for task in tasks:
             task.cancel()

@@ -155,7 +155,7 @@ class Server:
         log.info("Serving securely", address=f"{address}:{self.port}")
 
     async def stop(self) -> None:
-        """Stop listening; requests in progress have five seconds to complete."""
+        """Stop listening, within five seconds; requests in progress have half of it to complete."""
         tasks, self._background_tasks = self._background_tasks, []
         for task in tasks:
             task.cancel()

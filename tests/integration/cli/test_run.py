@@ -1,5 +1,6 @@
 """``proreus run`` as a process on an embedded cluster: start, endpoints and end."""
 
+import asyncio
 import json
 import signal
 
@@ -123,6 +124,85 @@ async def test_an_unreachable_apiserver(start, live):
     port = live.port()
     text = await failure(live, await start(f"--master=http://127.0.0.1:{port}", "--secure-port=0"))
     assert f"127.0.0.1:{port}" in text
+
+
+async def test_a_signal_while_the_apiserver_does_not_answer_at_the_start(start, live):
+    asked = asyncio.Event()
+
+    async def hang(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(hang, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        process = await start(f"--master=http://127.0.0.1:{port}", "--secure-port=0")
+        await asked.wait()
+        process.send_signal(signal.SIGTERM)
+        code, err = await live.ended(process)
+    assert (code, err.count("\n")) == (0, 1), err
+    assert "Requested to terminate, exiting" in err
+
+
+async def test_a_signal_while_the_apiserver_does_not_answer_any_more(
+    start, sandbox, tmp_path, live
+):
+    """A scraper waits for its TokenReview, and the Lease cannot be released."""
+    target = int(sandbox.secure_url.rpartition(":")[2])
+    async with StallingProxy(target) as proxy:
+        proxied = tmp_path / "proxied"
+        text = yaml.safe_dump(sandbox.kubeconfig())
+        proxied.write_text(text.replace(f":{target}", f":{proxy.port}"))
+        port = live.port()
+        process = await start(
+            f"--kubeconfig={proxied}",
+            *("--leader-elect=true", "--bind-address=127.0.0.1", f"--secure-port={port}"),
+            *(f"--authentication-kubeconfig={proxied}", f"--authorization-kubeconfig={proxied}"),
+        )
+        await live.Pages(port, sandbox.token).ready()
+        proxy.stalls = True
+        scrape = asyncio.create_task(live.Pages(port, "unknown").get("/metrics"))
+        await proxy.stalled.wait()
+        process.send_signal(signal.SIGTERM)
+        code, err = await live.ended(process)
+        await asyncio.wait((scrape,))
+        assert scrape.exception() is not None
+    assert code == 0, err
+    assert "Requested to terminate, exiting" in err
+
+
+class StallingProxy:
+    """Forwards bytes both ways until ``stalls`` is set, and nothing from then on."""
+
+    def __init__(self, target):
+        self._target = target
+        self.stalls = False
+        self.stalled = asyncio.Event()
+
+    async def __aenter__(self):
+        self._server = await asyncio.start_server(self._forward, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_):
+        self._server.close()
+
+    async def _forward(self, reader, writer):
+        there, back = await asyncio.open_connection("127.0.0.1", self._target)
+        await asyncio.gather(self._copy(reader, back), self._copy(there, writer))
+
+    async def _copy(self, reader, writer):
+        try:
+            while data := await reader.read(65536):
+                if self.stalls:
+                    self.stalled.set()
+                    continue
+                writer.write(data)
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
 
 
 async def test_a_token_that_is_refused_at_first(start, token_file, sandbox, live):

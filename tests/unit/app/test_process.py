@@ -22,6 +22,7 @@ class Run:
 
     def __init__(self, *bindings: Any, in_flight: tuple[str, ...] = ()) -> None:
         self.happened: list[str] = []
+        self.server_seconds = 0.0
         self.fence = WriteFence(now=asyncio.get_running_loop().time)
         start = asyncio.get_running_loop().create_task
         self.bindings = {start(self._named("binding", work)) for work in bindings}
@@ -54,13 +55,17 @@ class Run:
     async def _close(self) -> None:
         self.happened.append("close")
 
+    async def _stop_server(self) -> None:
+        assert "close" in self.happened, "probes are answered until scheduling has ended"
+        await asyncio.sleep(self.server_seconds)
+
     async def wind_down(self) -> float:
         """Return how many seconds it took."""
         for _ in range(3):  # all begin, and the cycle ends
             await asyncio.sleep(0)
         loop = asyncio.get_running_loop()
         started = loop.time()
-        await Process._shut_down(self.process)
+        await Process._shut_down(self.process, self._stop_server)
         return loop.time() - started
 
 
@@ -75,6 +80,17 @@ async def test_without_anything_to_wait_for_it_is_quick(caplog) -> None:
         "election ended, closed",
     ]
     assert caplog.records == []
+
+
+async def test_requests_in_progress_end_while_the_lease_is_released() -> None:
+    run = Run()
+    run.server_seconds = 5.0
+
+    async def hang(seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    run.process._events = SimpleNamespace(flush=hang)
+    assert await run.wind_down() == 5
 
 
 async def test_bindings_may_end(caplog) -> None:

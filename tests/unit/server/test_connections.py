@@ -136,3 +136,16 @@ def test_the_soft_limit_becomes_the_hard_one(monkeypatch):
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: was.append(limits))
     raise_open_files_limit()
     assert was == [(4096, 4096)]
+
+
+async def test_requests_that_hang_do_not_keep_the_server_for_longer_than_its_time(monkeypatch):
+    """aiohttp waits twice: for a handler to end, and for it to end once it is cancelled."""
+    server = ConnectionServer(ok, None, ConnectionLimits())
+    waits = []
+
+    async def shutdown(seconds):
+        waits.append(seconds)
+
+    monkeypatch.setattr(server._http, "shutdown", shutdown)
+    await server.close(5.0)
+    assert waits == [2.5]
