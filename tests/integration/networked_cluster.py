@@ -6,6 +6,7 @@ For HTTP extenders (``scheduler``) and for plugins in processes of their own (``
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -76,6 +77,27 @@ class NetworkedCluster(OfflineCluster):
         """Add a pod and schedule it."""
         self.add_pod(name, **fields)
         return await self.attempt()
+
+
+class StandingStill:
+    """A world that can be paused: changes wait, as informers have them wait."""
+
+    def __init__(self):
+        self.depth = 0
+        self.held = []
+
+    @contextlib.contextmanager
+    def paused(self):
+        self.depth += 1
+        yield
+        self.depth -= 1
+        if not self.depth:
+            for change in self.held:
+                change()
+            self.held.clear()
+
+    def change(self, what):
+        self.held.append(what) if self.depth else what()
 
 
 def advance_loop_time(seconds: float) -> None:

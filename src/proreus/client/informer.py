@@ -298,21 +298,15 @@ class InformerGroup:
         """The kinds whose first list has not been handled yet."""
         return [kind for kind, informer in self.by_kind.items() if not informer.synced.is_set()]
 
-    def pause(self) -> None:
-        """Pause all informers."""
-        for informer in self.by_kind.values():
-            informer.pause()
-
-    def resume(self) -> None:
-        """Resume all informers."""
-        for informer in self.by_kind.values():
-            informer.resume()
-
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Pause all informers for the length of a ``with`` block."""
-        self.pause()
+        # Those of now: a reload may add informers meanwhile, which nothing in the cycle reads.
+        informers = tuple(self.by_kind.values())
+        for informer in informers:
+            informer.pause()
         try:
             yield
         finally:
-            self.resume()
+            for informer in informers:
+                informer.resume()

@@ -286,7 +286,9 @@ class PostFilterPlugin(Plugin):
     ) -> PostFilterResult:
         """Called when Filter left no node; ``verdicts`` are by row of ``handle.nodes``.
 
-        Success ends the point and may nominate a node; Unschedulable goes on to the next plugin;
+        Nodes, pods and stores stay as they are until the point has ended, also while it awaits
+        something: what the watch reports is handled afterwards, and cannot be waited for. Success
+        ends the point and may nominate a node; Unschedulable goes on to the next plugin;
         Unresolvable ends the point.
         """
         raise NotImplementedError

@@ -16,10 +16,10 @@
         Permit
     then scheduler/binding_cycle, as a task; any ``Failure`` goes to scheduler/failure
 
-Nothing can change between pop and assume, so there is no snapshot and no lock: apart from
-PostFilter the cycle awaits only extenders and plugins that fetch their results, and the informers
-are paused meanwhile. ``Cache.assume`` records the changed row; that record invalidates the shared
-results of this row.
+Nothing can change between pop and assume, so there is no snapshot and no lock: the cycle awaits
+only extenders, plugins that fetch their results, and PostFilter, and the informers are paused
+meanwhile. ``Cache.assume`` records the changed row; that record invalidates the shared results of
+this row.
 """
 
 from __future__ import annotations
@@ -127,9 +127,9 @@ class SchedulingCycle:
     async def run(self, attempt: Attempt) -> ScheduleResult | Failure:
         """Choose a node and assume the pod there, or return why there is none."""
         self.set_interested_extenders(attempt)
-        # Only these cycles await anything before assume. An event that was handled meanwhile would
-        # change rows between the verdicts of two plugins, and the pod might be assumed on a full
-        # node.
+        # Only these cycles await anything before PostFilter, or assume. An event that was handled
+        # meanwhile would change rows between the verdicts of two plugins, and the pod might be
+        # assumed on a full node.
         if attempt.extenders or attempt.profile.fetching:
             with self._paused():
                 return await self._run(attempt)
@@ -188,7 +188,10 @@ class SchedulingCycle:
         finally:
             trace.log_if_long("Scheduling", attempt.pod.key)
         diagnosis = diagnose(self._cache.table, outcome, found)
-        return await fail_with_post_filter(self._cache.table, attempt, diagnosis)
+        # Verdicts are by row, and cycle state is of the nodes that PreFilter saw: both would be
+        # wrong for the next plugin if nodes came or went while one awaits the apiserver.
+        with self._paused():
+            return await fail_with_post_filter(self._cache.table, attempt, diagnosis)
 
     async def _pre_filter(self, attempt: Attempt) -> PreFilterOutcome:
         profile, state, pod = attempt.profile, attempt.state, attempt.pod

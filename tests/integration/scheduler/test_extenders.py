@@ -1,7 +1,6 @@
 """Every verb over a real socket: what is sent, what is made of the answer (core.md 8)."""
 
 import asyncio
-import contextlib
 import gzip
 import json
 
@@ -10,7 +9,7 @@ from aiohttp import web
 
 from proreus.framework.events import ADD, PERSISTENT_VOLUME_CLAIM, ClusterEvent
 
-from ..networked_cluster import advance_loop_time
+from ..networked_cluster import StandingStill, advance_loop_time
 from ..reserved_ports import reserved_port
 
 REFUSE_ALL = {"NodeNames": []}
@@ -581,27 +580,6 @@ async def test_connections_are_used_again(make_cluster, configured, start_extend
 
 
 # ---- while an answer is awaited ------------------------------------------------------------------
-
-
-class StandingStill:
-    """A world that can be paused: changes wait, as informers have them wait."""
-
-    def __init__(self):
-        self.depth = 0
-        self.held = []
-
-    @contextlib.contextmanager
-    def paused(self):
-        self.depth += 1
-        yield
-        self.depth -= 1
-        if not self.depth:
-            for change in self.held:
-                change()
-            self.held.clear()
-
-    def change(self, what):
-        self.held.append(what) if self.depth else what()
 
 
 async def test_the_world_stands_still_from_the_first_question_to_the_assumption(

@@ -136,6 +136,16 @@ async def test_pauses_nest_and_must_match(informer, recorded):
         informer.resume()
 
 
+async def test_an_informer_that_is_added_during_a_pause_of_all_is_not_resumed(informer, recorded):
+    group = InformerGroup()
+    group.add(informer)
+    with group.paused():
+        informer.apply([added("a")])
+        group.add(Informer(None, NODES))
+        assert recorded.words == []
+    assert recorded.words == ["+a"]
+
+
 async def test_a_pause_during_delivery_queues_the_rest(informer):
     class Pausing(RecordingHandler):
         def on_add(self, obj):
