@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,41 @@ def test_watches_resume_after_a_compaction(
     assertions.check_all_fit(nodes, later)  # none on a node that went
     assertions.check_no_node_over_committed(nodes, [p for p in pods if p in later or others(p)])
     assert {assertions.node_of(pod) for pod in later} & {f"node-{i:05}" for i in range(40, 60)}
+    scheduler.finish()
+
+
+def test_etcd_is_restored_from_a_backup(
+    new_control_plane: ControlPlane, run_scheduler: RunScheduler
+) -> None:
+    """What was bound after the backup never happened, and what was deleted is there again."""
+    plane, client = new_control_plane, new_control_plane.client
+
+    def create(name: str, count: int) -> None:
+        pods = [objects.pod(f"{name}-{index}", "spread-out", cpu="4") for index in range(count)]
+        client.create_all(objects.PODS, pods)
+
+    # Ten nodes have room for eighty pods: for the last ones only once those undone are forgotten.
+    client.create_all(objects.NODES, [objects.node(index) for index in range(10)])
+    scheduler = run_scheduler(configuration([profile("spread-out")], plane.kubeconfig))
+    create("before", 20)
+    assertions.wait_until_bound(client, 20, 60)
+    backup = plane.back_up()
+    create("undone", 60)
+    assertions.wait_until_bound(client, 80, 60)
+    path = objects.PODS.format("default")
+    client.in_parallel(
+        lambda index: client.delete(f"{path}/before-{index}", gracePeriodSeconds="0"), range(10)
+    )
+
+    plane.restore(backup)
+    create("after", 60)
+
+    assertions.wait_until_bound(client, 80, 120)
+    pods = client.list(assertions.ALL_PODS)
+    kinds = Counter(pod["metadata"]["name"].partition("-")[0] for pod in pods)
+    assert kinds == {"before": 20, "after": 60}
+    assertions.check_no_node_over_committed(client.list(objects.NODES), pods)
+    assert scheduler.running
     scheduler.finish()
 
 

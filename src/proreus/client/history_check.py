@@ -18,8 +18,6 @@ from proreus.errors import ApiError, Gone
 from proreus.objects.codec import UNDECODABLE
 from proreus.objects.meta import ListMeta
 
-DOUBTFUL_SILENCE_SECONDS = 75.0
-"""A watch that was silent for longer has missed a bookmark, which comes once a minute."""
 FALSE_ALARM_SECONDS = 600.0
 """How long versions that go backwards are ignored after a list has shown that history did not."""
 
@@ -52,37 +50,39 @@ class HistoryCheck:
         self._held = ""
         self._suspected = False
         self._ignore_until = -math.inf
-        self._heard_at = -math.inf
         self._in_doubt = False
 
     def listed(self, version: str) -> bool:
-        """Take over the version of a list; return whether it is older than what was held."""
-        older = is_older(version, self._held)
+        """Take over the version of a list; return whether it may be of an earlier history.
+
+        That is so where it is older than what was held, and also where an older one was seen before
+        this list: a restored apiserver may have come as far again by other writes.
+        """
+        older, suspected = is_older(version, self._held), self._suspected
         if older:
             self._connectivity.report_restored(self._list_watch.path, self._held, version)
-        elif self._suspected:
+        elif suspected:
             self._ignore_until = _now() + FALSE_ALARM_SECONDS
         self._suspected = self._in_doubt = False
         self._held = version
-        return older
+        return older or suspected
 
     def received(self, version: str) -> None:
         """Take over the version after a chunk of a watch ("": unknown).
 
         Raises ``Gone`` if it is older than what was held; the chunk must not be applied then.
         """
-        self._heard_at = _now()
         if not version:
             return
-        if is_older(version, self._held) and self._heard_at >= self._ignore_until:
+        if is_older(version, self._held) and _now() >= self._ignore_until:
             self._suspect(version)
         self._held = version
 
-    def failed(self, error: ApiError, attempt_started: float) -> None:
-        """Record that an attempt to watch failed; long silence makes the history doubtful."""
-        silent = self._heard_at < attempt_started
-        silent = silent or _now() - self._heard_at >= DOUBTFUL_SILENCE_SECONDS
-        if silent and is_outage(error):
+    def failed(self, error: ApiError) -> None:
+        """Record that a watch failed; after an outage, however short, the history is doubtful."""
+        # The attempt after a watch that broke may be the first one that the restored apiserver
+        # answers: there need not be one that fails in between.
+        if is_outage(error):
             self._in_doubt = True
 
     async def verify(self) -> None:

@@ -174,7 +174,7 @@ class Reflector(Generic[T]):
                 # from it would fail (client-go: isTooLargeResourceVersionError). List again.
                 if "Too large resource version" in error.message:
                     self._resource_version = ""
-                self._history.failed(error, started)
+                self._history.failed(error)
                 # An outage breaks every watch at once and is logged once for all of them; an error
                 # about this resource (403, say) is logged here.
                 if is_outage(error):

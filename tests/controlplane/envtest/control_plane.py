@@ -1,4 +1,4 @@
-"""etcd and kube-apiserver that tests can start, stop, freeze and compact.
+"""etcd and kube-apiserver that tests can start, stop, freeze, compact and restore.
 
 For tests that need neither kubelets nor controllers, and for those that kill the apiserver. RBAC is
 on; every bind request is written to an audit log, so that a test can check in the apiserver's own
@@ -7,10 +7,12 @@ record whether a pod was ever bound twice.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 import signal
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import urllib3
@@ -107,6 +109,27 @@ class ControlPlane(control_plane.ControlPlane):
         )
         assert answer.status == 200, answer.data
         return revision
+
+    def back_up(self) -> Path:
+        """Return a copy of etcd's data; both are down meanwhile."""
+        copy = self.folder / "etcd-backup"
+        with self._etcd_down():
+            shutil.copytree(self.folder / "etcd", copy)
+        return copy
+
+    def restore(self, copy: Path) -> None:
+        """Put back etcd's data as of a backup: revisions go backwards."""
+        with self._etcd_down():
+            shutil.rmtree(self.folder / "etcd")
+            shutil.copytree(copy, self.folder / "etcd")
+
+    @contextlib.contextmanager
+    def _etcd_down(self) -> Iterator[None]:
+        self.kill_apiserver()
+        self.etcd.terminate()
+        yield
+        self.etcd.start()
+        self.start_apiserver()
 
     def binds_by_pod(self) -> dict[str, Counter[int]]:
         """Return the results of each pod's bind requests: namespace/name -> status -> count."""

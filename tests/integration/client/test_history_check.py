@@ -120,6 +120,50 @@ async def test_an_apiserver_that_was_away_is_asked_for_its_version_first(
     assert recorded.words == BEFORE + HEALED
 
 
+async def test_a_watch_that_breaks_just_once_may_be_answered_by_a_restored_apiserver(
+    server, client, wire, recorded
+):
+    history = Restored(wire, server)
+
+    async def script(call):
+        if "watch" in call.query and not history.restored:
+            await call.begin_stream()
+            await call.events(wire.bookmark(120))
+            await asyncio.sleep(5)
+            history.restored = True
+            call.cut()
+        else:
+            await history(call)
+
+    server.script = script
+    async with running(client, recorded, PAGES):
+        await until(lambda: len(recorded.words) >= len(BEFORE + HEALED), 60)
+    assert [query.get("limit") for query in history.lists] == ["500", "1", "500"]
+    assert recorded.words == BEFORE + HEALED
+
+
+async def test_a_restored_apiserver_may_have_come_as_far_again_before_it_is_listed(
+    server, client, wire, recorded
+):
+    history = Restored(wire, server)
+
+    async def script(call):
+        if "watch" in call.query and not history.restored:
+            history.restored = True
+            await call.refuse(503, "ServiceUnavailable", "etcd is being restored")
+        elif history.restored and call.query.get("limit") == "500":
+            unbound = wire.pod("bound", 30)
+            await call.answer(200, wire.pod_list(wire.pod("kept", 10), unbound, version=130))
+        else:
+            await history(call)
+
+    server.script = script
+    async with running(client, recorded, PAGES):
+        await until(lambda: "+bound" in recorded.words[len(BEFORE) :], 60)
+    # No update leads from a bound pod to one without a node.
+    assert recorded.words == [*BEFORE, "-lost?", "-same?", "-bound?", "+bound"]
+
+
 @pytest.mark.parametrize("kind", ["bookmark", "event"])
 async def test_an_older_version_in_a_watch_causes_a_list(server, client, wire, recorded, kind):
     history = Restored(wire, server)
