@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from proreus.app.options import RunOptions
+from proreus.client.credential_loading import load as load_credentials
 from proreus.client.credentials import Credentials
-from proreus.client.credentials import load as load_credentials
 from proreus.client.request_headers import user_agent
 from proreus.client.responses import read_json
 from proreus.client.session import ApiClient, RequestHooks

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from proreus.bench.templates import JsonObject
-from proreus.client import credentials
+from proreus.client import credential_loading
 from proreus.client.request_headers import JSON, MERGE_PATCH, user_agent
 from proreus.client.responses import ResponseLost, Unreachable
 from proreus.client.session import ApiClient
@@ -148,7 +148,7 @@ class Api:
 @asynccontextmanager
 async def connected(kubeconfig: Path, component: str = "bench") -> AsyncIterator[Api]:
     """Yield a client of the apiserver that a kubeconfig names."""
-    user = await credentials.load(str(kubeconfig))
+    user = await credential_loading.load(str(kubeconfig))
     async with ApiClient(user, agent=user_agent(component)) as client:
         yield Api(client)
 

@@ -1,38 +1,21 @@
-"""The apiserver's address and our identity: kubeconfig, service account, ``--master``.
+"""The credentials of one apiserver, as the session reads them before each request.
 
-The ``kubernetes`` package reads kubeconfigs, runs exec plugins, does OIDC and reads service
-accounts; the result becomes ``Credentials``, which the session reads before each request. What
-rotates (service account tokens, token files, files of CAs and client certificates, exec and OIDC
-tokens) is read again once a minute, and at once after a 401.
+What rotates (service account tokens, token files, files of CAs and client certificates, exec and
+OIDC tokens) is read again once a minute, and at once after a 401. ``credential_loading`` makes
+them.
 """
 
 import asyncio
 import os
 import ssl
 import time
-import traceback
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
-from urllib import request as urllib_request
-from urllib.parse import urlsplit
-
-from kubernetes.aio import config as kubernetes_config
-from kubernetes.aio.client import Configuration
-from kubernetes.aio.config import incluster_config, kube_config
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 from proreus.errors import ConfigError
 
-NOT_CONFIGURED = (
-    "invalid configuration: no configuration has been provided, "
-    "try setting KUBERNETES_MASTER environment variable"
-)
 _RECHECK_SECONDS = 60.0
 _DEBOUNCE_SECONDS = 1.0
-_FIRST_FETCH_SECONDS = 60.0
-"""How long an exec plugin may take at the start: it may wait for a person to log in."""
 
 FetchAuthorization = Callable[[bool], Awaitable[str]]
 """Return the Authorization header; True requests a new token even if the old one looks valid."""
@@ -152,225 +135,6 @@ class Credentials:
             return False
         self._file_stamps = stamp
         return True
-
-
-async def load(
-    kubeconfig: str = "",
-    master: str = "",
-    *,
-    context: str | None = None,
-    environ: Mapping[str, str] = os.environ,
-) -> Credentials:
-    """Return credentials, with kube-scheduler's precedence.
-
-    A kubeconfig (``os.pathsep``-separated paths) if given, its server overridden by ``master``.
-    With neither, the service account of the pod we run in, then KUBERNETES_MASTER. Raises
-    ``ConfigError`` with a one-sentence message.
-    """
-    if kubeconfig:
-        return await _from_kubeconfig(kubeconfig, master, context, environ)
-    if master:
-        return _bare(master, environ)
-    try:
-        return await _from_service_account(environ)
-    except kubernetes_config.ConfigException as error:
-        # We do run in a pod, and its service account is not mounted: to go on with another
-        # apiserver's address would hide that.
-        if "KUBERNETES_SERVICE_HOST" in environ:
-            raise ConfigError(f"in-cluster configuration: {_first_line(error)}") from error
-    if environ.get("KUBERNETES_MASTER"):
-        return _bare(environ["KUBERNETES_MASTER"], environ)
-    raise ConfigError(NOT_CONFIGURED)
-
-
-def _bare(server: str, environ: Mapping[str, str]) -> Credentials:
-    server = _checked_server(server)
-    return Credentials(server, proxy=_proxy_of(server, environ))
-
-
-def _checked_server(server: str) -> str:
-    if "://" not in server:
-        server = f"http://{server}"  # as client-go does
-    parts = urlsplit(server)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"server: {server!r} must be a URL like https://host:6443")
-    return server.rstrip("/")
-
-
-def _proxy_of(server: str, environ: Mapping[str, str]) -> str | None:
-    """Return the proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY choose for the server."""
-    if environ is not os.environ:
-        return None
-    proxies = urllib_request.getproxies()
-    parts = urlsplit(server)
-    if urllib_request.proxy_bypass(parts.hostname or ""):
-        return None
-    # Go's net/http never uses a proxy for loopback, whatever NO_PROXY says.
-    if parts.hostname in ("localhost", "127.0.0.1", "::1"):
-        return None
-    return proxies.get(parts.scheme)
-
-
-async def _from_service_account(environ: Mapping[str, str]) -> Credentials:
-    token_file = incluster_config.SERVICE_TOKEN_FILENAME
-    loader: Any = incluster_config.InClusterConfigLoader(  # type: ignore[no-untyped-call]
-        token_filename=token_file,
-        cert_filename=incluster_config.SERVICE_CERT_FILENAME,
-        environ=environ,
-    )
-    configuration = _empty_configuration()
-    loader.load_and_set(configuration)
-
-    return Credentials(
-        configuration.host,
-        TlsFiles(ca_file=configuration.ssl_ca_cert),
-        proxy=_proxy_of(configuration.host, environ),
-        fetch=_token_file(token_file),
-    )
-
-
-def _token_file(path: str) -> FetchAuthorization:
-    async def fetch(_: bool) -> str:
-        token = Path(path).read_text().strip()  # noqa: ASYNC240 - a small file in memory
-        if not token:
-            raise ConfigError(f"the token file {path} is empty")
-        return f"Bearer {token}"
-
-    return fetch
-
-
-async def _from_kubeconfig(
-    kubeconfig: str, master: str, context: str | None, environ: Mapping[str, str]
-) -> Credentials:
-    paths = [path for path in kubeconfig.split(kube_config.ENV_KUBECONFIG_PATH_SEPARATOR) if path]
-    if not any(map(os.path.exists, map(os.path.expanduser, paths))):
-        raise ConfigError(f"kubeconfig: no such file: {kubeconfig}")
-    configuration = _empty_configuration()
-    try:
-        loader: Any = await kubernetes_config.load_kube_config(  # type: ignore[no-untyped-call]
-            kubeconfig, context, configuration, persist_config=False
-        )
-    except kubernetes_config.ConfigException as error:
-        raise ConfigError(f"kubeconfig {kubeconfig}: {_first_line(error)}") from error
-    except OSError as error:
-        raise ConfigError(f"kubeconfig {kubeconfig}: {error}") from error
-    except Exception as error:
-        # The loader does not check the types of what it reads: malformed files may raise anything.
-        raise ConfigError(
-            f"kubeconfig {kubeconfig}: cannot be read: {type(error).__name__}: {_first_line(error)}"
-        ) from error
-
-    server = master or str(getattr(loader, "host", "") or environ.get("KUBERNETES_MASTER", ""))
-    if not server:
-        raise ConfigError(f"kubeconfig {kubeconfig}: the cluster of the context has no server")
-    server = _checked_server(server)
-    credentials = Credentials(
-        server,
-        TlsFiles(
-            ca_file=configuration.ssl_ca_cert,
-            cert_file=configuration.cert_file,
-            key_file=configuration.key_file,
-            verify=bool(configuration.verify_ssl),
-        ),
-        tls_server_name=configuration.tls_server_name or None,
-        proxy=configuration.proxy or _proxy_of(server, environ),
-    )
-    credentials.fetch = _fetch_of(loader, credentials)
-    usual_seconds, credentials.fetch_seconds = credentials.fetch_seconds, _FIRST_FETCH_SECONDS
-    try:
-        # An exec plugin that cannot run must fail the start, not the first request.
-        await credentials.fetch_authorization()
-    except (ConfigError, OSError) as error:
-        raise ConfigError(f"kubeconfig {kubeconfig}: {error}") from error
-    credentials.fetch_seconds = usual_seconds
-    return credentials
-
-
-def _fetch_of(loader: Any, credentials: Credentials) -> FetchAuthorization:
-    """Return the function that fetches this kubeconfig user's Authorization header."""
-    user = loader._user.value if loader._user is not None else {}
-    if user.get("tokenFile"):
-        base = loader._get_base_path(loader._user.path)
-        return _token_file(os.path.join(base, user["tokenFile"]))
-    if "exec" not in user and loader.provider is None:
-        header = loader.__dict__.get("token", "")
-
-        async def fixed(_: bool) -> str:
-            return str(header)
-
-        return fixed
-
-    # The loader keeps the token in attributes of its own: two fetches at once would mix them.
-    lock = asyncio.Lock()
-
-    async def fetch(force: bool) -> str:
-        async with lock:
-            if "exec" in user:
-                token = await _from_exec_plugin(loader, force)
-                files = loader.__dict__.get("cert_file"), loader.__dict__.get("key_file")
-                credentials.tls = replace(credentials.tls, cert_file=files[0], key_file=files[1])
-                return token
-            if force and loader.provider == kube_config.PROVIDER_TYPE_OIDC:
-                await _forced_oidc(loader)
-            else:
-                await loader._load_authentication()
-            return str(loader.token)
-
-    return fetch
-
-
-async def _from_exec_plugin(loader: Any, force: bool) -> str:
-    """Return the token of an exec plugin, run again if it has expired or was rejected."""
-    ran = loader.__dict__.get("token") or loader.__dict__.get("cert_file")
-    expires = hasattr(loader, "exec_plugin_expiry")
-    if force and expires:
-        del loader.exec_plugin_expiry
-    # A token without expiry is used until the apiserver rejects it (client-go does the same): to
-    # run the plugin each minute could open a browser window each minute.
-    if force or not ran or expires:
-        try:
-            done = await loader.load_from_exec_plugin()
-        except asyncio.CancelledError as error:
-            _kill_processes(error)
-            raise
-        if not done:
-            raise ConfigError("exec: the credential plugin failed, see the log for its error")
-    token = str(loader.__dict__.get("token", ""))
-    if not token and not loader.__dict__.get("cert_file"):
-        raise ConfigError("exec: the credential plugin returned neither token nor certificate")
-    return token
-
-
-def _kill_processes(cancelled: asyncio.CancelledError) -> None:
-    """Kill an exec plugin that took too long, or one more process would be left every minute.
-
-    The library has the process in a local variable only, which the traceback leads to.
-    """
-    for frame, _ in traceback.walk_tb(cancelled.__traceback__):
-        for value in frame.f_locals.values():
-            if isinstance(value, asyncio.subprocess.Process) and value.returncode is None:
-                with suppress(ProcessLookupError):
-                    value.kill()
-
-
-async def _forced_oidc(loader: Any) -> None:
-    provider = loader._user["auth-provider"]
-    try:
-        await loader._refresh_oidc(provider)
-    except kubernetes_config.ConfigException as error:
-        raise ConfigError(_first_line(error)) from error
-    loader.token = f"Bearer {provider['config']['id-token']}"
-
-
-def _empty_configuration() -> Configuration:
-    # Calling the class returns a copy of a process-wide default; ours must start empty.
-    configuration: Configuration = type.__call__(Configuration)
-    configuration.api_key = {}
-    return configuration
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
 def _new_tls_context(files: TlsFiles) -> ssl.SSLContext:

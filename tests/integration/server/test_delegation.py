@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 
 from proreus.app.clients import Delegation
-from proreus.client import credentials
+from proreus.client import credential_loading
 from proreus.client.session import ApiClient
 from proreus.metrics import SchedulerMetrics
 from proreus.sandbox import Sandbox
@@ -24,7 +24,7 @@ async def sandbox():
 @pytest.fixture
 async def url(sandbox, tmp_path):
     path = sandbox.write_kubeconfig(tmp_path / "kubeconfig")
-    async with ApiClient(await credentials.load(str(path))) as client:
+    async with ApiClient(await credential_loading.load(str(path))) as client:
         api = Delegation(client)
         server = Server(
             ServingOptions(),

@@ -18,7 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from kubernetes.aio.config import incluster_config
 
-from proreus.client.credentials import NOT_CONFIGURED, Credentials, load
+from proreus.client.credential_loading import NOT_CONFIGURED, load
+from proreus.client.credentials import Credentials
 from proreus.errors import ConfigError
 
 
