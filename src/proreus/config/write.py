@@ -1,11 +1,13 @@
 """Writes a configuration in the form of its file, with all defaults.
 
 For ``--write-config-to`` and ``/configz``. The result loads to the same configuration, except that
-private keys of extenders are masked: whoever may read it need not be allowed to act for proreus.
+private keys of extenders, and passwords in their URLs, are masked: whoever may read it need not be
+allowed to act for proreus.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
@@ -27,6 +29,7 @@ _OMIT_ZEROS = (Extender, ExtenderManagedResource, ExtenderTLSConfig)
 _NEVER_OMITTED = frozenset({"url_prefix", "name"})
 MASK = "REDACTED"
 """In the place of a private key; valid base64, so that the rest of the file can still be read."""
+_PASSWORD = re.compile(r"(//[^/@:]*:)[^/]*(?=@)")
 
 
 def to_data(config: SchedulerConfiguration) -> dict[str, Any]:
@@ -58,9 +61,17 @@ def _fields(model: ConfigModel) -> dict[str, Any]:
         value, alias = getattr(model, name), field.alias or name
         if value is None or value == () or _omitted(model, name, value):
             continue
-        secret = isinstance(model, ExtenderTLSConfig) and name == "key_data"
-        written[alias] = MASK if secret else _value(model, value, dumped[alias])
+        written[alias] = _masked(model, name, _value(model, value, dumped[alias]))
     return written
+
+
+def _masked(model: ConfigModel, name: str, value: Any) -> Any:
+    """Return a written value, without what is secret in it."""
+    if isinstance(model, ExtenderTLSConfig) and name == "key_data":
+        return MASK
+    if isinstance(model, Extender) and name == "url_prefix":
+        return _PASSWORD.sub(rf"\g<1>{MASK}", value)
+    return value
 
 
 def _omitted(model: ConfigModel, name: str, value: object) -> bool:

@@ -148,3 +148,17 @@ def test_private_keys_of_extenders_are_masked(catalog, with_document):
     (again,) = load(text, catalog).extenders
     assert again.tls_config.cert_data == b"certificate"
     assert config.extenders[0].tls_config.key_data == b"private"
+
+
+@pytest.mark.parametrize(
+    ("url", "written"),
+    [
+        ("https://me:pass@word@a:1/x", "https://me:REDACTED@a:1/x"),
+        ("https://me@a/x:y@z", "https://me@a/x:y@z"),
+        ("http://a:80/b", "http://a:80/b"),
+    ],
+)
+def test_passwords_in_urls_of_extenders_are_masked(catalog, with_document, url, written):
+    config = load(with_document(extenders=[{"urlPrefix": url, "filterVerb": "f"}]), catalog)
+    assert to_data(config)["extenders"][0]["urlPrefix"] == written
+    assert config.extenders[0].url_prefix == url
