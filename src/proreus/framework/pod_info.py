@@ -260,10 +260,11 @@ class QueuedPodInfo:
 
     ``info``: the pod. ``timestamp``: when it last entered the queue, in seconds of
     ``Clock.monotonic``, as are ``initial_attempt_timestamp`` (None: not tried yet) and
-    ``backoff_expiration`` (None: not in back-off). ``attempts``: how often it was tried; ``unschedulable_count``, how often it was
-    rejected; ``consecutive_errors_count``, how many attempts in a row failed with an error.
-    ``unschedulable_plugins`` and ``pending_plugins``: the plugins that rejected it, kept after the
-    pop until an attempt fails. ``gating_plugin``: the PreEnqueue plugin that gates it, or "".
+    ``backoff_expiration`` (None: not in back-off). ``attempts``: how often it was tried;
+    ``unschedulable_count``, how often it was rejected; ``consecutive_errors_count``, how many
+    attempts in a row failed with an error. ``unschedulable_plugins`` and ``pending_plugins``: the
+    plugins that rejected it, kept after the pop until an attempt fails. ``gating_plugin``: the
+    PreEnqueue plugin that gates it, or "".
     """
 
     info: PodInfo

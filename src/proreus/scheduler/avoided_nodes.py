@@ -101,7 +101,7 @@ class AvoidedNodes:
 
         0: the threshold is not reached, or the node is avoided already.
         """
-        pair, now = (uid, node_name), self._clock.now()
+        pair, now = (uid, node_name), self._clock.monotonic()
         known = self._pairs.pop(pair, None)
         # After a long quiet time it is another fault. The time that a node was avoided is no quiet
         # time: no pod was there to be rejected.
@@ -123,7 +123,7 @@ class AvoidedNodes:
 
     def expire(self) -> list[str]:
         """End what is over; return the UIDs of the controllers whose pods may go there again."""
-        now = self._clock.now()
+        now = self._clock.monotonic()
         over = [pair for pair, end in self._ends.items() if end <= now]
         for pair in over:
             self._end(pair)
