@@ -238,7 +238,7 @@ def test_bad_values(arguments, message):
 def ran(monkeypatch):
     seen = []
 
-    async def run(options):
+    async def run(options, on_signal):
         seen.append(options)
         return 3
 
