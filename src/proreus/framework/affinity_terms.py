@@ -15,12 +15,17 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from proreus.bounded_cache import (
+    BYTES_AN_ENCODED_BYTE,
+    BYTES_AN_ENTRY,
+    BoundedCache,
+    register,
+    shrunk,
+)
 from proreus.framework.count_columns import CountColumn, CountColumns
 from proreus.framework.selector_index import SelectorIndex
 from proreus.objects.pod import Pod, PodAffinity, PodAffinityTerm
 from proreus.objects.selectors import Selector, SelectorError, parse_label_selector
-
-_SHARED_LIMIT = 20_000
 
 NO_LABELS: Mapping[str, str] = {}
 
@@ -71,12 +76,14 @@ class AffinityTerms:
     preferred: tuple[tuple[int, AffinityTerm], ...] = ()
     preferred_anti: tuple[tuple[int, AffinityTerm], ...] = ()
     error: str = ""
+    size_bytes: int = BYTES_AN_ENTRY
+    """About how much memory they take."""
 
 
 NO_TERMS = AffinityTerms()
 
 _encode = msgspec.msgpack.Encoder().encode
-_shared: dict[tuple[str, bytes, bytes], AffinityTerms] = {}
+_shared: BoundedCache[tuple[str, bytes, bytes], AffinityTerms] = BoundedCache(32 * 2**20)
 
 
 def affinity_terms_of(pod: Pod) -> AffinityTerms:
@@ -88,19 +95,20 @@ def affinity_terms_of(pod: Pod) -> AffinityTerms:
     key = namespace, _encode(affinity.pod_affinity), _encode(affinity.pod_anti_affinity)
     terms = _shared.get(key)
     if terms is None:
-        # Cleared as a whole: pods that each have terms of their own would fill it for ever, and for
-        # the few workloads that are left parsing anew is cheap.
-        if len(_shared) >= _SHARED_LIMIT:
-            _shared.clear()
         affinity_spec, anti_affinity_spec = affinity.pod_affinity, affinity.pod_anti_affinity
-        terms = _shared[key] = _parse(
-            namespace, affinity_spec or PodAffinity(), anti_affinity_spec or PodAffinity()
+        size_bytes = BYTES_AN_ENTRY + BYTES_AN_ENCODED_BYTE * (len(key[1]) + len(key[2]))
+        terms = _parse(
+            namespace,
+            affinity_spec or PodAffinity(),
+            anti_affinity_spec or PodAffinity(),
+            size_bytes,
         )
+        _shared.put(key, terms, size_bytes)
     return terms
 
 
 def _parse(
-    namespace: str, affinity_spec: PodAffinity, anti_affinity_spec: PodAffinity
+    namespace: str, affinity_spec: PodAffinity, anti_affinity_spec: PodAffinity, size_bytes: int
 ) -> AffinityTerms:
     errors: list[str] = []
 
@@ -126,7 +134,7 @@ def _parse(
         preferred("preferredAntiAffinityTerms", anti_affinity_spec),
     )
     text = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]" if errors else ""
-    return AffinityTerms(*lists, error=text)
+    return AffinityTerms(*lists, error=text, size_bytes=size_bytes)
 
 
 def _parse_term(namespace: str, term: PodAffinityTerm) -> AffinityTerm:
@@ -168,12 +176,13 @@ class ExistingTerm:
 class ExistingTerms:
     """The existing terms of one kind, indexed by the labels of the pods that they select."""
 
-    __slots__ = ("_columns", "_index", "_terms")
+    __slots__ = ("__weakref__", "_columns", "_index", "_terms")
 
     def __init__(self, columns: CountColumns) -> None:
         self._columns = columns
         self._terms: dict[tuple[int, AffinityTerm], ExistingTerm] = {}
         self._index: SelectorIndex[ExistingTerm] = SelectorIndex()
+        register(self)
 
     def __len__(self) -> int:
         return len(self._terms)
@@ -236,6 +245,10 @@ class ExistingTerms:
             and existing.column.counts[row] != existing.by_row.get(row, 0)
             for existing in self
         )
+
+    def age(self) -> None:
+        """Give back the memory of terms that no pod has any more."""
+        self._terms = shrunk(self._terms)
 
     def snapshot(self) -> dict[tuple[int, AffinityTerm], tuple[int, dict[int, int]]]:
         """Return all counts for comparison; asserts that the columns agree with them."""

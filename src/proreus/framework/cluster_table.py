@@ -139,6 +139,9 @@ class ClusterTable(NodeTable):
         self._allowed_pods[row] = min(info.allowed_pod_number, MAX_INT64)
         self._unschedulable[row] = info.unschedulable
         self._taint_set[row] = self.taint_sets.code(info.taints)
+        # Taints may carry a time: cluster-autoscaler's do.
+        if len(self.taint_sets) > self._max_sets:
+            self.taint_sets = compacted(self.taint_set, self.taint_sets)
         old = self.image_sets.values[self._image_set[row]]
         self._image_set[row] = self.image_sets.code(self.images.replace(old, info.node))
         # Codes are never reused, and nodes report new sets of images for months: without compaction
@@ -146,7 +149,7 @@ class ClusterTable(NodeTable):
         if len(self.image_sets) > self._max_sets:
             self.image_sets = compacted(self.image_set, self.image_sets)
         self._labels.put(row, info.labels, self.size, self._max_sets)
-        if self._labels.key_count > self._max_sets:
+        if self._labels.has_many_keys(self._max_sets):
             self._labels.forget_unused_keys(self.infos)
         self.nodes_generation += 1
         self.changes.record(row)

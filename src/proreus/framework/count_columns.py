@@ -1,7 +1,8 @@
 """A bounded set of columns of counts by row, updated incrementally.
 
 A column is filled from sparse counts ``{row: count}`` at its first use and updated cell by cell
-from then on. Memory is bounded: the least recently used column is evicted.
+from then on. Memory is bounded: the least recently used column is evicted, and so is one that was
+not used between two calls of ``age``.
 
 Example: the first pod with a spread constraint over ``app=web`` fills a column from the pods that
 match. Each ``app=web`` pod bound later adds 1 to one cell, and the next such pod reads the column.
@@ -14,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 
 import numpy as np
 
+from proreus.bounded_cache import register
 from proreus.framework.columns import grown
 from proreus.framework.verdicts import CodeArray
 
@@ -42,11 +44,14 @@ class CountColumn:
 class CountColumns:
     """The columns in use, by a key that says what they count."""
 
-    __slots__ = ("_columns", "capacity")
+    __slots__ = ("__weakref__", "_columns", "_unused", "capacity")
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self._columns: OrderedDict[Hashable, CountColumn] = OrderedDict()
+        self._unused: set[Hashable] = set()
+        """Keys of columns that were not used since ``age`` was called last."""
+        register(self)
 
     def __len__(self) -> int:
         return len(self._columns)
@@ -65,21 +70,35 @@ class CountColumns:
         # by selectors that single pods bring once.
         if column is not None:
             self._columns.move_to_end(key)
+            if self._unused:
+                self._unused.discard(key)
         return column
 
     def new(self, key: Hashable, on_evicted: Callable[[CountColumn], None]) -> CountColumn:
         """Return a new column of zeros; evicts the least recently used one at the limit."""
         while len(self._columns) >= self.limit:
-            # The owner must stop updating an evicted column, and drop its own reference to it: a
-            # column that nobody updates would be silently wrong when it is found again.
-            _, oldest = self._columns.popitem(last=False)
-            oldest.on_evicted(oldest)
+            oldest = next(iter(self._columns))
+            self._unused.discard(oldest)
+            self._evict(oldest)
         column = self._columns[key] = CountColumn(self.capacity, on_evicted)
         return column
 
     def discard(self, key: Hashable) -> None:
         """Drop a column that counts something that no longer exists."""
         self._columns.pop(key, None)
+        self._unused.discard(key)
+
+    def age(self) -> None:
+        """Evict the columns that were not used since the last call."""
+        for key in self._unused:
+            self._evict(key)
+        self._unused = set(self._columns)
+
+    def _evict(self, key: Hashable) -> None:
+        # The owner must stop updating an evicted column, and drop its own reference to it: a
+        # column that nobody updates would be silently wrong when it is found again.
+        column = self._columns.pop(key)
+        column.on_evicted(column)
 
     @property
     def limit(self) -> int:

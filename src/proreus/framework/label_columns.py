@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Protocol
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 
+from proreus.bounded_cache import BoundedCache
 from proreus.framework.columns import grown
 from proreus.framework.interning import ABSENT, Interner
 from proreus.framework.node_info import NodeInfo
@@ -24,6 +25,10 @@ from proreus.objects.selectors import Requirement, Selector, parse_int64
 
 _FEW_REQUIREMENTS = 8
 """With more requirements than that, those on one key are merged before any mask is computed."""
+
+_BUDGET_BYTES = 64 * 2**20
+_BYTES_A_COLUMN = 32 * 2**10
+"""At least, in a small cluster: each column makes an update of a node slower."""
 
 
 class LabelColumn:
@@ -49,12 +54,16 @@ class LabelColumn:
 
 
 class LabelColumns:
-    """The columns of one table, each created at its first use."""
+    """The columns of one table, each created at its first use and dropped when it is not used."""
 
     def __init__(self) -> None:
-        self._columns: dict[str, LabelColumn] = {}
+        self._columns: BoundedCache[str, LabelColumn] = BoundedCache(_BUDGET_BYTES)
+        # Weak: whoever works with codes holds the interner that they are from. If a column is
+        # created again meanwhile, its codes are of the same interner.
+        self._values: WeakValueDictionary[str, Interner[str]] = WeakValueDictionary()
         self._keys: set[str] = set()
         """Every key that a node has, and some that nodes had earlier."""
+        self._most_keys = 0
         self._absent: CodeArray = np.empty(0, dtype=np.int32)
 
     def __contains__(self, key: str) -> bool:
@@ -72,7 +81,9 @@ class LabelColumns:
             # them would be memory that pods can claim at will.
             if key not in self._keys:
                 return self._absent_column(capacity)
-            column = self._columns[key] = LabelColumn(capacity)
+            column = LabelColumn(capacity, self._values.get(key))
+            self._columns.put(key, column, _size_bytes(capacity))
+            self._values[key] = column.values
             codes, code = column.codes, column.values.code
             for row, info in enumerate(infos):
                 value = info.labels.get(key)
@@ -93,9 +104,16 @@ class LabelColumns:
         """The number of keys known."""
         return len(self._keys)
 
+    def has_many_keys(self, most: int) -> bool:
+        """Return whether there are more than ``most`` keys, many of them perhaps unused."""
+        # Twice as many as were found to be in use the last time: nodes may have more than ``most``,
+        # and each search for unused ones is a pass over all nodes.
+        return len(self._keys) > max(most, self._most_keys)
+
     def forget_unused_keys(self, infos: Iterable[NodeInfo]) -> None:
         """Forget all keys but those that the rows have, and those that have a column."""
-        self._keys = set(self._columns).union(*(info.labels for info in infos))
+        self._keys = {key for key, _ in self._columns.items()}.union(*(i.labels for i in infos))
+        self._most_keys = 2 * len(self._keys)
 
     def put(self, row: int, labels: Mapping[str, str], size: int, most_values: int) -> None:
         """Update a row; a column with more than ``most_values`` values forgets unused ones."""
@@ -107,15 +125,19 @@ class LabelColumns:
             column.codes[row] = ABSENT if value is None else column.values.code(value)
             if len(column.values) > most_values:
                 column.forget_unused(size)
+                self._values[key] = column.values
 
     def grow(self, capacity: int) -> None:
         """Extend the columns to ``capacity`` rows."""
-        for column in self._columns.values():
+        columns = self._columns.items()
+        self._columns.clear()
+        for key, column in columns:
             column.codes = grown(column.codes, capacity)
+            self._columns.put(key, column, _size_bytes(capacity))
 
     def move(self, source: int, target: int) -> None:
         """Copy the cells of a row over those of another."""
-        for column in self._columns.values():
+        for _, column in self._columns.items():
             column.codes[target] = column.codes[source]
 
     def difference(self, row: int, labels: Mapping[str, str]) -> str:
@@ -126,6 +148,10 @@ class LabelColumns:
             if column.codes[row] != code or (code == ABSENT and expected is not None):
                 return key
         return next((key for key in labels if key not in self._keys), "")
+
+
+def _size_bytes(capacity: int) -> int:
+    return max(_BYTES_A_COLUMN, capacity * np.dtype(np.int32).itemsize)
 
 
 class Labelled(Protocol):

@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
+from proreus.bounded_cache import BYTES_AN_ENCODED_BYTE, BYTES_AN_ENTRY, BoundedCache, register
 from proreus.framework.label_columns import mask_of
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
@@ -31,6 +33,8 @@ from proreus.objects.selectors import (
     selector_of_map,
 )
 
+_encode = msgspec.msgpack.Encoder().encode
+
 WeightedTerm = tuple[int, ParsedNodeTerm]
 
 
@@ -46,6 +50,8 @@ class PodNodeAffinity:
     selector: Selector = EVERYTHING
     required: ParsedNodeSelector | None = None
     preferred: tuple[WeightedTerm, ...] | None = None
+    size_bytes: int = BYTES_AN_ENTRY
+    """About how much memory it takes."""
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
         """Return whether a node matches all that is required; an invalid term matches nothing."""
@@ -75,49 +81,31 @@ UNRESTRICTED = PodNodeAffinity()
 class _ParseCache:
     """Parsed affinity by nodeSelector and node affinity."""
 
-    limit = 10_000
-    most_expressions = 200_000
-    """A pod may have twenty thousand, and ten thousand such pods would take gigabytes."""
-
     def __init__(self) -> None:
-        self._parsed: dict[object, PodNodeAffinity] = {}
-        self._expressions = 0
+        self._parsed: BoundedCache[bytes, PodNodeAffinity] = BoundedCache(32 * 2**20)
         self._last_spec: PodSpec | None = None
         self._last = UNRESTRICTED
+        register(self)
 
     def of(self, spec: PodSpec, affinity: NodeAffinity | None) -> PodNodeAffinity:
-        # Several plugins parse the same pod one after the other; comparing identity spares them the
-        # hash of the whole affinity.
+        # Several plugins parse the same pod one after the other, one of them for each changed node;
+        # comparing identity spares them the encoding of the whole affinity.
         if spec is self._last_spec:
             return self._last
-        cache_key = (tuple(sorted((spec.node_selector or {}).items())), affinity)
+        # By encoding: it is hashed and compared faster than the objects, and its length says how
+        # much memory an entry takes.
+        cache_key = _encode((sorted((spec.node_selector or {}).items()), affinity))
         parsed = self._parsed.get(cache_key)
         if parsed is None:
-            self._evict_for(_expression_count(spec.node_selector, affinity))
-            parsed = self._parsed[cache_key] = parse_node_affinity(affinity, spec.node_selector)
+            size_bytes = BYTES_AN_ENTRY + BYTES_AN_ENCODED_BYTE * len(cache_key)
+            parsed = parse_node_affinity(affinity, spec.node_selector, size_bytes)
+            self._parsed.put(cache_key, parsed, size_bytes)
         self._last_spec, self._last = spec, parsed
         return parsed
 
-    def _evict_for(self, expressions: int) -> None:
-        """Count a pod's expressions, and forget all other pods if there are too many."""
-        # Cleared as a whole: keeping the order of use would cost every pod more than it saves,
-        # since the workloads of a cluster rarely reach the limits.
-        self._expressions += expressions
-        if len(self._parsed) >= self.limit or self._expressions > self.most_expressions:
-            self._parsed.clear()
-            self._expressions = expressions
-
-
-def _expression_count(
-    node_selector: Mapping[str, str] | None, affinity: NodeAffinity | None
-) -> int:
-    """Return how many terms and expressions a pod has."""
-    count = len(node_selector or ())
-    if affinity is not None:
-        terms = [] if affinity.required is None else [*affinity.required.node_selector_terms]
-        terms += [preferred.preference for preferred in affinity.preferred or ()]
-        count += sum(1 + len(term.match_expressions) + len(term.match_fields) for term in terms)
-    return count
+    def age(self) -> None:
+        """Forget the last pod."""
+        self._last_spec, self._last = None, UNRESTRICTED
 
 
 _shared = _ParseCache()
@@ -141,16 +129,19 @@ def node_affinity_of(pod: Pod) -> PodNodeAffinity:
 
 
 def parse_node_affinity(
-    affinity: NodeAffinity | None, node_selector: Mapping[str, str] | None = None
+    affinity: NodeAffinity | None,
+    node_selector: Mapping[str, str] | None = None,
+    size_bytes: int = BYTES_AN_ENTRY,
 ) -> PodNodeAffinity:
     """Parse node affinity, leniently: what does not parse is kept with its error."""
     selector = selector_of_map(node_selector)
     if affinity is None:
-        return PodNodeAffinity(selector)
+        return PodNodeAffinity(selector, size_bytes=size_bytes)
     return PodNodeAffinity(
         selector,
         None if affinity.required is None else parse_node_selector(affinity.required),
         None if affinity.preferred is None else parse_preferred(affinity.preferred),
+        size_bytes,
     )
 
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from proreus.bounded_cache import BoundedCache
 from proreus.framework.read_only import ReadOnlyDict
 from proreus.objects.meta import key_of
-from proreus.objects.pod import Pod
+from proreus.objects.pod import Container, Pod, PodSpec
 from proreus.objects.quantity import parse_amount
 from proreus.objects.requests import (
     NON_ZERO_DEFAULTS,
@@ -232,8 +233,9 @@ def host_ports_of(pod: Pod) -> tuple[HostPort, ...]:
     )
 
 
-_SHARED_LIMIT = 20_000
-_shared_requests: dict[object, PodRequests] = {}
+_shared_requests: BoundedCache[object, PodRequests] = BoundedCache(16 * 2**20)
+_BYTES_A_REQUEST = 600
+"""What the request for one resource takes, as text, in the key and in the amounts."""
 
 
 def _requests_of(pod: Pod, pod_level: bool) -> PodRequests:
@@ -248,9 +250,11 @@ def _requests_of(pod: Pod, pod_level: bool) -> PodRequests:
     key = tuple(tuple(c.resources.requests.items()) for c in spec.containers)
     shared = _shared_requests.get(key)
     if shared is None:
-        if len(_shared_requests) >= _SHARED_LIMIT:
-            _shared_requests.clear()
-        shared = _shared_requests[key] = PodRequests(pod, False, pod_level)
+        # Without the rest of the pod: its annotations would be kept for as long as the requests.
+        containers = tuple(Container(resources=c.resources) for c in spec.containers)
+        shared = PodRequests(Pod(spec=PodSpec(containers=containers)), False, pod_level)
+        size_bytes = _BYTES_A_REQUEST * (1 + len(key) + sum(map(len, key)))
+        _shared_requests.put(key, shared, size_bytes)
     return shared
 
 

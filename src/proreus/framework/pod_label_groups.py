@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
+from proreus.bounded_cache import register, shrunk
 from proreus.framework.count_columns import CountColumn, CountColumns
 from proreus.framework.selector_index import LabelPair, SelectorIndex, indexable_labels
 from proreus.framework.verdicts import CodeArray
@@ -101,6 +102,7 @@ class PodLabelGroups:
         self._by_namespace: dict[str, dict[PodLabelGroup, None]] = {}
         self._by_label: dict[tuple[str, LabelPair], dict[PodLabelGroup, None]] = {}
         self._queries: SelectorIndex[PodQuery] = SelectorIndex()
+        register(self)
 
     def __iter__(self) -> Iterator[PodLabelGroup]:
         return iter(self._groups.values())
@@ -163,6 +165,11 @@ class PodLabelGroups:
                 return True
             counted.update(dict.fromkeys(group.columns, number))
         return any(column.counts[row] != counted[column] for column in columns)
+
+    def age(self) -> None:
+        """Give back the memory of groups that no pod is in any more."""
+        self._groups, self._by_label = shrunk(self._groups), shrunk(self._by_label)
+        self._by_namespace = {name: shrunk(g) for name, g in self._by_namespace.items()}
 
     def _candidates(self, query: PodQuery) -> Iterator[PodLabelGroup]:
         """Yield the groups that a query may select, each once."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Generic, TypeVar
 
+from proreus.bounded_cache import register, shrunk
 from proreus.objects.selectors import Selector
 
 T = TypeVar("T")
@@ -33,17 +34,27 @@ def indexable_labels(selector: Selector) -> tuple[LabelPair, ...]:
 class SelectorIndex(Generic[T]):
     """Values with a selector each, found by the labels of an object."""
 
-    __slots__ = ("_by_label", "_unindexed")
+    __slots__ = ("__weakref__", "_by_label", "_unindexed")
 
     def __init__(self) -> None:
-        self._by_label: dict[LabelPair, dict[T, None]] = {}
+        # A value alone stands for itself: whoever may create pods decides how many labels there
+        # are, and a dict for each of them would be most of their memory.
+        self._by_label: dict[LabelPair, T | dict[T, None]] = {}
         self._unindexed: dict[T, None] = {}
+        register(self)
+
+    def __len__(self) -> int:
+        return len(self._by_label) + len(self._unindexed)
 
     def add(self, selector: Selector, thing: T) -> None:
         """Add a value with its selector."""
         labels = indexable_labels(selector)
         for label in labels:
-            self._by_label.setdefault(label, {})[thing] = None
+            things = self._by_label.setdefault(label, thing)
+            if isinstance(things, dict):
+                things[thing] = None
+            elif things != thing:
+                self._by_label[label] = {things: None, thing: None}
         if not labels:
             self._unindexed[thing] = None
 
@@ -51,10 +62,17 @@ class SelectorIndex(Generic[T]):
         """Remove a value that was added with this selector."""
         for label in indexable_labels(selector):
             things = self._by_label[label]
-            del things[thing]
-            if not things:
+            if not isinstance(things, dict):
                 del self._by_label[label]
+                continue
+            del things[thing]
+            if len(things) == 1:
+                self._by_label[label] = next(iter(things))
         self._unindexed.pop(thing, None)
+
+    def age(self) -> None:
+        """Give back the memory of entries that have been removed."""
+        self._by_label, self._unindexed = shrunk(self._by_label), shrunk(self._unindexed)
 
     def candidates(self, labels: Mapping[str, str]) -> Iterator[T]:
         """Yield every value whose selector may select these labels, each once."""
@@ -64,5 +82,7 @@ class SelectorIndex(Generic[T]):
         if self._by_label:
             for label in labels.items():
                 things = self._by_label.get(label)
-                if things is not None:
+                if isinstance(things, dict):
                     yield from things
+                elif things is not None:
+                    yield things

@@ -8,6 +8,8 @@ import re
 from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 
+from proreus.bounded_cache import cleared_with_age
+
 NANO = 10**9
 _NANO_PER_MILLI = 10**6
 MAX_INT64 = 2**63 - 1
@@ -27,6 +29,7 @@ _SUFFIX = {
 } | {f"{letter}i": Decimal(1024 ** (n + 1)) for n, letter in enumerate("KMGTPE")}
 
 
+@cleared_with_age
 @lru_cache(maxsize=65536)
 def parse_quantity(text: str | int | float) -> int:
     """Return a quantity in nano-units; raises ``ValueError`` for an invalid text."""
@@ -58,6 +61,7 @@ def value_of(resource: str, nano: int) -> int:
     return milli_value(nano) if resource == "cpu" else whole_value(nano)
 
 
+@cleared_with_age
 @lru_cache(maxsize=65536)
 def parse_amount(resource: str, text: str | int | float) -> int:
     """Parse the quantity of a resource to the int64 in which it is counted (see ``value_of``)."""

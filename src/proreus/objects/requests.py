@@ -7,6 +7,7 @@ Source: KEP-753 (sidecars), KEP-1287 (in-place resize), KEP-2837 (pod-level reso
 from collections.abc import Mapping
 from functools import lru_cache
 
+from proreus.bounded_cache import cleared_with_age
 from proreus.objects.pod import Container, ContainerStatus, Pod, ResourceList, condition_of
 from proreus.objects.quantity import parse_quantity, value_of
 from proreus.objects.selectors import is_qualified_name
@@ -20,12 +21,14 @@ NON_ZERO_DEFAULTS: Mapping[str, int] = {
 Nano = dict[str, int]
 
 
+@cleared_with_age
 @lru_cache(maxsize=4096)
 def is_native_resource(name: str) -> bool:
     """Return whether a resource is defined by Kubernetes itself."""
     return "/" not in name or "kubernetes.io/" in name
 
 
+@cleared_with_age
 @lru_cache(maxsize=4096)
 def is_extended_resource(name: str) -> bool:
     """Return whether a resource is an extended one (``example.com/gpu``)."""
@@ -34,6 +37,7 @@ def is_extended_resource(name: str) -> bool:
     return is_qualified_name(f"requests.{name}")
 
 
+@cleared_with_age
 @lru_cache(maxsize=4096)
 def is_scalar_resource(name: str) -> bool:
     """Return whether a resource is tracked in addition to cpu, memory and ephemeral-storage."""
@@ -44,6 +48,7 @@ def is_scalar_resource(name: str) -> bool:
     )
 
 
+@cleared_with_age
 @lru_cache(maxsize=4096)
 def is_tracked_resource(name: str) -> bool:
     """Return whether a scheduler tracks a resource; others are ignored."""

@@ -1,5 +1,8 @@
 """Label selectors and node selectors, parsed once and matched often.
 
+Parsed ones are Structs: one pod may have 24,000 requirements, and frozen dataclasses take several
+times as long to make, and are walked by the garbage collector.
+
 Parsing makes the checks of the API's own parsers and raises ``SelectorError``; callers decide
 whether that is an error or means no match. Parsed selectors are hashable, so that results over many
 objects can be cached by selector.
@@ -7,9 +10,11 @@ objects can be cached by selector.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
+import msgspec
+
+from proreus.bounded_cache import cleared_with_age
 from proreus.errors import ProreusError
 from proreus.objects.meta import ApiStruct
 
@@ -59,6 +64,7 @@ _DNS_SUBDOMAIN = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*")
 _INT64 = range(-(2**63), 2**63)
 
 
+@cleared_with_age
 @lru_cache(maxsize=4096)
 def is_qualified_name(name: str) -> bool:
     """Return whether a name has the form ``[prefix/]name`` of label keys and resources."""
@@ -82,8 +88,7 @@ def parse_int64(text: str) -> int | None:
     return number if number in _INT64 else None
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(msgspec.Struct, frozen=True, gc=False):
     """One parsed expression over labels: ``key``, ``operator``, ``values``.
 
     Operators: In, NotIn, Exists, DoesNotExist, Gt, Lt.
@@ -139,8 +144,7 @@ def parse_requirement(expression: LabelSelectorRequirement, numeric: bool = Fals
     return Requirement(key, operator, frozenset(values))
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(msgspec.Struct, frozen=True, gc=False):
     """``requirements`` that must all match; ``nothing``: the selector matches no object."""
 
     requirements: tuple[Requirement, ...] = ()
@@ -183,8 +187,7 @@ def selector_of_map(labels: Mapping[str, str] | None) -> Selector:
     return Selector(tuple(Requirement(key, "In", frozenset((value,))) for key, value in items))
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedNodeTerm:
+class ParsedNodeTerm(msgspec.Struct, frozen=True, gc=False):
     """A node selector term; ``error``: its parse error, if any."""
 
     labels: Selector
@@ -223,8 +226,7 @@ def _parse_field(expression: LabelSelectorRequirement) -> tuple[str, str, str]:
     return expression.key, expression.operator, expression.values[0]
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedNodeSelector:
+class ParsedNodeSelector(msgspec.Struct, frozen=True, gc=False):
     """Terms, at least one of which must match; without any, no node matches."""
 
     terms: tuple[ParsedNodeTerm, ...]

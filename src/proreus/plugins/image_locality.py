@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from proreus.bounded_cache import cleared_with_age
 from proreus.framework.columns import NO_IMAGES, ImageSet, ImageStates
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Handle
@@ -89,6 +90,7 @@ class ImageLocality(ScorePlugin):
         return (images, found) if found else _NOTHING
 
 
+@cleared_with_age
 @lru_cache(maxsize=8192)
 def normalized_image_name(name: str) -> str:
     """Append ``:latest`` to a name that has neither tag nor digest."""

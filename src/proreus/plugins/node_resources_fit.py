@@ -15,6 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from proreus.bounded_cache import cleared_with_age
 from proreus.errors import ConfigError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import (
@@ -338,7 +339,7 @@ def _new_status(reasons: tuple[str, ...], unresolvable: bool) -> Status:
     return Status(code, reasons, "NodeResourcesFit")
 
 
-_shared_status = lru_cache(maxsize=1024)(_new_status)
+_shared_status = cleared_with_age(lru_cache(maxsize=1024)(_new_status))
 
 
 def _insufficient(resource: str) -> str:

@@ -6,20 +6,20 @@ plugins are valid for all equivalent pods, those of other plugins only within on
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from proreus.bounded_cache import BoundedCache
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Rows, Verdicts
 from proreus.remote.snapshot import Snapshot
 
-_MEMORY_BUDGET_BYTES = 64 * 2**20
+_BUDGET_BYTES = 64 * 2**20
 _BYTES_A_ROW = 28
-_MOST_ENTRIES = 256
+_BYTES_AN_ENTRY = 16 * 2**10
 _SPARE_STATUSES = 1024
 
 _NO_RESULT = Status.error("has no result for this node")
@@ -120,18 +120,15 @@ class RowResultsCache:
     """``RowResults`` by pod signature; the least recently used are dropped first."""
 
     def __init__(self) -> None:
-        self._entries: OrderedDict[bytes, RowResults] = OrderedDict()
+        self._entries: BoundedCache[bytes, RowResults] = BoundedCache(_BUDGET_BYTES)
 
     def of(self, signature: bytes, plugin: str, size: int) -> RowResults:
         """Return the results for pods with a signature; ``size`` is the number of rows."""
         known = self._entries.get(signature)
         if known is None:
-            known = self._entries[signature] = RowResults(plugin)
-            most = _MEMORY_BUDGET_BYTES // (_BYTES_A_ROW * max(size, 1))
-            while len(self._entries) > max(4, min(_MOST_ENTRIES, most)):
-                self._entries.popitem(last=False)
-        else:
-            self._entries.move_to_end(signature)
+            known = RowResults(plugin)
+            size_bytes = max(_BYTES_A_ROW * size, _BYTES_AN_ENTRY) + len(signature)
+            self._entries.put(signature, known, size_bytes)
         return known
 
     def clear(self) -> None:

@@ -29,12 +29,12 @@ plugins would return if they were called now.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from proreus.bounded_cache import BoundedCache, approximate_size
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import MAX_SCORE, MIN_SCORE, FilterPlugin, Plugin, ScorePlugin
@@ -45,9 +45,10 @@ from proreus.runtime.node_points import check_range, out_of_range, run_normalize
 from proreus.runtime.plugin_results import PluginResults, few_rows
 from proreus.runtime.select_host import INFEASIBLE, CachedTotals
 
-_MEMORY_BUDGET_BYTES = 64 * 2**20
+_BUDGET_BYTES = 64 * 2**20
 _BYTES_A_ROW = 24
-_MOST_ENTRIES = 256
+_BYTES_AN_ENTRY = 16 * 2**10
+"""At least, besides rows and signature: what an entry refers to is evicted with it alone."""
 
 
 class EquivalenceCache:
@@ -55,18 +56,16 @@ class EquivalenceCache:
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
-        self._results: OrderedDict[Hashable, PluginResults] = OrderedDict()
-        self._classes: OrderedDict[Hashable, EquivalenceClass] = OrderedDict()
+        self._results: BoundedCache[Hashable, PluginResults] = BoundedCache(_BUDGET_BYTES)
+        self._classes: BoundedCache[Hashable, EquivalenceClass] = BoundedCache(_BUDGET_BYTES)
 
     def results(self, plugin: Plugin, signature: Hashable) -> PluginResults:
         """Return a plugin's results for a signature; the caller refreshes them."""
         key = (plugin.name, signature)
         results = self._results.get(key)
         if results is None:
-            results = self._results[key] = PluginResults(plugin)
-            self._trim(self._results)
-        else:
-            self._results.move_to_end(key)
+            results = PluginResults(plugin)
+            self._results.put(key, results, self._size_bytes(signature))
         return results
 
     def equivalence_class(self, signatures: Mapping[FilterPlugin, Hashable]) -> EquivalenceClass:
@@ -77,10 +76,8 @@ class EquivalenceCache:
             equivalence_class = EquivalenceClass(
                 [self.results(plugin, sign) for plugin, sign in signatures.items()]
             )
-            self._classes[key] = equivalence_class
-            self._trim(self._classes)
-        else:
-            self._classes.move_to_end(key)
+            size_bytes = self._size_bytes(tuple(signatures.values()))
+            self._classes.put(key, equivalence_class, size_bytes)
         return equivalence_class
 
     def clear(self) -> None:
@@ -88,16 +85,9 @@ class EquivalenceCache:
         self._results.clear()
         self._classes.clear()
 
-    def _trim(
-        self,
-        entries: OrderedDict[Hashable, PluginResults] | OrderedDict[Hashable, EquivalenceClass],
-    ) -> None:
-        # A result costs memory by the row, so the larger the cluster, the fewer are kept; the lower
-        # bound keeps a few workloads cached however many nodes there are.
-        size = max(self._table.size, 1)
-        limit = max(4, min(_MOST_ENTRIES, _MEMORY_BUDGET_BYTES // (_BYTES_A_ROW * size)))
-        while len(entries) > limit:
-            entries.popitem(last=False)
+    def _size_bytes(self, signature: Hashable) -> int:
+        rows = max(self._table.size, 1)
+        return max(_BYTES_A_ROW * rows, _BYTES_AN_ENTRY) + approximate_size(signature)
 
 
 @dataclass(slots=True)

@@ -18,12 +18,12 @@ one fork; for its replica only the nodes that changed since, perhaps two.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection, Hashable, Mapping, Sequence, Set
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from proreus.bounded_cache import BoundedCache, approximate_size
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
 from proreus.framework.nominated_pods import NominatedPodsByPriority, NominatedPodsByRow, Nominator
@@ -35,8 +35,10 @@ from proreus.runtime.profile import Profile
 
 _MAX_ONE_BY_ONE = 4
 """Up to so many nodes with nominated pods are filtered one by one; a fork of more is cheaper."""
-_MAX_ENTRIES = 16
-"""How many equivalence keys of a profile have cached verdicts."""
+_BUDGET_BYTES = 16 * 2**20
+_BYTES_A_ROW = 300
+_MIN_BYTES = 2**20
+"""At most 16 equivalence keys of a profile have cached verdicts."""
 
 
 def equivalence_key(
@@ -121,7 +123,7 @@ class NominatedPodsFilter:
         self._nominator = nominator
         self._by_priority = NominatedPodsByPriority(nominator)
         # Weak: a reloaded configuration drops its profiles, and their verdicts must go with them.
-        self._evaluated: WeakKeyDictionary[Profile, OrderedDict[Hashable, _NominatedVerdicts]] = (
+        self._evaluated: WeakKeyDictionary[Profile, BoundedCache[Hashable, _NominatedVerdicts]] = (
             WeakKeyDictionary()
         )
 
@@ -236,13 +238,14 @@ class NominatedPodsFilter:
         )
         if key is None:
             return _NominatedVerdicts()
-        by_key = self._evaluated.setdefault(profile, OrderedDict())
+        by_key = self._evaluated.get(profile)
+        if by_key is None:
+            by_key = self._evaluated[profile] = BoundedCache(_BUDGET_BYTES)
         cached = by_key.get((key, pod.priority))
         if cached is None:
-            cached = by_key[key, pod.priority] = _NominatedVerdicts()
-            if len(by_key) > _MAX_ENTRIES:
-                by_key.popitem(last=False)
-        by_key.move_to_end((key, pod.priority))
+            cached = _NominatedVerdicts()
+            size_bytes = _BYTES_A_ROW * len(nominated.by_row) + approximate_size(key)
+            by_key.put((key, pod.priority), cached, max(size_bytes, _MIN_BYTES))
         return cached
 
 

@@ -18,11 +18,13 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
+from proreus.bounded_cache import AGE_INTERVAL_SECONDS, age_caches
 from proreus.cache.cache import Cache
 from proreus.framework.attempt_budget import AttemptBudget
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ASSIGNED_POD_DELETE
 from proreus.framework.pod_info import QueuedPodInfo
+from proreus.gc_tuning import return_free_memory
 from proreus.logs import logger
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.runtime.background import BackgroundWork
@@ -106,6 +108,7 @@ class Scheduler:
         by other threads."""
         self._changes: list[Callable[[], None]] = []
         """Calls to make between this cycle and the next."""
+        self._ticks = 0
         queue.on_ready = self._ready.set
         self._take(profile_set)
 
@@ -323,6 +326,10 @@ class Scheduler:
         for call in self.on_tick:
             call()
         self._measure_cache()
+        self._ticks += 1
+        age_caches(self._ticks % AGE_INTERVAL_SECONDS, AGE_INTERVAL_SECONDS)
+        if self._ticks % AGE_INTERVAL_SECONDS == 0:
+            return_free_memory()
 
     def _watch_gates(self) -> None:
         """Activate the pods of a gating plugin once that is disabled for its failures."""

@@ -145,11 +145,20 @@ def test_a_pod_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert node_affinity(pod) is known
 
 
-def test_what_is_kept_is_bounded_by_expressions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_kept_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     shared = module._ParseCache()
     monkeypatch.setattr(module, "_shared", shared)
-    monkeypatch.setattr(shared, "most_expressions", 50)
+    budget = shared._parsed.budget_bytes
+    largest = 0
 
-    for first in range(0, 200, 20):
-        node_affinity_of(requiring([expression("Exists", first + n) for n in range(20)]).pod)
-        assert len(shared._parsed) <= 2
+    for first in range(10):
+        node_affinity_of(requiring([expression("Exists", first + n) for n in range(MANY)]).pod)
+        largest = max(largest, node_affinity_of(make_pod().pod).size_bytes, shared._last.size_bytes)
+        assert shared._parsed.size_bytes <= budget + largest
+
+    assert largest > MANY * 300
+    shared._parsed.age()
+    shared._parsed.age()
+    shared.age()
+    assert not len(shared._parsed)
+    assert shared._last_spec is None

@@ -14,11 +14,11 @@ each preemptor dry-runs one row: the node that the preemption before it has chan
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from proreus.bounded_cache import BoundedCache, approximate_size
 from proreus.framework.handle import DryRunKey
 from proreus.framework.node_table import NodeTable
 from proreus.framework.nominated_pods import NominatedPodsByRow
@@ -32,8 +32,10 @@ from proreus.plugins.default_preemption.select_candidate import Candidate
 # In `DryRunCache._result_ids`; greater ones are indices into its statuses.
 _UNKNOWN, _CANDIDATE = 0, 1
 
-# At 5000 nodes the results for this many keys take about a megabyte.
-_MAX_CACHED_KEYS = 16
+_BUDGET_BYTES = 64 * 2**20
+_BYTES_A_ROW = 40
+_MIN_BYTES = 4 * 2**20
+"""At most 16 entries, however few nodes there are: candidates refer to their victims."""
 
 RemainingPods = tuple[Node | None, tuple[PodInfo, ...]]
 """A node, and the pods on it whose priority is too high for the preemptor to evict them."""
@@ -133,7 +135,7 @@ class DryRunCaches:
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._budgets: list[PodDisruptionBudget] = []
-        self._by_key: OrderedDict[object, DryRunCache] = OrderedDict()
+        self._by_key: BoundedCache[object, DryRunCache] = BoundedCache(_BUDGET_BYTES)
 
     def of(
         self, dry_run_key: DryRunKey | None, pod: PodInfo, budgets: Iterable[PodDisruptionBudget]
@@ -151,11 +153,8 @@ class DryRunCaches:
         key = (dry_run_key.signature, pod.priority)
         dry_run_cache = self._by_key.get(key)
         if dry_run_cache is None:
-            dry_run_cache = self._by_key[key] = DryRunCache(
-                self._nodes, pod.priority, reusable=True
-            )
-            while len(self._by_key) > _MAX_CACHED_KEYS:
-                self._by_key.popitem(last=False)
-        self._by_key.move_to_end(key)
+            dry_run_cache = DryRunCache(self._nodes, pod.priority, reusable=True)
+            size_bytes = _BYTES_A_ROW * len(self._nodes) + approximate_size(key)
+            self._by_key.put(key, dry_run_cache, max(size_bytes, _MIN_BYTES))
         dry_run_cache.refresh(dry_run_key.nominated_by_row)
         return dry_run_cache

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from cel_expr_python import cel
 
+from proreus.bounded_cache import BYTES_AN_ENTRY, BoundedCache
 from proreus.errors import ProreusError
 from proreus.objects.protobuf import BYTES, Field, encode_message, fields
 from proreus.plugins.dynamic_resources.cel_environments import checker, evaluator, lenient_checker
@@ -124,13 +124,22 @@ def _error_message(error: str, missed: re.Match[str] | None) -> str:
     return error.partition(": ")[2] or error if missed is None else f"no such key: {missed[1]}"
 
 
-@lru_cache(maxsize=4096)
+_compiled: BoundedCache[str, CELSelector] = BoundedCache(32 * 2**20)
+_BYTES_A_CHARACTER = 110
+"""What a compiled expression takes in C++ at most: ``true || true || …`` has the most operators."""
+
+
 def compile_selector(expression: str) -> CELSelector:
     """Compile an expression; ``error`` of the result says whether that succeeded."""
     # No feature gate matters: the expression is stored, so an API server has accepted it once, and
     # kube-scheduler compiles it as a stored expression, too. Errors are cached like programs, since
     # the same claim comes back with each attempt.
-    return CELSelector(expression)
+    selector = _compiled.get(expression)
+    if selector is None:
+        selector = CELSelector(expression)
+        size_bytes = BYTES_AN_ENTRY + _BYTES_A_CHARACTER * len(expression)
+        _compiled.put(expression, selector, size_bytes)
+    return selector
 
 
 def _checked(expression: str) -> Any:

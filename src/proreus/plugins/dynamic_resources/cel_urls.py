@@ -11,6 +11,8 @@ from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import NamedTuple
 
+from proreus.bounded_cache import cleared_with_age
+
 _URL_TAG = b"u"
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -111,6 +113,7 @@ def _url(value: bytes) -> Url:
     return _reparsed(bytes(value))  # cel-cpp passes bytes in lists as bytearrays
 
 
+@cleared_with_age
 @lru_cache(maxsize=1024)
 def _reparsed(value: bytes) -> Url:
     if value[:1] != _URL_TAG:

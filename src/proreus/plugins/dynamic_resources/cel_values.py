@@ -14,6 +14,7 @@ import re
 from decimal import ROUND_CEILING, Context, Decimal
 from functools import lru_cache
 
+from proreus.bounded_cache import cleared_with_age
 from proreus.objects.quantity import NANO, parse_quantity
 
 _QUANTITY_TAG = b"q"
@@ -183,6 +184,7 @@ def _without_zeros(part: str) -> str:
     return bare if bare[:1].isdigit() else "0" + bare
 
 
+@cleared_with_age
 @lru_cache(maxsize=4096)
 def _precedence(value: bytes) -> Precedence:
     if value[:1] != _SEMVER_TAG:

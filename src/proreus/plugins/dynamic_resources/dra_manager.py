@@ -7,12 +7,13 @@ and keeps the results of searches for all pods whose claims have equal specs.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from proreus.bounded_cache import BYTES_AN_ENCODED_BYTE, BoundedCache
 from proreus.framework.assume_cache import AssumeCache
 from proreus.framework.handle import Handle
 from proreus.framework.node_table import NodeTable
@@ -53,7 +54,8 @@ from proreus.plugins.dynamic_resources.prepared_claims import (
 from proreus.plugins.dynamic_resources.taint_rules import TaintRules
 from proreus.plugins.extended_resources import ExtendedResourceClasses
 
-_MAX_ALLOCATION_CACHES = 64
+_BYTES_A_RESULT = 500
+"""What the result for one availability takes: a few devices, and two cells."""
 
 UNKNOWN, FITS, NO_FIT, INVALID_POOLS, ERROR = -1, 0, 1, 2, 3
 """The kinds of results, in ``AllocationCache.outcome``."""
@@ -124,7 +126,7 @@ class DRAManager:
         self.extended_claims: dict[str, str] = {}
         """Key of the claim for extended resources, by the uid of its pod."""
         self.claims: AssumeCache[ResourceClaim] = AssumeCache(handle, RESOURCE_CLAIMS)
-        self._allocation_caches: OrderedDict[bytes, AllocationCache] = OrderedDict()
+        self._allocation_caches: BoundedCache[bytes, AllocationCache] = BoundedCache(32 * 2**20)
         self._epoch = self.availability_index.epoch
         self._rules = TaintRules(
             not handle.feature_gates.includes(Change.NIL_DEVICE_SELECTOR_SELECTS_NOTHING)
@@ -225,17 +227,16 @@ class DRAManager:
             # which may be gone by now, so they would only grow.
             self._epoch = self.availability_index.epoch
             self._allocation_caches.clear()
-        key = claims_key(claims)
+        encoded = claims_key(claims)
+        # A digest, since claims of a pod may have megabytes.
+        key = hashlib.sha256(encoded).digest()
         known = self._allocation_caches.get(key)
         if known is None:
-            prepared = prepare_claims(claims, self.classes.get, self.features)
-            known = self._allocation_caches[key] = AllocationCache(prepared)
-            # The least recently used one goes. Claims that differ for each pod (a selector with a
-            # device's name in it) would otherwise pile up.
-            if len(self._allocation_caches) > _MAX_ALLOCATION_CACHES:
-                self._allocation_caches.popitem(last=False)
-        else:
-            self._allocation_caches.move_to_end(key)
+            known = AllocationCache(prepare_claims(claims, self.classes.get, self.features))
+            # Claims that differ for each pod (a selector with a device's name in it) have one each.
+            size_bytes = BYTES_AN_ENCODED_BYTE * len(encoded)
+            size_bytes += _BYTES_A_RESULT * (64 + len(self.availability_index.all))
+            self._allocation_caches.put(key, known, size_bytes)
         return known
 
     def outcomes_for(

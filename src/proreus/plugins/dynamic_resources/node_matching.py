@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 
 import msgspec
 import numpy as np
 
+from proreus.bounded_cache import BYTES_AN_ENCODED_BYTE, BYTES_AN_ENTRY, BoundedCache
 from proreus.errors import ProreusError
 from proreus.framework.node_table import NodeTable
 from proreus.framework.verdicts import BoolArray
@@ -48,11 +48,16 @@ def _selects(selector: NodeSelector | None, node: str, labels: Labels) -> bool:
     return parsed.matches(labels, node)
 
 
-@lru_cache(maxsize=4096)
+_parsed: BoundedCache[bytes, ParsedNodeSelector] = BoundedCache(16 * 2**20)
+
+
 def parsed_selector(encoded: bytes) -> ParsedNodeSelector:
     """Return a parsed node selector; raises ``PoolError`` if it cannot be parsed."""
     # Cached by encoding: a driver's slices have equal selectors, matched with every node.
-    parsed = parse_node_selector(msgspec.json.decode(encoded, type=NodeSelector))
+    parsed = _parsed.get(encoded)
+    if parsed is None:
+        parsed = parse_node_selector(msgspec.json.decode(encoded, type=NodeSelector))
+        _parsed.put(encoded, parsed, BYTES_AN_ENTRY + BYTES_AN_ENCODED_BYTE * len(encoded))
     error = parsed.error()
     if error is not None:
         raise PoolError(error)

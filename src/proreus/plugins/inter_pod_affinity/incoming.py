@@ -10,10 +10,10 @@ matches: the query is for pods of ``a`` and ``b``.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from proreus.bounded_cache import BoundedCache
 from proreus.framework.affinity_terms import (
     NO_LABELS,
     NO_TERMS,
@@ -25,8 +25,6 @@ from proreus.framework.handle import Handle
 from proreus.framework.pod_label_groups import PodMatch, PodQuery
 from proreus.objects.kinds import NAMESPACES, Namespace
 from proreus.objects.pod import Pod
-
-_MAX_CACHED = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +54,13 @@ class IncomingTerms:
 NO_INCOMING_TERMS = IncomingTerms()
 
 
+def _matches(terms: IncomingTerms) -> Iterator[PodMatch]:
+    if terms.all_required is not None:
+        yield from terms.all_required.matches
+    for term in (*terms.required_anti, *terms.preferred):
+        yield from term.query.matches
+
+
 class IncomingTermsCache:
     """The ``IncomingTerms`` of pods; pods with equal terms share them."""
 
@@ -63,7 +68,9 @@ class IncomingTermsCache:
 
     def __init__(self, handle: Handle) -> None:
         self._namespaces: Mapping[str, Namespace] = handle.store(NAMESPACES)
-        self._cache: OrderedDict[int, tuple[AffinityTerms, IncomingTerms]] = OrderedDict()
+        self._cache: BoundedCache[int, tuple[AffinityTerms, IncomingTerms]] = BoundedCache(
+            32 * 2**20
+        )
         handle.on_change(NAMESPACES, self._namespace_changed)
 
     def terms_of(self, pod: Pod) -> IncomingTerms:
@@ -77,9 +84,9 @@ class IncomingTermsCache:
         if cached is not None and cached[0] is terms:
             return cached[1]
         ready = self._prepare(terms)
-        self._cache[id(terms)] = terms, ready
-        if len(self._cache) > _MAX_CACHED:
-            self._cache.popitem(last=False)
+        # The namespaces that a selector selects are named in each query.
+        named = sum(len(m.namespaces or ()) for m in _matches(ready))
+        self._cache.put(id(terms), (terms, ready), 2 * terms.size_bytes + 100 * named)
         return ready
 
     def namespace_labels(self, pod: Pod) -> Mapping[str, str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from proreus.bounded_cache import BYTES_AN_ENCODED_BYTE, BoundedCache, approximate_size
 from proreus.framework.handle import Handle
 from proreus.framework.pod_label_groups import PodMatch, PodQuery
 from proreus.objects.node import LABEL_HOSTNAME, LABEL_ZONE
@@ -35,7 +36,6 @@ _SYSTEM_DEFAULTS = (
     TopologySpreadConstraint(max_skew=3, topology_key=LABEL_HOSTNAME, when_unsatisfiable=SOFT),
     TopologySpreadConstraint(max_skew=5, topology_key=LABEL_ZONE, when_unsatisfiable=SOFT),
 )
-_MAX_CACHED = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +89,7 @@ class ConstraintResolver:
         self._default_soft = tuple(c for c in defaults if c.when_unsatisfiable == SOFT)
         self._selectors = DefaultSelectors(handle) if defaults else None
         self._match_label_keys = handle.feature_gates.enabled("MatchLabelKeysInPodTopologySpread")
-        self._cache: dict[object, ResolvedConstraints] = {}
+        self._cache: BoundedCache[object, ResolvedConstraints] = BoundedCache(16 * 2**20)
 
     def hard_of(self, pod: Pod) -> ResolvedConstraints:
         """Return the constraints of a pod, at least the hard ones; cheap if there are none."""
@@ -118,9 +118,9 @@ class ConstraintResolver:
     def _cached(self, key: object, pod: Pod) -> ResolvedConstraints:
         resolved = self._cache.get(key)
         if resolved is None:
-            if len(self._cache) >= _MAX_CACHED:
-                self._cache.clear()
-            resolved = self._cache[key] = self._resolve(pod)
+            resolved = self._resolve(pod)
+            # Once as they are written, and parsed twice: as a selector and as a query over pods.
+            self._cache.put(key, resolved, BYTES_AN_ENCODED_BYTE * approximate_size(key))
         return resolved
 
     def _resolve(self, pod: Pod) -> ResolvedConstraints:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from proreus.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size
 from proreus.framework.handle import Handle
 from proreus.framework.selector_index import SelectorIndex
 from proreus.objects.meta import OwnerReference, controller_of, key_of
@@ -34,18 +35,21 @@ from proreus.objects.workloads import (
     StatefulSet,
 )
 
-_MAX_CACHED = 4096
+_MAX_VERSIONS = 20_000
 
 
 class DefaultSelectors:
     """Deduces selectors (kube-scheduler's ``DefaultSelector``)."""
 
-    # Invariant: the cached selectors of a namespace are deduced from its present objects.
+    # Invariant: the cached selectors with a namespace's version are deduced from its present
+    # objects.
 
     def __init__(self, handle: Handle) -> None:
         self._services: dict[str, SelectorIndex[str]] = {}
         self._service_maps: dict[str, dict[str, str]] = {}
-        self._cache: dict[str, dict[object, Selector]] = {}
+        self._cache: BoundedCache[object, tuple[int, Selector]] = BoundedCache(16 * 2**20)
+        self._versions: dict[str, int] = {}
+        """By namespace, how often its services and owners have changed; absent: never."""
         self._replication_controllers = handle.store(REPLICATION_CONTROLLERS)
         replica_sets, stateful_sets = handle.store(REPLICA_SETS), handle.store(STATEFUL_SETS)
         self._controllers: dict[tuple[str, str], Mapping[str, ReplicaSet | StatefulSet]] = {
@@ -61,13 +65,17 @@ class DefaultSelectors:
         """Return the selector for a pod; the empty one if nothing selects it."""
         meta = pod.metadata
         owner = controller_of(meta) if meta.owner_references else None
-        cached = self._cache.setdefault(meta.namespace, {})
-        key = tuple(meta.labels.items()), owner
-        selector = cached.get(key)
-        if selector is None:
-            if len(cached) >= _MAX_CACHED:
-                cached.clear()
-            selector = cached[key] = self._deduce(pod, owner)
+        key = meta.namespace, tuple(meta.labels.items()), owner
+        version = self._versions.get(meta.namespace, 0)
+        cached = self._cache.get(key)
+        if cached is not None and cached[0] == version:
+            return cached[1]
+        selector = self._deduce(pod, owner)
+        self._cache.put(
+            key,
+            (version, selector),
+            BYTES_AN_ENTRY + approximate_size(key) + approximate_size(selector),
+        )
         return selector
 
     def _deduce(self, pod: Pod, owner: OwnerReference | None) -> Selector:
@@ -115,12 +123,22 @@ class DefaultSelectors:
         if new is not None and new.spec.selector is not None:
             self._service_maps[key] = new.spec.selector
             services.add(selector_of_map(new.spec.selector), key)
-        self._cache.pop(namespace, None)
+        if not services:
+            del self._services[namespace]
+        self._changed(namespace)
 
     def _owner_changed(self, old: Any, new: Any) -> None:
         owner: ReplicationController | ReplicaSet | StatefulSet = new if new is not None else old
         if old is None or new is None or old.spec != new.spec:
-            self._cache.pop(owner.metadata.namespace, None)
+            self._changed(owner.metadata.namespace)
+
+    def _changed(self, namespace: str) -> None:
+        # Namespaces come and go: their versions must not stay for ever. Forgotten ones count from 0
+        # again, so everything that is cached goes with them.
+        if len(self._versions) >= _MAX_VERSIONS:
+            self._versions.clear()
+            self._cache.clear()
+        self._versions[namespace] = self._versions.get(namespace, 0) + 1
 
 
 def _lenient(controller: ReplicaSet | StatefulSet) -> Selector:

@@ -10,13 +10,13 @@ taint that the pod does not tolerate, and the constraint honours taints: ``slots
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from proreus.framework.interning import ABSENT, once_per_value
+from proreus.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size
+from proreus.framework.interning import ABSENT, Interner, once_per_value
 from proreus.framework.node_affinity import PodNodeAffinity, node_affinity_of
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
@@ -24,8 +24,6 @@ from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
 from proreus.objects.pod import Pod
 from proreus.objects.taints import Taint, Toleration, first_untolerated
 from proreus.plugins.pod_topology_spread.constraints import SpreadConstraint
-
-_MAX_CACHED = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +37,8 @@ class TopologyDomains:
     slots: CodeArray
     codes: int
     known: Rows
+    values: Interner[str]
+    """What the codes mean. Held here, so that they keep their meaning (``LabelColumns``)."""
 
     def sums(self, counts: CodeArray) -> IntArray:
         """Return the sum of a column by code; at the end a 0 for nodes without the label."""
@@ -56,7 +56,9 @@ class TopologyDomainCache:
     def __init__(self, cluster: NodeTable, compare_numbers: bool) -> None:
         self._cluster = cluster
         self._compare_numbers = compare_numbers
-        self._cache: OrderedDict[object, tuple[int, list[TopologyDomains]]] = OrderedDict()
+        self._cache: BoundedCache[object, tuple[int, list[TopologyDomains]]] = BoundedCache(
+            32 * 2**20
+        )
 
     def of(
         self, constraints: Sequence[SpreadConstraint], pod: Pod, nodes: NodeTable, all_keys: bool
@@ -77,13 +79,14 @@ class TopologyDomainCache:
         )
         cached = self._cache.get(key)
         if cached is not None and cached[0] == nodes.nodes_generation:
-            self._cache.move_to_end(key)
             return cached[1]
         domains = self._compute_domains(constraints, affinity, tolerations, nodes, all_keys)
-        self._cache[key] = nodes.nodes_generation, domains
-        self._cache.move_to_end(key)
-        if len(self._cache) > _MAX_CACHED:
-            self._cache.popitem(last=False)
+        size_bytes = sum(one.slots.nbytes + one.known.nbytes for one in domains)
+        self._cache.put(
+            key,
+            (nodes.nodes_generation, domains),
+            BYTES_AN_ENTRY + size_bytes + approximate_size(key),
+        )
         return domains
 
     def accepts(self, constraint: SpreadConstraint, pod: Pod, node: NodeInfo) -> bool:
@@ -143,4 +146,4 @@ def _domains_of(nodes: NodeTable, key: str, counted: BoolArray) -> TopologyDomai
     slots = np.where(counted, np.where(codes == ABSENT, absent, codes), outside).astype(np.int32)
     # A domain without pods is known too, as soon as one node counts: it lowers the minimum to 0.
     known = np.flatnonzero(np.bincount(slots, minlength=outside + 1)[:outside])
-    return TopologyDomains(slots, outside, known)
+    return TopologyDomains(slots, outside, known, values)

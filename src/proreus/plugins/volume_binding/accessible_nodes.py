@@ -11,10 +11,10 @@ nodes ``a``, ``b`` and ``c``: ``first_accessible`` returns ``[1, 0, 3]`` (3: non
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
 import numpy as np
 
+from proreus.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size
 from proreus.framework.interning import ABSENT
 from proreus.framework.node_table import NodeTable
 from proreus.framework.verdicts import BoolArray, IntArray, Rows
@@ -35,10 +35,17 @@ AccessibleNodes = ParsedNodeSelector | None
 """The nodes that can access something; None: all nodes."""
 
 
-@lru_cache(maxsize=65536)
+_parsed: BoundedCache[NodeSelector, ParsedNodeSelector] = BoundedCache(32 * 2**20)
+
+
 def nodes_of_affinity(selector: NodeSelector) -> ParsedNodeSelector:
     """Parse a required node affinity; terms that do not parse match no node."""
-    return parse_node_selector(selector)
+    parsed = _parsed.get(selector)
+    if parsed is None:
+        parsed = parse_node_selector(selector)
+        size_bytes = approximate_size(selector) + approximate_size(parsed)
+        _parsed.put(selector, parsed, BYTES_AN_ENTRY + size_bytes)
+    return parsed
 
 
 def nodes_of_volume(volume: PersistentVolume) -> AccessibleNodes:

@@ -1,0 +1,184 @@
+"""Caches that are bounded in bytes and give memory back that nobody asks for any more.
+
+Whoever may create objects decides what is cached, how many entries there are and how large each of
+them is. A bound on the number of entries is then none on memory, and a cache that forgets only
+when it is full stays full after the objects are gone.
+
+A ``BoundedCache`` has two generations. New entries are young; one that is asked for becomes young
+again. Once the young ones reach half of the budget, or at the next ``age``, the old ones are
+dropped and the young ones are old. So an entry stays for at least half a budget of other entries,
+and goes after one to two calls of ``age`` if it is not used. This is about what least recently used
+means, without the cost of keeping an order at every look-up.
+
+Example: budget 32 MB. 10,000 pods of 4 KB each fill it; an entry that every replica uses stays. The
+pods are deleted, nobody asks for their entries, and after two calls of ``age`` the cache is empty.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Hashable
+from itertools import count
+from typing import Any, Generic, Protocol, TypeVar
+from weakref import ref
+
+import msgspec
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+F = TypeVar("F", bound=Callable[..., Any])
+
+AGE_INTERVAL_SECONDS = 60
+"""How often each cache is aged: what is not used is gone after one to two of these."""
+
+BYTES_AN_ENCODED_BYTE = 12
+"""What a byte of JSON or MessagePack takes when it is decoded and parsed, roughly: a label
+requirement of 50 bytes is two objects, a tuple, a set and three texts."""
+
+_SPARE_ITEMS = 500
+_SPARE_BYTES_AN_ITEM = 400
+
+BYTES_AN_ENTRY = 400
+"""What an entry takes besides its contents."""
+
+
+class Ageing(Protocol):
+    """Something that drops what has not been used since the call of ``age`` before."""
+
+    def age(self) -> None:
+        """Drop what was not used since the last call."""
+        ...
+
+
+class BoundedCache(Generic[K, V]):
+    """A mapping that forgets; ``budget_bytes`` bounds the sizes that ``put`` is told.
+
+    An entry larger than the budget is kept until the next ones: the pod at hand needs it several
+    times. None is not a value.
+    """
+
+    __slots__ = ("__weakref__", "_old", "_old_bytes", "_young", "_young_bytes", "budget_bytes")
+
+    def __init__(self, budget_bytes: int) -> None:
+        self.budget_bytes = budget_bytes
+        self._young: dict[K, tuple[V, int]] = {}
+        self._old: dict[K, tuple[V, int]] = {}
+        self._young_bytes = self._old_bytes = 0
+        register(self)
+
+    def __len__(self) -> int:
+        return len(self._young) + len(self._old)
+
+    @property
+    def size_bytes(self) -> int:
+        """The sizes of all entries together."""
+        return self._young_bytes + self._old_bytes
+
+    def get(self, key: K) -> V | None:
+        """Return a value, or None."""
+        entry = self._young.get(key)
+        if entry is not None:
+            return entry[0]
+        entry = self._old.pop(key, None)
+        if entry is None:
+            return None
+        value, size_bytes = entry
+        self._old_bytes -= size_bytes
+        self._put_young(key, value, size_bytes)
+        return value
+
+    def items(self) -> list[tuple[K, V]]:
+        """Return all keys with their values, the least recently used ones first."""
+        return [(key, entry[0]) for part in (self._old, self._young) for key, entry in part.items()]
+
+    def put(self, key: K, value: V, size_bytes: int) -> V:
+        """Keep a value, which takes about ``size_bytes`` with its key, and return it."""
+        self.pop(key)
+        self._put_young(key, value, size_bytes)
+        return value
+
+    def pop(self, key: K) -> None:
+        """Forget a value, if it is there."""
+        entry = self._young.pop(key, None)
+        if entry is not None:
+            self._young_bytes -= entry[1]
+        entry = self._old.pop(key, None)
+        if entry is not None:
+            self._old_bytes -= entry[1]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._young, self._old = {}, {}
+        self._young_bytes = self._old_bytes = 0
+
+    def age(self) -> None:
+        """Drop the entries that were not used since the last call."""
+        self._old, self._old_bytes = self._young, self._young_bytes
+        self._young, self._young_bytes = {}, 0
+
+    def _put_young(self, key: K, value: V, size_bytes: int) -> None:
+        if self._young and self._young_bytes + size_bytes > self.budget_bytes // 2:
+            self.age()
+        self._young[key] = value, size_bytes
+        self._young_bytes += size_bytes
+
+
+def approximate_size(value: Any) -> int:
+    """Return about how many bytes a key takes, with all that tuples and sets in it refer to.
+
+    An object that has a ``size_bytes`` takes that.
+    """
+    total, waiting = 0, [value]
+    while waiting:
+        one = waiting.pop()
+        size_bytes = getattr(one, "size_bytes", None)
+        total += sys.getsizeof(one) if size_bytes is None else size_bytes
+        if isinstance(one, tuple | list | frozenset):
+            waiting += one
+        elif isinstance(one, msgspec.Struct):
+            waiting += [getattr(one, name) for name in one.__struct_fields__]
+    return total
+
+
+def shrunk(mapping: dict[K, V]) -> dict[K, V]:
+    """Return an equal mapping with less spare room, or the same one if it has little."""
+    # A dict that has lost its entries keeps the room for them: 100 bytes for each that it ever had
+    # at one time.
+    sparse = sys.getsizeof(mapping) > _SPARE_BYTES_AN_ITEM * (len(mapping) + _SPARE_ITEMS)
+    return dict(mapping) if sparse else mapping
+
+
+# ---- all caches of the process -----------------------------------------------------------------
+
+_registered: list[tuple[int, Callable[[], Ageing | None]]] = []
+_numbers = count()
+_lru_caches: list[Any] = []
+
+
+def register(cache: Ageing) -> None:
+    """Have a cache aged from now on, for as long as it is referenced."""
+    _registered.append((next(_numbers), ref(cache)))
+
+
+def cleared_with_age(function: F) -> F:
+    """Have the ``functools.lru_cache`` of a function cleared whenever caches are aged.
+
+    For small values that are cheap to compute again.
+    """
+    _lru_caches.append(function)
+    return function
+
+
+def age_caches(share: int = 0, shares: int = 1) -> None:
+    """Age all caches, or one of several equal shares of them.
+
+    Freeing what a large cache drops takes milliseconds, so that it is better done share by share.
+    """
+    _registered[:] = [entry for entry in _registered if entry[1]() is not None]
+    for number, referenced in tuple(_registered):
+        cache = referenced() if number % shares == share else None
+        if cache is not None:
+            cache.age()
+    for number, function in enumerate(_lru_caches):
+        if number % shares == share:
+            function.cache_clear()
