@@ -275,7 +275,10 @@ def add_devices(cluster: OfflineCluster, nodes: int, devices: int) -> None:
     cluster.api.add({**group, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}})
     for node in range(nodes):
         listed = [
-            {"name": f"d{n}", "attributes": {"side": {"int": n % 2}, "serial": {"int": node}}}
+            {
+                "name": f"d{n}",
+                "attributes": {"side": {"int": n % 2}, "half": {"int": n // (devices // 2 or 1)}},
+            }
             for n in range(devices)
         ]
         pool = {"name": f"n{node}", "generation": 1, "resourceSliceCount": 1}
@@ -284,16 +287,19 @@ def add_devices(cluster: OfflineCluster, nodes: int, devices: int) -> None:
         cluster.api.add({**group, "kind": "ResourceSlice", "metadata": meta, "spec": spec})
 
 
-def add_claim(cluster: OfflineCluster, requests: int, **more: Any) -> None:
-    asked = [
-        {
-            "name": f"r{n}",
-            "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1},
-        }
-        for n in range(requests)
-    ]
+def add_claim(
+    cluster: OfflineCluster,
+    requests: int,
+    name: str = "claim",
+    selectors: list[Json] | None = None,
+    **more: Any,
+) -> None:
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    if selectors is not None:
+        exactly["selectors"] = selectors
+    asked = [{"name": f"r{n}", "exactly": exactly} for n in range(requests)]
     devices = {"requests": asked, **more}
-    meta = {"name": "claim", "namespace": "default", "uid": "claim"}
+    meta = {"name": name, "namespace": "default", "uid": name}
     cluster.api.add(
         {
             "apiVersion": "resource.k8s.io/v1",
@@ -321,13 +327,51 @@ async def test_more_equal_devices_than_there_are_is_rejected_by_counting() -> No
     assert message.startswith("0/20 nodes are available: 20 cannot allocate all claims.")
 
 
-async def test_a_search_for_devices_has_one_budget_for_all_nodes() -> None:
-    """15 requests for 14 devices: what there is to try has no end."""
+@pytest.mark.parametrize("together", [True, False], ids=["one claim", "two claims"])
+async def test_more_devices_than_there_are_is_rejected_by_counting(together: bool) -> None:
+    """15 devices of 14: what there is to try has no end."""
     stopwatch = Stopwatch(step=0.005)
     cluster = cluster_with(stopwatch)
     add_nodes(cluster, 20)
     add_devices(cluster, 20, 14)
-    add_claim(cluster, 15)
+    claims = {"claim": 15} if together else {"claim": 8, "other": 7}
+    for name, count in claims.items():
+        add_claim(cluster, count, name)
+    wanted = [{"name": name, "resourceClaimName": name} for name in claims]
+    add_pod(cluster, "p", resourceClaims=wanted)
+
+    await cluster.schedule_next()
+
+    assert stopwatch.looks < 60
+    assert message_of(cluster, "p")[1].startswith(
+        "0/20 nodes are available: 20 cannot allocate all claims."
+    )
+
+
+async def test_requests_that_select_the_same_few_devices_are_rejected_by_counting() -> None:
+    """9 of side 0, of which there are 8: no constraint says so, but a selector."""
+    stopwatch = Stopwatch(step=0.005)
+    cluster = cluster_with(stopwatch)
+    add_nodes(cluster, 5)
+    add_devices(cluster, 5, 16)
+    selector = {"cel": {"expression": f'device.attributes["{DRIVER}"].side == 0'}}
+    add_claim(cluster, 9, selectors=[selector])
+    add_pod(cluster, "p", resourceClaims=[{"name": "c", "resourceClaimName": "claim"}])
+
+    await cluster.schedule_next()
+
+    assert stopwatch.looks < 60
+    assert "5 cannot allocate all claims" in message_of(cluster, "p")[1]
+
+
+async def test_a_search_for_devices_has_one_budget_for_all_nodes() -> None:
+    """14 of 28 devices with one side and in one half: each is possible, but 7 have both."""
+    stopwatch = Stopwatch(step=0.005)
+    cluster = cluster_with(stopwatch)
+    add_nodes(cluster, 20)
+    add_devices(cluster, 20, 28)
+    constraints = [{"matchAttribute": f"{DRIVER}/{name}"} for name in ("side", "half")]
+    add_claim(cluster, 14, constraints=constraints)
     add_pod(cluster, "p", resourceClaims=[{"name": "c", "resourceClaimName": "claim"}])
 
     await cluster.schedule_next()
@@ -335,3 +379,19 @@ async def test_a_search_for_devices_has_one_budget_for_all_nodes() -> None:
     assert stopwatch.looks < 400
     assert 'plugin "DynamicResources" was running at Filter' in message_of(cluster, "p")[1]
     assert backing_off(cluster).consecutive_overruns == 1
+
+
+async def test_the_clock_is_looked_at_before_each_selector_is_evaluated() -> None:
+    """A selector may take milliseconds to compile and tens of milliseconds to evaluate."""
+    stopwatch = Stopwatch(step=0.05)
+    cluster = cluster_with(stopwatch)
+    add_nodes(cluster, 1)
+    add_devices(cluster, 1, 1)
+    side = f'device.attributes["{DRIVER}"].side'
+    selectors = [{"cel": {"expression": f"{side} != {number + 5}"}} for number in range(32)]
+    add_claim(cluster, 1, selectors=selectors)
+    add_pod(cluster, "p", resourceClaims=[{"name": "c", "resourceClaimName": "claim"}])
+
+    await cluster.schedule_next()
+
+    assert 'plugin "DynamicResources" was running at Filter' in message_of(cluster, "p")[1]

@@ -76,7 +76,7 @@ def allocate(
 ) -> AllocatorResult:
     """Search for devices; raises ``AllocationTimeout``.
 
-    ``deadline_exceeded`` is called every few hundred steps.
+    ``deadline_exceeded`` is called every few hundred steps, and before selectors are evaluated.
     """
     if prepared.allocation_error is not None:
         return prepared.allocation_error
@@ -111,7 +111,9 @@ class _Search:
         # upstream, and must do so here although the claim could be refused without looking.
         self._collect()
         taken = [state.taken for state in self._availability.states]
-        infeasible = too_few_matching_devices(self._prepared, self._views, taken)
+        infeasible = too_few_matching_devices(
+            self._prepared, self._views, taken, self._check_deadline
+        )
         if not infeasible and self._allocate_claim(0) is _Progress.DONE:
             self._check_node_selectors()
             return Solution(
@@ -185,7 +187,7 @@ class _Search:
             for place, device in enumerate(view.devices):
                 # Devices in use count as well: all means all, so the search fails at them.
                 if (
-                    one.selects(device.kind)
+                    one.selects(device.kind, self._check_deadline)
                     and device.matches_node
                     and self._allocating.could_have_capacity(one, (pool, place), device.kind)
                 ):
@@ -291,7 +293,7 @@ class _Search:
         allocating = self._allocating
         return (
             not allocating.in_use(claim, one, device)
-            and one.selects(found.kind)
+            and one.selects(found.kind, self._check_deadline)
             and found.matches_node
             and allocating.has_capacity(one, device, found.kind)
         )
@@ -300,5 +302,9 @@ class _Search:
         """Check the deadline every few hundred steps; raises ``AllocationTimeout``."""
         # Not at every step: reading the clock and the attempt's budget costs as much as a check.
         self._steps += 1
-        if self._steps % _STEPS_PER_DEADLINE_CHECK == 0 and self._deadline_exceeded():
+        if self._steps % _STEPS_PER_DEADLINE_CHECK == 0:
+            self._check_deadline()
+
+    def _check_deadline(self) -> None:
+        if self._deadline_exceeded():
             raise AllocationTimeout

@@ -20,7 +20,17 @@ from cel_expr_python import cel
 from proreus.bounded_cache import BYTES_AN_ENTRY, BoundedCache
 from proreus.errors import ProreusError
 from proreus.objects.protobuf import BYTES, Field, encode_message, fields
+from proreus.plugins.dynamic_resources.cel_cost import (
+    BOUNDLESS_DEVICE,
+    LARGE_DEVICE,
+    SMALL_DEVICE,
+    SMALL_VALUE,
+    Bound,
+    is_bounded,
+    is_surely_small,
+)
 from proreus.plugins.dynamic_resources.cel_environments import checker, evaluator, lenient_checker
+from proreus.plugins.dynamic_resources.cel_process import EvaluationFailed, evaluate_in_child
 
 Attribute = bool | int | str | bytes | list[Any]
 Domains = dict[str, dict[str, Any]]
@@ -41,7 +51,7 @@ class DeviceView:
     ``attributes`` and ``capacity``: versions and quantities in the bytes of ``cel_values``.
     """
 
-    __slots__ = ("_activation", "attributes", "variables")
+    __slots__ = ("_activation", "attributes", "bound", "variables")
 
     def __init__(
         self, driver: str, attributes: Domains, capacity: Domains, multiple_allocations: bool
@@ -53,6 +63,7 @@ class DeviceView:
             "device.capacity": capacity,
             "device.allowMultipleAllocations": multiple_allocations,
         }
+        self.bound = _bound_of(driver, attributes, capacity)
         self._activation: Any = None
 
     def activation(self) -> Any:
@@ -74,16 +85,43 @@ class DeviceView:
         return {**self.variables, "device": fields_by_name}
 
 
+def _bound_of(driver: str, attributes: Domains, capacity: Domains) -> Bound:
+    """Return the bound of a device: one of three, so that an expression is walked that often."""
+    domains = (*attributes.values(), *capacity.values())
+    values = [value for entries in domains for value in entries.values()]
+    texts = [driver, *attributes, *capacity, *(name for entries in domains for name in entries)]
+    longest = items = 0
+    for value in values:
+        parts = value if isinstance(value, list) else [value]
+        items = max(items, len(parts))
+        longest = max(longest, sum(_size_of(part) for part in parts))
+        texts += parts
+    size = sum(map(_size_of, texts))
+    for bound in (SMALL_DEVICE, LARGE_DEVICE):
+        value_size = SMALL_VALUE.size if bound is SMALL_DEVICE else bound.size
+        small_enough = size <= bound.size and longest <= value_size and items <= bound.items
+        if small_enough and len(values) <= bound.items and (items <= 1 or bound is LARGE_DEVICE):
+            return bound
+    return BOUNDLESS_DEVICE
+
+
+def _size_of(value: Any) -> int:
+    text = value.encode() if isinstance(value, str) else value
+    return 8 + (len(text) if isinstance(text, bytes) else 0)
+
+
 class CELSelector:
     """One compiled expression; made by ``compile_selector``."""
 
-    __slots__ = ("_program", "error", "expression")
+    __slots__ = ("_bounded", "_program", "_serialized", "error", "expression")
 
     def __init__(self, expression: str) -> None:
         self.expression = expression
         self.error = ""
         """Why it does not compile; empty if it does."""
         self._program: Any = None
+        self._serialized: bytes | None = None
+        self._bounded: dict[Bound, bool] = {}
         try:
             checked = _checked(expression)
             # Attributes have any type until they are looked up, hence dyn. The text is upstream's.
@@ -92,12 +130,32 @@ class CELSelector:
                     checked.return_type().name().lower()
                 )
                 return
-            self._program = evaluator().deserialize(with_optionals(checked.serialize()))
+            serialized = checked.serialize()
+            self._program = evaluator().deserialize(with_optionals(serialized))
+            if not is_surely_small(expression):
+                self._serialized = serialized
         except RuntimeError as error:
             self.error = str(error)
 
     def matches(self, device: DeviceView) -> bool:
         """Return whether a device is selected; raises ``CelError`` if evaluation fails."""
+        if self._is_bounded_for(device):
+            return self._evaluate(device)
+        device.activation()  # once here, not in each child
+        try:
+            return evaluate_in_child(lambda: self._evaluate(device))
+        except EvaluationFailed as error:
+            raise CelError(str(error)) from None
+
+    def _is_bounded_for(self, device: DeviceView) -> bool:
+        if self._serialized is None:
+            return True
+        bounded = self._bounded.get(device.bound)
+        if bounded is None:
+            bounded = self._bounded[device.bound] = is_bounded(self._serialized, device.bound)
+        return bounded
+
+    def _evaluate(self, device: DeviceView) -> bool:
         domains: set[str] = set()
         activation = device.activation()
         while True:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import count
 
 import msgspec
 
+from proreus.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size
 from proreus.objects.devices import (
     CapacityRequestPolicy,
     Device,
@@ -29,7 +31,9 @@ from proreus.plugins.dynamic_resources.cel import (
 from proreus.plugins.dynamic_resources.cel_values import quantity_value, semver
 from proreus.plugins.dynamic_resources.features import Features
 
-_MAX_CACHED_EXPRESSIONS = 256
+_matches: BoundedCache[tuple[int, str], bool | CelError] = BoundedCache(16 * 2**20)
+"""Whether an expression selects a kind of device, by ``DeviceKind.serial`` and expression."""
+_serials = count()
 
 Counters = dict[str, dict[str, int]]
 """Amounts in nano-units by counter set and counter."""
@@ -72,7 +76,8 @@ class DeviceKind:
         )
         self._features = features
         self._view: DeviceView | None = None
-        self._matches_by_expression: dict[str, bool | CelError] = {}
+        # Of all kinds in the process: another configuration may have its own, with equal numbers.
+        self._serial = next(_serials)
 
     def matches(self, expression: str) -> bool:
         """Return whether a CEL selector selects the device; raises ``CelError``.
@@ -82,11 +87,13 @@ class DeviceKind:
         # The evaluation depends on the expression and the kind alone: CEL has no clock and no
         # state. An entry is never wrong, so the cache is only bounded, for expressions that carry
         # a claim's own numbers.
-        matched = self._matches_by_expression.get(expression)
+        key = self._serial, expression
+        matched = _matches.get(key)
         if matched is None:
-            if len(self._matches_by_expression) >= _MAX_CACHED_EXPRESSIONS:
-                self._matches_by_expression.clear()
-            matched = self._matches_by_expression[expression] = self._evaluate(expression)
+            matched = self._evaluate(expression)
+            _matches.put(
+                key, matched, BYTES_AN_ENTRY + approximate_size((expression, str(matched)))
+            )
         if isinstance(matched, CelError):
             raise matched
         return matched

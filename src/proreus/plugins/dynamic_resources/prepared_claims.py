@@ -64,6 +64,10 @@ class AllocationError(ProreusError):
         return self.text.format_map(message)
 
 
+def _no_check() -> None:
+    pass
+
+
 def _quoted(text: str) -> str:
     """Escape a text for use in the template of an ``AllocationError``."""
     return text.replace("{", "{{").replace("}", "}}")
@@ -103,12 +107,16 @@ class Alternative:
         self._amounts: dict[int, Mapping[str, int] | None] = {}
         self._tolerated: dict[int, bool] = {}
 
-    def selects(self, kind: DeviceKind) -> bool:
-        """Return whether class and request select a device; raises ``AllocationError``."""
+    def selects(self, kind: DeviceKind, check: Callable[[], None] = _no_check) -> bool:
+        """Return whether class and request select a device; raises ``AllocationError``.
+
+        ``check`` is called before each selector that is evaluated, and may raise: a selector may
+        take milliseconds to compile and tens of them to evaluate.
+        """
         result = self._selectable.get(kind.number)
         if result is None:
             try:
-                result = self._select(kind)
+                result = self._select(kind, check)
             except AllocationError as allocation_error:
                 result = allocation_error
             self._selectable[kind.number] = result
@@ -118,7 +126,7 @@ class Alternative:
             raise result.with_traceback(None)
         return result
 
-    def _select(self, kind: DeviceKind) -> bool:
+    def _select(self, kind: DeviceKind, check: Callable[[], None]) -> bool:
         # Such a device is not usable before its driver has prepared it, and with the gate off
         # nobody would wait for that (isSelectable).
         if kind.needs_binding_conditions and not self._features.binding_conditions:
@@ -139,6 +147,7 @@ class Alternative:
                         "(unsupported selector type?)",
                         self.claim,
                     )
+                check()
                 try:
                     if not kind.matches(selector.cel.expression):
                         return False
