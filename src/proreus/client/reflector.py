@@ -299,16 +299,17 @@ class Reflector(Generic[T]):
                 return "it sends no end of the initial events"
             if not chunk:
                 return "the stream ended before the end of the initial events"
-            batch = self._events.decode(splitter.feed(chunk))
-            for event in batch.events:
-                if event.type == DELETED:
-                    found.pop(key_of(event.object), None)
-                else:
-                    found[key_of(event.object)] = event.object
-            if batch.error is not None:
-                raise batch.error
-            if batch.initial_events_end:
-                return Page.of(ListMeta(resource_version=batch.resource_version), found.values())
+            async for batch in self._events.batches(splitter.feed(chunk)):
+                for event in batch.events:
+                    if event.type == DELETED:
+                        found.pop(key_of(event.object), None)
+                    else:
+                        found[key_of(event.object)] = event.object
+                if batch.error is not None:
+                    raise batch.error
+                if batch.initial_events_end:
+                    version = batch.resource_version
+                    return Page.of(ListMeta(resource_version=version), found.values())
 
     async def _list(self, page_size: int) -> Page[T]:
         """List all pages and return them as one; ``page_size`` 0 lists without pagination."""
@@ -323,7 +324,7 @@ class Reflector(Generic[T]):
                 # The continue token has expired: paging took longer than etcd keeps its history,
                 # and would again. client-go's pager falls back to one full list too.
                 return await self._list(0)
-            page = self._lists.decode(body)
+            page = await self._lists.page(body)
             state.items += page.items
             state.unreadable += page.unreadable
             state.metadata = page.metadata
@@ -343,20 +344,19 @@ class Reflector(Generic[T]):
     async def _handle_watch(self, stream: Stream, splitter: LineSplitter) -> None:
         """Pass events to the store until the server ends the stream; raise if it breaks."""
         self._mark_reachable()
-        decode = self._events.decode
         while chunk := await stream.chunk():
-            batch = decode(splitter.feed(chunk))
-            self._history.received(batch.resource_version)
-            # Bookmarks count too: a watch that is resumed from an old event would get a 410 once
-            # other resources have pushed that version out of the server's history.
-            if batch.resource_version:
-                self._resource_version = batch.resource_version
-                self._last_error = ""
-            if batch.events:
-                self._deliver(self._store.apply, batch.events)
-            # An ERROR event ends the batch: the events before it are valid and applied by now.
-            if batch.error is not None:
-                raise batch.error
+            async for batch in self._events.batches(splitter.feed(chunk)):
+                self._history.received(batch.resource_version)
+                # Bookmarks count too: a watch that is resumed from an old event would get a 410
+                # once other resources have pushed that version out of the server's history.
+                if batch.resource_version:
+                    self._resource_version = batch.resource_version
+                    self._last_error = ""
+                if batch.events:
+                    self._deliver(self._store.apply, batch.events)
+                # An ERROR event ends the batch: the events before it are valid and applied by now.
+                if batch.error is not None:
+                    raise batch.error
         if splitter.pending_bytes:
             raise ResponseLost(f"the watch of {self._path} was cut in the middle of a line")
 

@@ -9,13 +9,14 @@ the others: it becomes an ``Unreadable`` with its identity. A line or page that 
 does not identify its object, raises ``DecodeError``: then a relist is needed.
 """
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, Self, TypeVar, final
 
 import msgspec
 
-from proreus.client.object_faults import ObjectFaults
+from proreus.client.object_faults import DeferredFaults, ObjectFaults
 from proreus.client.responses import ApiStatus, error_from_status
 from proreus.errors import ApiError
 from proreus.objects.codec import UNDECODABLE, DecodeError, decode_error, decoder_for
@@ -67,6 +68,9 @@ class _Metadata(ApiStruct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
+_MOST_BYTES_AT_ONCE = 32 * 2**10
+"""The length of a line that may be decoded the unusual way at once: 20 ms at most."""
+
 _FRAME = msgspec.json.Decoder(_Frame)
 _RAW_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -99,12 +103,16 @@ class LineSplitter:
 
 @dataclass(slots=True)
 class Batch(Generic[T]):
-    """The contents of one chunk: changes in order, and the stream's resourceVersion after them."""
+    """The contents of one chunk: changes in order, and the stream's resourceVersion after them.
+
+    ``rest``: lines that are not decoded yet, the first of which takes long.
+    """
 
     events: list[Event[T]]
     resource_version: str = ""
     initial_events_end: bool = False
     error: ApiError | None = None
+    rest: list[bytes] = field(default_factory=list)
 
 
 class EventDecoder(Generic[T]):
@@ -122,18 +130,46 @@ class EventDecoder(Generic[T]):
         if carries_json(type_):
             self._decode = lambda _: None
 
-    def decode(self, lines: list[bytes]) -> Batch[T]:
+    async def batches(self, lines: list[bytes]) -> AsyncIterator[Batch[T]]:
+        """Decode lines without blocking the event loop for long; raises as ``decode``.
+
+        A megabyte that Go accepts and msgspec does not takes half a second, in a thread: in slices
+        of milliseconds, that is, between which other watches and the scheduler go on.
+        """
+        while True:
+            batch = self.decode(lines, _MOST_BYTES_AT_ONCE)
+            yield batch
+            if not batch.rest or batch.error is not None:
+                return
+            line, *lines = batch.rest
+            faults = DeferredFaults()
+            batch = await asyncio.to_thread(self._decode_alone, line, faults)
+            faults.record_in(self._faults)
+            yield batch
+            if batch.error is not None:
+                return
+
+    def _decode_alone(self, line: bytes, faults: DeferredFaults) -> Batch[T]:
+        batch: Batch[T] = Batch([])
+        event = self._decode_unusual(line, batch, faults)
+        if event is not None:
+            batch.events.append(event)
+            batch.resource_version = event.object.metadata.resource_version
+        return batch
+
+    def decode(self, lines: list[bytes], most_bytes: int | None = None) -> Batch[T]:
         """Decode lines up to an ERROR event; unknown event types are ignored.
 
-        Raises ``DecodeError`` for a line that is not JSON or does not identify its object: the
-        stream and its resourceVersion cannot be used after that.
+        ``most_bytes``: a longer line that cannot be decoded the usual way is left, with all lines
+        behind it, in ``Batch.rest``. Raises ``DecodeError`` for a line that is not JSON or does not
+        identify its object: the stream and its resourceVersion cannot be used after that.
         """
         events: list[Event[T]] = []
         batch = Batch(events)
         decode, changes = self._decode, _CHANGES
         last: Event[T] | None = None
         event: Event[T] | None
-        for line in lines:
+        for place, line in enumerate(lines):
             if not line:
                 continue
             try:
@@ -147,7 +183,10 @@ class EventDecoder(Generic[T]):
                 if last is not None:
                     batch.resource_version = last.object.metadata.resource_version
                     last = None
-                event = self._decode_unusual(line, batch)
+                if most_bytes is not None and len(line) > most_bytes:
+                    batch.rest = lines[place:]
+                    return batch
+                event = self._decode_unusual(line, batch, self._faults)
                 if batch.error is not None:
                     return batch
                 if event is None:
@@ -158,7 +197,9 @@ class EventDecoder(Generic[T]):
             batch.resource_version = last.object.metadata.resource_version
         return batch
 
-    def _decode_unusual(self, line: bytes, batch: Batch[T]) -> Event[T] | None:
+    def _decode_unusual(
+        self, line: bytes, batch: Batch[T], faults: ObjectFaults | DeferredFaults
+    ) -> Event[T] | None:
         """Decode errors, bookmarks, and objects that the fast path cannot; None for the rest."""
         repaired = None
         try:
@@ -174,7 +215,7 @@ class EventDecoder(Generic[T]):
             if meta.annotations.get(INITIAL_EVENTS_END) == "true":
                 batch.initial_events_end = True
         elif frame.type in _CHANGES:
-            obj = decode_object(self._type, frame.object, self._faults, repaired)
+            obj = decode_object(self._type, frame.object, faults, repaired)
             if not isinstance(obj, Unreadable):
                 return WatchEvent(frame.type, obj)
             if not obj.metadata.name:
@@ -184,7 +225,10 @@ class EventDecoder(Generic[T]):
 
 
 def decode_object(
-    type_: type[T], raw: msgspec.Raw, faults: ObjectFaults, repaired: RepairedJson | None = None
+    type_: type[T],
+    raw: msgspec.Raw,
+    faults: ObjectFaults | DeferredFaults,
+    repaired: RepairedJson | None = None,
 ) -> T | Unreadable:
     """Decode one object; one that cannot be decoded is recorded in ``faults``.
 
@@ -224,7 +268,7 @@ def _identity_of(data: bytes) -> ObjectMeta:
         return ObjectMeta()
     for key in ("name", "namespace", "uid", "resourceVersion"):
         try:
-            texts[key] = msgspec.json.decode(metadata[key], type=str)
+            texts[key] = msgspec.json.decode(metadata[key], type=str | None) or ""
         except KeyError:
             texts[key] = ""
         except UNDECODABLE:
@@ -285,15 +329,28 @@ class ListDecoder(Generic[T]):
 
     def decode(self, body: bytes) -> Page[T]:
         """Decode a page; raises ``DecodeError`` for a body that is not a list."""
-        if not carries_json(self._type):
-            try:
-                typed: ObjectList[T] = self._decode(body)
-                return Page(typed.metadata, typed.items)
-            except UNDECODABLE:
-                pass
-        return self._decode_one_by_one(body)
+        page = self._decode_typed(body)
+        return self._decode_one_by_one(body, self._faults) if page is None else page
 
-    def _decode_one_by_one(self, body: bytes) -> Page[T]:
+    async def page(self, body: bytes) -> Page[T]:
+        """Decode a page without blocking the event loop for long; raises as ``decode``."""
+        page = self._decode_typed(body)
+        if page is None:
+            faults = DeferredFaults()
+            page = await asyncio.to_thread(self._decode_one_by_one, body, faults)
+            faults.record_in(self._faults)
+        return page
+
+    def _decode_typed(self, body: bytes) -> Page[T] | None:
+        if carries_json(self._type):
+            return None
+        try:
+            typed: ObjectList[T] = self._decode(body)
+            return Page(typed.metadata, typed.items)
+        except UNDECODABLE:
+            return None
+
+    def _decode_one_by_one(self, body: bytes, faults: ObjectFaults | DeferredFaults) -> Page[T]:
         repaired = None
         try:
             raw = _RAW_LIST.decode(body)
@@ -302,7 +359,7 @@ class ListDecoder(Generic[T]):
             raw = _decoded(_RAW_LIST, repaired)
         page: Page[T] = Page(raw.metadata, [])
         for item in raw.items or ():
-            obj = decode_object(self._type, item, self._faults, repaired)
+            obj = decode_object(self._type, item, faults, repaired)
             if not isinstance(obj, Unreadable):
                 page.items.append(obj)
             elif obj.metadata.name:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from typing import Any
 
 import msgspec
@@ -284,3 +285,82 @@ def test_an_undecodable_object_with_a_name_causes_no_relist() -> None:
         [one] = decoder.decode([line]).events
         assert one.object.metadata.name == "m"
         assert isinstance(one.object, Pod | Unreadable)
+
+
+# ---- large ones ----------------------------------------------------------------------------------
+
+
+def large(obj: bytes) -> bytes:
+    filler = b'"unknown":[%s],' % b",".join([b"[1]"] * 20_000)
+    return obj.replace(b"{", b"{" + filler, 1)
+
+
+async def test_a_large_odd_object_is_decoded_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Order and versions are as if it had been decoded at once."""
+    decoder = EventDecoder(Pod)
+    threads: list[tuple[int, bool]] = []
+    decode = EventDecoder._decode_unusual
+
+    def noting(self: EventDecoder[Pod], line: bytes, *args: Any) -> Any:
+        threads.append((len(line), threading.current_thread() is threading.main_thread()))
+        return decode(self, line, *args)
+
+    monkeypatch.setattr(EventDecoder, "_decode_unusual", noting)
+    lines = [
+        event("ADDED", pod("a", 1)),
+        event("ADDED", large(odd_pod("big", ODD_FIELDS[0], 2))),
+        event("ADDED", odd_pod("small", ODD_FIELDS[0], 3)),
+        event("MODIFIED", large(odd_pod("big", ODD_FIELDS[0], 4))),
+        event("DELETED", pod("a", 5)),
+    ]
+
+    batches = [batch async for batch in decoder.batches(lines)]
+
+    events = [(e.type, e.object.metadata.name) for batch in batches for e in batch.events]
+    assert events == [
+        ("ADDED", "a"),
+        ("ADDED", "big"),
+        ("ADDED", "small"),
+        ("MODIFIED", "big"),
+        ("DELETED", "a"),
+    ]
+    assert [batch.resource_version for batch in batches] == ["1", "2", "3", "4", "5"]
+    assert [in_main for size, in_main in threads if size > 50_000] == [False, False]
+    assert [in_main for size, in_main in threads if size < 50_000] == [True]
+    at_once = decoder.decode(lines)
+    assert [e.object for e in at_once.events] == [e.object for b in batches for e in b.events]
+
+
+async def test_faults_of_large_objects_are_recorded_by_the_event_loop() -> None:
+    metrics = SchedulerMetrics()
+    faults = ObjectFaults("pods", metrics)
+    bad = large(bad_pod("bad", 2))
+    batches = [b async for b in EventDecoder(Pod, faults).batches([event("ADDED", bad)])]
+    listed = await ListDecoder(Pod, faults).page(page(pod("a"), bad))
+
+    [changed] = [e for batch in batches for e in batch.events]
+    assert isinstance(changed, UnreadableEvent)
+    assert changed.object.metadata.name == "bad"
+    assert [item.metadata.name for item in listed.items] == ["a"]
+    assert [item.metadata.name for item in listed.unreadable] == ["bad"]
+    assert metrics.objects_unreadable_total.labels("pods").value == 2
+
+
+async def test_large_lines_that_are_not_json_are_refused_and_errors_end_the_batch() -> None:
+    decoder = EventDecoder(Pod)
+    with pytest.raises(msgspec.DecodeError):
+        _ = [batch async for batch in decoder.batches([b"{" * 100_000])]
+    gone = b'{"type":"ERROR","object":{"code":410,"unknown":[%s]}}' % b",".join([b"[1]"] * 20_000)
+    batches = [batch async for batch in decoder.batches([gone, event("ADDED", pod("a"))])]
+    assert [type(batch.error).__name__ for batch in batches if batch.error] == ["Gone"]
+    assert batches[-1].error is not None
+
+
+def test_null_is_no_namespace() -> None:
+    obj = b'{"metadata":{"namespace":null,"name":"n","uid":null},"status":{"images":5}}'
+    batch = EventDecoder(Node).decode([event("ADDED", obj)])
+    [changed] = batch.events
+    assert isinstance(changed.object, Unreadable)
+    assert key_of(changed.object) == "n"
