@@ -8,6 +8,7 @@ INSTALLED := $(VENV)/.installed
 LOCKED := --quiet --disable-pip-version-check --require-hashes --only-binary :all:
 
 .PHONY: help venv demo test lint format api-page test-controlplane ci bench bench-engine bench-own-plugin bench-families oracle-fuzz kwok-up kwok-down kind-up lock sbom image-steps clean
+.PHONY: help venv demo test lint format test-controlplane ci bench bench-engine bench-own-plugin bench-families oracle-fuzz hostile kwok-up kwok-down kind-up clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -66,6 +67,11 @@ $(ORACLE)/build/oracle: $(wildcard $(ORACLE)/*.go) $(ORACLE)/go.mod
 
 oracle-fuzz: $(INSTALLED) $(ORACLE)/build/oracle ## compare proreus with kube-scheduler's own code on random cases (needs Go)
 	PYTHONPATH=tests $(BIN)/python -m conformance.oracle.fuzz $(ORACLE)/build/oracle $(ORACLE_FUZZ) --out $(ORACLE)/build/differences.jsonl
+
+HOSTILE ?=
+
+hostile: $(INSTALLED) ## hostile objects of every kind and malformed watch lines, judged by waits and memory
+	PYTHONPATH=tests/integration $(BIN)/python -m hostile.run $(HOSTILE)
 
 kwok-up: $(INSTALLED) ## a cluster with fake kubelets on this machine, without containers
 	@$(ENVTEST).kwok up

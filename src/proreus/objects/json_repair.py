@@ -37,6 +37,9 @@ _ESCAPES = re.compile(
 _SAFE_DIGITS = 18
 """Integers of so many characters fit into 64 bits."""
 
+# One pattern for all marks: ``re`` keeps hundreds of those that it has compiled.
+_MARKS = re.compile(rb'"([0-9a-f]{32}:)(\d+)"')
+
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -47,7 +50,6 @@ class RepairedJson:
         self.text = text
         self._pieces = pieces
         self._mark = mark
-        self._marks = re.compile(rb'"' + mark.encode() + rb'(\d+)"')
 
     def restore(self, value: T) -> T:
         """Insert the pieces into ``value``, which was decoded from ``text``.
@@ -59,14 +61,14 @@ class RepairedJson:
 
     def without_pieces(self, text: bytes) -> bytes:
         """Return ``text`` with null in the place of each piece."""
-        return self._marks.sub(b"null", text)
+        return _MARKS.sub(lambda match: b"null" if self._is_own(match) else match[0], text)
 
     def _restored(self, value: Any) -> Any:
         if isinstance(value, str):
             if value.startswith(self._mark):
                 return msgspec.Raw(self._pieces[int(value.removeprefix(self._mark))])
         elif isinstance(value, msgspec.Raw):
-            return msgspec.Raw(self._marks.sub(self._piece, bytes(value)))
+            return msgspec.Raw(_MARKS.sub(self._piece, bytes(value)))
         elif isinstance(value, dict):
             return {key: self._restored(item) for key, item in value.items()}
         elif isinstance(value, list | tuple):
@@ -81,7 +83,10 @@ class RepairedJson:
         return value
 
     def _piece(self, match: re.Match[bytes]) -> bytes:
-        return self._pieces[int(match[1])]
+        return self._pieces[int(match[2])] if self._is_own(match) else match[0]
+
+    def _is_own(self, match: re.Match[bytes]) -> bool:
+        return match[1] == self._mark.encode()
 
 
 def repair_json(data: bytes) -> RepairedJson:

@@ -58,9 +58,9 @@ class PreferredSchedulingTerm(ApiStruct, frozen=True):
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
-_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_DNS_SUBDOMAIN = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*")
+_NAME = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_DNS_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_QUALIFIED_NAME = re.compile(rf"(?:{_DNS_LABEL}(?:\.{_DNS_LABEL})*/)?{_NAME.pattern}")
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -68,10 +68,12 @@ _INT64 = range(-(2**63), 2**63)
 @lru_cache(maxsize=4096)
 def is_qualified_name(name: str) -> bool:
     """Return whether a name has the form ``[prefix/]name`` of label keys and resources."""
-    prefix, slash, rest = name.rpartition("/")
-    if slash and (not prefix or len(prefix) > 253 or not _DNS_SUBDOMAIN.fullmatch(prefix)):
+    if _QUALIFIED_NAME.fullmatch(name) is None:
         return False
-    return 0 < len(rest) <= 63 and _NAME.fullmatch(rest) is not None
+    if len(name) <= 63:
+        return True
+    prefix, _, rest = name.rpartition("/")
+    return len(prefix) <= 253 and len(rest) <= 63
 
 
 def is_label_value(value: str) -> bool:

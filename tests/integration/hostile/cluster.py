@@ -1,0 +1,249 @@
+"""A scheduler behind the decoding of watches: lines in, bindings out, all in one process.
+
+What is left out of a real process is the network alone: lines go through ``EventDecoder`` and the
+informers to the scheduler's handlers and plugins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Coroutine
+from time import thread_time
+from typing import Any, cast
+
+import msgspec
+
+from proreus.client.informer_factory import InformerFactory
+from proreus.client.watch import ADDED, DELETED, MODIFIED, EventDecoder
+from proreus.clock import FakeClock
+from proreus.config.load import load
+from proreus.errors import ApiError
+from proreus.feature_gates import FeatureGates
+from proreus.metrics import SchedulerMetrics
+from proreus.objects.codec import DecodeError
+from proreus.objects.kinds import BY_KIND, PODS
+from proreus.objects.meta import Resource, key_of
+from proreus.objects.pod import Pod
+from proreus.offline.api import InMemoryApi
+from proreus.plugins import IN_TREE_PLUGINS
+from proreus.runtime.plugin_health import FailureRules, HealthContext
+from proreus.runtime.registry import Registry
+from proreus.scheduler.assembly import Assembly
+from proreus.scheduler.environment import Environment
+
+from .objects import Json, event_line
+
+_START = 1_700_000_000.0
+
+
+class WatchedApi(InMemoryApi):
+    """An API in memory whose changes arrive as lines of a watch."""
+
+    def __init__(self, metrics: SchedulerMetrics) -> None:
+        super().__init__()
+        self.informers = InformerFactory(cast(Any, None), lambda *_: None, metrics=metrics)
+        self._decoders: dict[str, EventDecoder[Any]] = {}
+        for resource in BY_KIND.values():
+            self._stores[resource.kind] = cast(Any, self.informers.store(resource))
+
+    async def watch(self, kind: str, lines: list[bytes]) -> None:
+        """Handle lines as the reflector does; raises ``DecodeError`` and ``ApiError``."""
+        informer = self.informers.group.by_kind[kind]
+        async for batch in self._decoder(kind).batches(lines):
+            if batch.events:
+                informer.apply(batch.events)
+            if batch.error is not None:
+                raise batch.error
+
+    def _feed(self, kind: str, line: bytes) -> None:
+        batch = self._decoder(kind).decode([line])
+        self.informers.group.by_kind[kind].apply(batch.events)
+
+    def _decoder(self, kind: str) -> EventDecoder[Any]:
+        decoder = self._decoders.get(kind)
+        if decoder is None:
+            faults = self.informers.group.by_kind[kind]._faults
+            decoder = self._decoders[kind] = EventDecoder(BY_KIND[kind].type, faults)
+        return decoder
+
+    def put(self, resource: Resource[Any], obj: Any) -> None:
+        """Create or replace a typed object."""
+        obj = self._stamped(obj)
+        known = key_of(obj) in self._stores[resource.kind]
+        line = event_line(MODIFIED if known else ADDED, msgspec.json.encode(obj))
+        self._feed(resource.kind, line)
+
+    def _remove(self, kind: str, key: str) -> None:
+        obj = self._stores[kind].get(key)
+        if obj is not None:
+            self._feed(kind, event_line(DELETED, msgspec.json.encode(obj)))
+
+    async def patch_pod_status(self, pod: Pod, patch: Json) -> None:
+        """Drop the patch: an apiserver's work must not count as the scheduler's."""
+
+    def on_change(self, resource: Resource[Any], handler: Any) -> Any:
+        """Call ``handler(old, new)`` on each change of a resource, before other handlers."""
+        return self.informers.on_change(resource, handler)
+
+    def add_handler(self, resource: Resource[Any], handler: Any) -> None:
+        """Call an informer handler on each change from now on."""
+        self.informers.add_handler(resource, handler)
+
+
+class NoEvents:
+    """Drops Events: thousands of them would be what takes the memory."""
+
+    def event(self, *_: Any, **__: Any) -> None:
+        """Drop an Event."""
+
+
+class HostileCluster:
+    """A scheduler with nodes, and devices on some of them."""
+
+    def __init__(self, nodes: int, attempt_seconds: float = 1.0) -> None:
+        gates, registry = FeatureGates(), Registry(IN_TREE_PLUGINS)
+        document = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+        }
+        self.clock = FakeClock(_START)
+        self.metrics = SchedulerMetrics()
+        self.api = WatchedApi(self.metrics)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.failures: list[BaseException] = []
+        self.longest_cycle = 0.0
+        self.misunderstood = 0
+        """How many lines would have caused a new list."""
+        rules = FailureRules(attempt_seconds=attempt_seconds)
+        environment = Environment(
+            api=self.api,
+            event_recorder=cast(Any, NoEvents()),
+            stores=cast(Any, self.api),
+            clock=self.clock,
+            rng=random.Random(0),
+            metrics=self.metrics,
+            feature_gates=gates,
+            spawn=self._spawn,
+            health_context=HealthContext(self.clock, self.metrics, rules, lambda *_, **__: None),
+        )
+        configuration = load(document, registry, gates)
+        self.scheduler = Assembly(configuration, registry, environment).scheduler
+        for number in range(nodes):
+            self.api.add(_node(number))
+        self.api.add({"kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}})
+        for number in range(min(nodes, 20)):
+            self.api.add(_slice(number))
+
+    def tick(self) -> None:
+        """Let a second pass."""
+        self.clock.advance_to(self.clock.now() + 1)
+        self.scheduler.tick()
+
+    async def schedule_all(self, most: int = 10_000) -> None:
+        """Make attempts until no pod is active, and let bindings end."""
+        while most and (queued := self.scheduler.queue.pop()) is not None:
+            most -= 1
+            started = thread_time()
+            await self.scheduler.schedule_one(queued)
+            self.longest_cycle = max(self.longest_cycle, thread_time() - started)
+        for _ in range(50):
+            if not self._tasks:
+                break
+            await asyncio.sleep(0)
+
+    async def wait_of_another_pod(self, name: str) -> float:
+        """Return the seconds until a plain pod, behind whatever is queued, is bound; remove it."""
+        started = thread_time()
+        await asyncio.sleep(0)
+        self.api.add(plain_pod(name))
+        key = f"default/{name}"
+        while not self.api.store(PODS)[key].spec.node_name:
+            queued = self.scheduler.queue.pop()
+            assert queued is not None, f"{key} is neither bound nor queued"
+            before = thread_time()
+            await self.scheduler.schedule_one(queued)
+            self.longest_cycle = max(self.longest_cycle, thread_time() - before)
+            for _ in range(50):
+                if not self._tasks:
+                    break
+                await asyncio.sleep(0)
+        waited = thread_time() - started
+        self.api.remove("Pod", key)
+        return waited
+
+    async def watch(self, kind: str, lines: list[bytes]) -> bool:
+        """Handle lines of a watch; return whether they were understood (if not: a new list)."""
+        try:
+            await self.api.watch(kind, lines)
+        except (DecodeError, ApiError):
+            return False
+        return True
+
+    async def wait_beside(self, kind: str, number: int, line: bytes) -> float:
+        """Return how long a plain pod waits at most, while a line is handled and right after it."""
+        watching = asyncio.create_task(self.watch(kind, [line]))
+        if kind == "ResourceClaim":
+            self.api.add(pod_with_claim(number))
+        beside = await self.wait_of_another_pod("beside")
+        if not await watching:
+            self.misunderstood += 1
+        return max(beside, await self.wait_of_another_pod("behind"))
+
+    def remove_all_of(self, kind: str, prefix: str) -> None:
+        """Delete the objects whose names begin so."""
+        for key in [k for k in self.api._stores[kind] if k.rpartition("/")[2].startswith(prefix)]:
+            self.api.remove(kind, key)
+
+    def handler_failures(self) -> float:
+        """Return how often a handler has raised."""
+        family = self.metrics.informer_handler_failures_total
+        return sum(family.labels(resource.plural).value for resource in BY_KIND.values())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.failures.append(error)
+
+
+def plain_pod(name: str) -> Json:
+    """Return a pod that asks for nothing special."""
+    requests = {"cpu": "10m", "memory": "10Mi"}
+    containers = [{"name": "c", "resources": {"requests": requests}}]
+    meta = {"name": name, "namespace": "default", "uid": name, "labels": {"app": "plain"}}
+    spec = {"schedulerName": "default-scheduler", "containers": containers}
+    return {"kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def pod_with_claim(number: int) -> Json:
+    """Return a pod that uses a hostile claim."""
+    pod = plain_pod(f"resourceclaim-{number}")
+    claim = f"resourceclaim-{number}"
+    pod["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": claim}]
+    return pod
+
+
+def _node(number: int) -> Json:
+    labels = {
+        "kubernetes.io/hostname": f"n{number}",
+        "topology.kubernetes.io/zone": f"z{number % 3}",
+    }
+    capacity = {"cpu": "64", "memory": "256Gi", "pods": "1000"}
+    return {
+        "kind": "Node",
+        "metadata": {"name": f"n{number}", "uid": f"n{number}", "labels": labels},
+        "status": {"allocatable": capacity, "capacity": capacity},
+    }
+
+
+def _slice(number: int) -> Json:
+    devices = [{"name": f"d{n}", "attributes": {"side": {"int": n % 2}}} for n in range(16)]
+    pool = {"name": f"n{number}", "generation": 1, "resourceSliceCount": 1}
+    spec = {"nodeName": f"n{number}", "driver": "gpu.example.com", "pool": pool, "devices": devices}
+    return {"kind": "ResourceSlice", "metadata": {"name": f"n{number}"}, "spec": spec}

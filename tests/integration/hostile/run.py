@@ -1,0 +1,162 @@
+"""Ten thousand hostile objects of every kind, and ten thousand malformed lines, with figures.
+
+    PYTHONPATH=tests/integration python -m hostile.run [--objects N] [--nodes N] [KIND ...]
+
+``make hostile``. Objects are created, and deleted in batches, on a cluster of 5,000 nodes in one
+process: decoding, informers, cache, queue and plugins are real, the network is left out. Beside
+each object a plain pod is scheduled. Judged: nothing raises, no cycle of a second, no plain pod
+waits for more than 100 ms, and the resident memory is back within 10 % of where it was.
+
+Times are CPU time of the event loop's thread: wall-clock time would tell of what else the machine
+does. That of the process that evaluates a selector is added.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import itertools
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from proreus.bounded_cache import AGE_INTERVAL_SECONDS
+from proreus.gc_tuning import freeze_startup_heap
+from proreus.objects.kinds import BY_KIND
+
+from .cluster import HostileCluster
+from .objects import Objects, event_line, malformed_lines
+
+MAX_CYCLE_SECONDS = 1.0
+MAX_WAIT_SECONDS = 0.1
+MAX_GROWTH = 1.1
+_ALIVE = 20
+"""How many objects of a kind exist at the same time."""
+
+
+@dataclass
+class Figures:
+    """What one kind cost; seconds, and mebibytes after the objects were gone."""
+
+    kind: str
+    longest_wait: float
+    longest_cycle: float
+    misunderstood: int
+    handler_failures: float
+    rss: float
+    worst: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kind:22} wait {self.longest_wait * 1000:6.1f} ms  "
+            f"cycle {self.longest_cycle * 1000:6.1f} ms  new lists {self.misunderstood}  "
+            f"handlers {self.handler_failures:g}  RSS {self.rss:.0f} MiB  ({self.worst})"
+        )
+
+
+def rss_mebibytes() -> float:
+    """Return the resident memory of this process."""
+    with open("/proc/self/statm", encoding="ascii") as sizes:
+        return int(sizes.read().split()[1]) * 4096 / 2**20
+
+
+async def settle(cluster: HostileCluster) -> None:
+    """Let three minutes pass, in which what is not used is forgotten."""
+    for _ in range(3 * AGE_INTERVAL_SECONDS + 1):
+        cluster.tick()
+    await cluster.schedule_all()
+    gc.collect()
+    cluster.tick()
+
+
+def remove(cluster: HostileCluster, kind: str) -> None:
+    """Delete all hostile objects of a kind, and the pods that use them."""
+    for one in dict.fromkeys(("Pod", kind)):
+        cluster.remove_all_of(one, f"{kind.lower()}-")
+
+
+async def try_kind(cluster: HostileCluster, kind: str, count: int, scale: float) -> Figures:
+    """Create and delete hostile objects of one kind."""
+    objects = Objects(kind, 1, scale)
+    figures = Figures(kind, 0.0, 0.0, 0, 0.0, 0.0, "")
+    cluster.longest_cycle, cluster.misunderstood = 0.0, 0
+    failures = cluster.handler_failures()
+    for number in range(count):
+        made = objects.make(number)
+        waited = await cluster.wait_beside(kind, number, event_line("ADDED", made))
+        if waited > figures.longest_wait:
+            figures.longest_wait = waited
+            figures.worst = f"{objects.shape}, {len(made):,} bytes"
+        if number % _ALIVE == _ALIVE - 1:
+            remove(cluster, kind)
+            cluster.tick()
+    remove(cluster, kind)
+    await settle(cluster)
+    figures.longest_cycle, figures.misunderstood = cluster.longest_cycle, cluster.misunderstood
+    figures.handler_failures = cluster.handler_failures() - failures
+    figures.rss = rss_mebibytes()
+    return figures
+
+
+async def try_lines(cluster: HostileCluster, count: int) -> int:
+    """Handle malformed lines; return how many would have caused a new list."""
+    refused = 0
+    for line, kind in zip(
+        itertools.islice(malformed_lines(1), count), itertools.cycle(BY_KIND), strict=False
+    ):
+        refused += not await cluster.watch(kind, [line])
+    await cluster.wait_of_another_pod("last")
+    return refused
+
+
+async def run(kinds: Iterable[str], count: int, nodes: int, scale: float) -> list[str]:
+    """Try all kinds and print figures; return what was not as it should be."""
+    cluster = HostileCluster(nodes)
+    # What is imported and created at first use belongs to the memory before.
+    for kind in BY_KIND:
+        await try_kind(cluster, kind, 20, 0.01)
+    freeze_startup_heap()  # as a process does once its informers are synced
+    before = rss_mebibytes()
+    print(f"{nodes} nodes, RSS {before:.0f} MiB", flush=True)
+    problems = []
+    for kind in kinds:
+        figures = await try_kind(cluster, kind, count, scale)
+        print(figures, flush=True)
+        if figures.longest_wait > MAX_WAIT_SECONDS:
+            problems.append(f"{kind}: a plain pod waited {figures.longest_wait:.3f} s")
+        if figures.longest_cycle > MAX_CYCLE_SECONDS:
+            problems.append(f"{kind}: a cycle of {figures.longest_cycle:.3f} s")
+        if figures.handler_failures:
+            problems.append(f"{kind}: {figures.handler_failures:g} handlers raised")
+    refused = await try_lines(cluster, count)
+    await settle(cluster)
+    after = rss_mebibytes()
+    print(f"{count} malformed lines, {refused} refused; RSS {after:.0f} MiB, {before:.0f} before")
+    cluster.scheduler.cache.table.validate()
+    cluster.scheduler.queue.validate()
+    problems += [f"a task raised {failure!r}" for failure in cluster.failures]
+    if after > MAX_GROWTH * before:
+        problems.append(f"RSS grew from {before:.0f} to {after:.0f} MiB")
+    return problems
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse arguments, run, and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, prog="hostile.run")
+    parser.add_argument("--objects", type=int, default=10_000)
+    parser.add_argument("--nodes", type=int, default=5_000)
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("kinds", nargs="*", metavar="KIND", default=list(BY_KIND))
+    options = parser.parse_args(arguments)
+    logging.getLogger("proreus").setLevel(logging.CRITICAL)
+    started = time.perf_counter()
+    problems = asyncio.run(run(options.kinds, options.objects, options.nodes, options.scale))
+    print(f"{time.perf_counter() - started:.0f} s")
+    print("\n".join(problems) or "all as it should be")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
