@@ -7,8 +7,7 @@ INSTALLED := $(VENV)/.installed
 # What is installed is what the lock says, by content; nothing is built from source.
 LOCKED := --quiet --disable-pip-version-check --require-hashes --only-binary :all:
 
-.PHONY: help venv demo test lint format api-page test-controlplane ci bench bench-engine bench-own-plugin bench-families oracle-fuzz kwok-up kwok-down kind-up lock sbom image-steps clean
-.PHONY: help venv demo test lint format test-controlplane ci bench bench-engine bench-own-plugin bench-families oracle-fuzz hostile kwok-up kwok-down kind-up clean
+.PHONY: help venv demo test lint format api-page test-controlplane ci bench bench-engine bench-own-plugin bench-families oracle-fuzz hostile kwok-up kwok-down kind-up lock sbom image-steps clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22

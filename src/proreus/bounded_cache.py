@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable
+from functools import partial
 from itertools import count
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import ref
@@ -150,14 +151,16 @@ def shrunk(mapping: dict[K, V]) -> dict[K, V]:
 
 # ---- all caches of the process -----------------------------------------------------------------
 
-_registered: list[tuple[int, Callable[[], Ageing | None]]] = []
+_registered: dict[int, ref[Ageing]] = {}
 _numbers = count()
 _lru_caches: list[Any] = []
 
 
 def register(cache: Ageing) -> None:
     """Have a cache aged from now on, for as long as it is referenced."""
-    _registered.append((next(_numbers), ref(cache)))
+    # Tables for dry runs have such caches too, and come and go by the thousand.
+    number = next(_numbers)
+    _registered[number] = ref(cache, partial(_registered.pop, number))
 
 
 def cleared_with_age(function: F) -> F:
@@ -174,8 +177,7 @@ def age_caches(share: int = 0, shares: int = 1) -> None:
 
     Freeing what a large cache drops takes milliseconds, so that it is better done share by share.
     """
-    _registered[:] = [entry for entry in _registered if entry[1]() is not None]
-    for number, referenced in tuple(_registered):
+    for number, referenced in tuple(_registered.items()):
         cache = referenced() if number % shares == share else None
         if cache is not None:
             cache.age()

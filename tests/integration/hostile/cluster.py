@@ -63,7 +63,7 @@ class WatchedApi(InMemoryApi):
     def _decoder(self, kind: str) -> EventDecoder[Any]:
         decoder = self._decoders.get(kind)
         if decoder is None:
-            faults = self.informers.group.by_kind[kind]._faults
+            faults = self.informers.group.by_kind[kind].faults
             decoder = self._decoders[kind] = EventDecoder(BY_KIND[kind].type, faults)
         return decoder
 
