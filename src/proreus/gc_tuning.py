@@ -7,11 +7,18 @@ import gc
 import sys
 
 
+def collect_rarely_at_start() -> None:
+    """Let imports and first lists allocate almost without collections; call at the very start."""
+    # Hardly anything that a start allocates is garbage, and each collection would walk it.
+    gc.set_threshold(200_000, 50, 1_000)
+
+
 def freeze_startup_heap() -> None:
     """Exempt all present objects from collection; call once all informers are synced."""
     # Most of these objects live as long as the process, and hardly any form reference cycles: full
-    # collections would walk the whole cluster again and again, and block the event loop.
-    gc.collect()
+    # collections would walk the whole cluster again and again, and block the event loop. What is
+    # garbage by now stays for good; it is left by imports, about 1 MB, and not worth the tenth of
+    # a second that a collection takes here.
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
 

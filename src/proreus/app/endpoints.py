@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from typing import Any
 
 from proreus.app.blocked_plugins import BlockedPlugins
 from proreus.app.clients import Clients
 from proreus.app.loop_watchdog import StuckCycle
 from proreus.app.options import RunOptions
+from proreus.app.process_state import ProcessState
 from proreus.app.remote_plugins import RemotePlugins
 from proreus.client.informer_factory import InformerFactory
 from proreus.config.durations import format_duration
-from proreus.config.types import SchedulerConfiguration
 from proreus.config.write import to_data
-from proreus.loading import PluginFile
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod
 from proreus.scheduler.scheduler import Scheduler
@@ -25,25 +23,6 @@ from proreus.server.responses import json_body
 from proreus.server.server import EndpointSources, Server
 
 _BINDINGS_SHOWN = 100
-
-
-@dataclass
-class ProcessState:
-    """How far a process is. ``config``: the configuration in force.
-
-    ``synced``: all informers have their first list. ``leads``: scheduling has begun. ``stopping``:
-    the process is about to end. ``last_reload``: result of the latest reload, for /configz.
-    ``plugin_files``: the out-of-tree plugin files in force, for /pluginz. ``shadow``: returns the
-    body of /shadowz.
-    """
-
-    config: SchedulerConfiguration
-    synced: bool = False
-    leads: bool = False
-    stopping: bool = False
-    last_reload: dict[str, Any] | None = None
-    plugin_files: list[PluginFile] = field(default_factory=list)
-    shadow: Callable[[], dict[str, Any]] = dict
 
 
 def make_server(

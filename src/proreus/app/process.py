@@ -1,11 +1,12 @@
 """The parts of a running scheduler, and the order in which they start and end.
 
-    start   watchdog, Events, reloading ─► server ─► informers synced ─► Lease ─► ticks, scheduling
+    start   watchdog, Events, reloading, server
+            informers synced ─► Lease ─► ticks, scheduling
             (with delayCacheUntilActive: Lease ─► informers)
     end     /readyz fails ─► no more pops ─► bindings end ─► Events written ─► fence closed ─►
             Lease released ─► server, and everything else at once
 
-The server starts before the informers, so that /healthz responds while they fill. The Lease is
+The server starts while the informers fill, so that /healthz responds meanwhile. The Lease is
 released after the last write: until then no other process may lead (``winding_down``).
 """
 
@@ -15,16 +16,17 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
+from importlib import import_module
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from proreus import gc_tuning, logs
 from proreus.app.call_watchdog import CallWatchdog
 from proreus.app.clients import Clients
 from proreus.app.election_thread import ElectionThread, make_election
-from proreus.app.endpoints import ProcessState, make_server
 from proreus.app.loop_watchdog import LoopWatchdog, StuckCycle
 from proreus.app.options import RunOptions
+from proreus.app.process_state import ProcessState
 from proreus.app.refused_watches import RefusedWatches
 from proreus.app.remote_plugins import RemotePlugins
 from proreus.app.stopping import until_set
@@ -50,6 +52,9 @@ from proreus.scheduler.environment import Environment
 from proreus.scheduler.extender import whole_types
 from proreus.scheduler.profile_set import ProfileSet
 from proreus.scheduler.shadow import ShadowLimits, ShadowTrial
+
+if TYPE_CHECKING:
+    from proreus.server.server import Server
 
 log = logs.logger(__name__)
 
@@ -169,26 +174,39 @@ class Process:
             self._start("loop watchdog", self._watchdog.run())
             self._start("events", self._events.run())
             self._start("reloading", reloading())
-            server = make_server(
-                self._options,
-                self.state,
-                self._scheduler,
-                self._stores,
-                self._clients,
-                self._remote_plugins,
-                self._stuck_cycle,
-                self.blocked_plugins,
-            )
+            self._start("scheduling", self._lead_and_schedule())
+            server: Server | None = None
             try:
                 async with until_set(stopping):  # it asks the apiserver for the client CA
+                    server = await self._new_server()
                     await server.start()
-                    self._start("scheduling", self._lead_and_schedule())
                 await stopping.wait()
-                await self._shut_down(server.stop)
+                await self._shut_down(server.stop if server is not None else _nothing_to_stop)
             finally:
-                await server.stop()
+                if server is not None:
+                    await server.stop()
             for task in (*self._running.values(), *self._background):
                 task.cancel()
+
+    async def _new_server(self) -> Server:
+        # The HTTP server and its X.509 library take 60 ms to import. In a thread, so that the first
+        # lists are requested meanwhile, and wait for the apiserver anyway.
+        endpoints = await asyncio.to_thread(import_module, "proreus.app.endpoints")
+        server: Server = endpoints.make_server(
+            self._options,
+            self.state,
+            self._scheduler,
+            self._stores,
+            self._clients,
+            self._remote_plugins,
+            self._stuck_cycle,
+            self.blocked_plugins,
+        )
+        return server
+
+    async def wait_for_sync(self) -> None:
+        """Return once every informer has handled its first list."""
+        await self._stores.group.wait_for_sync()
 
     async def close(self) -> None:
         """Close connections that outlive ``run``; to be called also where ``run`` failed."""
@@ -397,3 +415,7 @@ class Process:
 def _rate(connection: ClientConnection) -> RateLimiter:
     """Return the client-side rate that the configuration states."""
     return RateLimiter(connection.qps, max(connection.burst, 1))
+
+
+async def _nothing_to_stop() -> None:
+    """Stand for the end of a server that was never started."""

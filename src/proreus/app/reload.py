@@ -68,6 +68,9 @@ class Reloader:
                     await self.reload()
 
     async def _follow(self) -> None:
+        # To begin costs some imports, and a start has more urgent work. What changes meanwhile is
+        # found by the first comparison.
+        await self._process.wait_for_sync()
         async for _ in self._files.changes():
             if self._files.has_changed():
                 self._due.set()

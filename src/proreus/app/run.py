@@ -37,7 +37,7 @@ from proreus.config.write import to_yaml
 from proreus.errors import ConfigError, LeaseLost, ProreusError
 from proreus.loading import load
 from proreus.metrics import SchedulerMetrics
-from proreus.server.connections import raise_open_files_limit
+from proreus.server.open_files import raise_open_files_limit
 
 log = logs.logger(__name__)
 

@@ -11,8 +11,6 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 
-import watchfiles
-
 from proreus import logs
 from proreus.loading import LoadedPlugins, PluginSources, content_hash
 
@@ -112,6 +110,9 @@ class WatchedFiles:
 
 
 def _file_events(folders: Iterable[Path]) -> AsyncIterator[object]:
+    # Not at the start of the process, which waits for it: 30 ms, with the packages it needs.
+    import watchfiles
+
     return watchfiles.awatch(
         *folders,
         recursive=False,

@@ -103,6 +103,7 @@ def _as_data(loaded_plugins: LoadedPlugins) -> dict[str, Any]:
     plugins = []
     for name, found in loaded_plugins.found.items():
         origin = found.origin
+        file, line = found.location
         plugins.append(
             {
                 "name": name,
@@ -113,8 +114,8 @@ def _as_data(loaded_plugins: LoadedPlugins) -> dict[str, Any]:
                     "kind": origin.way,
                     "package": origin.package,
                     "version": origin.version,
-                    "file": origin.file,
-                    "line": origin.line,
+                    "file": file,
+                    "line": line,
                 },
             }
         )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 import proreus
+from proreus import gc_tuning
 from proreus.cli.go_flags import FlagError, GoCommand, ParsedFlags
 from proreus.cli.run_flags import FLAGS, LEADER_ELECTION
 from proreus.cli.shadow_flags import shadow_options
@@ -37,6 +41,8 @@ def _run(values: ParsedFlags) -> int:
     if values["version"] != "false":
         click.echo(version_text(raw=values["version"] == "raw"))
         return 0
+    gc_tuning.collect_rarely_at_start()
+    _import_in_a_thread("aiohttp")
     options = run_options(values)
 
     import uvloop
@@ -45,6 +51,21 @@ def _run(values: ParsedFlags) -> int:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(app.run(options, app.end_within_time))
+
+
+def _import_in_a_thread(module: str) -> None:
+    """Begin to import a module that will be needed, while others are imported here.
+
+    aiohttp reads the system's CAs when it is imported, which takes 50 ms and does not hold the
+    interpreter lock.
+    """
+    # A daemon, and without a word about errors: the import that needs the module reports them.
+    threading.Thread(target=_import_quietly, args=(module,), daemon=True).start()
+
+
+def _import_quietly(module: str) -> None:
+    with suppress(Exception):
+        import_module(module)
 
 
 def version_text(*, raw: bool = False) -> str:

@@ -1,7 +1,7 @@
 """Loads credentials: kubeconfig, service account, ``--master``.
 
-The ``kubernetes`` package reads kubeconfigs, runs exec plugins, does OIDC and reads service
-accounts; the result becomes ``Credentials``.
+The ``kubernetes`` package runs exec plugins, does OIDC, and reads what ``plain_credentials`` leaves
+to it; the result becomes ``Credentials``.
 """
 
 import asyncio
@@ -11,16 +11,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-from urllib import request as urllib_request
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from kubernetes.aio import config as kubernetes_config
-from kubernetes.aio.client import Configuration
-from kubernetes.aio.config import incluster_config, kube_config
-
+from proreus.client import plain_credentials
 from proreus.client.credentials import Credentials, FetchAuthorization, TlsFiles
+from proreus.client.plain_credentials import PlainCredentials
 from proreus.errors import ConfigError
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client import Configuration
 
 NOT_CONFIGURED = (
     "invalid configuration: no configuration has been provided, "
@@ -47,8 +47,12 @@ async def load(
         return await _from_kubeconfig(kubeconfig, master, context, environ)
     if master:
         return _bare(master, environ)
+    if plain := plain_credentials.from_service_account(environ):
+        return _from_plain(plain, environ)
+    from kubernetes.aio import config as kubernetes_config
+
     try:
-        return await _from_service_account(environ)
+        return _from_service_account(environ)
     except kubernetes_config.ConfigException as error:
         # We do run in a pod, and its service account is not mounted: to go on with another
         # apiserver's address would hide that.
@@ -77,6 +81,8 @@ def _proxy_of(server: str, environ: Mapping[str, str]) -> str | None:
     """Return the proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY choose for the server."""
     if environ is not os.environ:
         return None
+    from urllib import request as urllib_request
+
     proxies = urllib_request.getproxies()
     parts = urlsplit(server)
     if urllib_request.proxy_bypass(parts.hostname or ""):
@@ -87,7 +93,27 @@ def _proxy_of(server: str, environ: Mapping[str, str]) -> str | None:
     return proxies.get(parts.scheme)
 
 
-async def _from_service_account(environ: Mapping[str, str]) -> Credentials:
+def _from_plain(
+    plain: PlainCredentials, environ: Mapping[str, str], master: str = ""
+) -> Credentials:
+    server = _checked_server(master or plain.server)
+    header = f"Bearer {plain.token}" if plain.token else ""
+
+    async def fixed(_: bool) -> str:
+        return header
+
+    return Credentials(
+        server,
+        TlsFiles(plain.ca_file, plain.cert_file, plain.key_file, plain.verify),
+        tls_server_name=plain.tls_server_name,
+        proxy=_proxy_of(server, environ),
+        fetch=_token_file(plain.token_file) if plain.token_file else fixed,
+    )
+
+
+def _from_service_account(environ: Mapping[str, str]) -> Credentials:
+    from kubernetes.aio.config import incluster_config
+
     token_file = incluster_config.SERVICE_TOKEN_FILENAME
     loader: Any = incluster_config.InClusterConfigLoader(  # type: ignore[no-untyped-call]
         token_filename=token_file,
@@ -118,9 +144,13 @@ def _token_file(path: str) -> FetchAuthorization:
 async def _from_kubeconfig(
     kubeconfig: str, master: str, context: str | None, environ: Mapping[str, str]
 ) -> Credentials:
-    paths = [path for path in kubeconfig.split(kube_config.ENV_KUBECONFIG_PATH_SEPARATOR) if path]
+    paths = [path for path in kubeconfig.split(os.pathsep) if path]
     if not any(map(os.path.exists, map(os.path.expanduser, paths))):
         raise ConfigError(f"kubeconfig: no such file: {kubeconfig}")
+    if len(paths) == 1 and (plain := plain_credentials.from_kubeconfig(paths[0], context)):
+        return await _first_fetched(_from_plain(plain, environ, master), kubeconfig)
+    from kubernetes.aio import config as kubernetes_config
+
     configuration = _empty_configuration()
     try:
         loader: Any = await kubernetes_config.load_kube_config(  # type: ignore[no-untyped-call]
@@ -152,6 +182,10 @@ async def _from_kubeconfig(
         proxy=configuration.proxy or _proxy_of(server, environ),
     )
     credentials.fetch = _fetch_of(loader, credentials)
+    return await _first_fetched(credentials, kubeconfig)
+
+
+async def _first_fetched(credentials: Credentials, kubeconfig: str) -> Credentials:
     usual_seconds, credentials.fetch_seconds = credentials.fetch_seconds, _FIRST_FETCH_SECONDS
     try:
         # An exec plugin that cannot run must fail the start, not the first request.
@@ -186,7 +220,7 @@ def _fetch_of(loader: Any, credentials: Credentials) -> FetchAuthorization:
                 files = loader.__dict__.get("cert_file"), loader.__dict__.get("key_file")
                 credentials.tls = replace(credentials.tls, cert_file=files[0], key_file=files[1])
                 return token
-            if force and loader.provider == kube_config.PROVIDER_TYPE_OIDC:
+            if force and loader.provider == "oidc":
                 await _forced_oidc(loader)
             else:
                 await loader._load_authentication()
@@ -230,6 +264,8 @@ def _kill_processes(cancelled: asyncio.CancelledError) -> None:
 
 
 async def _forced_oidc(loader: Any) -> None:
+    from kubernetes.aio import config as kubernetes_config
+
     provider = loader._user["auth-provider"]
     try:
         await loader._refresh_oidc(provider)
@@ -238,7 +274,9 @@ async def _forced_oidc(loader: Any) -> None:
     loader.token = f"Bearer {provider['config']['id-token']}"
 
 
-def _empty_configuration() -> Configuration:
+def _empty_configuration() -> "Configuration":
+    from kubernetes.aio.client import Configuration
+
     # Calling the class returns a copy of a process-wide default; ours must start empty.
     configuration: Configuration = type.__call__(Configuration)
     configuration.api_key = {}

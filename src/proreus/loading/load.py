@@ -52,9 +52,7 @@ def load(
     """
     loading = _Loading()
     for plugin in IN_TREE_PLUGINS:
-        loading.found[plugin.name] = LoadedPlugin(
-            plugin, Origin("in-tree", *class_location(plugin))
-        )
+        loading.found[plugin.name] = LoadedPlugin(plugin, Origin("in-tree", "", 0))
     if sources.packages:
         for entry_point in entry_points(group=ENTRY_POINTS):
             loading.add_entry_point(entry_point)
@@ -200,7 +198,7 @@ class _Loading:
         origin = Origin(way, file, line, package, version)
         other = self.found.get(plugin.name)
         if other is not None and not _same(other.plugin, plugin):
-            whose = dict.fromkeys((str(other.origin), f"{other.origin.file}:{other.origin.line}"))
+            whose = dict.fromkeys((str(other.origin), "{}:{}".format(*other.location)))
             why = (
                 f'class {plugin.__name__}: the name "{plugin.name}" is that of another plugin '
                 f"({', '.join(whose)}); set name to one of its own"

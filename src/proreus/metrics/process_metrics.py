@@ -10,16 +10,16 @@ import math
 import platform
 import resource
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
-
-from prometheus_client import Metric
-from prometheus_client.gc_collector import GCCollector
-from prometheus_client.platform_collector import PlatformCollector
-from prometheus_client.process_collector import ProcessCollector
-from prometheus_client.registry import CollectorRegistry
+from typing import TYPE_CHECKING
 
 from proreus.metrics import exposition
 from proreus.metrics.families import MetricsRegistry, exponential
+
+# See ``exposition``.
+if TYPE_CHECKING:
+    from prometheus_client import Metric
 
 _ATTEMPT = exponential(0.001, 2, 15)
 _REST = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
@@ -48,8 +48,16 @@ class ProcessMetrics(MetricsRegistry):
         super().__init__(disabled, allow_labels)
         self._describe()
         self._count_registered()
+
+    @cached_property
+    def _sources(self) -> list[exposition.Source]:
+        from prometheus_client.gc_collector import GCCollector
+        from prometheus_client.platform_collector import PlatformCollector
+        from prometheus_client.process_collector import ProcessCollector
+        from prometheus_client.registry import CollectorRegistry
+
         unused_registry = CollectorRegistry()
-        self._sources: list[exposition.Source] = [
+        return [
             ProcessCollector(registry=unused_registry).collect,
             PlatformCollector(registry=unused_registry).collect,
             GCCollector(registry=unused_registry).collect,
@@ -273,6 +281,8 @@ class ProcessMetrics(MetricsRegistry):
 
 def _collect_process_metrics() -> Iterator[Metric]:
     """Yield the metrics of Go's process collector that prometheus-client's lacks."""
+    from prometheus_client import Metric
+
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     most = Metric(
         "process_virtual_memory_max_bytes", "Maximum amount of virtual memory in bytes.", "gauge"

@@ -11,7 +11,6 @@ import resource
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -51,15 +50,6 @@ class ConnectionLimits:
             return cls()
         total = max(min(cls.total, soft // 4), 2)
         return cls(total, min(cls.per_address, total // 2))
-
-
-def raise_open_files_limit() -> None:
-    """Raise the soft limit of open files to the hard one, as Go's runtime does."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Some systems report a hard limit that they do not accept as a soft one.
-    with suppress(ValueError, OSError):
-        if soft != hard:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class _HttpServer(web.Server):

@@ -211,9 +211,13 @@ async def test_a_token_that_is_refused_at_first(start, token_file, sandbox, live
     process = await start(
         f"--kubeconfig={kubeconfig}", f"--secure-port={port}", "--bind-address=127.0.0.1"
     )
-    while b"refuses what the start needs" not in (line := await process.stderr.readline()):
+    refused = serving = b""
+    while not (refused and serving):  # in either order
+        line = await process.stderr.readline()
         assert line, "the process has ended"
-    assert b"Unauthorized" in line
+        refused = line if b"refuses what the start needs" in line else refused
+        serving = line if b"Serving securely" in line else serving
+    assert b"Unauthorized" in refused
     pages = live.Pages(port, sandbox.token)
     assert (await pages.get("/healthz", anonymous=True))[0] == 200
     assert (await pages.get("/readyz", anonymous=True))[0] == 500

@@ -1,6 +1,7 @@
 """The apiserver's address and our identity, from files and the environment."""
 
 import asyncio
+import base64
 import datetime
 import json
 import os
@@ -18,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from kubernetes.aio.config import incluster_config
 
+from proreus.client import plain_credentials
 from proreus.client.credential_loading import NOT_CONFIGURED, load
 from proreus.client.credentials import Credentials
 from proreus.errors import ConfigError
@@ -164,10 +166,9 @@ async def test_token_file_is_read_again_every_minute_and_after_a_401(kubeconfig,
 
 
 async def test_service_account(tmp_path, monkeypatch, pems):
-    token, (ca_file, _) = tmp_path / "token", pems("ca")
+    token, _ = tmp_path / "token", pems("ca")
     token.write_text("in-cluster")
-    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
-    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", ca_file)
+    monkeypatch.setattr(plain_credentials, "SERVICE_ACCOUNT", tmp_path)
     environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
     found = await load(environ=environ)
     assert found.server == "https://[fd00::1]:443"
@@ -342,3 +343,67 @@ async def test_proxy_of_the_environment_is_not_used_for_loopback(monkeypatch):
     assert (await load("", "https://127.0.0.1:6443")).proxy is None
     monkeypatch.setenv("no_proxy", "k8s")
     assert (await load("", "https://k8s:6443")).proxy is None
+
+
+# ---- without the kubernetes package --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("user", "cluster"),
+    [
+        ({"token": "secret"}, {}),
+        ({"tokenFile": "token"}, {"tls-server-name": "api"}),
+        ({"token": "secret"}, {"insecure-skip-tls-verify": True}),
+        ({"client-certificate": "me.crt", "client-key": "me.key"}, {}),
+        ({}, {"certificate-authority": "me.crt"}),
+    ],
+)
+async def test_plain_kubeconfigs_are_read_as_the_library_reads_them(
+    kubeconfig, pems, tmp_path, monkeypatch, user, cluster
+):
+    pems("me")
+    (tmp_path / "token").write_text("from-file")
+    path = kubeconfig(user, **cluster)
+    plain = await load(path, environ={})
+    monkeypatch.setattr(plain_credentials, "from_kubeconfig", lambda path, context: None)
+    ours, theirs = plain, await load(path, environ={})
+    assert (ours.server, ours.tls, ours.tls_server_name) == (
+        theirs.server,
+        theirs.tls,
+        theirs.tls_server_name,
+    )
+    assert ours.authorization() == theirs.authorization()
+
+
+def test_data_in_a_kubeconfig_becomes_files(kubeconfig, pems, tmp_path):
+    cert_file, key_file = pems("me")
+    user = {
+        "client-certificate-data": base64.b64encode(Path(cert_file).read_bytes()).decode(),
+        "client-key-data": base64.b64encode(Path(key_file).read_bytes()).decode(),
+    }
+    found = asyncio.run(load(kubeconfig(user), environ={}))
+    assert Path(found.tls.cert_file).read_bytes() == Path(cert_file).read_bytes()
+    assert isinstance(found.tls_context(), ssl.SSLContext)
+    assert Path(found.tls.key_file).stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("user", "cluster"),
+    [
+        ({"exec": {"command": "get-token"}}, {}),
+        ({"auth-provider": {"name": "oidc"}}, {}),
+        ({"username": "u", "password": "p"}, {}),
+        ({"token": 7}, {}),
+        ({"token": "t"}, {"proxy-url": "http://proxy:3128"}),
+        ({"client-certificate": "missing.crt", "client-key": "missing.key"}, {}),
+        ({"client-key-data": "!"}, {}),
+    ],
+)
+def test_what_is_not_plain_is_left_to_the_library(kubeconfig, user, cluster):
+    assert plain_credentials.from_kubeconfig(kubeconfig(user, **cluster), None) is None
+
+
+def test_neither_a_missing_file_nor_another_document_is_plain(tmp_path):
+    (tmp_path / "text").write_text("just text")
+    assert plain_credentials.from_kubeconfig(str(tmp_path / "text"), None) is None
+    assert plain_credentials.from_kubeconfig(str(tmp_path / "none"), None) is None

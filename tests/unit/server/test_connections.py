@@ -9,7 +9,8 @@ from aiohttp import web
 
 from proreus.server import connections
 from proreus.server.certificates import ServingCertificate
-from proreus.server.connections import ConnectionLimits, ConnectionServer, raise_open_files_limit
+from proreus.server.connections import ConnectionLimits, ConnectionServer
+from proreus.server.open_files import raise_open_files_limit
 from proreus.server.options import ServingOptions
 
 from .conftest import listener

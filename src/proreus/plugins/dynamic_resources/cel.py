@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
-
-from cel_expr_python import cel
 
 from proreus.bounded_cache import BYTES_AN_ENTRY, BoundedCache
 from proreus.errors import ProreusError
@@ -29,7 +28,6 @@ from proreus.plugins.dynamic_resources.cel_cost import (
     is_bounded,
     is_surely_small,
 )
-from proreus.plugins.dynamic_resources.cel_environments import checker, evaluator, lenient_checker
 from proreus.plugins.dynamic_resources.cel_process import EvaluationFailed, evaluate_in_child
 
 Attribute = bool | int | str | bytes | list[Any]
@@ -70,7 +68,7 @@ class DeviceView:
         """Return the variables in the evaluator's form, which all expressions share."""
         # Converting them to C++ takes longer than most evaluations, so it is done once.
         if self._activation is None:
-            self._activation = evaluator().Activation(self._with_device())
+            self._activation = _environments().evaluator().Activation(self._with_device())
         return self._activation
 
     def activation_with(self, domains: set[str]) -> Any:
@@ -78,7 +76,7 @@ class DeviceView:
         variables = dict(self.variables)
         for name in ("device.attributes", "device.capacity"):
             variables[name] = {**{domain: {} for domain in domains}, **variables[name]}
-        return evaluator().Activation(variables)
+        return _environments().evaluator().Activation(variables)
 
     def _with_device(self) -> dict[str, Any]:
         fields_by_name = {name.removeprefix("device."): v for name, v in self.variables.items()}
@@ -122,6 +120,8 @@ class CELSelector:
         self._program: Any = None
         self._serialized: bytes | None = None
         self._bounded: dict[Bound, bool] = {}
+        from cel_expr_python import cel
+
         try:
             checked = _checked(expression)
             # Attributes have any type until they are looked up, hence dyn. The text is upstream's.
@@ -131,7 +131,7 @@ class CELSelector:
                 )
                 return
             serialized = checked.serialize()
-            self._program = evaluator().deserialize(with_optionals(serialized))
+            self._program = _environments().evaluator().deserialize(with_optionals(serialized))
             if not is_surely_small(expression):
                 self._serialized = serialized
         except RuntimeError as error:
@@ -156,6 +156,8 @@ class CELSelector:
         return bounded
 
     def _evaluate(self, device: DeviceView) -> bool:
+        from cel_expr_python import cel
+
         domains: set[str] = set()
         activation = device.activation()
         while True:
@@ -204,13 +206,21 @@ def _checked(expression: str) -> Any:
     # cel-cpp has the macro of two variables under another name.
     expression = _EXISTS_ONE.sub(".existsOne", expression)
     try:
-        return checker().compile(expression)
+        return _environments().checker().compile(expression)
     except RuntimeError as error:
         # ``device`` itself, as in ``cel.bind(d, device, …)``, is a map of anything. Only such
         # expressions lose the type checks on its fields.
         if _BARE_DEVICE in str(error):
-            return lenient_checker().compile(expression)
+            return _environments().lenient_checker().compile(expression)
         raise
+
+
+def _environments() -> ModuleType:
+    # cel-cpp and the tables of functions take 50 ms to import, which most clusters can save at the
+    # start: they have no device selectors.
+    from proreus.plugins.dynamic_resources import cel_environments
+
+    return cel_environments
 
 
 # ---- functions that return optionals -----------------------------------------------------------

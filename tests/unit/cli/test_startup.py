@@ -1,0 +1,45 @@
+"""What a start of ``proreus run`` does not need, it does not do."""
+
+import inspect
+import subprocess
+import sys
+
+from proreus.loading import PluginSources, load
+from proreus.source_location import class_location
+
+_LATER = (
+    "aiohttp.web",
+    "cel_expr_python",
+    "cryptography",
+    "hypothesis",
+    "kubernetes",
+    "prometheus_client",
+    "requests",
+    "rich",
+    "watchfiles",
+    "proreus.bench",
+    "proreus.sandbox",
+    "proreus.testing",
+)
+"""Modules that take long to import and that not every process needs, or not at once."""
+
+
+def test_modules_that_are_needed_later_or_never_are_not_imported():
+    code = f"""
+import sys, uvloop, proreus.cli.run, proreus.app
+print(*[name for name in {_LATER!r} if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_in_tree_plugins_are_located_only_when_somebody_asks(monkeypatch):
+    def fail(_):
+        raise AssertionError("the source of a plugin was parsed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(inspect, "getsourcelines", fail)
+        loaded = load(PluginSources(packages=False))
+    fit = loaded.found["NodeResourcesFit"]
+    assert fit.location == class_location(fit.plugin)
+    assert fit.location[1] > 0
