@@ -16,6 +16,7 @@ from proreus.app.options import RunOptions
 from proreus.client.credential_loading import load as load_credentials
 from proreus.client.credentials import Credentials
 from proreus.client.request_headers import user_agent
+from proreus.client.request_window import Priority, RequestWindow
 from proreus.client.responses import read_json
 from proreus.client.session import ApiClient, RequestHooks
 from proreus.client.write_fence import WriteFence
@@ -113,6 +114,18 @@ def _hooks_on(loop: asyncio.AbstractEventLoop, hooks: RequestHooks) -> RequestHo
         on_request=partial(call_on, loop, hooks.on_request),
         on_retry=partial(call_on, loop, hooks.on_retry),
         on_throttle=partial(call_on, loop, hooks.on_throttle),
+    )
+
+
+def show_request_window(window: RequestWindow, metrics: SchedulerMetrics) -> None:
+    """Let metrics show the state of a window."""
+    metrics.request_window.set_function(lambda: {(): window.limit})
+    metrics.request_window_in_flight.set_function(lambda: {(): window.in_flight})
+    metrics.request_window_waiting.set_function(
+        lambda: {(one.name.lower(),): window.waiting(one) for one in Priority}
+    )
+    metrics.request_window_shrinks_total.set_function(
+        lambda: {(reason,): count for reason, count in window.shrinks.items()}
     )
 
 

@@ -18,10 +18,9 @@ from proreus.runtime.expansion import effective_configuration
 
 log = logs.logger(__name__)
 
-DEFAULT_QPS = 5000.0
-DEFAULT_BURST = 10000
-"""The defaults. kube-scheduler's 50 would be the bottleneck, and nowadays API Priority and Fairness
-protects the apiserver."""
+DEFAULT_QPS = -1.0
+"""No fixed rate, where the user states none. ``client.request_window`` adapts to what the apiserver
+can take; kube-scheduler's 50 requests a second would be the bottleneck."""
 
 
 def configuration(
@@ -69,13 +68,12 @@ def report(loaded_plugins: LoadedPlugins) -> None:
 
 
 def _with_rate(config: SchedulerConfiguration) -> SchedulerConfiguration:
-    """Set our default rate where neither file nor flag does; /configz then shows it."""
+    """Set our default rate where neither file nor flag states one; /configz then shows it."""
     connection = config.client_connection
-    generous = {"qps": DEFAULT_QPS, "burst": DEFAULT_BURST}
-    update = {
-        name: rate for name, rate in generous.items() if name not in connection.model_fields_set
-    }
-    return config.model_copy(update={"client_connection": connection.model_copy(update=update)})
+    if "qps" in connection.model_fields_set:
+        return config
+    connection = connection.model_copy(update={"qps": DEFAULT_QPS})
+    return config.model_copy(update={"client_connection": connection})
 
 
 def _connection(options: RunOptions, config: SchedulerConfiguration) -> ClientConnection:

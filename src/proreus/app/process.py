@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from proreus import gc_tuning, logs
 from proreus.app.call_watchdog import CallWatchdog
-from proreus.app.clients import Clients
+from proreus.app.clients import Clients, show_request_window
 from proreus.app.election_thread import ElectionThread, make_election
 from proreus.app.loop_watchdog import LoopWatchdog, StuckCycle
 from proreus.app.options import RunOptions
@@ -36,6 +36,7 @@ from proreus.client.event_bodies import ObjectReference
 from proreus.client.event_recorder import EventRecorder
 from proreus.client.informer_factory import InformerFactory
 from proreus.client.rate_limiter import RateLimiter
+from proreus.client.request_window import RequestWindow
 from proreus.client.store_comparer import StoreComparer
 from proreus.clock import RealClock
 from proreus.config.types import ClientConnection, SchedulerConfiguration
@@ -96,12 +97,16 @@ class Process:
         self._clients = clients
         self._clock = RealClock()
         connection = config.client_connection
-        self._dispatcher = Dispatcher(clients.main, rate_limiter=_rate(connection))
+        # Shared, since both clients write to the same apiserver.
+        window = RequestWindow()
+        show_request_window(window, metrics)
+        self._dispatcher = Dispatcher(clients.main, rate_limiter=_rate(connection), window=window)
         self._events = EventRecorder(
             clients.events,
             clock=self._clock,
             wait_until_idle=self._dispatcher.wait_until_idle,
             rate_limiter=_rate(connection),
+            window=window,
         )
         self._whole_types = whole_types(config.extenders)
         self._stores = InformerFactory(
@@ -413,7 +418,7 @@ class Process:
 
 
 def _rate(connection: ClientConnection) -> RateLimiter:
-    """Return the client-side rate that the configuration states."""
+    """Return the client-side rate that the configuration states; by default there is none."""
     return RateLimiter(connection.qps, max(connection.burst, 1))
 
 

@@ -56,8 +56,14 @@ FLAGS: tuple[Flag, ...] = (
         _DEPRECATED,
         ("kubeconfig", "string", "", "Kubeconfig file; ignored with --config."),
         ("profiling", "bool", "true", "Serve /debug pages; ignored with --config."),
-        ("kube-api-qps", "float", "5000", "Requests a second; ignored with --config."),
-        ("kube-api-burst", "int", "10000", "Requests in one burst; ignored with --config."),
+        (
+            "kube-api-qps",
+            "float",
+            "-1",
+            "Requests a second at most; negative: as many as the apiserver takes. Ignored with "
+            "--config.",
+        ),
+        ("kube-api-burst", "int", "100", "Requests in one burst; ignored with --config."),
         (
             "pod-max-in-unschedulable-pods-duration",
             "duration",

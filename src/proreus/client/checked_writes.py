@@ -21,6 +21,7 @@ from typing import Any
 from proreus.client.backoff import Backoff
 from proreus.client.rate_limiter import RateLimiter
 from proreus.client.request_headers import JSON
+from proreus.client.request_window import Priority, RequestWindow
 from proreus.client.responses import HttpResponse, ResponseLost, Unreachable, error_from_response
 from proreus.client.session import ApiClient, Request
 from proreus.errors import ApiError
@@ -50,21 +51,23 @@ class Write:
 
 
 class CheckedWriter:
-    """Sends writes through the rate limiter, at most ``parallelism`` at a time."""
+    """Sends writes through the rate limiter, and as many at a time as the window has room for."""
 
     def __init__(
         self,
         client: ApiClient,
         rate_limiter: RateLimiter,
+        window: RequestWindow,
         *,
-        parallelism: int,
+        priority: Priority = Priority.NORMAL,
         verify_attempts: int,
         verify_backoff_seconds: tuple[float, float],
         rng: random.Random,
     ) -> None:
         self._client = client
         self._rate_limiter = rate_limiter
-        self._slots = asyncio.Semaphore(parallelism)
+        self._window = window
+        self._priority = priority
         self._verify_attempts = verify_attempts
         self._verify_backoff_seconds = verify_backoff_seconds
         self._rng = rng
@@ -96,7 +99,9 @@ class CheckedWriter:
         self.in_flight += 1
         self._idle.clear()
         try:
-            async with self._slots:
+            # First the token: with a low rate, Events that wait for theirs would fill the window.
+            await self._wait_for_rate_limiter(write.method)
+            async with self._window.turn(self._priority):
                 response = await self._attempt(write)
                 if isinstance(response, HttpResponse):
                     if response.ok:
@@ -145,6 +150,7 @@ class CheckedWriter:
             # The server's error was true. kube-scheduler does not retry after it either.
             if refusal is not None:
                 raise refusal
+            await self._wait_for_rate_limiter(write.method)
             response = await self._attempt(write)
             if not isinstance(response, HttpResponse):
                 doubt = response
@@ -161,11 +167,15 @@ class CheckedWriter:
         hooks, host = self._client.hooks, self._client.host
         request = Request(write.method, write.path, write.body, content_type=write.content_type)
         for tries_left in range(_MAX_RETRIES, -1, -1):
-            await self._wait_for_rate_limiter(write.method)
+            sent_at = self._window.now()
             try:
                 response = await self._client.send(request)
-            except (ResponseLost, Unreachable) as error:
+            except ResponseLost as error:
+                self._window.overloaded("unanswered", sent_at)
                 return error
+            except Unreachable as error:
+                return error
+            self._tell_window(write, response, sent_at)
             wait_seconds = response.retry_after_seconds
             retriable = response.code == 429 or response.code >= 500
             # As in client-go only the server decides that a request is worth repeating, by naming a
@@ -173,8 +183,25 @@ class CheckedWriter:
             if wait_seconds is None or not retriable or not tries_left:
                 break
             hooks.on_retry(str(response.code), write.method, host)
-            await asyncio.sleep(min(wait_seconds, _MAX_RETRY_AFTER_SECONDS))
+            # Its place in the window is free meanwhile: others may be served, for instance by
+            # another priority level of the apiserver.
+            async with self._window.place_for_others(self._priority):
+                await asyncio.sleep(min(wait_seconds, _MAX_RETRY_AFTER_SECONDS))
+                await self._wait_for_rate_limiter(write.method)
         return response
+
+    def _tell_window(self, write: Write, response: HttpResponse, sent_at: float) -> None:
+        # Events may have a limit of their own in the apiserver (EventRateLimit). There are few in
+        # flight at a time, and what is rejected of them must not slow down bindings.
+        if self._priority is Priority.LOW:
+            return
+        # An eviction that a disruption budget does not allow is a 429, too.
+        if response.code == 429 and not write.path.endswith("/eviction"):
+            self._window.overloaded("rejected", sent_at)
+        elif response.code in (503, 504):
+            self._window.overloaded("unanswered", sent_at)
+        else:
+            self._window.answered(self._window.now() - sent_at)
 
     async def _wait_for_rate_limiter(self, method: str) -> None:
         if self._rate_limiter.unlimited:

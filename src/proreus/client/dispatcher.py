@@ -2,8 +2,8 @@
 
 Implements ``ApiWriter`` of ``framework/handle.py``. How a write is sent, retried and verified is in
 ``checked_writes``; this module has *what* is written, and how each write is recognized in the
-object after its response was lost. The dispatcher counts its writes in flight, so that writes of
-lower priority (Events) can wait until it is idle.
+object after its response was lost. The dispatcher counts its writes in flight, so that Events can
+wait until it is idle.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from proreus.client.backoff import Backoff
 from proreus.client.checked_writes import SERVER_ERRORS, CheckedWriter, Write, has_desired_state
 from proreus.client.rate_limiter import RateLimiter, no_rate_limit
 from proreus.client.request_headers import MERGE_PATCH, PROTOBUF, STRATEGIC_MERGE_PATCH
+from proreus.client.request_window import RequestWindow
 from proreus.client.responses import ResponseLost, read_json, read_object
 from proreus.client.session import ApiClient
 from proreus.errors import ApiError, Conflict, NotFound
@@ -39,9 +40,8 @@ _RETRIABLE_STATUS_REASONS = frozenset(
 
 @dataclass(frozen=True)
 class DispatcherOptions:
-    """Limits. ``parallelism``: writes in flight; ``verify_…``: reads after a lost response."""
+    """Limits. ``verify_…``: reads after a lost response."""
 
-    parallelism: int = 64
     verify_attempts: int = 5
     verify_backoff_seconds: tuple[float, float] = (0.1, 2.0)
     status_tries: int = 4
@@ -56,6 +56,7 @@ class Dispatcher:
         client: ApiClient,
         *,
         rate_limiter: RateLimiter | None = None,
+        window: RequestWindow | None = None,
         options: DispatcherOptions | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -65,7 +66,7 @@ class Dispatcher:
         self._writer = CheckedWriter(
             client,
             rate_limiter or no_rate_limit(),
-            parallelism=self._options.parallelism,
+            window or RequestWindow(),
             verify_attempts=self._options.verify_attempts,
             verify_backoff_seconds=self._options.verify_backoff_seconds,
             rng=self._rng,

@@ -28,6 +28,7 @@ from proreus.client.event_bodies import (
 )
 from proreus.client.rate_limiter import RateLimiter, no_rate_limit
 from proreus.client.request_headers import JSON, STRATEGIC_MERGE_PATCH
+from proreus.client.request_window import Priority, RequestWindow
 from proreus.client.responses import ResponseLost, Unreachable
 from proreus.client.session import ApiClient
 from proreus.clock import Clock, RealClock
@@ -103,6 +104,7 @@ class EventRecorder:
         clock: Clock | None = None,
         wait_until_idle: Callable[[float], Awaitable[None]] | None = None,
         rate_limiter: RateLimiter | None = None,
+        window: RequestWindow | None = None,
         capacity: int = 50_000,
         hostname: str | None = None,
         rng: random.Random | None = None,
@@ -116,7 +118,8 @@ class EventRecorder:
         self._writer = CheckedWriter(
             client,
             rate_limiter or no_rate_limit(),
-            parallelism=_WORKERS,
+            window or RequestWindow(),
+            priority=Priority.LOW,
             verify_attempts=1,
             verify_backoff_seconds=(0.1, 1.0),
             rng=self._rng,

@@ -21,6 +21,30 @@ class ProreusMetrics(ProcessMetrics):
         self._describe_kubelet_rejections()
         self._describe_overcommits()
         self._describe_shadow()
+        self._describe_request_window()
+
+    def _describe_request_window(self) -> None:
+        self.request_window = self.gauge(
+            "proreus_request_window",
+            "ALPHA",
+            "How many writes to the apiserver may be in flight at present.",
+        )
+        self.request_window_in_flight = self.gauge(
+            "proreus_request_window_in_flight", "ALPHA", "Writes to the apiserver in flight."
+        )
+        self.request_window_waiting = self.gauge(
+            "proreus_request_window_waiting",
+            "ALPHA",
+            "Writes that wait for their turn; those of priority low are Events.",
+            "priority",
+        )
+        self.request_window_shrinks_total = self.counter(
+            "proreus_request_window_shrinks_total",
+            "ALPHA",
+            "How often the window was made smaller, by reason: rejected (429), unanswered (503, "
+            "504, no response), latency.",
+            "reason",
+        )
 
     def _describe_plugins(self) -> None:
         self.plugin_failures_total = self.counter(

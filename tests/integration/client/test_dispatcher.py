@@ -7,8 +7,9 @@ import random
 import pytest
 
 from proreus.client.credentials import Credentials
-from proreus.client.dispatcher import Dispatcher, DispatcherOptions
+from proreus.client.dispatcher import Dispatcher
 from proreus.client.rate_limiter import RateLimiter
+from proreus.client.request_window import RequestWindow
 from proreus.client.responses import ResponseLost, Unreachable
 from proreus.client.session import ApiClient, RequestHooks
 from proreus.errors import ApiError, Conflict, NotFound, TooManyRequests
@@ -515,7 +516,7 @@ async def test_writes_pass_the_rate_limiter(server):
     assert len(waits) == 25
 
 
-async def test_no_more_than_parallelism_writes_are_in_flight(server, client):
+async def test_no_more_writes_are_in_flight_than_the_window_has_room_for(server, client):
     now, most = 0, 0
 
     async def script(call):
@@ -527,13 +528,64 @@ async def test_no_more_than_parallelism_writes_are_in_flight(server, client):
         await call.answer(201, {})
 
     server.script = script
-    dispatcher = Dispatcher(client, options=DispatcherOptions(parallelism=4))
+    dispatcher = Dispatcher(client, window=RequestWindow(4, largest=4))
     binds = [asyncio.create_task(dispatcher.bind(POD, "n1")) for _ in range(12)]
     await asyncio.sleep(0.05)
     assert dispatcher.in_flight == 12
     await asyncio.gather(*binds)
     assert most == 4
     assert dispatcher.in_flight == 0
+
+
+async def test_rejections_by_priority_and_fairness_shrink_the_window(server, client):
+    rejected = 0
+
+    async def script(call):
+        nonlocal rejected
+        await asyncio.sleep(0.01)
+        if rejected < 8:
+            rejected += 1
+            await call.answer(429, b"Too many requests", Retry_After="1")
+        else:
+            await call.answer(201, {})
+
+    server.script = script
+    window = RequestWindow(8, smallest=1, now=asyncio.get_running_loop().time)
+    dispatcher = Dispatcher(client, window=window)
+    await asyncio.gather(*(dispatcher.bind(POD, "n1") for _ in range(8)))
+    assert window.shrinks["rejected"] == 1
+    assert window.limit < 8
+    assert asyncio.get_running_loop().time() >= 1
+    assert window.in_flight == 0
+
+
+async def test_writes_that_wait_for_the_rate_limiter_take_no_place_in_the_window(server, client):
+    async def script(call):
+        await call.answer(201, {})
+
+    server.script = script
+    loop = asyncio.get_running_loop()
+    window = RequestWindow(1, smallest=1)
+    slow = Dispatcher(client, rate_limiter=RateLimiter(1, 1, now=loop.time), window=window)
+    fast = Dispatcher(client, window=window)
+    binds = [asyncio.create_task(slow.bind(POD, "n1")) for _ in range(5)]
+    await asyncio.sleep(0.5)
+    await asyncio.wait_for(fast.bind(POD, "n1"), 0.4)
+    await asyncio.gather(*binds)
+    assert loop.time() == pytest.approx(4.0, abs=0.1)
+
+
+async def test_a_disruption_budget_does_not_shrink_the_window(server, client):
+    async def script(call):
+        await call.answer(429, {"kind": "Status", "reason": "TooManyRequests"})
+
+    server.script = script
+    window = RequestWindow()
+    dispatcher = Dispatcher(client, window=window)
+    body = {"metadata": {"namespace": "default", "name": "p"}}
+    with pytest.raises(ApiError):
+        await dispatcher.create(PODS, body, "eviction")
+    assert not window.shrinks
 
 
 async def test_waiting_until_idle_has_a_time_limit(server, client, dispatcher):

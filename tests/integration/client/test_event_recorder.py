@@ -10,6 +10,7 @@ from proreus.client.credentials import Credentials
 from proreus.client.dispatcher import Dispatcher
 from proreus.client.event_bodies import ObjectReference
 from proreus.client.event_recorder import EventRecorder
+from proreus.client.request_window import RequestWindow
 from proreus.client.session import ApiClient
 from proreus.objects.meta import ObjectMeta
 from proreus.objects.pod import Pod
@@ -292,6 +293,23 @@ async def test_names_are_unique_even_in_the_same_instant(server, client):
         recorder.event(POD, "Normal", "Preempted", "Preempting", "y", "my-scheduler")
         await recorder.flush(5)
     assert len({call.json["metadata"]["name"] for call in writes(server)}) == 2
+
+
+async def test_events_that_the_apiserver_limits_do_not_slow_down_bindings(server, client):
+    async def script(call):
+        if call.method == "POST" and call.path == EVENTS and len(writes(server)) < 4:
+            await call.answer(429, b"limit reached", Retry_After="1")
+        else:
+            await accept(call)
+
+    server.script = script
+    window = RequestWindow()
+    async with recording(client, window=window) as recorder:
+        failed(recorder)
+        await asyncio.sleep(10)
+    assert len(writes(server)) == 4
+    assert window.limit == 64
+    assert not window.shrinks
 
 
 async def test_bindings_go_before_events(server):

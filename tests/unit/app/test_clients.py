@@ -1,4 +1,5 @@
 from proreus.app import clients
+from proreus.client.request_window import RequestWindow
 from proreus.metrics import SchedulerMetrics
 
 
@@ -25,3 +26,13 @@ def test_requests_are_counted():
     assert dict(metrics.rest_client_request_retries_total.values()) == {("429", "POST", "h:1"): 1}
     ((_, waits),) = metrics.rest_client_rate_limiter_duration_seconds.histograms()
     assert waits.sum == 0.5
+
+
+def test_the_window_of_writes_is_shown():
+    metrics, window = SchedulerMetrics(), RequestWindow(10)
+    clients.show_request_window(window, metrics)
+    window.overloaded("rejected", sent_at=0.0)
+    assert dict(metrics.request_window.values()) == {(): 5}
+    assert dict(metrics.request_window_in_flight.values()) == {(): 0}
+    assert dict(metrics.request_window_waiting.values()) == {("normal",): 0, ("low",): 0}
+    assert dict(metrics.request_window_shrinks_total.values()) == {("rejected",): 1}

@@ -60,6 +60,27 @@ def write(tmp_path, *enabled: str) -> str:
     return str(tmp_path / "config.yaml")
 
 
+@pytest.mark.parametrize(
+    ("connection", "qps", "burst"),
+    [
+        ({}, -1, 100),
+        ({"burst": 7}, -1, 7),
+        ({"qps": 20}, 20, 100),
+        ({"qps": 0, "burst": 0}, 50, 100),
+    ],
+)
+def test_there_is_a_rate_only_where_one_is_stated(tmp_path, connection, qps, burst):
+    path = tmp_path / "config.yaml"
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": connection,
+    }
+    path.write_text(yaml.safe_dump(document))
+    found = configured(config=str(path)).client_connection
+    assert (found.qps, found.burst) == (qps, burst)
+
+
 def test_without_a_file_what_is_given_is_enabled(module):
     config = configured("Picky", "Binder", "Sorter")
     (profile,) = config.profiles

@@ -2,7 +2,7 @@ import pytest
 
 from proreus import app
 from proreus.app import CallLimits, RunOptions
-from proreus.app.configuration import DEFAULT_BURST, DEFAULT_QPS
+from proreus.app.configuration import DEFAULT_QPS
 from proreus.app.options import ShadowOptions
 from proreus.cli import main
 from proreus.cli.go_flags import FlagError, ParsedFlags
@@ -116,7 +116,7 @@ def test_client_limits_are_none_unless_given():
 def test_the_limits_in_flagz_are_those_in_force():
     shown = parse().flags
     assert float(shown["kube-api-qps"]) == DEFAULT_QPS
-    assert int(shown["kube-api-burst"]) == DEFAULT_BURST
+    assert int(shown["kube-api-burst"]) == 100
 
 
 def test_plugins_may_be_given_many_times():
