@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 # What is installed is what the lock says, by content; nothing is built from source.
 LOCKED := --quiet --disable-pip-version-check --require-hashes --only-binary :all:
 
-.PHONY: help venv demo test lint format api-page test-controlplane ci bench bench-engine bench-own-plugin bench-families bench-startup oracle-fuzz hostile kwok-up kwok-down kind-up lock sbom image-steps clean
+.PHONY: help venv demo test lint format api-page test-controlplane ci bench bench-engine bench-own-plugin bench-families bench-startup soak oracle-fuzz hostile kwok-up kwok-down kind-up lock sbom image-steps clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -99,6 +99,13 @@ bench-own-plugin: $(INSTALLED) ## what an out-of-tree plugin costs, form by form
 bench-families: $(INSTALLED) ## the same for proreus and kube-scheduler, by their own metrics
 	@$(ENVTEST).binaries
 	PYTHONPATH=tests $(BIN)/python -m bench.families
+
+DURATION ?= 3600
+
+soak: $(INSTALLED) ## does anything grow in an hour? first the embedded cluster, then a real one: make soak DURATION=600
+	@$(ENVTEST).binaries
+	PYTHONPATH=tests $(BIN)/python -m bench.soak --duration $(DURATION) --cluster embedded --plot soak-embedded.svg
+	PYTHONPATH=tests $(BIN)/python -m bench.soak --duration $(DURATION) --cluster real --plot soak-real.svg
 
 bench-startup: $(INSTALLED) ## seconds to the first binding after a start and a take-over, beside kube-scheduler
 	@$(ENVTEST).binaries

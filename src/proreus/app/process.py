@@ -162,6 +162,7 @@ class Process:
             rng=random.Random(),
         )
         metrics.scheduling_cycle_age.set_function(lambda: {(): self._scheduler.cycle_seconds})
+        metrics.event_loop_tasks.set_function(lambda: {(): len(asyncio.all_tasks())})
 
     # ---- start and end -------------------------------------------------------------------------
 

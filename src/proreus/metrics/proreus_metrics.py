@@ -93,6 +93,9 @@ class ProreusMetrics(ProcessMetrics):
             "second.",
             exponential(0.001, 2, 15),
         ).labels()
+        self.event_loop_tasks = self.gauge(
+            "proreus_event_loop_tasks", "ALPHA", "asyncio tasks that have not ended."
+        )
         self.scheduling_cycle_age = self.gauge(
             "proreus_scheduling_cycle_age_seconds",
             "ALPHA",
