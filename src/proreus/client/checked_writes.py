@@ -106,16 +106,21 @@ class CheckedWriter:
                 if isinstance(response, HttpResponse):
                     if response.ok:
                         return response.body
-                    refusal = error_from_response(response, f"{write.method} {write.path}")
                     # A 4xx proves that nothing was written. A 5xx does not: the apiserver may have
                     # failed after etcd had stored the object (a 504 by a proxy, for one).
                     if response.code not in write.ambiguous_codes:
-                        raise refusal
+                        # No local variable: it would be in the frame that the error's traceback
+                        # holds, a cycle that is not collected for long (``gc_tuning``).
+                        raise error_from_response(response, f"{write.method} {write.path}")
+                    refusal = error_from_response(response, f"{write.method} {write.path}")
                     return await self._verify_outcome(write, refusal, refusal)
                 # Nothing was sent, so there is nothing to verify; when to retry is the caller's
                 # decision (the pod goes back to the queue).
                 if isinstance(response, Unreachable):
-                    raise response
+                    try:
+                        raise response
+                    finally:
+                        del response
                 return await self._verify_outcome(write, response, None)
         finally:
             self.in_flight -= 1

@@ -233,6 +233,9 @@ class ExistingTerms:
             del self._terms[multiplier, term]
             self._index.discard(term.selector, existing)
             self._columns.discard(existing)
+            # Term and column refer to each other. The garbage collector, which would have to find
+            # that, hardly ever runs in a scheduler (``gc_tuning``).
+            existing.column = None
 
     def row_differs(self, row: int, derived: ExistingTerms) -> bool:
         """Return whether a count of a row differs; ``derived`` has the terms of that row alone."""

@@ -1,8 +1,10 @@
 """Writes take effect once although responses are lost (virtual time, real sockets)."""
 
 import asyncio
+import gc
 import itertools
 import random
+import weakref
 
 import pytest
 
@@ -573,6 +575,27 @@ async def test_writes_that_wait_for_the_rate_limiter_take_no_place_in_the_window
     await asyncio.wait_for(fast.bind(POD, "n1"), 0.4)
     await asyncio.gather(*binds)
     assert loop.time() == pytest.approx(4.0, abs=0.1)
+
+
+@pytest.mark.parametrize("code", [404, 0])
+async def test_errors_are_freed_without_the_garbage_collector(server, client, code):
+    async def script(call):
+        await call.answer(code, {"kind": "Status", "reason": "NotFound", "code": code})
+
+    server.script = script
+    if not code:
+        client = ApiClient(Credentials("http://127.0.0.1:1"))
+    error_ref = None
+    gc.disable()
+    try:
+        await Dispatcher(client).patch_pod_status(POD, {"status": {}})
+    except ApiError as error:
+        error_ref = weakref.ref(error)
+    finally:
+        gc.enable()
+    assert error_ref is not None
+    assert error_ref() is None
+    await client.close()
 
 
 async def test_a_disruption_budget_does_not_shrink_the_window(server, client):

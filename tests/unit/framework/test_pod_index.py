@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -134,6 +137,21 @@ def test_terms_are_found_by_the_pods_that_they_mean() -> None:
     for row, name in ((0, "p0"), (0, "p1"), (1, "p2")):
         table.remove_pod(row, f"uid-of-default-{name}")
     assert len(terms) == 0
+
+
+def test_a_term_that_no_pod_has_is_freed_without_the_garbage_collector() -> None:
+    table = make_table([make_node("n0")], [make_pod("p0", node_name="n0", affinity=ANTI)])
+    (term,) = table.pod_index.required_anti
+    table.count_term(term)
+    assert term.column is not None
+    counts = weakref.ref(term.column.counts)
+    gc.disable()
+    try:
+        table.remove_pod(0, "uid-of-default-p0")
+        del term
+        assert counts() is None
+    finally:
+        gc.enable()
 
 
 def test_parts_and_forks_count_their_own_rows() -> None:
