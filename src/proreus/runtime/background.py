@@ -36,7 +36,7 @@ class BackgroundWork:
             self._tasks[plugin] = asyncio.get_running_loop().create_task(work, name=plugin.name)
 
     async def close(self) -> None:
-        """Cancel everything and wait until it has ended, 3 seconds at most."""
+        """Cancel everything and wait until it has ended, 2 seconds at most."""
         tasks = list(self._tasks.values())
         self.sync(())
         if tasks:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import inf
 from time import perf_counter
@@ -28,7 +28,7 @@ from typing import Any
 
 from proreus.errors import TimeBudgetExceeded
 from proreus.framework import plugin as framework
-from proreus.framework.events import ALL_EVENTS, ClusterEvent
+from proreus.framework.events import ClusterEvent
 from proreus.framework.plugin import POINTS, Plugin
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.post_filter_result import PostFilterResult
@@ -178,7 +178,8 @@ def _registering(wrapping: _Wrapping, method: Method) -> Method:
     @call_site
     def registered() -> Any:
         result = method()
-        return result if result is ALL_EVENTS else tuple(result)
+        # What is no collection of events is an error of the caller's, with words of its own.
+        return tuple(result) if isinstance(result, Iterator) else result
 
     return wrapping.interruptible(registered)
 

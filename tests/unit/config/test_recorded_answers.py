@@ -13,7 +13,7 @@ from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
 from proreus.runtime.expansion import expand_all
 
-CASES = Path(__file__).parents[2] / "conformance" / "cases"
+CASES = Path(__file__).parents[2] / "conformance" / "cases" / "1.36"
 
 
 def cases(family: str) -> list[dict]:
