@@ -180,6 +180,12 @@ class CheckedWriter:
                 return error
             except Unreachable as error:
                 return error
+            if response.ok and response.content_type == "text/html":
+                # A proxy's page (to sign in, for one): the apiserver may never have seen the write.
+                return ResponseLost(
+                    f"{write.method} {write.path} was answered with HTTP {response.code} and an "
+                    "HTML page"
+                )
             self._tell_window(write, response, sent_at)
             wait_seconds = response.retry_after_seconds
             retriable = response.code == 429 or response.code >= 500

@@ -157,7 +157,8 @@ class Dispatcher:
             await self._patch_status(path, patch)
         finally:
             done.set()
-            if self._patching[path] is done:
+            # Patches of one pod that are cancelled together end in any order.
+            if self._patching.get(path) is done:
                 del self._patching[path]
 
     async def _patch_status(self, path: str, patch: JsonObject) -> bytes:

@@ -162,13 +162,17 @@ class ApiClient:
     async def _open(
         self, path: str, query: str, read_timeout_seconds: float
     ) -> aiohttp.ClientResponse:
+        # ``connect`` and not only ``sock_connect``, which leaves out the name server's answer.
         timeout = aiohttp.ClientTimeout(
-            sock_connect=self._connect_seconds, sock_read=read_timeout_seconds, total=None
+            connect=self._connect_seconds, sock_read=read_timeout_seconds, total=None
         )
         started = time.perf_counter()
         code = "<error>"
         try:
-            response = await self._begin(Request("GET", path, query=query), timeout)
+            # The apiserver sends the headers of a watch at once. ``sock_read`` would wait for them
+            # as long as for events.
+            async with asyncio.timeout(self._timeout_seconds):
+                response = await self._begin(Request("GET", path, query=query), timeout)
             code = str(response.status)
             return response
         except NETWORK_ERRORS as error:
@@ -217,7 +221,7 @@ class ApiClient:
     async def _read(self, request: Request, timeout_seconds: float) -> HttpResponse:
         """Send a request over aiohttp and return its response."""
         timeout = aiohttp.ClientTimeout(
-            total=timeout_seconds, sock_connect=min(timeout_seconds, self._connect_seconds)
+            total=timeout_seconds, connect=min(timeout_seconds, self._connect_seconds)
         )
         response = await self._begin(request, timeout)
         try:

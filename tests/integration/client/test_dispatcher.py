@@ -84,6 +84,10 @@ async def silence(call):
     await asyncio.sleep(1000)
 
 
+async def sign_in_page(call):
+    await call.answer(200, b"<html>Sign in to the network</html>")
+
+
 async def server_error(call):
     await call.refuse(500, "InternalError", "etcdserver: request timed out")
 
@@ -96,7 +100,7 @@ async def conflict_with_ourselves(call):
     await call.refuse(409, "Conflict", 'pod p is already assigned to node "n1"')
 
 
-LOSSES = [cut, half_an_answer, silence]
+LOSSES = [cut, half_an_answer, silence, sign_in_page]
 DOUBTS = [*LOSSES, server_error, gateway_page, conflict_with_ourselves]
 
 
@@ -637,3 +641,19 @@ def test_it_is_the_plugins_api_writer():
     assert methods
     assert all(hasattr(Dispatcher, name) for name in methods)
     assert PODS.kind == "Pod"
+
+
+async def test_status_patches_of_a_pod_that_are_cancelled_together_end_quietly(server, dispatcher):
+    arrived = asyncio.Event()
+
+    async def script(call):
+        arrived.set()
+        await asyncio.Event().wait()
+
+    server.script = script
+    patches = [asyncio.create_task(dispatcher.patch_pod_status(POD, PATCH)) for _ in range(3)]
+    await arrived.wait()
+    for patch in reversed(patches):
+        patch.cancel()
+    ends = await asyncio.gather(*patches, return_exceptions=True)
+    assert [type(end) for end in ends] == [asyncio.CancelledError] * 3

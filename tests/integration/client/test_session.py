@@ -208,6 +208,43 @@ async def test_a_silent_server_is_a_lost_response(server):
     assert 30 <= asyncio.get_running_loop().time() < 40
 
 
+@pytest.mark.looptime
+async def test_a_watch_whose_headers_do_not_come_is_lost(server):
+    async def script(call):
+        await asyncio.Event().wait()
+
+    server.script = script
+    async with ApiClient(Credentials(server.url), timeout_seconds=30) as api:
+        with pytest.raises(ResponseLost, match="timed out"):
+            await by_watch(api)
+    assert 30 <= asyncio.get_running_loop().time() < 40
+
+
+async def by_watch(api):
+    async with api.stream("/x", query="watch=true", read_timeout_seconds=150):
+        pass
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    "send",
+    [by_watch, lambda api: api.request("GET", "/x"), lambda api: api.request("POST", "/x", b"{}")],
+    ids=["watch", "read", "write"],
+)
+async def test_a_name_server_that_answers_late_is_not_waited_for(server, monkeypatch, send):
+    async def resolve(*_, **__):
+        await asyncio.sleep(1000)
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "getaddrinfo", resolve)
+    named = server.url.replace("127.0.0.1", "localhost")
+    async with ApiClient(Credentials(named), connect_seconds=10) as api:
+        with pytest.raises(Unreachable, match="cannot be reached"):
+            await send(api)
+    assert 10 <= loop.time() < 20
+    assert not server.calls
+
+
 async def test_64_writes_run_side_by_side(server):
     arrived = asyncio.Event()
 
