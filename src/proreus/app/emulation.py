@@ -7,18 +7,24 @@ behaviour.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import msgspec
 
 from proreus.app.options import RunOptions
+from proreus.client.backoff import Backoff
+from proreus.client.connectivity import is_outage
+from proreus.client.responses import Unreachable
 from proreus.client.session import ApiClient
-from proreus.errors import Forbidden, Unauthorized
+from proreus.errors import ApiError, Forbidden, Unauthorized
 from proreus.feature_gates import FeatureGates
 from proreus.kubernetes_version import DEFAULT_VERSION, SUPPORTED_VERSIONS, KubernetesVersion
 from proreus.logs import logger
 
 log = logger(__name__)
+
+_TRIES = 5
 
 
 class _VersionInfo(msgspec.Struct):
@@ -60,7 +66,26 @@ async def _served_version(client: ApiClient) -> KubernetesVersion | None:
     """Return the apiserver's version; None if it does not tell."""
     # Whether it accepts the credentials is seen by the informers, which ask again for a while.
     try:
-        response = await client.request("GET", "/version")
+        response = await _ask_version(client)
         return KubernetesVersion.parse(msgspec.json.decode(response, type=_VersionInfo).git_version)
     except (Forbidden, Unauthorized, msgspec.DecodeError, ValueError):
         return None
+
+
+async def _ask_version(client: ApiClient) -> bytes:
+    """Return the apiserver's answer to the first request of this process.
+
+    One that cannot be reached is an error at once, since the address may be wrong; one that breaks
+    off or fails is asked again for some seconds, since it may be about to start or to end.
+    """
+    backoff = Backoff(0.2, 2.0)
+    for _ in range(_TRIES - 1):
+        try:
+            return await client.request("GET", "/version")
+        except Unreachable:
+            raise
+        except ApiError as error:
+            if not is_outage(error):
+                raise
+        await asyncio.sleep(backoff.next())
+    return await client.request("GET", "/version")

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from proreus.client.connectivity import Connectivity
+from proreus.client.history_check import is_older
 from proreus.client.list_watch import ListWatch
 from proreus.client.object_faults import ObjectFaults
 from proreus.client.reflector import Reflector, ReflectorOptions
@@ -84,6 +85,8 @@ class Informer(Generic[T]):
         self.synced = asyncio.Event()
         self._handlers: list[ResourceEventHandler[T]] = []
         self._batch_hooks: list[Callable[[], None]] = []
+        # Those of aggregated APIs need not (KEP-5504).
+        self._versions_compare = "." not in resource.group or resource.group.endswith(".k8s.io")
         self._paused = 0
         self._deferred: deque[Callable[[], None]] = deque()
         self.faults = ObjectFaults(resource.plural, metrics)
@@ -167,7 +170,7 @@ class Informer(Generic[T]):
         self._end_batch()
 
     def apply(self, events: list[Event[T]]) -> None:
-        """Apply watch events in order (called by the reflector)."""
+        """Apply watch events in order, but no outdated ones (called by the reflector)."""
         if self._paused:
             self._deferred.append(partial(self.apply, events))
             return
@@ -176,10 +179,18 @@ class Informer(Generic[T]):
                 self._apply_unreadable(event)
                 continue
             obj = event.object
+            key = key_of(obj)
+            # A stream that repeats itself, or begins earlier than we asked: what is outdated must
+            # not undo what came after it. A bound pod would become unbound, which ends the process.
+            old = self.store.get(key) if self._versions_compare else None
+            if old is not None and is_older(
+                obj.metadata.resource_version, old.metadata.resource_version
+            ):
+                continue
             if event.type == DELETED:
-                self._remove(key_of(obj), obj)
+                self._remove(key, obj)
             else:
-                self._put(key_of(obj), obj)
+                self._put(key, obj)
         self._end_batch()
 
     def correct(self, key: str, seen: T | None, obj: T | None) -> None:

@@ -8,6 +8,8 @@ import pytest
 from proreus.client.connectivity import Connectivity
 from proreus.client.history_check import is_older
 from proreus.client.reflector import ReflectorOptions
+from proreus.objects.meta import Resource
+from proreus.objects.pod import Pod
 
 from .test_reflector import RecordingHandler, running, until
 
@@ -200,7 +202,8 @@ async def test_versions_that_cannot_be_compared_do_not_become_lists(server, clie
         await asyncio.Event().wait()
 
     server.script = script
-    async with running(client, recorded, PAGES):
+    aggregated = Resource("things.example.com", "v1", "things", "Thing", True, Pod)
+    async with running(client, recorded, PAGES, aggregated):
         await asyncio.sleep(250)
     assert lists == 2
     assert len(recorded.words) > 200  # and events are applied as before

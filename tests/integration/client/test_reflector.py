@@ -64,8 +64,8 @@ class Faulty(RecordingHandler):
 
 
 @asynccontextmanager
-async def running(client, recorded, options=None, **more):
-    informer = Informer(client, PODS, options=options, rng=random.Random(1), **more)
+async def running(client, recorded, options=None, resource=PODS, **more):
+    informer = Informer(client, resource, options=options, rng=random.Random(1), **more)
     informer.add_handler(recorded)
     task = asyncio.create_task(informer.run())
     try:

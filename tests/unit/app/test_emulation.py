@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from typing import Any
 
 import pytest
 
 from proreus.app.emulation import with_emulated_version
 from proreus.app.options import RunOptions
-from proreus.errors import ConfigError, Forbidden
+from proreus.client.responses import ResponseLost, Unreachable
+from proreus.errors import ApiError, ConfigError, Forbidden, NotFound
 from proreus.feature_gates import FeatureGates
 from proreus.kubernetes_version import DEFAULT_VERSION, V1_36, V1_37, KubernetesVersion
 
 
 class Apiserver:
-    """Answers /version."""
+    """Answers /version, after failing with ``errors``."""
 
-    def __init__(self, version: str | None) -> None:
+    def __init__(self, version: str | None, *errors: Exception) -> None:
         self._version = version
+        self._errors = list(errors)
+        self.requests = 0
 
     async def request(self, method: str, path: str) -> bytes:
         assert (method, path) == ("GET", "/version")
+        self.requests += 1
+        if self._errors:
+            raise self._errors.pop(0)
         if self._version is None:
             raise Forbidden(403, "Forbidden", "no")
         return json.dumps({"gitVersion": self._version}).encode()
@@ -57,3 +65,26 @@ async def test_gates_are_read_again_for_the_version() -> None:
     )
     with pytest.raises(ConfigError, match=r"PreAlpha at emulated version 1\.36"):
         await emulated(options, "v1.36.2")
+
+
+BROKEN = ResponseLost("Server disconnected"), ApiError(502, "Unknown", "bad gateway")
+
+
+@pytest.mark.looptime
+async def test_an_apiserver_that_fails_at_the_start_is_asked_again_for_a_while() -> None:
+    apiserver: Any = Apiserver("v1.36.2", *BROKEN, *BROKEN)
+    await with_emulated_version(RunOptions(), apiserver)
+    assert apiserver.requests == 5
+    apiserver = Apiserver("v1.36.2", *BROKEN * 3)
+    with pytest.raises(ResponseLost):
+        await with_emulated_version(RunOptions(), apiserver)
+    assert apiserver.requests == 5
+    assert asyncio.get_running_loop().time() < 20
+
+
+@pytest.mark.parametrize("error", [Unreachable("refused"), NotFound(404, "NotFound", "no")])
+async def test_an_address_without_an_apiserver_is_an_error_at_once(error: ApiError) -> None:
+    apiserver: Any = Apiserver("v1.36.2", error)
+    with pytest.raises(type(error)):
+        await with_emulated_version(RunOptions(), apiserver)
+    assert apiserver.requests == 1

@@ -8,7 +8,7 @@ import pytest
 from proreus.client.informer import Informer, InformerGroup
 from proreus.client.watch import WatchEvent
 from proreus.objects.kinds import NODES, PODS
-from proreus.objects.meta import ObjectMeta
+from proreus.objects.meta import ObjectMeta, Resource
 from proreus.objects.pod import Pod
 
 
@@ -71,6 +71,26 @@ async def test_the_same_version_again_is_not_reported(informer, recorded):
     informer.apply([added("a"), added("a"), modified("a")])
     informer.replace([pod("a")])
     assert recorded.words == ["+a"]
+
+
+async def test_events_that_are_repeated_do_not_undo_later_ones(informer, recorded):
+    informer.apply([added("a", 8), modified("a", 9), modified("a", 10)])
+    recorded.words.clear()
+    informer.apply([added("a", 8), modified("a", 9), modified("a", 10)])
+    informer.apply([deleted("a", 7, uid="the one before")])
+    assert recorded.words == []
+    informer.apply([deleted("a", 11), added("a", 12, uid="the next one")])
+    informer.apply([modified("a", 9), deleted("a", 11), modified("a", 13, uid="the next one")])
+    assert recorded.words == ["-a@11", "+a", "12>13"]
+
+
+async def test_versions_of_an_aggregated_api_need_not_grow():
+    resource = Resource("things.example.com", "v1", "things", "Thing", True, Pod)
+    informer = Informer(None, resource)
+    recorded = RecordingHandler(informer)
+    informer.add_handler(recorded)
+    informer.apply([added("a", 8), modified("a", 3)])
+    assert recorded.words == ["+a", "8>3"]
 
 
 async def test_a_list_is_reported_as_differences(informer, recorded):
