@@ -25,6 +25,7 @@ from proreus.app.call_watchdog import CallWatchdog
 from proreus.app.clients import make_clients
 from proreus.app.configuration import configuration, report
 from proreus.app.emulation import with_emulated_version
+from proreus.app.loop_errors import handle_loop_error
 from proreus.app.options import RunOptions
 from proreus.app.process import Process
 from proreus.app.reload import Reloader
@@ -52,6 +53,7 @@ async def run(options: RunOptions, on_signal: Callable[[], None] = lambda: None)
     if options.flags_without_effect:
         log.warning("Flags without effect in proreus", flags=list(options.flags_without_effect))
     raise_open_files_limit()
+    asyncio.get_running_loop().set_exception_handler(handle_loop_error)
     stopping = asyncio.Event()
     failure: tuple[str, BaseException] | None = None
     rules = options.plugin_rules
