@@ -62,6 +62,8 @@ log = logs.logger(__name__)
 _EVENTS_SECONDS = 3.0
 _SYNC_TIMEOUT_SECONDS = 30.0
 _RELEASE_SECONDS = 5.0
+_CATCH_UP_SECONDS = 30.0
+"""How long a new leader waits for a watch that cannot be opened."""
 
 _FIXED_AT_START = (
     "parallelism",
@@ -318,6 +320,8 @@ class Process:
             await self._fill_stores()
         if elect:
             await self._take_the_lead()
+            if warm:
+                await self._catch_up()
         if not warm:
             await self._fill_stores()
         self.state.leads = True
@@ -361,6 +365,18 @@ class Process:
         self._start("leader election", self._election.run())
         await leading.wait()
 
+    async def _catch_up(self) -> None:
+        """Wait until all watches are open.
+
+        What a predecessor gave away while we did not see it would be given away again.
+        """
+        group = self._stores.group
+        try:
+            await asyncio.wait_for(group.wait_until_connected(), _CATCH_UP_SECONDS)
+        except TimeoutError:
+            missing = ", ".join(group.disconnected)
+            log.warning("Leading, although not everything can be watched", kinds=missing)
+
     async def _shut_down(self, stop_server: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """End scheduling, let Events be written, and release the Lease, in this order."""
         self.state.stopping = True
@@ -392,7 +408,14 @@ class Process:
         self._running[name] = self._tasks.create_task(work, name=name)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
-        task = self._tasks.create_task(work)
+        try:
+            task = self._tasks.create_task(work)
+        except RuntimeError:
+            # The process ends, and a binding that was cancelled wants its failure to be written.
+            work.close()
+            ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            ended.set_result(None)
+            return ended
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task

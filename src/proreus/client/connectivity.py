@@ -4,8 +4,10 @@ When it goes down, some fifteen watches break at the same moment. Errors about o
 missing permission, a list that cannot be decoded) are logged by its reflector.
 """
 
+import asyncio
 import math
 import time
+from contextlib import suppress
 
 from proreus import logs
 from proreus.errors import ApiError
@@ -26,6 +28,7 @@ class Connectivity:
 
     def __init__(self) -> None:
         self._lost_at: float | None = None
+        self._found = asyncio.Event()
         self._restored_at = -math.inf
 
     def mark_unreachable(self, error: ApiError) -> None:
@@ -41,6 +44,14 @@ class Connectivity:
             seconds = round(time.monotonic() - self._lost_at, 1)
             self._lost_at = None
             log.info("The apiserver answers again", afterSeconds=seconds)
+            self._found.set()
+            self._found = asyncio.Event()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait for ``seconds``, or until a watch finds that the apiserver is back."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._found.wait()
 
     def report_restored(self, path: str, held: str, version: str) -> None:
         """Report a list that is older than what was held before; the first watch to notice logs."""

@@ -126,6 +126,11 @@ class Informer(Generic[T]):
         """List and watch until cancelled."""
         await self._reflector.run()
 
+    @property
+    def connected(self) -> asyncio.Event:
+        """Set while the store is in step with the apiserver: a watch is open."""
+        return self._reflector.connected
+
     def pause(self) -> None:
         """Queue what arrives from now on, without a change of the store; pauses nest."""
         self._paused += 1
@@ -303,6 +308,17 @@ class InformerGroup:
         for kind, informer in list(self.by_kind.items()):
             if kinds is None or kind in kinds:
                 await informer.synced.wait()
+
+    async def wait_until_connected(self) -> None:
+        """Return once every informer that has ever listed had an open watch since the call."""
+        for informer in list(self.by_kind.values()):
+            if informer.synced.is_set():
+                await informer.connected.wait()
+
+    @property
+    def disconnected(self) -> list[str]:
+        """The kinds that are not watched at the moment."""
+        return [kind for kind, one in self.by_kind.items() if not one.connected.is_set()]
 
     @property
     def unsynced(self) -> list[str]:

@@ -46,8 +46,12 @@ logger = logging.getLogger(__name__)
 
 _NO_WATCH_LIST = frozenset((400, 405, 406, 415, 422))
 """HTTP status codes with which a server rejects ``sendInitialEvents``."""
-_BACKOFF_RESET_SECONDS = 60.0
-"""A watch that lasted so long before it failed starts the back-off anew."""
+_BACKOFF_RESET_SECONDS = 5.0
+"""A watch that lasted so long before it failed starts the back-off anew.
+
+With client-go's two minutes a watch that breaks three times a minute would soon be down most of the
+time, and a standby would not see what is bound.
+"""
 
 
 class ReflectorStore(Protocol[T]):
@@ -134,6 +138,8 @@ class Reflector(Generic[T]):
         self._synced = False  # whether the store has ever received a list
         self._listed_at = -math.inf
         self._last_error = ""
+        self.connected = asyncio.Event()
+        """Set while a watch is open, and so the store in step with the apiserver."""
 
     async def run(self) -> None:
         """Run until cancelled. Network errors are retried, exceptions of the store propagate."""
@@ -161,6 +167,7 @@ class Reflector(Generic[T]):
                 # (an API group that is off). The scheduler must be able to start without it.
                 if not self._synced:
                     self._deliver(self._store.replace, [], ())
+                    self.connected.set()
                     self._report_error(error, "not served: taken as empty, and looked for rarely")
                     await asyncio.sleep(
                         self._options.not_served_retry_seconds * self._rng.uniform(1, 1.2)
@@ -205,7 +212,11 @@ class Reflector(Generic[T]):
             # the delay that an outage of hours ago had grown to.
             if lived_seconds >= _BACKOFF_RESET_SECONDS:
                 self._backoff.reset()
-            await asyncio.sleep(self._backoff.next())
+            if self._marked_unreachable:
+                # All watches wait for the same apiserver: the first to find it back tells the rest.
+                await self._connectivity.pause(self._backoff.next())
+            else:
+                await asyncio.sleep(self._backoff.next())
 
     def _report_error(self, error: ApiError, consequence: str) -> None:
         """Call ``on_error`` each time, but log an error only if it differs from the last one."""
@@ -344,6 +355,13 @@ class Reflector(Generic[T]):
     async def _handle_watch(self, stream: Stream, splitter: LineSplitter) -> None:
         """Pass events to the store until the server ends the stream; raise if it breaks."""
         self._mark_reachable()
+        self.connected.set()
+        try:
+            await self._handle_events(stream, splitter)
+        finally:
+            self.connected.clear()
+
+    async def _handle_events(self, stream: Stream, splitter: LineSplitter) -> None:
         while chunk := await stream.chunk():
             async for batch in self._events.batches(splitter.feed(chunk)):
                 self._history.received(batch.resource_version)

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from proreus.client.connectivity import Connectivity
-from proreus.client.informer import Informer
+from proreus.client.informer import Informer, InformerGroup
 from proreus.client.reflector import HandlerFailed, ReflectorOptions
 from proreus.errors import ApiError, CacheCorrupted, Forbidden, NotFound
 from proreus.metrics import SchedulerMetrics
-from proreus.objects.kinds import PODS
+from proreus.objects.kinds import LEASES, NAMESPACES, NODES, PODS
 
 pytestmark = pytest.mark.looptime
 
@@ -478,6 +478,62 @@ async def test_reflector_resumes_after_an_outage(server, client, wire, recorded)
         assert len(server.calls) < 60  # backed off
         down = False
         await asyncio.wait_for(informer.synced.wait(), 61)
+
+
+async def test_a_watch_that_breaks_again_and_again_is_resumed_at_once(
+    server, client, wire, recorded
+):
+    loop, ended, pauses = asyncio.get_running_loop(), [], []
+
+    async def script(call):
+        if "watch" not in call.query:
+            await call.answer(200, wire.pod_list(version=5))
+            return
+        pauses.extend(loop.time() - at for at in ended[-1:])
+        await call.begin_stream()
+        await asyncio.sleep(10)
+        ended.append(loop.time())
+        call.cut()
+
+    server.script = script
+    async with running(client, recorded, PAGES):
+        await asyncio.sleep(300)
+    assert len(pauses) > 20
+    assert max(pauses) < 1
+
+
+async def test_all_watches_are_resumed_as_soon_as_one_finds_the_apiserver(server, client, wire):
+    down, loop = True, asyncio.get_running_loop()
+
+    async def script(call):
+        if down:
+            call.cut()
+        elif "watch" in call.query:
+            await call.begin_stream()
+            await asyncio.Event().wait()
+        else:
+            await call.answer(200, wire.pod_list(version=5))
+
+    server.script = script
+    group, connectivity = InformerGroup(), Connectivity()
+    resources = [PODS, NODES, NAMESPACES, LEASES]
+    for number, resource in enumerate(resources):
+        rng = random.Random(number)
+        options = {"options": PAGES, "connectivity": connectivity, "rng": rng}
+        group.add(Informer(client, resource, **options))
+    running = asyncio.create_task(group.run())
+    await asyncio.sleep(600)
+    assert group.disconnected == [resource.kind for resource in resources]
+    down = False
+    await until(lambda: len(group.disconnected) < len(resources))
+    first = loop.time()
+    await group.wait_for_sync()
+    await group.wait_until_connected()
+    assert loop.time() - first < 1
+    assert group.disconnected == []
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
 
 
 async def test_an_outage_is_logged_once_for_all_watches(server, client, wire, caplog):

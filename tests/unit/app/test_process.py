@@ -177,3 +177,57 @@ async def test_a_configuration_waits_for_the_kinds_that_it_needs_itself() -> Non
     with pytest.raises(ConfigError, match="plugins need Licence, which cannot be watched"):
         await wait_for_sync(stores, "Node", "Licence")
     assert loop.time() == 30
+
+
+async def test_work_that_begins_when_the_process_has_ended_is_dropped() -> None:
+    begun = []
+
+    async def work() -> None:
+        begun.append("work")
+
+    async def fail() -> None:
+        raise LookupError
+
+    async def at_the_end(process: Any) -> None:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            await Process._spawn(process, work())
+
+    async def run() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(at_the_end(SimpleNamespace(_tasks=tasks, _background=set())))
+            await asyncio.sleep(0)
+            tasks.create_task(fail())
+
+    with pytest.raises(ExceptionGroup) as raised:
+        await run()
+    assert [type(error) for error in raised.value.exceptions] == [LookupError]
+    assert not begun
+
+
+class Informers:
+    """A group of informers of which one is not connected until ``connect``."""
+
+    disconnected = ("Pod",)
+
+    def __init__(self) -> None:
+        self.connected = asyncio.Event()
+
+    async def wait_until_connected(self) -> None:
+        await self.connected.wait()
+
+
+async def test_a_new_leader_waits_for_its_watches(caplog: pytest.LogCaptureFixture) -> None:
+    informers, loop = Informers(), asyncio.get_running_loop()
+    process: Any = SimpleNamespace(_stores=SimpleNamespace(group=informers))
+    loop.call_later(7, informers.connected.set)
+    await Process._catch_up(process)
+    assert 7 <= loop.time() < 8
+    await Process._catch_up(process)
+    assert loop.time() < 8
+    assert not caplog.messages
+    informers.connected.clear()
+    await Process._catch_up(process)
+    assert 37 <= loop.time() < 39
+    assert caplog.messages == ["Leading, although not everything can be watched"]
