@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 # What is installed is what the lock says, by content; nothing is built from source.
 LOCKED := --quiet --disable-pip-version-check --require-hashes --only-binary :all:
 
-.PHONY: help venv demo test lint format api-page test-controlplane ci bench bench-engine bench-own-plugin bench-families bench-startup soak oracle-fuzz hostile kwok-up kwok-down kind-up lock sbom image-steps clean
+.PHONY: help venv demo test lint format api-page test-controlplane chaos ci bench bench-engine bench-own-plugin bench-families bench-startup soak oracle-fuzz hostile kwok-up kwok-down kind-up lock sbom image-steps clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -51,6 +51,15 @@ ENVTEST := PYTHONPATH=tests/controlplane $(BIN)/python -m envtest
 test-controlplane: $(INSTALLED) ## tests on etcd, kube-apiserver and kwok (needs Go once, or KUBEBUILDER_ASSETS)
 	@$(ENVTEST).binaries
 	$(BIN)/pytest tests/controlplane
+
+CHAOS_SECONDS ?= 600
+CHAOS_SEED ?= 0
+CHAOS_SCHEDULER ?= proreus
+
+chaos: $(INSTALLED) ## ten minutes of faults on a real control plane: make chaos CHAOS_SECONDS=… CHAOS_SEED=…
+	@$(ENVTEST).binaries
+	$(BIN)/pytest tests/controlplane/test_fault_run.py -s --scheduler $(CHAOS_SCHEDULER) \
+		--chaos-seconds $(CHAOS_SECONDS) --chaos-seed $(CHAOS_SEED) --chaos-logs build/chaos
 
 WORKLOAD ?= SchedulingBasic/5000Nodes_10000Pods
 

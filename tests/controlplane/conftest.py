@@ -35,6 +35,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="proreus",
         help="the scheduler under test",
     )
+    parser.addoption("--chaos-seconds", default=45, type=float, help="how long faults are injected")
+    parser.addoption(
+        "--chaos-seed", default=0, type=int, help="of all random choices; 0: another each time"
+    )
+    parser.addoption("--chaos-logs", type=Path, help="a folder that gets the schedulers' logs")
 
 
 def pytest_configure() -> None:

@@ -13,6 +13,7 @@ import ssl
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -95,6 +96,19 @@ class KubeClient:
             )
         except urllib3.exceptions.HTTPError as error:
             raise ConnectionError(f"{method} {path}: {error}") from error
+
+    @contextmanager
+    def stream(self, path: str, **query: str) -> Iterator[urllib3.BaseHTTPResponse]:
+        """GET without reading the body, which the caller reads as it arrives."""
+        url = f"{self.server}{path}?{urlencode(query)}"
+        answer = self._pool.request(
+            "GET", url, headers=self._headers, timeout=30, preload_content=False
+        )
+        try:
+            yield answer
+        finally:
+            answer.close()
+            answer.release_conn()
 
     def call(self, method: str, path: str, body: Json | None = None, **options: Any) -> Json:
         """Return the response's object; raises ApiFailure for a status of 400 or more."""

@@ -81,6 +81,7 @@ class SchedulerProcess(Child):
         folder: Path,
         name: str = "",
         flags: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.kind = kind
         self.config = config
@@ -100,7 +101,7 @@ class SchedulerProcess(Child):
             "-v=2",
             *flags,
         ]
-        super().__init__(name, command, folder / f"{name}.log")
+        super().__init__(name, command, folder / f"{name}.log", environment)
 
     @property
     def exit_code_of_sigterm(self) -> int:
@@ -164,6 +165,7 @@ class RunScheduler:
         *,
         kind: Kind | None = None,
         flags: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
         ready: bool = True,
     ) -> SchedulerProcess:
         """Start a scheduler, by default of the kind under test; with ``ready`` wait for /readyz."""
@@ -171,7 +173,7 @@ class RunScheduler:
         # proreus is installed where the tests run from
         program = Path(sys.executable) if kind == "proreus" else self._binaries[kind]
         name = f"{kind}-{len(self.started)}"
-        process = SchedulerProcess(kind, program, config, self._folder, name, flags)
+        process = SchedulerProcess(kind, program, config, self._folder, name, flags, environment)
         self.started.append(process)
         if ready:
             process.run()
