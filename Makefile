@@ -56,9 +56,10 @@ CHAOS_SECONDS ?= 600
 CHAOS_SEED ?= 0
 CHAOS_SCHEDULER ?= proreus
 
-chaos: $(INSTALLED) ## ten minutes of faults on a real control plane: make chaos CHAOS_SECONDS=… CHAOS_SEED=…
+chaos: $(INSTALLED) ## faults on a real control plane, ten minutes and more: make chaos CHAOS_SECONDS=… CHAOS_SEED=…
 	@$(ENVTEST).binaries
-	$(BIN)/pytest tests/controlplane/test_fault_run.py -s --scheduler $(CHAOS_SCHEDULER) \
+	$(BIN)/pytest tests/controlplane/test_fault_run.py tests/controlplane/test_kill_at_each_step.py \
+		tests/controlplane/test_fencing.py -s --scheduler $(CHAOS_SCHEDULER) \
 		--chaos-seconds $(CHAOS_SECONDS) --chaos-seed $(CHAOS_SEED) --chaos-logs build/chaos
 
 WORKLOAD ?= SchedulingBasic/5000Nodes_10000Pods

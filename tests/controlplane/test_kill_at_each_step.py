@@ -1,7 +1,8 @@
 """Scheduler and apiserver are killed at every step of the binding cycle, before and after it.
 
 The proxy of ``fault_run`` kills them at the moment at which the request of a step arrives, or when
-the apiserver has answered it and the scheduler does not know yet.
+the apiserver has answered it and the scheduler does not know yet. The apiserver is killed in long
+runs only (``make chaos``), since it takes seconds to start.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ from fault_run.request_faults import FaultSource
 from fault_run.unsteady_extender import UnsteadyExtender
 
 Json = dict[str, Any]
+
+LONG_SECONDS = 300
 
 KIND_OF_STEP = {
     steps.CLAIM: "device",
@@ -142,7 +145,11 @@ def stage(
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", KIND_OF_STEP)
 @pytest.mark.parametrize("victim", ["scheduler", "apiserver"])
-def test_killed_at_a_step(stage: Stage, victim: str, step: str, after: bool) -> None:
+def test_killed_at_a_step(
+    stage: Stage, pytestconfig: pytest.Config, victim: str, step: str, after: bool
+) -> None:
+    if victim == "apiserver" and pytestconfig.getoption("--chaos-seconds") < LONG_SECONDS:
+        pytest.skip("only in a long run: make chaos")
     plane, instance = stage.plane, stage.instance
 
     def kill(_: str) -> None:

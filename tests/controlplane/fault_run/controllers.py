@@ -24,31 +24,40 @@ _FULL = 0.8
 """The share of a kind's limit above which its oldest bound pods end."""
 
 
-class Controllers(threading.Thread):
-    """Works on what the judge has seen; what fails is tried again a moment later."""
+class Controllers:
+    """Works on what the judge has seen; what fails is tried again a moment later.
+
+    Each controller has a thread, as each would have a process of its own.
+    """
 
     def __init__(self, client: KubeClient, judge: Judge, rng: random.Random) -> None:
-        super().__init__(daemon=True)
         self.ended: dict[str, str] = {}
-        """The pods that this thread deleted: uid -> name."""
+        """The pods that were deleted here: uid -> name."""
         self._client = client
         self._judge = judge
         self._rng = rng
         self._over = threading.Event()
         self._made = 0
         self._ending_gangs: set[str] = set()
+        works = (self._end_evicted, self._bind_volumes, self._end_old, self._clean_up)
+        self._threads = [
+            threading.Thread(target=self._repeat, args=(work,), daemon=True) for work in works
+        ]
+
+    def start(self) -> None:
+        """Start all controllers."""
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
         """End after this round."""
         self._over.set()
-        self.join()
+        for thread in self._threads:
+            thread.join()
 
-    def run(self) -> None:
-        """Do every controller's work in turn."""
-        works = (self._end_evicted, self._bind_volumes, self._end_old, self._clean_up)
+    def _repeat(self, work: Callable[[], None]) -> None:
         while not self._over.wait(_TICK_SECONDS):
-            for work in works:
-                self._try(work)
+            self._try(work)
 
     def _try(self, work: Callable[..., None], *arguments: Any) -> None:
         try:
@@ -137,8 +146,9 @@ class Controllers(threading.Thread):
                 self._try(self._free_volume, claim)
         alive = {claim["metadata"]["uid"] for claim in claims.values()}
         for volume in self._judge.listed(VOLUMES).values():
-            reference = volume["spec"].get("claimRef")
-            if reference and reference.get("uid") not in alive:
+            reference = volume["spec"].get("claimRef") or {}
+            # by name: a claim that we do not see yet may be new
+            if reference.get("name") in over and reference.get("uid") not in alive:
                 self._try(self._replace_volume, volume)
 
     def _free_devices(self, claim: Json) -> None:
