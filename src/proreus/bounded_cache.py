@@ -142,8 +142,8 @@ def approximate_size(value: Any) -> int:
 
 
 def shrunk(mapping: dict[K, V]) -> dict[K, V]:
-    """Return an equal mapping with less spare room, or the same one if it has little."""
-    # A dict that has lost its entries keeps the room for them: 100 bytes for each that it ever had
+    """Return an equal mapping with less spare space, or the same one if it has little."""
+    # A dict that has lost its entries keeps the space for them: 100 bytes for each that it ever had
     # at one time.
     sparse = sys.getsizeof(mapping) > _SPARE_BYTES_AN_ITEM * (len(mapping) + _SPARE_ITEMS)
     return dict(mapping) if sparse else mapping

@@ -144,7 +144,7 @@ def test_etcd_is_restored_from_a_backup(
         pods = [objects.pod(f"{name}-{index}", "spread-out", cpu="4") for index in range(count)]
         client.create_all(objects.PODS, pods)
 
-    # Ten nodes have room for eighty pods: for the last ones only once those undone are forgotten.
+    # Ten nodes can hold eighty pods: for the last ones only once those undone are forgotten.
     client.create_all(objects.NODES, [objects.node(index) for index in range(10)])
     scheduler = run_scheduler(configuration([profile("spread-out")], plane.kubeconfig))
     create("before", 20)

@@ -18,7 +18,7 @@ from proreus.server.options import ServingOptions
 
 @dataclass(frozen=True)
 class ShadowOptions:
-    """A candidate that is tried beside the configuration in force.
+    """A candidate that is tried in parallel with the one in force.
 
     ``config``: its file; "" for that of the process. ``plugin_folders``: instead of those of
     ``--plugin-dir``; () for the same. ``pods``, ``duration_seconds``: what ends a trial; 0: not

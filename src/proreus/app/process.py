@@ -253,7 +253,7 @@ class Process:
     async def begin_shadow(
         self, config: SchedulerConfiguration, registry: Registry, limits: ShadowLimits
     ) -> ShadowTrial:
-        """Have another configuration decide beside the one in force; raises ``ConfigError``."""
+        """Try another configuration in parallel with the one in force; raises ``ConfigError``."""
         trial = self._assembly.prepare_shadow(config, registry, limits)
         try:
             await self._wait_for_sync(trial.profile_set)

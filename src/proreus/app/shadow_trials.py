@@ -1,6 +1,6 @@
 """Tries a candidate configuration in the shadow, and takes it over or drops it.
 
-    candidate's files ─► load, configuration, build ─► ShadowTrial beside the one in force
+    candidate's files ─► load, configuration, build ─► ShadowTrial in parallel with the one in force
     enough pods, or time ─► report ─► Reloader.adopt, or nothing
 
 A trial begins when the process starts, when the candidate's files change, and when the

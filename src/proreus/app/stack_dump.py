@@ -51,7 +51,7 @@ class DumpedCall(TypedDict):
 
 
 class StackDump:
-    """The file of this process, beside the record of blocked plugins, and those of earlier ones.
+    """The file of this process, next to the record of blocked plugins, and those of earlier ones.
 
     ``ready``: faulthandler is registered for ``SIGPROF``, which ends the process then.
     """

@@ -22,7 +22,7 @@ SHADOW_FLAGS: tuple[Flag, ...] = (
         "config",
         "string",
         "",
-        "File with a KubeSchedulerConfiguration that decides beside the one in force, without "
+        "KubeSchedulerConfiguration that decides in parallel with the one in force, without "
         "effect, to be compared with it; the same as --config if only --shadow-plugin-dir is "
         "given.",
     ),

@@ -51,7 +51,7 @@ class Write:
 
 
 class CheckedWriter:
-    """Sends writes through the rate limiter, and as many at a time as the window has room for."""
+    """Sends writes through the rate limiter, and as many at a time as the window allows."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """How many writes may be in flight: a window that grows while the apiserver is well, and shrinks.
 
 The algorithm is Gradient2 of Netflix's concurrency-limits. After each round (as many responses as
-the window has room for), the mean latency of the round is compared with its long-term average:
+the window allows), the mean latency of the round is compared with its long-term average:
 
     gradient = tolerance * long-term / latest, between 0.5 and 1
     window   = window * gradient + 4, a fifth of the way

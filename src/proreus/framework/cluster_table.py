@@ -42,7 +42,7 @@ class ClusterTable(NodeTable):
 
     @contextmanager
     def read_only_columns(self) -> Iterator[None]:
-        """Have NumPy refuse writes to the columns; for plugins that must not do harm."""
+        """Have NumPy refuse writes to the columns; for plugins that must not change them."""
         arrays = [getattr(self, name) for name in self._ARRAYS]
         for columns in (self.allocatable, self.requested, self.nonzero_requested):
             arrays.extend(columns.arrays.values())

@@ -166,7 +166,7 @@ class ProreusMetrics(ProcessMetrics):
         self.shadow_pods_total = self.counter(
             "proreus_shadow_pods_total",
             "ALPHA",
-            "Pods about which a candidate configuration decided beside the one in force, by "
+            "Pods about which a candidate configuration decided, next to the one in force, by "
             "outcome (same, moved, rejected, accepted, failed).",
             "outcome",
         )
@@ -185,5 +185,5 @@ class ProreusMetrics(ProcessMetrics):
         self.shadow_running = self.gauge(
             "proreus_shadow_running",
             "ALPHA",
-            "Whether a candidate configuration decides beside the one in force (1).",
+            "Whether a candidate configuration decides in parallel with the one in force (1).",
         ).labels()

@@ -1,7 +1,7 @@
 """HTTP extenders of a recorded case: what each verb answers is data, and each request is noted.
 
 A behaviour is ``{"filter": {...}, "prioritize": {...}, "preempt": {...}, "bind": {...}}``; the
-fields of each verb are in the README beside the recorded cases. ``status`` and ``error`` of a verb
+fields of each verb are in the README next to the recorded cases. ``status`` and ``error`` of a verb
 come before anything else.
 """
 

@@ -168,7 +168,7 @@ class Assembly:
     def prepare_shadow(
         self, configuration: SchedulerConfiguration, registry: Registry, limits: ShadowLimits
     ) -> ShadowTrial:
-        """Build another configuration to decide beside the one in force; raises ``ConfigError``.
+        """Build a configuration to be tried next to the one in force; raises ``ConfigError``.
 
         The caller sets it as ``scheduler.shadow`` once the kinds that its plugins registered are
         synced, and closes it.

@@ -164,7 +164,7 @@ class HTTPExtender:
         body = wire.extender_args(pod, nodes, self._by_name)
         response = await self._send(self.prioritize_verb, body, failure_ignored=True)
         added: dict[str, int] = {}
-        logged = score_log.is_on()
+        logged = score_log.log.threshold >= score_log.LEVEL
         for name, score in wire.read_host_priority_list(response):
             if logged:
                 score_log.log_extender_score(key_of(pod), self.url, name, score)

@@ -142,7 +142,7 @@ class ExtenderChain:
                     if index is not None:
                         totals[index] = _as_int64(int(totals[index]) + score)
                         scored[index] = True
-        if score_log.is_on():
+        if score_log.log.threshold >= score_log.LEVEL:
             names = [self._table[row].name for row in rows.tolist()]
             score_log.log_final_scores(key_of(pod), names, totals.tolist())
         chance = np.where(scored, 1.0 - self._rng.random(len(rows)), 0.0)

@@ -95,7 +95,7 @@ class OvercommitWatch:
         self.episodes[node_name] = set()
         self._metrics.node_overcommits_total.inc()
         log.warning(
-            "Another scheduler has bound a pod to a node that does not have room for it and ours",
+            "Another scheduler has bound a pod to a node that cannot hold both it and ours",
             node=node_name,
             pod=pod.key,
             scheduler=pod.pod.spec.scheduler_name,
@@ -147,9 +147,9 @@ class OvercommitWatch:
         found = []
         for pod in self._unstarted(info, excess):
             owner = controller_of(pod.pod.metadata)
-            movable = owner is not None and owner.kind not in ("DaemonSet", "Node")
+            replaced = owner is not None and owner.kind not in ("DaemonSet", "Node")
             deleted = pod.pod.metadata.deletion_timestamp or pod.uid in given_up
-            if (movable or self._cache.is_assumed(pod.uid)) and not deleted:
+            if (replaced or self._cache.is_assumed(pod.uid)) and not deleted:
                 found.append(pod)
         return sorted(found, key=lambda pod: (pod.priority, -_created(pod)))
 

@@ -81,7 +81,7 @@ class Scheduler:
         self.on_tick: list[Callable[[], None]] = []
         """Calls to make every second."""
         self.shadow: ShadowTrial | None = None
-        """A candidate configuration that decides beside the one in force."""
+        """A candidate configuration that decides in parallel with the one in force."""
         self._binding_cycle = binding_cycle
         self._failures = failures
         self._events = environment.event_recorder

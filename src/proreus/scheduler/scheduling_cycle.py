@@ -285,7 +285,7 @@ class SchedulingCycle:
         with _timed(profile, "PreScore"):
             run_pre_score(profile, state, pod, found)
         # Only an observer (``proreus evaluate``) and -v 10 see each plugin's scores.
-        logged = score_log.is_on()
+        logged = score_log.log.threshold >= score_log.LEVEL
         scores: dict[str, IntArray] | None = {} if logged or self.observer is not None else None
         with _timed(profile, "Score"):
             if profile.fetching:
@@ -294,7 +294,9 @@ class SchedulingCycle:
         if self.observer is not None and scores is not None:
             self.observer.after_score(attempt, found.rows, scores)
         if logged and scores is not None:
-            score_log.log_plugin_scores(attempt, self._cache.table, found.rows, scores)
+            in_total = bool(profile.score) and not attempt.extenders
+            table, rows = self._cache.table, found.rows
+            score_log.log_plugin_scores(pod.key, table, rows, scores, in_total=in_total)
         return totals
 
     # ---- assume, reserve, permit ---------------------------------------------------------------

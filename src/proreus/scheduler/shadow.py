@@ -1,4 +1,4 @@
-"""A candidate configuration decides about pods beside the one in force, and is compared with it.
+"""A candidate configuration decides in parallel with the one in force, and is compared with it.
 
     Scheduler.schedule_one ─► ShadowTrial.evaluate     PreEnqueue, PreFilter to Score, on a copy of
                                                        the pod, before the pod's own attempt
@@ -80,7 +80,7 @@ class _BestNodes:
 
 
 class ShadowTrial:
-    """One candidate beside the configuration in force, from the first pod to the last.
+    """One candidate in parallel with the one in force, from the first pod to the last.
 
     ``core``: the scheduler's parts, with a search of the trial's own. ``in_force``: the environment
     of the scheduler. ``failing`` receives the reports about plugins of the candidate that keep

@@ -34,7 +34,7 @@ class Outcome:
     (PreBind or Bind is running), bound, unschedulable, error, deleted. ``node``: the node that it
     is bound to or assumed on, or "". ``message``: that of the FailedScheduling event.
     ``rejected_by``: the plugins that rejected it. ``pod``: its key (``namespace/name``).
-    ``nominated_node``: where preemption makes room for it, or "".
+    ``nominated_node``: where preemption evicts pods for it, or "".
     """
 
     pod: str

@@ -124,7 +124,7 @@ class Load(threading.Thread):
                     break
 
     def create_one(self, kind: str | None = None) -> int:
-        """Create a bundle of pods and return their number; a random ``kind`` that has room."""
+        """Create a bundle of pods and return their number; a random ``kind`` that is not at its limit."""
         kind = kind or self._draw()
         if kind is None:
             return 0

@@ -1,4 +1,4 @@
-"""The kinds of pods of a fault run: what they ask for, and what they need beside them."""
+"""The kinds of pods of a fault run: what they ask for, and what they need as well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A candidate beside the configuration in force, as docs/operating.md shows it."""
+"""A candidate in parallel with the one in force, as docs/operating.md shows it."""
 
 import asyncio
 import json

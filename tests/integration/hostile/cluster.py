@@ -185,10 +185,10 @@ class HostileCluster:
         watching = asyncio.create_task(self.watch(kind, [line]))
         if kind == "ResourceClaim":
             self.api.add(pod_with_claim(number))
-        beside = await self.wait_of_another_pod("beside")
+        meanwhile = await self.wait_of_another_pod("meanwhile")
         if not await watching:
             self.misunderstood += 1
-        return max(beside, await self.wait_of_another_pod("behind"))
+        return max(meanwhile, await self.wait_of_another_pod("behind"))
 
     def remove_all_of(self, kind: str, prefix: str) -> None:
         """Delete the objects whose names begin so."""

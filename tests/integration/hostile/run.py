@@ -3,7 +3,7 @@
     PYTHONPATH=tests/integration python -m hostile.run [--objects N] [--nodes N] [KIND ...]
 
 ``make hostile``. Objects are created, and deleted in batches, on a cluster of 5,000 nodes in one
-process: decoding, informers, cache, queue and plugins are real, the network is left out. Beside
+process: decoding, informers, cache, queue and plugins are real, the network is left out. Next to
 each object a plain pod is scheduled. Judged: nothing raises, no cycle of a second, no plain pod
 waits for more than 100 ms, and Python's objects are as many as before within 10 %. The resident
 memory is printed and not judged: Python's allocator keeps a megabyte for each small object in it.

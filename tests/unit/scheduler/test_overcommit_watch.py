@@ -1,4 +1,4 @@
-"""Bindings by other schedulers that leave no room for a pod of ours on the same node."""
+"""Bindings by other schedulers that over-commit a node together with a pod of ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A candidate configuration decides beside the one in force, and changes nothing."""
+"""A candidate configuration decides in parallel with the one in force, and changes nothing."""
 
 from __future__ import annotations
 

@@ -140,8 +140,8 @@ class CacheDebugger:
                 log.warning("Cannot compare with the apiserver", kind=store.kind, err=error)
                 continue
             # The rest is found by the next comparison.
-            room = MAX_SUSPECTS - len(found.suspects)
-            found.suspects += [(store, key, seen) for key, seen in list(suspects.items())[:room]]
+            left = MAX_SUSPECTS - len(found.suspects)
+            found.suspects += [(store, key, seen) for key, seen in list(suspects.items())[:left]]
         found.local = await self._comparer.differences(self._slices.checkpoint)
         return found
 
