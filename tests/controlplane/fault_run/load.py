@@ -124,7 +124,7 @@ class Load(threading.Thread):
                     break
 
     def create_one(self, kind: str | None = None) -> int:
-        """Create a bundle of pods and return their number; a random ``kind`` that is not at its limit."""
+        """Create a bundle of pods and return their number; a random ``kind`` below its limit."""
         kind = kind or self._draw()
         if kind is None:
             return 0
