@@ -177,8 +177,11 @@ def age_caches(share: int = 0, shares: int = 1) -> None:
 
     Freeing what a large cache drops takes milliseconds, so that it is better done share by share.
     """
-    for number, referenced in tuple(_registered.items()):
-        cache = referenced() if number % shares == share else None
+    # The numbers alone: pairs are objects that garbage collection tracks, so that it may run while
+    # they are made, and caches that it frees would change the dictionary.
+    for number in list(_registered):
+        referenced = _registered.get(number) if number % shares == share else None
+        cache = None if referenced is None else referenced()
         if cache is not None:
             cache.age()
     for number, function in enumerate(_lru_caches):
