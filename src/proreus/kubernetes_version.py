@@ -100,7 +100,7 @@ class Change(Enum):
     )
     NODE_NAME_BEFORE_UNSCHEDULABLE = (
         V1_37,
-        "NodeName comes before NodeUnschedulable, and both have a PreFilter, as TaintToleration",
+        "NodeName comes before NodeUnschedulable, so that its reason is given where both reject",
     )
     NO_IMPLIED_TAINT_EVENT = (
         V1_37,
@@ -114,14 +114,6 @@ class Change(Enum):
         V1_37,
         "the request of a resized pod is the largest of the sums of its spec, allocation and "
         "actual resources, instead of the sum of each container's largest",
-    )
-    RETRIED_BINDING = (
-        V1_37,
-        "a binding that fails by an internal or unavailable error is tried up to four times",
-    )
-    SCALE_UP_EVENT = (
-        V1_37,
-        "a larger request of a pod is an event of its own, UpdatePodScaleUp",
     )
     START_TIME_SAMPLED_ONCE = (
         V1_37,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from proreus.bounded_cache import BoundedCache
 from proreus.framework.read_only import ReadOnlyDict
+from proreus.kubernetes_version import Change
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Container, Pod, PodSpec
 from proreus.objects.quantity import parse_amount
@@ -53,15 +54,21 @@ class PodResourcesOptions(NamedTuple):
 
     ``pod_level``: ``spec.resources`` (PodLevelResources). ``devices``: what devices take of the
     node's cpu, memory and the like, as the pod's status has it (DRANodeAllocatableResources).
+    ``resized_by_sum``: see ``Change.RESIZED_REQUESTS_BY_SUM``.
     """
 
     pod_level: bool = True
     devices: bool = False
+    resized_by_sum: bool = False
 
     @classmethod
     def of(cls, gates: FeatureGates) -> PodResourcesOptions:
         """Return the options that the feature gates select."""
-        return cls(gates.enabled("PodLevelResources"), gates.enabled("DRANodeAllocatableResources"))
+        return cls(
+            gates.enabled("PodLevelResources"),
+            gates.enabled("DRANodeAllocatableResources"),
+            gates.includes(Change.RESIZED_REQUESTS_BY_SUM),
+        )
 
 
 DEFAULT_RESOURCES_OPTIONS = PodResourcesOptions()
@@ -77,14 +84,23 @@ class PodRequests:
 
     __slots__ = ("_scoring", "amounts", "key", "nonzero", "pod")
 
-    def __init__(self, pod: Pod, use_status: bool, pod_level: bool, devices: bool = False) -> None:
+    def __init__(
+        self,
+        pod: Pod,
+        use_status: bool,
+        pod_level: bool,
+        devices: bool = False,
+        resized_by_sum: bool = False,
+    ) -> None:
         self.pod = pod
-        self.amounts: Mapping[str, int] = ReadOnlyDict(
-            pod_requests(pod, use_status=use_status, pod_level=pod_level, devices=devices)
-        )
-        self.nonzero: tuple[int, int] = non_zero_requests(
-            pod, use_status=use_status, pod_level=pod_level, devices=devices
-        )
+        parts: dict[str, Any] = {
+            "use_status": use_status,
+            "pod_level": pod_level,
+            "devices": devices,
+            "resized_by_sum": resized_by_sum,
+        }
+        self.amounts: Mapping[str, int] = ReadOnlyDict(pod_requests(pod, **parts))
+        self.nonzero: tuple[int, int] = non_zero_requests(pod, **parts)
         self._scoring: Mapping[str, int] | None = None
         self.key: Hashable = (tuple(sorted(self.amounts.items())), self.nonzero)
         """Equal for pods with equal requests; plugins sign pods by it."""
@@ -186,11 +202,16 @@ class PodInfo:
         if self._resized is None:
             status = self.pod.status
             resized = status.resources is not None or any(
-                entry.resources is not None
+                entry.resources is not None or entry.allocated_resources
                 for entry in (*status.container_statuses, *status.init_container_statuses)
             )
             self._resized = (
-                PodRequests(self.pod, True, self.resources_options.pod_level)
+                PodRequests(
+                    self.pod,
+                    True,
+                    self.resources_options.pod_level,
+                    resized_by_sum=self.resources_options.resized_by_sum,
+                )
                 if resized
                 else self.requests
             )
@@ -282,6 +303,7 @@ class QueuedPodInfo:
     pending_plugins: set[str] = field(default_factory=set)
     gating_plugin: str = ""
     was_flushed_from_unschedulable: bool = False
+    flush_timestamp: float = 0.0
     cost_seconds: float = 0.0
     """The computing time of its last attempt if that delayed other pods, else 0."""
     consecutive_overruns: int = 0

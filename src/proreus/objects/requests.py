@@ -4,8 +4,11 @@ Sums are exact (nano-units) and converted once per pod, rounded up.
 Source: KEP-753 (sidecars), KEP-1287 (in-place resize), KEP-2837 (pod-level resources).
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 from proreus.bounded_cache import cleared_with_age
 from proreus.objects.pod import Container, ContainerStatus, Pod, ResourceList, condition_of
@@ -19,6 +22,16 @@ NON_ZERO_DEFAULTS: Mapping[str, int] = {
 """The request, in nano-units, that scoring assumes for a container without one."""
 
 Nano = dict[str, int]
+RequestsOf = Callable[[Container], Nano]
+
+
+class _Parts(NamedTuple):
+    """What counts, as in ``pod_requests``."""
+
+    use_status: bool
+    pod_level: bool
+    devices: bool
+    resized_by_sum: bool
 
 
 @cleared_with_age
@@ -67,28 +80,38 @@ def pod_requests(
     non_missing: Mapping[str, int] | None = None,
     pod_level: bool = True,
     devices: bool = False,
+    resized_by_sum: bool = False,
 ) -> dict[str, int]:
     """Return the effective request of a pod by tracked resource: milli-CPU, else whole units.
 
     ``use_status``: a pod that is being resized counts with the larger of its requested and its
     actual resources. ``non_missing``: amounts (nano-units) for containers without a request.
     ``pod_level``: ``spec.resources`` counts (gate PodLevelResources). ``devices``: the node
-    resources of allocated devices count (gate DRANodeAllocatableResources).
+    resources of allocated devices count (gate DRANodeAllocatableResources). ``resized_by_sum``: the
+    larger of the pod's sums counts, instead of the sum of each container's larger
+    (``Change.RESIZED_REQUESTS_BY_SUM``).
     """
-    total = _pod_requests_nano(pod, use_status, non_missing or {}, pod_level, devices)
+    parts = _Parts(use_status, pod_level, devices, resized_by_sum)
+    total = _pod_requests_nano(pod, parts, non_missing or {})
     return {name: value_of(name, nano) for name, nano in total.items() if is_tracked_resource(name)}
 
 
 def non_zero_requests(
-    pod: Pod, *, use_status: bool = False, pod_level: bool = True, devices: bool = False
+    pod: Pod,
+    *,
+    use_status: bool = False,
+    pod_level: bool = True,
+    devices: bool = False,
+    resized_by_sum: bool = False,
 ) -> tuple[int, int]:
     """Return (milli-CPU, bytes of memory), with defaults for absent requests."""
+    parts = _Parts(use_status, pod_level, devices, resized_by_sum)
     missing: Mapping[str, int] = NON_ZERO_DEFAULTS
     if pod_level and has_pod_level_requests(pod):
         # With pod-level requests, defaults apply only to resources that the pod level does not set.
-        named = _pod_requests_nano(pod, use_status, {}, pod_level, devices)
+        named = _pod_requests_nano(pod, parts, {})
         missing = {name: nano for name, nano in NON_ZERO_DEFAULTS.items() if name not in named}
-    total = _pod_requests_nano(pod, use_status, missing, pod_level, devices)
+    total = _pod_requests_nano(pod, parts, missing)
     return value_of("cpu", total.get("cpu", 0)), value_of("memory", total.get("memory", 0))
 
 
@@ -98,67 +121,113 @@ def has_pod_level_requests(pod: Pod) -> bool:
     return resources is not None and any(map(is_pod_level_resource, resources.requests))
 
 
-def _pod_requests_nano(
-    pod: Pod, use_status: bool, missing: Mapping[str, int], pod_level: bool, devices: bool
-) -> Nano:
-    spec = pod.spec
-    statuses = _statuses_by_name(pod) if use_status else {}
-    infeasible = bool(statuses) and _resize_is_infeasible(pod)
-    total: Nano = {}
-    for container in spec.containers:
-        _add(
-            total, _container_requests(container, statuses.get(container.name), infeasible, missing)
-        )
-    if spec.init_containers:
-        _max(total, _init_containers_peak(pod, total, statuses, infeasible, missing))
-    if devices:
+def _pod_requests_nano(pod: Pod, parts: _Parts, missing: Mapping[str, int]) -> Nano:
+    if not parts.use_status:
+        total = _sum(pod, _requested, missing)
+    elif parts.resized_by_sum:
+        total = _largest_sum(pod, missing)
+    else:
+        total = _sum(pod, _larger_of_each(pod), missing)
+    if parts.devices:
         for claim in pod.status.node_allocatable_resource_claim_statuses:
             _add(total, _parsed(claim.resources))
-    if pod_level and has_pod_level_requests(pod):
-        _replace_by_pod_level(pod, total, use_status)
-    if spec.overhead:
-        _add(total, _parsed(spec.overhead))
+    if parts.pod_level and has_pod_level_requests(pod):
+        _replace_by_pod_level(pod, total, parts)
+    if pod.spec.overhead:
+        _add(total, _parsed(pod.spec.overhead))
     return total
 
 
-def _init_containers_peak(
-    pod: Pod,
-    total: Nano,
-    statuses: Mapping[str, ContainerStatus],
-    infeasible: bool,
-    missing: Mapping[str, int],
-) -> Nano:
-    """Return the peak request of the init containers; sidecars are also added to ``total``."""
+# ---- over containers ---------------------------------------------------------------------------
+
+
+def _sum(pod: Pod, requests_of: RequestsOf, missing: Mapping[str, int]) -> Nano:
+    """Return what the containers take together, at the peak of the init containers at least.
+
+    ``requests_of``: what each container takes; ``missing``: where it takes nothing of a resource.
+    """
+
+    def requests(container: Container) -> Nano:
+        found = requests_of(container)
+        for name, nano in missing.items():
+            found.setdefault(name, nano)
+        return found
+
+    total: Nano = {}
+    for container in pod.spec.containers:
+        _add(total, requests(container))
     sidecars: Nano = {}
     peak: Nano = {}
     for container in pod.spec.init_containers:
-        sidecar = container.restart_policy == "Always"
-        status = statuses.get(container.name) if sidecar else None
-        requests = _container_requests(container, status, infeasible, missing)
-        if sidecar:
-            _add(total, requests)
-            _add(sidecars, requests)
-            requests = dict(sidecars)
+        found = requests(container)
+        if container.restart_policy == "Always":
+            # A sidecar goes on: it adds to the containers, and to the init containers behind it.
+            _add(total, found)
+            _add(sidecars, found)
+            found = dict(sidecars)
         else:
-            requests = dict(requests)
-            _add(requests, sidecars)
-        _max(peak, requests)
-    return peak
+            _add(found, sidecars)
+        _max(peak, found)
+    _max(total, peak)
+    return total
 
 
-def _container_requests(
-    container: Container,
-    status: ContainerStatus | None,
-    infeasible: bool,
-    missing: Mapping[str, int],
-) -> Nano:
-    requests = _parsed(container.resources.requests)
-    if status is not None and status.resources is not None:
-        requests = _held(
-            requests, status.resources.requests, status.allocated_resources, infeasible
-        )
-    for name, nano in missing.items():
-        requests.setdefault(name, nano)
+def _requested(container: Container) -> Nano:
+    return _parsed(container.resources.requests)
+
+
+def _largest_sum(pod: Pod, missing: Mapping[str, int]) -> Nano:
+    """Return the largest of what is requested, allocated and actuated (kube-scheduler 1.37)."""
+    statuses = {
+        entry.name: entry
+        for entry in (*pod.status.init_container_statuses, *pod.status.container_statuses)
+        if entry.resources is not None or entry.allocated_resources
+    }
+    infeasible = _resize_is_infeasible(pod)
+
+    def unless_infeasible(container: Container) -> Nano:
+        return {} if infeasible else _requested(container)
+
+    def allocated(container: Container) -> Nano:
+        status = statuses.get(container.name)
+        if status is None or not status.allocated_resources:
+            return unless_infeasible(container)
+        return _parsed(status.allocated_resources)
+
+    def actuated(container: Container) -> Nano:
+        status = statuses.get(container.name)
+        if status is None or status.resources is None:
+            return allocated(container)
+        return _parsed(status.resources.requests)
+
+    # The pod as a whole may say both itself (InPlacePodLevelResourcesVerticalScaling).
+    status = pod.status
+    if status.resources is not None and status.resources.requests and status.allocated_resources:
+        total = _parsed(status.allocated_resources)
+        _max(total, _parsed(status.resources.requests))
+    else:
+        total = _sum(pod, allocated, missing)
+        _max(total, _sum(pod, actuated, missing))
+    if not infeasible:
+        _max(total, _sum(pod, _requested, missing))
+    return total
+
+
+def _larger_of_each(pod: Pod) -> RequestsOf:
+    """Return what a container takes: the larger of request and status (kube-scheduler 1.36)."""
+    statuses = _statuses_by_name(pod)
+    infeasible = bool(statuses) and _resize_is_infeasible(pod)
+    main = {container.name for container in pod.spec.containers}
+
+    def requests(container: Container) -> Nano:
+        # Not for init containers that end.
+        status = statuses.get(container.name)
+        restarts = container.restart_policy == "Always" or container.name in main
+        if status is None or status.resources is None or not restarts:
+            return _requested(container)
+        actuated, allocated = status.resources.requests, status.allocated_resources
+        return _held(_requested(container), actuated, allocated, infeasible)
+
     return requests
 
 
@@ -172,14 +241,16 @@ def _held(
     return held
 
 
-def _replace_by_pod_level(pod: Pod, total: Nano, use_status: bool) -> None:
+def _replace_by_pod_level(pod: Pod, total: Nano, parts: _Parts) -> None:
     resources, status = pod.spec.resources, pod.status
     assert resources is not None
     requested = {n: v for n, v in _parsed(resources.requests).items() if is_pod_level_resource(n)}
-    if use_status and status.resources is not None:
+    if parts.use_status and status.resources is not None:
         infeasible = _resize_is_infeasible(pod)
         held = _held(requested, status.resources.requests, status.allocated_resources, infeasible)
-        requested = {name: held.get(name, 0) for name in requested}
+        # Up to 1.36 only what the spec names.
+        names = filter(is_pod_level_resource, held) if parts.resized_by_sum else requested
+        requested = {name: held.get(name, 0) for name in names}
     total.update(requested)
 
 

@@ -76,6 +76,7 @@ class SchedulingQueue:
         self._clock = clock
         self._unschedulable_timeout = options.unschedulable_timeout_seconds
         self._generic_workload = options.generic_workload
+        self._flushes_gated_pods = options.flushes_gated_pods
         self._recorder = QueueRecorder(clock, metrics)
         self._hints = QueueingHints(profiles, self._recorder)
         self._in_flight = InFlightPods()
@@ -185,7 +186,11 @@ class SchedulingQueue:
     ) -> None:
         for queued in candidates:
             # A gated pod has not passed PreEnqueue: other plugins' events do not concern it yet.
-            if queued.gated and not self._hints.gating_plugin_registered(queued, event):
+            if (
+                queued.gated
+                and not (event.wildcard and self._flushes_gated_pods)
+                and not self._hints.gating_plugin_registered(queued, event)
+            ):
                 continue
             strategy = self._hints.queueing_strategy(queued, event, old, new)
             if strategy is not QueueingStrategy.SKIP:
@@ -250,6 +255,7 @@ class SchedulingQueue:
         queued.timestamp = self._clock.monotonic()
         queued.backoff_expiration = None
         queued.was_flushed_from_unschedulable = False
+        queued.flush_timestamp = 0.0
 
     def _after_failure(self, queued: QueuedPodInfo) -> QueueingStrategy:
         # The pods of a group are retried together: an event that helps one of them says little.
@@ -301,10 +307,19 @@ class SchedulingQueue:
         """Move pods that have waited too long for an event. To be called every 30 seconds."""
         # A safety net for hints that miss an event. kube-scheduler counts the pods that needed it
         # (pod_scheduled_after_flush_total).
-        latest = self._clock.monotonic() - self._unschedulable_timeout
-        left_over = [queued for queued in self._unschedulable.pods() if queued.timestamp < latest]
+        now = self._clock.monotonic()
+        latest = now - self._unschedulable_timeout
+        # A pod that stays, because it is gated again, is flushed again after the same time. Up to
+        # 1.36 such pods were not flushed.
+        left_over = [
+            queued
+            for queued in self._unschedulable.pods()
+            if max(queued.timestamp, queued.flush_timestamp) < latest
+        ]
         for queued in left_over:
             queued.was_flushed_from_unschedulable = True
+            if self._flushes_gated_pods:
+                queued.flush_timestamp = now
         if left_over:
             self._move(left_over, UNSCHEDULABLE_TIMEOUT, None, None)
             self._in_flight.record(UNSCHEDULABLE_TIMEOUT, None, None)

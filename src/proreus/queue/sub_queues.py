@@ -42,6 +42,7 @@ class QueueOptions:
     """Time limits and feature gates of a scheduling queue.
 
     ``pop_from_backoff``: gate SchedulerPopFromBackoffQ. ``generic_workload``: gate GenericWorkload.
+    ``flushes_gated_pods``: see ``Change.GATED_PODS_IN_FLUSH``.
     """
 
     initial_backoff_seconds: float = 1
@@ -49,6 +50,7 @@ class QueueOptions:
     unschedulable_timeout_seconds: float = 300
     pop_from_backoff: bool = True
     generic_workload: bool = False
+    flushes_gated_pods: bool = False
 
 
 class PreEnqueuePlugins:

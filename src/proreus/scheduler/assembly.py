@@ -8,6 +8,7 @@ from __future__ import annotations
 from proreus.cache.cache import Cache
 from proreus.config.types import SchedulerConfiguration
 from proreus.framework.pod_info import PodResourcesOptions
+from proreus.kubernetes_version import Change
 from proreus.objects.kinds import NODES, PODS
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.queue.sub_queues import QueueOptions
@@ -56,6 +57,7 @@ class Assembly:
                 unschedulable_timeout_seconds=unschedulable_timeout_seconds,
                 pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
                 generic_workload=pod_groups,
+                flushes_gated_pods=gates.includes(Change.GATED_PODS_IN_FLUSH),
             ),
             metrics=environment.metrics,
         )

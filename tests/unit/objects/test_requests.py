@@ -171,6 +171,62 @@ def test_what_init_containers_hold_is_not_looked_at_but_for_sidecars() -> None:
     assert sidecar.requests.amounts == {"cpu": 2000}
 
 
+SINCE_1_37 = PodResourcesOptions(resized_by_sum=True)
+
+
+def since_1_37(info: PodInfo) -> PodInfo:
+    return PodInfo(info.pod, SINCE_1_37)
+
+
+@pytest.mark.parametrize(
+    ("info", "accounted_requests"),
+    [
+        (resized("2", "1"), 2000),
+        (resized("1", "2"), 2000),
+        (resized("1", "1", "3"), 3000),
+        (resized("4", "1", reason="Infeasible"), 1000),
+        (resized("4", "1", "2", reason="Infeasible"), 2000),
+        (resized("4", "1", reason="Deferred"), 4000),
+    ],
+)
+def test_since_1_37_one_container_counts_as_before(info: PodInfo, accounted_requests: int) -> None:
+    assert since_1_37(info).accounted_requests.amounts == {"cpu": accounted_requests}
+
+
+def test_since_1_37_the_larger_sum_counts_for_containers_resized_both_ways() -> None:
+    # One goes from 1 to 500m, the other from 1 to 1500m; neither has been done yet.
+    statuses = [{"name": name, "resources": {"requests": {"cpu": "1"}}} for name in ("c1", "c2")]
+    info = pod(
+        container("c1", cpu="500m"),
+        container("c2", cpu="1500m"),
+        status={"containerStatuses": statuses},
+    )
+    assert info.accounted_requests.amounts == {"cpu": 2500}
+    assert since_1_37(info).accounted_requests.amounts == {"cpu": 2000}
+
+
+def test_since_1_37_init_containers_and_allocations_alone_count() -> None:
+    init = [{"name": "init", "resources": {"requests": {"cpu": "3"}}}]
+    allocated = [{"name": "c", "allocatedResources": {"cpu": "2"}}]
+    info = pod(
+        container("c", cpu="1"),
+        initContainers=[container("init", cpu="1")],
+        status={"initContainerStatuses": init, "containerStatuses": allocated},
+    )
+    assert info.accounted_requests.amounts == {"cpu": 1000}
+    assert since_1_37(info).accounted_requests.amounts == {"cpu": 3000}
+
+
+def test_since_1_37_the_status_of_the_pod_may_name_more_than_its_spec() -> None:
+    status = {
+        "resources": {"requests": {"cpu": "2", "memory": "3Gi"}},
+        "allocatedResources": {"cpu": "2", "memory": "1Gi"},
+    }
+    info = pod(container(cpu="1"), resources={"requests": {"cpu": "1"}}, status=status)
+    assert info.accounted_requests.amounts["cpu"] == 2000
+    assert since_1_37(info).accounted_requests.amounts == {"cpu": 2000, "memory": 3 * 2**30}
+
+
 def test_pods_that_are_not_resized_hold_what_they_ask_for() -> None:
     info = pod(container(cpu="1"))
 

@@ -38,6 +38,19 @@ def test_left_over_pods_are_tried_again_after_more_than_five_minutes(harness, po
     assert not queued.was_flushed_from_unschedulable
 
 
+def test_since_1_37_gated_pods_are_tried_every_five_minutes(make_harness, pod):
+    harness = make_harness(flushes_gated_pods=True)
+    gated = pod("gated", pre_enqueue_plugins=("g",))
+    harness.add(gated)
+    queued = harness.queue.get(gated.key)
+    for instant in (1300.5, 1599, 1601):
+        harness.clock.advance_to(instant)
+        harness.queue.flush_unschedulable_left_over()
+        assert harness.places() == {"gated": ["gated"]}
+        assert queued.flush_timestamp == (1601 if instant > 1600.5 else 1300.5)
+    harness.queue.validate()
+
+
 def test_flush_looks_for_left_over_pods_every_thirty_seconds(make_harness, pod):
     harness = make_harness(unschedulable_timeout_seconds=5)
     harness.queue.flush()

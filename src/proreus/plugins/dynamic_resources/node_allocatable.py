@@ -14,7 +14,7 @@ import numpy as np
 
 from proreus.errors import ProreusError
 from proreus.framework.node_table import NodeTable
-from proreus.framework.pod_info import PodInfo, PodResourcesOptions
+from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Rows, Verdicts
 from proreus.objects.devices import QuantityText
@@ -99,9 +99,7 @@ def with_statuses(pod: Pod, statuses: Statuses) -> Pod:
 
 def as_assumed(pod: PodInfo, statuses: Statuses) -> PodInfo:
     """Return the pod to assume on its node: with its devices counted in ``requested``."""
-    return PodInfo(
-        with_statuses(pod.pod, statuses), PodResourcesOptions(pod.resources_options.pod_level, True)
-    )
+    return PodInfo(with_statuses(pod.pod, statuses), pod.resources_options._replace(devices=True))
 
 
 def _uncovered(pod: PodInfo, statuses: Statuses, amounts: Mapping[str, int]) -> str | None:

@@ -24,16 +24,27 @@ from proreus.objects.pod import Pod
 from proreus.objects.selectors import SelectorError
 
 
-def events() -> Iterable[ClusterEvent]:
-    """Return the events that the plugin registers."""
+def events(any_term: bool = True) -> Iterable[ClusterEvent]:
+    """Return the events that the plugin registers.
+
+    ``any_term``: a deleted or changed pod helps if it matched any anti-affinity term, instead of
+    all of them (``Change.ANTI_AFFINITY_HINTS_OF_ANY_TERM``).
+    """
+
+    def pod_hint(pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
+        return is_schedulable_after_pod_change(pod, old, new, any_term=any_term)
+
     return (
-        ClusterEvent(POD, ADD | UPDATE_POD_LABEL | DELETE, is_schedulable_after_pod_change),
+        ClusterEvent(POD, ADD | UPDATE_POD_LABEL | DELETE, pod_hint),
         ClusterEvent(NODE, ADD | UPDATE_NODE_LABEL, is_schedulable_after_node_change),
     )
 
 
-def is_schedulable_after_pod_change(pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
+def is_schedulable_after_pod_change(
+    pod: PodInfo, old: Pod | None, new: Pod | None, *, any_term: bool
+) -> bool:
     """Return whether a pod that was added, deleted or given other labels may help."""
+    meets = _meets_any if any_term else _meets_all
     # The pod's own labels changed: it may match other terms now, its own included.
     if new is not None and new.metadata.uid == pod.uid:
         return True
@@ -44,11 +55,9 @@ def is_schedulable_after_pod_change(pod: PodInfo, old: Pod | None, new: Pod | No
     if old is None:
         return new is not None and _meets_all(terms.required, new)
     if new is None:
-        return _meets_all(terms.required_anti, old) or _meets_all(
-            _terms_of(old).required_anti, pod.pod
-        )
+        return meets(terms.required_anti, old) or meets(_terms_of(old).required_anti, pod.pod)
     return (not _meets_all(terms.required, old) and _meets_all(terms.required, new)) or (
-        _meets_all(terms.required_anti, old) and not _meets_all(terms.required_anti, new)
+        meets(terms.required_anti, old) and not meets(terms.required_anti, new)
     )
 
 
@@ -80,6 +89,11 @@ def _terms_of(pod: Pod) -> AffinityTerms:
 
 def _is_placed(pod: Pod) -> bool:
     return bool(pod.spec.node_name or pod.status.nominated_node_name)
+
+
+def _meets_any(terms: tuple[AffinityTerm, ...], pod: Pod) -> bool:
+    meta = pod.metadata
+    return any(term.matches(meta.namespace, meta.labels) for term in terms)
 
 
 def _meets_all(terms: tuple[AffinityTerm, ...], pod: Pod) -> bool:

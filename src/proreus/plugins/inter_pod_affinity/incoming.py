@@ -23,6 +23,7 @@ from proreus.framework.affinity_terms import (
 )
 from proreus.framework.handle import Handle
 from proreus.framework.pod_label_groups import PodMatch, PodQuery
+from proreus.kubernetes_version import Change
 from proreus.objects.kinds import NAMESPACES, Namespace
 from proreus.objects.pod import Pod
 
@@ -71,6 +72,7 @@ class IncomingTermsCache:
         self._cache: BoundedCache[int, tuple[AffinityTerms, IncomingTerms]] = BoundedCache(
             32 * 2**20
         )
+        self._merges = handle.feature_gates.includes(Change.NAMESPACE_SELECTOR_MERGED)
         handle.on_change(NAMESPACES, self._namespace_changed)
 
     def terms_of(self, pod: Pod) -> IncomingTerms:
@@ -112,7 +114,8 @@ class IncomingTermsCache:
 
     def _match(self, term: AffinityTerm) -> PodMatch:
         selector = term.namespace_selector
-        if selector.matches(NO_LABELS):
+        # Up to 1.36 kube-scheduler evaluated the selector again, against no labels at all.
+        if selector.empty or (not self._merges and selector.matches(NO_LABELS)):
             return PodMatch(None, term.selector)
         selected = (
             name

@@ -73,7 +73,26 @@ def test_events() -> None:
     ],
 )
 def test_pods(pod: PodInfo, old: Pod | None, new: Pod | None, queued: bool) -> None:
-    assert is_schedulable_after_pod_change(pod, old, new) is queued
+    assert is_schedulable_after_pod_change(pod, old, new, any_term=False) is queued
+
+
+TWO_TERMS = make_pod("two", labels={"app": "me"}, affinity=terms("podAntiAffinity", "x", "y"))
+
+
+@pytest.mark.parametrize(
+    ("pod", "old", "new"),
+    [
+        (TWO_TERMS, other("x"), None),
+        (TWO_TERMS, other("x"), other("z")),
+        (NEITHER, other("x", affinity=terms("podAntiAffinity", "me", "you")), None),
+    ],
+)
+def test_one_of_several_anti_affinity_terms_is_enough_since_1_37(
+    pod: PodInfo, old: Pod | None, new: Pod | None
+) -> None:
+    assert is_schedulable_after_pod_change(pod, old, new, any_term=True)
+    assert not is_schedulable_after_pod_change(pod, old, new, any_term=False)
+    assert not is_schedulable_after_pod_change(TWO_TERMS, other("x"), other("y"), any_term=True)
 
 
 @pytest.mark.parametrize(
@@ -106,4 +125,4 @@ def test_a_selector_that_does_not_parse_queues_the_pod() -> None:
     pod = make_pod(affinity={"podAffinity": {REQUIRED: [term]}})
 
     with pytest.raises(SelectorError, match="Near"):
-        is_schedulable_after_pod_change(pod, None, other("x"))
+        is_schedulable_after_pod_change(pod, None, other("x"), any_term=True)

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from proreus.feature_gates import FeatureGates
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Verdicts
+from proreus.kubernetes_version import V1_37
 from proreus.objects.node import Node
 from proreus.plugins.inter_pod_affinity import InterPodAffinity
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
@@ -163,6 +165,23 @@ def test_namespace_selectors(selector: Yaml, names: list[str]) -> None:
     pod = make_pod(affinity=near(term(namespaceSelector=selector)))
 
     assert passing(pod, FakeHandle(nodes, pods, objects=objects)) == names
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "names"),
+    [("NotIn", ["prod"], ["n2"]), ("Exists", [], ["n1", "n2"]), ("DoesNotExist", [], [])],
+)
+def test_since_1_37_a_namespace_selector_is_evaluated_once(
+    operator: str, values: list[str], names: list[str]
+) -> None:
+    objects = [namespace("one", env="prod"), namespace("two", env="test")]
+    nodes = [zoned("n1", "a"), zoned("n2", "b")]
+    pods = [running("p1", "n1", namespace="one"), running("p2", "n2", namespace="two")]
+    selector = {"matchExpressions": [{"key": "env", "operator": operator, "values": values}]}
+    handle = FakeHandle(nodes, pods, objects=objects)
+    handle.feature_gates = FeatureGates(emulation_version=V1_37)
+
+    assert passing(make_pod(affinity=near(term(namespaceSelector=selector))), handle) == names
 
 
 def test_terms_follow_the_labels_of_namespaces() -> None:
