@@ -118,7 +118,7 @@ COLUMNS: dict[str, Callable[..., object]] = {
     "allocatable": lambda t, row: t.allocatable._put_sparse(row, "example.com/gpu", 9),
     "requested": lambda t, row: t.requested.arrays["cpu"].__setitem__(row, 1),
     "nonzero_requested": lambda t, row: t.nonzero_requested.arrays["cpu"].__setitem__(row, 1),
-    "label zone": lambda t, row: t._labels._columns["zone"].codes.__setitem__(row, 99),
+    "label zone": lambda t, row: t._labels._columns.get("zone").codes.__setitem__(row, 99),
     "row": lambda t, row: setattr(t.infos[row], "row", 5),
     "order": lambda t, row: t.infos[row].order.clear(),
     "used_ports": lambda t, row: set.add(t.infos[row].used_ports, "x"),

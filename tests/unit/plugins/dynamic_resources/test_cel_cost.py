@@ -111,12 +111,22 @@ def test_a_child_that_gets_no_cpu_time_is_ended_too(monkeypatch: pytest.MonkeyPa
         evaluate_in_child(lambda: bool(time.sleep(100)))
 
 
-def test_no_child_and_no_pipe_is_left() -> None:
+def test_no_child_and_no_pipe_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    children = []
+    fork = os.fork
+
+    def recorded() -> int:
+        children.append(fork())
+        return children[-1]
+
+    monkeypatch.setattr(os, "fork", recorded)
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
         assert evaluate_in_child(lambda: True)
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert len(children) == 3
+    for child in children:
+        with pytest.raises(ChildProcessError):
+            os.waitpid(child, os.WNOHANG)
     assert len(os.listdir("/proc/self/fd")) == before
 
 
