@@ -289,7 +289,8 @@ class QueuedPodInfo:
     ``unschedulable_count``, how often it was rejected; ``consecutive_errors_count``, how many
     attempts in a row failed with an error. ``unschedulable_plugins`` and ``pending_plugins``: the
     plugins that rejected it, kept after the pop until an attempt fails. ``gating_plugin``: the
-    PreEnqueue plugin that gates it, or "".
+    PreEnqueue plugin that gates it, or "". ``flush_timestamp``: when the flush of pods that waited
+    too long last moved it, or tried to.
     """
 
     info: PodInfo
