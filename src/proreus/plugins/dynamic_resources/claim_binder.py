@@ -142,7 +142,8 @@ class ClaimBinder:
                 # The latest version as in ``bind_claim``: other pods may have been released since.
                 latest = self._manager.claims.get(key_of(claim))
                 same = latest is not None and latest.metadata.uid == claim.metadata.uid
-                await self.writer.drop_reservation(latest if latest and same else claim, uid)
+                current = latest if latest is not None and same else claim
+                self._manager.claims.assume(await self.writer.drop_reservation(current, uid))
             except (ClaimWriteError, ApiError):
                 continue  # the resource claim controller removes pods that are done or deleted
         if created is not None:

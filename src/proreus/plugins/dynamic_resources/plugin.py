@@ -322,8 +322,8 @@ class DynamicResources(
             if self.manager.allocated.remove_in_flight(uid)
         }
         state_data.reserved = ()
-        for claim in state_data.written:
-            self.manager.claims.restore(key_of(claim))
+        # What was written stays assumed: the apiserver has it, and the watch may be far behind.
+        # With the watched version back, the devices would be free for the next pod.
         if any(
             claim.metadata.uid in given_up and self._is_latest(claim)
             for claim in state_data.written
@@ -357,9 +357,11 @@ class DynamicResources(
         """Write allocations and reservations, then wait until the devices are ready."""
         state_data: StateData = state.read(self.name)
         status = await self._bind_claims(state_data, pod, node_name)
-        if status is None:
-            for uid in self._in_flight_of(state_data):
-                self.manager.allocated.remove_in_flight(uid)
+        if status is None and self.manager.allocated.in_flight_until_pre_bind_ends:
+            for claim, _ in state_data.reserved:
+                self.manager.allocated.remove_in_flight(claim.metadata.uid)
+            # The claim that was created for the pod stays in flight: the watch may not have
+            # delivered it yet, and nothing else would count its devices.
             state_data.reserved = ()
         return status
 

@@ -122,6 +122,28 @@ async def test_unreserve_removes_the_reservation_of_the_pod(gpus: Any) -> None:
     assert gpus.filter(pod) == {"n2": "resourceclaim not available on the node"}
 
 
+async def test_devices_of_a_written_allocation_are_not_free_while_the_watch_is_behind(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices = cluster("n1")
+    devices.device_class()
+    devices.slice(devices.device("d"))
+    devices.claim("x")
+    devices.claim("y")
+    pod, other = devices.pod("x"), devices.pod("y", name="other")
+    claims, api = devices.plugin.manager.claims, devices.handle.api
+    monkeypatch.setattr(claims, "_watched", dict(claims._watched))
+    monkeypatch.setitem(api._handlers, "ResourceClaim", [])
+    assert await devices.bind(pod) is None
+    state = devices.state
+    assert devices.filter(other) == {"n1": "cannot allocate all claims"}
+
+    # The binding failed: the claim stays allocated, for the next attempt of its pod.
+    devices.plugin.unreserve(state, pod, "n1")
+
+    assert devices.filter(other) == {"n1": "cannot allocate all claims"}
+
+
 async def test_two_profiles_share_allocations_in_flight(gpus: Any) -> None:
     other = type(gpus.plugin)(gpus.plugin.args, gpus.handle)
     assert other.manager is gpus.plugin.manager
