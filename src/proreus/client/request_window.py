@@ -22,7 +22,7 @@ import math
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from enum import IntEnum
 from typing import Literal
 
@@ -103,7 +103,9 @@ class RequestWindow:
             if place.done() and not place.cancelled():
                 self.release()  # it was given the place in the same tick
             else:
-                self._waiting[priority].remove(place)
+                # Another write's ``release`` in the same tick may have dropped it already.
+                with suppress(ValueError):
+                    self._waiting[priority].remove(place)
             raise
 
     @asynccontextmanager

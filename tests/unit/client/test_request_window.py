@@ -139,6 +139,21 @@ async def test_a_cancelled_write_takes_no_place(admitted):
     assert window.waiting(Priority.NORMAL) == 0
 
 
+async def test_a_place_given_back_in_the_tick_of_a_cancellation_goes_to_the_next():
+    window = RequestWindow(1)
+    await window.acquire(Priority.NORMAL)
+    cancelled = asyncio.create_task(window.acquire(Priority.NORMAL))
+    other = asyncio.create_task(window.acquire(Priority.NORMAL))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    window.release()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    await other
+    window.release()
+    assert window.in_flight == 0
+
+
 async def test_a_place_is_free_for_others_for_a_while():
     window = RequestWindow(1)
     back = asyncio.Event()
