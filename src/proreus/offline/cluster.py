@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Coroutine
 from dataclasses import dataclass
 from math import floor
 from time import perf_counter
-from typing import Any
 
 from proreus.clock import FakeClock
 from proreus.config.types import SchedulerConfiguration
@@ -16,6 +14,7 @@ from proreus.feature_gates import FeatureGates
 from proreus.framework.attempt_budget import Stopwatch
 from proreus.metrics import SchedulerMetrics
 from proreus.offline.api import FakeRecorder, InMemoryApi
+from proreus.offline.spawned_tasks import SpawnedTasks
 from proreus.offline.virtual_time import VirtualTimeLoop
 from proreus.runtime.plugin_health import (
     DEFAULT_RULES,
@@ -33,7 +32,6 @@ from proreus.scheduler.extender import TransportFactory
 from proreus.scheduler.extender_transport import Transport
 
 _START = 1_700_000_000.0
-_MAX_SETTLE_ROUNDS = 50
 _EPSILON = 1e-6
 
 
@@ -85,8 +83,7 @@ class OfflineCluster:
         self.api = InMemoryApi(options.hide_finished) if api is None else api
         self.events = FakeRecorder()
         self.metrics = SchedulerMetrics()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._failures: list[BaseException] = []
+        self.tasks = SpawnedTasks()
         self.assembly = Assembly(
             configuration,
             registry,
@@ -98,7 +95,7 @@ class OfflineCluster:
                 rng=random.Random(options.seed),
                 metrics=self.metrics,
                 feature_gates=feature_gates,
-                spawn=self._spawn,
+                spawn=self.tasks.spawn,
                 use_extenders=options.use_extenders,
                 extender_transport=options.extender_transport,
                 polls_only=options.polls_only,
@@ -172,20 +169,6 @@ class OfflineCluster:
 
         Raises the first exception of a task, which would end the process of a live scheduler.
         """
-        for _ in range(_MAX_SETTLE_ROUNDS):
-            if not self._tasks:
-                break
-            await asyncio.sleep(0)
-        if self._failures:
-            raise self._failures.pop(0)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._failures.append(error)
+        await self.tasks.settle()
+        if self.tasks.failures:
+            raise self.tasks.failures.pop(0)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Coroutine
 from time import thread_time
 from typing import Any, cast
 
@@ -26,6 +25,7 @@ from proreus.objects.kinds import BY_KIND, PODS
 from proreus.objects.meta import Resource, key_of
 from proreus.objects.pod import Pod
 from proreus.offline.api import InMemoryApi
+from proreus.offline.spawned_tasks import SpawnedTasks
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.plugin_health import FailureRules, HealthContext
 from proreus.runtime.registry import Registry
@@ -110,8 +110,7 @@ class HostileCluster:
         self.clock = FakeClock(_START)
         self.metrics = SchedulerMetrics()
         self.api = WatchedApi(self.metrics)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.failures: list[BaseException] = []
+        self._tasks = SpawnedTasks()
         self.longest_cycle = 0.0
         self.misunderstood = 0
         """How many lines would have caused a new list."""
@@ -124,7 +123,7 @@ class HostileCluster:
             rng=random.Random(0),
             metrics=self.metrics,
             feature_gates=gates,
-            spawn=self._spawn,
+            spawn=self._tasks.spawn,
             health_context=HealthContext(self.clock, self.metrics, rules, lambda *_, **__: None),
         )
         configuration = load(document, registry, gates)
@@ -147,10 +146,7 @@ class HostileCluster:
             started = thread_time()
             await self.scheduler.schedule_one(queued)
             self.longest_cycle = max(self.longest_cycle, thread_time() - started)
-        for _ in range(50):
-            if not self._tasks:
-                break
-            await asyncio.sleep(0)
+        await self._tasks.settle()
 
     async def wait_of_another_pod(self, name: str) -> float:
         """Return the seconds until a plain pod, behind whatever is queued, is bound; remove it."""
@@ -164,10 +160,7 @@ class HostileCluster:
             before = thread_time()
             await self.scheduler.schedule_one(queued)
             self.longest_cycle = max(self.longest_cycle, thread_time() - before)
-            for _ in range(50):
-                if not self._tasks:
-                    break
-                await asyncio.sleep(0)
+            await self._tasks.settle()
         waited = thread_time() - started
         self.api.remove("Pod", key)
         return waited
@@ -200,16 +193,10 @@ class HostileCluster:
         family = self.metrics.informer_handler_failures_total
         return sum(family.labels(resource.plural).value for resource in BY_KIND.values())
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.failures.append(error)
+    @property
+    def failures(self) -> list[BaseException]:
+        """The exceptions that tasks raised."""
+        return self._tasks.failures
 
 
 def plain_pod(name: str) -> Json:

@@ -44,7 +44,7 @@ async def test_what_a_task_raises_is_raised(kit) -> None:
         await asyncio.sleep(0)
         raise ZeroDivisionError("a bug")
 
-    cluster._spawn(broken())
+    cluster.tasks.spawn(broken())
     with pytest.raises(ZeroDivisionError):
         await cluster.settle()
     await cluster.settle()
@@ -57,7 +57,7 @@ async def test_a_waiting_task_does_not_block_settle(kit) -> None:
     async def wait() -> None:
         await never.wait()
 
-    task = cluster._spawn(wait())
+    task = cluster.tasks.spawn(wait())
     await cluster.settle()
     assert not task.done()
     never.set()
