@@ -46,7 +46,7 @@ async def load(
     if kubeconfig:
         return await _from_kubeconfig(kubeconfig, master, context, environ)
     if master:
-        return _bare(master, environ)
+        return _from_plain(PlainCredentials(master), environ)
     if plain := plain_credentials.from_service_account(environ):
         return _from_plain(plain, environ)
     from kubernetes.aio import config as kubernetes_config
@@ -59,13 +59,8 @@ async def load(
         if "KUBERNETES_SERVICE_HOST" in environ:
             raise ConfigError(f"in-cluster configuration: {_first_line(error)}") from error
     if environ.get("KUBERNETES_MASTER"):
-        return _bare(environ["KUBERNETES_MASTER"], environ)
+        return _from_plain(PlainCredentials(environ["KUBERNETES_MASTER"]), environ)
     raise ConfigError(NOT_CONFIGURED)
-
-
-def _bare(server: str, environ: Mapping[str, str]) -> Credentials:
-    server = _checked_server(server)
-    return Credentials(server, proxy=_proxy_of(server, environ))
 
 
 def _checked_server(server: str) -> str:
@@ -98,16 +93,12 @@ def _from_plain(
 ) -> Credentials:
     server = _checked_server(master or plain.server)
     header = f"Bearer {plain.token}" if plain.token else ""
-
-    async def fixed(_: bool) -> str:
-        return header
-
     return Credentials(
         server,
         TlsFiles(plain.ca_file, plain.cert_file, plain.key_file, plain.verify),
         tls_server_name=plain.tls_server_name,
         proxy=_proxy_of(server, environ),
-        fetch=_token_file(plain.token_file) if plain.token_file else fixed,
+        fetch=_token_file(plain.token_file) if plain.token_file else _fixed(header),
     )
 
 
@@ -122,13 +113,17 @@ def _from_service_account(environ: Mapping[str, str]) -> Credentials:
     )
     configuration = _empty_configuration()
     loader.load_and_set(configuration)
-
-    return Credentials(
-        configuration.host,
-        TlsFiles(ca_file=configuration.ssl_ca_cert),
-        proxy=_proxy_of(configuration.host, environ),
-        fetch=_token_file(token_file),
+    plain = PlainCredentials(
+        configuration.host, ca_file=configuration.ssl_ca_cert, token_file=token_file
     )
+    return _from_plain(plain, environ)
+
+
+def _fixed(header: str) -> FetchAuthorization:
+    async def fetch(_: bool) -> str:
+        return header
+
+    return fetch
 
 
 def _token_file(path: str) -> FetchAuthorization:
@@ -203,12 +198,7 @@ def _fetch_of(loader: Any, credentials: Credentials) -> FetchAuthorization:
         base = loader._get_base_path(loader._user.path)
         return _token_file(os.path.join(base, user["tokenFile"]))
     if "exec" not in user and loader.provider is None:
-        header = loader.__dict__.get("token", "")
-
-        async def fixed(_: bool) -> str:
-            return str(header)
-
-        return fixed
+        return _fixed(str(loader.__dict__.get("token", "")))
 
     # The loader keeps the token in attributes of its own: two fetches at once would mix them.
     lock = asyncio.Lock()
