@@ -58,6 +58,7 @@ class StackDump:
 
     def __init__(self, record: Path) -> None:
         self._record = record
+        self._path = record.with_name(f"{record.name}.{os.getpid()}.stack")
         self._descriptor = -1
         self.ready = False
 
@@ -67,9 +68,8 @@ class StackDump:
         Raises ``OSError``.
         """
         if self._descriptor < 0:
-            path = self._record.with_name(f"{self._record.name}.{os.getpid()}.stack")
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            self._descriptor = os.open(path, flags, 0o600)
+            self._descriptor = os.open(self._path, flags, 0o600)
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         os.ftruncate(self._descriptor, 0)
         os.lseek(self._descriptor, 0, os.SEEK_SET)
@@ -86,7 +86,7 @@ class StackDump:
             signal.signal(signal.SIGPROF, signal.SIG_DFL)
             self.ready = False
         if self._descriptor >= 0:
-            self._record.with_name(f"{self._record.name}.{os.getpid()}.stack").unlink(True)
+            self._path.unlink(True)
             os.close(self._descriptor)
             self._descriptor = -1
 

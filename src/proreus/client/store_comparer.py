@@ -20,9 +20,13 @@ from proreus.client.responses import ResponseLost
 from proreus.client.watch import ListDecoder, Page
 from proreus.errors import NotFound
 from proreus.objects.codec import UNDECODABLE
-from proreus.objects.meta import ApiObject, ListMeta, key_of
+from proreus.objects.meta import ApiObject, ListMeta, key_of, version_of
 
 T = TypeVar("T", bound=ApiObject)
+
+MISSING = "is missing"
+OUTDATED = "is outdated"
+GONE = "does not exist any more"
 
 PAGE_SIZE = 500
 MAX_SUSPECTS = 1000
@@ -63,8 +67,8 @@ class Correction(Generic[T]):
     def fault(self) -> str:
         """What is wrong with the stored object."""
         if self.stored is None:
-            return "is missing"
-        return "is outdated" if self.fresh is not None else "does not exist any more"
+            return MISSING
+        return OUTDATED if self.fresh is not None else GONE
 
 
 class StoreComparer(Generic[T]):
@@ -136,7 +140,7 @@ class StoreComparer(Generic[T]):
         if store.get(key) is not seen or page.unreadable:
             return None
         fresh = page.items[0] if page.items else None
-        if fresh is seen or (fresh and seen and _version_of(fresh) == _version_of(seen)):
+        if fresh is seen or (fresh and seen and version_of(fresh) == version_of(seen)):
             return None
         return Correction(key, seen, fresh)
 
@@ -146,7 +150,7 @@ class StoreComparer(Generic[T]):
         Raises ``ApiError``.
         """
         page, stored = await self._find(key), self.stored(key)
-        return stored is not None and any(_version_of(o) == _version_of(stored) for o in page.items)
+        return stored is not None and any(version_of(o) == version_of(stored) for o in page.items)
 
     def stored(self, key: str) -> T | None:
         """Return what the store has of a key."""
@@ -178,10 +182,6 @@ class StoreComparer(Generic[T]):
             return _PAGE.decode(body)
         except UNDECODABLE as error:
             raise ResponseLost(f"a list of {self.kind} cannot be read: {error}") from error
-
-
-def _version_of(obj: ApiObject) -> tuple[str, str]:
-    return obj.metadata.uid, obj.metadata.resource_version
 
 
 def _is_outdated(stored: ApiObject, listed: _Version) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from proreus.framework.handle import Handle
-from proreus.objects.meta import ApiObject, Resource, key_of
+from proreus.objects.meta import ApiObject, Resource, key_of, version_of
 
 T = TypeVar("T", bound=ApiObject)
 
@@ -81,7 +81,7 @@ class AssumeCache(Generic[T]):
         """
         key = key_of(obj)
         old = self.get(key)
-        if old is None or _identity(old) != _identity(obj):
+        if old is None or version_of(old) != version_of(obj):
             return False
         self._assumed[key] = obj
         self._expected.add(key)
@@ -126,7 +126,3 @@ def resource_version_of(obj: ApiObject) -> int:
 def parse_resource_version(resource_version: str) -> int:
     """Return a resourceVersion as a number, 0 if it is not one."""
     return int(resource_version) if resource_version.isdigit() else 0
-
-
-def _identity(obj: ApiObject) -> tuple[str, str]:
-    return obj.metadata.uid, obj.metadata.resource_version

@@ -69,6 +69,11 @@ def key_of(obj: ApiObject) -> str:
     return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
 
+def version_of(obj: ApiObject) -> tuple[str, str]:
+    """Return uid and resourceVersion: equal for two readings of the same version only."""
+    return obj.metadata.uid, obj.metadata.resource_version
+
+
 def controller_of(meta: ObjectMeta) -> OwnerReference | None:
     """Return the managing controller of an object, or None."""
     for owner in meta.owner_references:

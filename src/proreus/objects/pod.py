@@ -351,6 +351,11 @@ def priority_of(pod: Pod) -> int:
     return pod.spec.priority or 0
 
 
+def is_unstarted(pod: Pod) -> bool:
+    """Return whether no kubelet has acknowledged the pod, and it has not finished either."""
+    return pod.status.start_time is None and pod.status.phase in ("", "Pending")
+
+
 def condition_of(pod: Pod, type_: str) -> PodCondition | None:
     """Return the pod's condition of a type, or None."""
     for condition in pod.status.conditions:

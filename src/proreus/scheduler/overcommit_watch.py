@@ -19,7 +19,7 @@ from proreus.framework.pod_info import PodInfo
 from proreus.logs import logger
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import controller_of
-from proreus.objects.pod import Pod
+from proreus.objects.pod import Pod, is_unstarted
 from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.binding_cycle import BindingCycle
 from proreus.scheduler.environment import Environment
@@ -109,8 +109,7 @@ class OvercommitWatch:
             pod
             for pod in info.pods.values()
             if self._responsible_for_pod(pod.pod)
-            and pod.pod.status.start_time is None
-            and pod.pod.status.phase in ("", "Pending")
+            and is_unstarted(pod.pod)
             and _MIRROR not in pod.pod.metadata.annotations
             and not _amounts(pod).keys().isdisjoint(exceeded)
         ]

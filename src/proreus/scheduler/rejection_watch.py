@@ -23,7 +23,7 @@ from proreus.objects.meta import (
     controller_of,
     key_of,
 )
-from proreus.objects.pod import Pod
+from proreus.objects.pod import Pod, is_unstarted
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.scheduler.avoided_nodes import AvoidedNodes, KubeletRejections
 from proreus.scheduler.environment import Environment
@@ -114,8 +114,8 @@ class RejectionWatch:
 
     def on_delete(self, pod: Pod, final_state_unknown: bool = False) -> None:
         """A pod is gone, or has finished."""
-        status, node_name = pod.status, pod.spec.node_name
-        if not node_name or status.start_time is not None or status.phase not in ("", "Pending"):
+        node_name = pod.spec.node_name
+        if not node_name or not is_unstarted(pod):
             return
         owner = controller_of(pod.metadata)
         # A pod without a controller is not created again. Those of a DaemonSet have nowhere else

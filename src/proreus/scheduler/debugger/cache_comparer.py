@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from proreus.cache.cache import MISPLACED, Cache
+from proreus.client.store_comparer import GONE, MISSING, OUTDATED
 from proreus.framework.events import NODE_ADD
 from proreus.framework.pod_info import PodInfo
+from proreus.objects.meta import version_of
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.queue.scheduling_queue import SchedulingQueue
@@ -26,9 +28,6 @@ from proreus.scheduler.event_handlers import NodeHandlers, PodHandlers
 
 CACHE, COLUMNS, QUEUE = "cache", "columns", "queue"
 
-MISSING = "is missing"
-OUTDATED = "is outdated"
-GONE = "does not exist any more"
 ABANDONED = "is assumed although nothing binds it"
 
 
@@ -147,7 +146,7 @@ class CacheComparer:
             return "is assumed although it is bound"
         if self._cache.node_of(uid) != pod.spec.node_name:
             return "is on another node"
-        return "" if _version(cached.pod) == _version(pod) else OUTDATED
+        return "" if version_of(cached.pod) == version_of(pod) else OUTDATED
 
     def _fault_of_pending(self, key: str, pod: Pod) -> tuple[str, str]:
         uid = pod.metadata.uid
@@ -163,7 +162,7 @@ class CacheComparer:
         queued = self._queue.get(key)
         if queued is None or queued.uid != uid:
             return QUEUE, MISSING
-        return QUEUE, "" if _version(queued.pod) == _version(pod) else OUTDATED
+        return QUEUE, "" if version_of(queued.pod) == version_of(pod) else OUTDATED
 
     def _compare_cached_pod(self, uid: str) -> Difference | None:
         cached = self._cache.get_pod(uid)
@@ -229,7 +228,7 @@ class CacheComparer:
             pod = as_assigned(held.pod, node_name) if node_name else held.pod
             self._pod_handlers.on_delete(pod, True)
         # Of another uid, it has differences of its own, if it has any.
-        if stored is not None and stored.metadata.uid == uid and not self._is_held(key, uid):
+        if stored is not None and stored.metadata.uid == uid and self._held(key, uid) is None:
             self._pod_handlers.on_add(stored)
 
     def _held(self, key: str, uid: str) -> PodInfo | None:
@@ -239,17 +238,10 @@ class CacheComparer:
             return cached
         return queued.info if queued is not None and queued.uid == uid else None
 
-    def _is_held(self, key: str, uid: str) -> bool:
-        return self._held(key, uid) is not None
-
 
 def _fault_of_node(cached: Node | None, stored: Node | None) -> str:
     if stored is None:
         return "" if cached is None else GONE
     if cached is None:
         return MISSING
-    return "" if _version(cached) == _version(stored) else OUTDATED
-
-
-def _version(obj: Node | Pod) -> tuple[str, str]:
-    return obj.metadata.uid, obj.metadata.resource_version
+    return "" if version_of(cached) == version_of(stored) else OUTDATED
