@@ -66,8 +66,7 @@ class NetworkedCluster(OfflineCluster):
         outcome = await self.schedule_next()
         assert outcome is not None, "no pod is ready to be scheduled"
         async with asyncio.timeout(10):
-            while self._tasks:
-                await asyncio.wait(set(self._tasks))
+            await self.tasks.ended()
         await self.settle()
         self.scheduler.cache.validate()
         self.scheduler.queue.validate()

@@ -30,6 +30,11 @@ class SpawnedTasks:
                 break
             await asyncio.sleep(0)
 
+    async def ended(self) -> None:
+        """Wait until all tasks have ended, and those that they spawned."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
