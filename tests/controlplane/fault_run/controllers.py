@@ -37,12 +37,12 @@ class Controllers:
         self._judge = judge
         self._rng = rng
         self._over = threading.Event()
+        self._all_stay = threading.Event()
         self._made = 0
         self._ending_gangs: set[str] = set()
-        works = (self._end_evicted, self._bind_volumes, self._end_old, self._clean_up)
-        self._threads = [
-            threading.Thread(target=self._repeat, args=(work,), daemon=True) for work in works
-        ]
+        works = (self._end_terminating, self._bind_volumes, self._clean_up)
+        self._ending = self._thread(self._end_old, self._all_stay)
+        self._threads = [self._ending, *(self._thread(work, self._over) for work in works)]
 
     def start(self) -> None:
         """Start all controllers."""
@@ -51,12 +51,39 @@ class Controllers:
 
     def stop(self) -> None:
         """End after this round."""
+        self._all_stay.set()
         self._over.set()
         for thread in self._threads:
             thread.join()
 
-    def _repeat(self, work: Callable[[], None]) -> None:
-        while not self._over.wait(_TICK_SECONDS):
+    def stop_ending_pods(self) -> None:
+        """Let the pods that are there stay; ``cleaned_up`` then comes true and remains so."""
+        self._all_stay.set()
+        self._ending.join()
+
+    def cleaned_up(self) -> bool:
+        """Return whether the pods that were ended are gone, and their claims and volumes with them.
+
+        Between the end of a claim and that of its volume the volume is kept for a claim that is
+        gone, which is no scheduler's doing.
+        """
+        present = {pod["metadata"]["uid"] for pod in self._judge.pods()}
+        if not present.isdisjoint(self.ended):
+            return False
+        names = set(self.ended.values())
+        claims = [*self._judge.listed(CLAIMS).values(), *self._judge.listed(VOLUME_CLAIMS).values()]
+        references = (
+            volume["spec"].get("claimRef") or {} for volume in self._judge.listed(VOLUMES).values()
+        )
+        return names.isdisjoint(claim["metadata"]["name"] for claim in claims) and names.isdisjoint(
+            reference.get("name") for reference in references
+        )
+
+    def _thread(self, work: Callable[[], None], over: threading.Event) -> threading.Thread:
+        return threading.Thread(target=self._repeat, args=(work, over), daemon=True)
+
+    def _repeat(self, work: Callable[[], None], over: threading.Event) -> None:
+        while not over.wait(_TICK_SECONDS):
             self._try(work)
 
     def _try(self, work: Callable[..., None], *arguments: Any) -> None:
@@ -76,9 +103,11 @@ class Controllers:
             if failure.status != 409:
                 raise
 
-    def _end_evicted(self) -> None:
+    def _end_terminating(self) -> None:
+        """End evicted pods, and those whose deletion here failed."""
         for pod in self._judge.pods():
-            if pod["metadata"].get("deletionTimestamp"):
+            meta = pod["metadata"]
+            if meta.get("deletionTimestamp") or meta["uid"] in self.ended:
                 self._try(self.end, pod)
 
     def _end_old(self) -> None:

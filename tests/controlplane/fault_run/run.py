@@ -276,11 +276,12 @@ class FaultRun:
         created = dict(self._load.created)
 
         self._wait(processes, 60, lambda: self._all_bound(created))
-        # claims and volumes of pods that are gone are still to be cleaned up
-        for _ in range(20):
-            if not judge.final_violations():
-                break
-            self._wait(processes, 1, lambda: False)
+        self._controllers.stop_ending_pods()
+        self._wait(
+            processes,
+            20,
+            lambda: self._controllers.cleaned_up() and not judge.final_violations(),
+        )
         for instance in self._instances.values():
             figures.exits[f"{instance.name}: {instance.process.terminate()}"] += 1
         never = created.keys() - judge.bound_at.keys() - judge.evicted
