@@ -14,20 +14,21 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine
-from functools import partial
+from collections.abc import Callable, Coroutine
 from importlib import import_module
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from proreus import gc_tuning, logs
+from proreus.app.active_configuration import ActiveConfiguration
 from proreus.app.call_watchdog import CallWatchdog
 from proreus.app.clients import Clients, show_request_window
 from proreus.app.election_thread import ElectionThread, make_election
+from proreus.app.informer_sync import InformerSync
 from proreus.app.loop_watchdog import LoopWatchdog, StuckCycle
 from proreus.app.options import RunOptions
 from proreus.app.process_state import ProcessState
-from proreus.app.refused_watches import RefusedWatches
+from proreus.app.process_tasks import ProcessTasks
 from proreus.app.remote_plugins import RemotePlugins
 from proreus.app.stopping import until_set
 from proreus.app.winding_down import end_scheduling
@@ -40,10 +41,8 @@ from proreus.client.request_window import RequestWindow
 from proreus.client.store_comparer import StoreComparer
 from proreus.clock import RealClock
 from proreus.config.types import ClientConnection, SchedulerConfiguration
-from proreus.errors import ApiError, ConfigError
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import LEASES
-from proreus.objects.meta import Resource
 from proreus.runtime.plugin_health import HealthContext
 from proreus.runtime.registry import Registry
 from proreus.scheduler.assembly import Assembly
@@ -51,8 +50,6 @@ from proreus.scheduler.debugger.debugger import CacheDebugger
 from proreus.scheduler.debugger.dumper import CacheDumper
 from proreus.scheduler.environment import Environment
 from proreus.scheduler.extender import whole_types
-from proreus.scheduler.profile_set import ProfileSet
-from proreus.scheduler.shadow import ShadowLimits, ShadowTrial
 
 if TYPE_CHECKING:
     from proreus.server.server import Server
@@ -60,20 +57,7 @@ if TYPE_CHECKING:
 log = logs.logger(__name__)
 
 _EVENTS_SECONDS = 3.0
-_SYNC_TIMEOUT_SECONDS = 30.0
 _RELEASE_SECONDS = 5.0
-_CATCH_UP_SECONDS = 30.0
-"""How long a new leader waits for a watch that cannot be opened."""
-
-_FIXED_AT_START = (
-    "parallelism",
-    "leader_election",
-    "client_connection",
-    "enable_profiling",
-    "enable_contention_profiling",
-    "delay_cache_until_active",
-)
-"""Fields of the configuration that are about the process."""
 
 
 class Process:
@@ -110,16 +94,16 @@ class Process:
             rate_limiter=_rate(connection),
             window=window,
         )
-        self._whole_types = whole_types(config.extenders)
+        sent_whole = whole_types(config.extenders)
         self._stores = InformerFactory(
             clients.main,
-            self._on_informer_error,
-            self._whole_types,
+            lambda resource, error: self._informer_sync.on_error(resource, error),
+            sent_whole,
             metrics,
             options.feature_gates.emulation_version,
         )
-        self._refused_watches = RefusedWatches(lambda: self._stores.group.unsynced)
-        self._background: set[asyncio.Task[None]] = set()
+        self._informer_sync = InformerSync(self._stores)
+        self._tasks = ProcessTasks()
         self._election: ElectionThread | None = None
         self._watchdog = LoopWatchdog(options.loop_blocked_threshold_seconds, metrics)
         self._assembly = Assembly(
@@ -133,7 +117,7 @@ class Process:
                 rng=random.Random(),
                 metrics=metrics,
                 feature_gates=options.feature_gates,
-                spawn=self._spawn,
+                spawn=self._tasks.spawn,
                 informers=self._stores.group,
                 health_context=HealthContext(
                     self._clock,
@@ -151,6 +135,9 @@ class Process:
             assumed_ttl_seconds=options.assumed_pod_expiration_seconds,
         )
         self._scheduler = self._assembly.scheduler
+        self.configuration = ActiveConfiguration(
+            self.state, self._assembly, self._informer_sync, sent_whole
+        )
         self._stuck_cycle = StuckCycle(
             self._scheduler, self._watchdog, options.cycle_stuck_threshold_seconds
         )
@@ -173,16 +160,13 @@ class Process:
     ) -> None:
         """Start everything, wait for ``stopping``, and end everything in reverse.
 
-        ``reloading`` runs alongside and calls ``use``. Any part that fails ends all others: a
-        process never runs without one of its parts.
+        ``reloading`` runs alongside and uses ``configuration``. A part that fails ends all others.
         """
-        async with asyncio.TaskGroup() as tasks:
-            self._tasks = tasks
-            self._running: dict[str, asyncio.Task[None]] = {}
-            self._start("loop watchdog", self._watchdog.run())
-            self._start("events", self._events.run())
-            self._start("reloading", reloading())
-            self._start("scheduling", self._lead_and_schedule())
+        async with self._tasks:
+            self._tasks.start("loop watchdog", self._watchdog.run())
+            self._tasks.start("events", self._events.run())
+            self._tasks.start("reloading", reloading())
+            self._tasks.start("scheduling", self._lead_and_schedule())
             server: Server | None = None
             try:
                 async with until_set(stopping):  # it asks the apiserver for the client CA
@@ -193,8 +177,7 @@ class Process:
             finally:
                 if server is not None:
                     await server.stop()
-            for task in (*self._running.values(), *self._background):
-                task.cancel()
+            self._tasks.cancel()
 
     async def _new_server(self) -> Server:
         # The HTTP server and its X.509 library take 60 ms to import. In a thread, so that the first
@@ -228,86 +211,6 @@ class Process:
         if self._election is not None:
             self._election.give_up(_RELEASE_SECONDS)
 
-    # ---- another configuration -----------------------------------------------------------------
-
-    async def use(self, config: SchedulerConfiguration, registry: Registry) -> None:
-        """Schedule by another configuration; raises ``ConfigError``, and then nothing has changed.
-
-        Fields that concern the process rather than scheduling wait for the next start.
-        """
-        config = self._with_fixed_fields(config)
-        if whole_types(config.extenders) != self._whole_types:
-            raise ConfigError("extenders: the objects sent to these need a restart of proreus")
-        profile_set = self._assembly.prepare(config, registry)
-        try:
-            await self._wait_for_sync(profile_set)
-        except BaseException:
-            profile_set.close()
-            raise
-        # A cycle in progress keeps its plugins: half an attempt by each configuration would mix
-        # the CycleState of one set of plugins with the methods of another.
-        taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._scheduler.between_cycles(partial(self._take, config, profile_set, taken))
-        await taken
-
-    async def begin_shadow(
-        self, config: SchedulerConfiguration, registry: Registry, limits: ShadowLimits
-    ) -> ShadowTrial:
-        """Try another configuration in parallel with the one in force; raises ``ConfigError``."""
-        trial = self._assembly.prepare_shadow(config, registry, limits)
-        try:
-            await self._wait_for_sync(trial.profile_set)
-        except BaseException:
-            trial.close()
-            raise
-        trial.start_background_work()
-        self._scheduler.shadow = trial
-        return trial
-
-    def end_shadow(self, trial: ShadowTrial) -> None:
-        """Have it decide no more."""
-        self._scheduler.shadow = None
-        trial.close()
-
-    def _with_fixed_fields(self, config: SchedulerConfiguration) -> SchedulerConfiguration:
-        fixed = {name: getattr(self.state.config, name) for name in _FIXED_AT_START}
-        changed = [n for n, value in fixed.items() if getattr(config, n) != value]
-        if changed:
-            names = [SchedulerConfiguration.model_fields[name].alias for name in changed]
-            log.warning("These fields come into force at the next start", fields=names)
-        return config.model_copy(update=fixed)
-
-    async def _wait_for_sync(self, profile_set: ProfileSet) -> None:
-        """Wait until the informers of all kinds that new plugins need are synced.
-
-        An informer that cannot list now keeps trying: the next configuration may need it too. One
-        that does not need it must not wait for it.
-        """
-        for resource in profile_set.kinds.values():
-            self._stores.store(resource)
-        group, needed = self._stores.group, profile_set.needed_kinds
-        if not (self.state.synced and needed.intersection(group.unsynced)):
-            return
-        try:
-            await asyncio.wait_for(group.wait_for_sync(needed), _SYNC_TIMEOUT_SECONDS)
-        except TimeoutError:
-            missing = ", ".join(kind for kind in group.unsynced if kind in needed)
-            raise ConfigError(f"plugins need {missing}, which cannot be watched") from None
-
-    def _take(
-        self, config: SchedulerConfiguration, profile_set: ProfileSet, taken: asyncio.Future[None]
-    ) -> None:
-        if taken.cancelled():  # the process is about to end
-            profile_set.close()
-            return
-        try:
-            self._assembly.use(profile_set)
-            self.state.config = config
-        except Exception as error:
-            taken.set_exception(error)
-        else:
-            taken.set_result(None)
-
     # ---- scheduling ----------------------------------------------------------------------------
 
     async def _lead_and_schedule(self) -> None:
@@ -321,28 +224,20 @@ class Process:
         if elect:
             await self._take_the_lead()
             if warm:
-                await self._catch_up()
+                await self._informer_sync.catch_up()
         if not warm:
             await self._fill_stores()
         self.state.leads = True
-        self._start("ticks", self._tick())
+        self._tasks.start("ticks", self._tick())
         await self._scheduler.run()
 
     async def _fill_stores(self) -> None:
         """Start the informers and wait until each has synced."""
-        self._start("informers", self._stores.group.run())
-        synced = asyncio.ensure_future(self._stores.group.wait_for_sync())
-        refused = asyncio.ensure_future(self._refused_watches.raise_when_final())
-        try:
-            await asyncio.wait((synced, refused), return_when=asyncio.FIRST_COMPLETED)
-            if not synced.done():
-                await refused
-        finally:
-            synced.cancel()
-            refused.cancel()
+        self._tasks.start("informers", self._stores.group.run())
+        await self._informer_sync.wait_for_first_lists()
         self.state.synced = True
         interval = self._options.cache_compare_interval_seconds
-        self._start("cache debugger", self.debugger.run(interval, lambda: self.state.leads))
+        self._tasks.start("cache debugger", self.debugger.run(interval, lambda: self.state.leads))
         self.synced.set()
         gc_tuning.freeze_startup_heap()
         # Not before: the first lists block the loop for long, and nothing waits for it yet.
@@ -362,20 +257,8 @@ class Process:
             component=next(iter(self._scheduler.profiles)),
             clock=self._clock,
         )
-        self._start("leader election", self._election.run())
+        self._tasks.start("leader election", self._election.run())
         await leading.wait()
-
-    async def _catch_up(self) -> None:
-        """Wait until all watches are open.
-
-        What a predecessor gave away while we did not see it would be given away again.
-        """
-        group = self._stores.group
-        try:
-            await asyncio.wait_for(group.wait_until_connected(), _CATCH_UP_SECONDS)
-        except TimeoutError:
-            missing = ", ".join(group.disconnected)
-            log.warning("Leading, although not everything can be watched", kinds=missing)
 
     async def _shut_down(self, stop_server: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """End scheduling, let Events be written, and release the Lease, in this order."""
@@ -386,45 +269,19 @@ class Process:
         await self._events.flush(_EVENTS_SECONDS)
         # A binding that ignored its cancellation may still write, after the next leader has begun.
         self._clients.fence.close()
-        if election := self._running.get("leader election"):
-            election.cancel()
-            await asyncio.wait((election,))
+        await self._tasks.end("leader election")
         await serving
 
     def _scheduling_tasks(self) -> set[asyncio.Task[None]]:
-        tasks = set(self._background)
         # Before it leads, the scheduling task waits for the Lease and has nothing to finish.
-        if self.state.leads:
-            tasks.add(self._running["scheduling"])
-        return {task for task in tasks if not task.done()}
+        parts = ("scheduling",) if self.state.leads else ()
+        return self._tasks.unfinished(*parts)
 
     async def _tick(self) -> None:
         """Call the scheduler's ``tick`` at every whole second of the clock of its back-offs."""
         while True:
             await asyncio.sleep(1.0 - self._clock.monotonic() % 1.0)
             self._scheduler.tick()
-
-    def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        self._running[name] = self._tasks.create_task(work, name=name)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
-        try:
-            task = self._tasks.create_task(work)
-        except RuntimeError:
-            # The process ends, and a binding that was cancelled wants its failure to be written.
-            work.close()
-            ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            ended.set_result(None)
-            return ended
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-        return task
-
-    def _on_informer_error(self, resource: Resource[Any], error: ApiError) -> None:
-        # Decisions without a part of the cluster would be wrong: the first lists are waited for,
-        # and those that stay refused end the process. Later, the reflector logs and tries again.
-        if not self.state.synced:
-            self._refused_watches.record(resource, error)
 
     def record_process_event(self, event_type: str, reason: str, note: str) -> None:
         """Record an Event about this process, on its Lease: the one object whose name is known.

@@ -1,6 +1,7 @@
 """Applies changed files without a restart.
 
-    file event, SIGHUP ─► reload: load plugins ─► configuration ─► Process.use, between two cycles
+    file event, SIGHUP ─► reload: load plugins ─► configuration
+                                   ─► ActiveConfiguration.use, between two cycles
 
 Any fault leaves the running configuration in force, and is reported in the log, by a metric, by an
 Event and at /configz. docs/adr/0008-reload.md has the reasons.
@@ -112,7 +113,7 @@ class Reloader:
         self, config: SchedulerConfiguration, loaded_plugins: LoadedPlugins
     ) -> None:
         await self._remote_plugins.check_args(config)
-        await self._process.use(config, loaded_plugins.registry)
+        await self._process.configuration.use(config, loaded_plugins.registry)
         # Only now: a refused configuration must not change the arguments of running plugins.
         self._remote_plugins.keep_for_slots(config)
 

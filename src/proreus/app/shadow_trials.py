@@ -162,7 +162,9 @@ class ShadowTrials:
         state.files = list(loaded_plugins.files())
         config = configuration(self._options, loaded_plugins, self._files)
         limits = ShadowLimits(self._shadow.pods, self._shadow.sample)
-        trial = await self._process.begin_shadow(config, loaded_plugins.registry, limits)
+        trial = await self._process.configuration.begin_shadow(
+            config, loaded_plugins.registry, limits
+        )
         state.trial = trial
         log.info("Shadow configuration is being tried", file=self._options.config)
         self._metrics.shadow_running.set(1)
@@ -170,7 +172,7 @@ class ShadowTrials:
             await self._until_finished(trial)
         finally:
             self._metrics.shadow_running.set(0)
-            self._process.end_shadow(trial)
+            self._process.configuration.end_shadow(trial)
         await self._conclude(state, trial, config, loaded_plugins)
 
     async def _until_finished(self, trial: ShadowTrial) -> None:
