@@ -28,15 +28,18 @@ from proreus.bench.schedulers import (
     configuration,
     hold_lease,
     release_lease,
-    unlocked_gates,
+    settable_gates,
     wait_until_idle,
 )
 from proreus.bench.workloads import ResolvedWorkload
 from proreus.errors import NotFound, ProreusError
+from proreus.kubernetes_version import DEFAULT_VERSION, V1_36, V1_37, KubernetesVersion
 
 _CLEAN_SECONDS = 120.0
 _STAND_BY_SECONDS = 15.0
 _DEVICE_VERSIONS = ("v1", "v1beta2", "v1beta1", "v1alpha3")
+_WORKLOAD_VERSIONS = {V1_36: "v1alpha2", V1_37: "v1beta1"}
+"""The version of scheduling.k8s.io that kube-scheduler reads PodGroups from."""
 
 ReportProgress = Callable[[str], None]
 
@@ -54,6 +57,8 @@ class Options:
     backlog: bool = False
     kubeconfig: Path | None = None
     programs: Mapping[str, Path] = field(default_factory=dict)
+    version: KubernetesVersion = DEFAULT_VERSION
+    """The apiserver's version, or the nearest one that proreus can emulate."""
     keep: Path | None = None
     """Folder in which logs and configurations are kept; None: they are deleted."""
 
@@ -68,6 +73,25 @@ class BenchEnvironment:
     own: bool
 
 
+async def version_of_apiserver(programs: Mapping[str, Path], kubeconfig: Path | None) -> str:
+    """Return the version of the kube-apiserver that will be used, as it tells it.
+
+    Raises ``ProreusError`` if it does not tell, ``ApiError`` if it does not respond.
+    """
+    if kubeconfig is not None:
+        async with connected(kubeconfig) as api:
+            return str((await api.get("/version"))["gitVersion"])
+    program = programs["kube-apiserver"]
+    asked = await asyncio.create_subprocess_exec(
+        program, "--version", stdout=asyncio.subprocess.PIPE
+    )
+    told, _ = await asked.communicate()
+    name, _, version = told.decode().strip().rpartition(" ")
+    if not name:
+        raise ProreusError(f"{program} --version does not tell its version")
+    return version
+
+
 async def compare(
     plan: ResolvedWorkload,
     schedulers_under_test: Sequence[SchedulerUnderTest],
@@ -78,7 +102,7 @@ async def compare(
 
     A pass that fails is yielded too, with its ``failure`` set, and the next pass follows.
     """
-    gates, _ = unlocked_gates(plan.feature_gates)
+    gates, _ = settable_gates(plan.feature_gates, options.version)
     for number in range(options.rounds):
         for under_test in schedulers_under_test[:: 1 if number % 2 == 0 else -1]:
             title = f"round {number + 1}/{options.rounds} · {under_test.name}"
@@ -107,7 +131,7 @@ async def _pass(
     ):
         pods = PodTracker(watch_api.client)
         collector = PeriodCollector(pods, environment.children, from_first_binding=options.backlog)
-        runner = _Runner(plan, under_test, gates, environment, api, collector)
+        runner = _Runner(plan, under_test, gates, options.version, environment, api, collector)
         executor = Executor(
             plan,
             api,
@@ -150,12 +174,14 @@ class _Runner:
         plan: ResolvedWorkload,
         under_test: SchedulerUnderTest,
         gates: Mapping[str, bool],
+        version: KubernetesVersion,
         environment: BenchEnvironment,
         api: Api,
         collector: PeriodCollector,
     ) -> None:
         self._under_test = under_test
         self._gates = gates
+        self._version = version
         self._environment = environment
         self._api = api
         self._collector = collector
@@ -168,7 +194,7 @@ class _Runner:
         config = configuration(self._base, self._environment.kubeconfig, elects=elects)
         name = f"scheduler-{len(self._started)}"
         process = SchedulerProcess(
-            self._under_test, config, self._gates, self._environment.folder, name
+            self._under_test, config, self._gates, self._version, self._environment.folder, name
         )
         self._started.append(process)
         began = time.perf_counter()
@@ -232,7 +258,7 @@ async def _environment(
         if options.kubeconfig is not None:
             yield BenchEnvironment(options.kubeconfig.resolve(), folder, {}, own=False)
             return
-        flags = _apiserver_flags(gates)
+        flags = _apiserver_flags(gates, options.version)
         plane = ControlPlane(options.programs, folder / "control-plane", flags=flags)
         try:
             plane.start()
@@ -243,7 +269,7 @@ async def _environment(
             plane.stop()
 
 
-def _apiserver_flags(gates: Mapping[str, bool]) -> list[str]:
+def _apiserver_flags(gates: Mapping[str, bool], version: KubernetesVersion) -> list[str]:
     """Return the apiserver's flags for feature gates and for the API versions that they need."""
     flags = []
     if gates:
@@ -253,7 +279,9 @@ def _apiserver_flags(gates: Mapping[str, bool]) -> list[str]:
     if gates.get("DynamicResourceAllocation"):
         versions += [f"resource.k8s.io/{version}=true" for version in _DEVICE_VERSIONS]
     if gates.get("GenericWorkload"):
-        versions.append("scheduling.k8s.io/v1alpha2=true")
+        versions.append(f"scheduling.k8s.io/{_WORKLOAD_VERSIONS[version]}=true")
+    if gates.get("CompositePodGroup"):
+        versions.append("scheduling.k8s.io/v1alpha3=true")
     if versions:
         flags.append(f"--runtime-config={','.join(versions)}")
     return flags

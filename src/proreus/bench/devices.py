@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from proreus.bench import objects
@@ -28,15 +29,43 @@ async def publish(api: Api, operation: CreateResourceDriver) -> None:
     await for_each([name for name in names if fnmatchcase(name, operation.nodes)], create)
 
 
-async def create_claims_of(api: Api, pod: JsonObject, templates: dict[str, JsonObject]) -> None:
-    """Create a pod's claims from their templates, and set them in the pod's status."""
-    namespace, statuses = pod["metadata"]["namespace"], []
-    for claim, template in objects.claims_of_templates(pod):
-        body = objects.claim_for_pod(templates[template], pod, claim)
-        await api.create(CLAIMS.format(namespace), body)
-        statuses.append({"name": claim, "resourceClaimName": body["metadata"]["name"]})
-    path = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}/status"
-    await api.patch(path, {"status": {"resourceClaimStatuses": statuses}})
+ClaimNames = dict[tuple[str, str, str], str]
+"""The ResourceClaims of PodGroups, by namespace, name of the group, and name of the claim in it."""
+
+
+async def create_claims_of(
+    api: Api, owner: JsonObject, path: str, templates: dict[str, JsonObject], of_groups: ClaimNames
+) -> None:
+    """Create the claims of a pod or PodGroup from their templates, and set them in its status.
+
+    ``path``: of the owner's collection. Claims that a pod has from its group, by the same name and
+    template, are those ``of_groups``; the claims of a group are added there.
+    """
+    namespace, owner_name = owner["metadata"]["namespace"], owner["metadata"]["name"]
+    group = objects.group_of(owner)
+    statuses = []
+    for claim, template in objects.claims_of_templates(owner):
+        name = of_groups.get((namespace, group, claim))
+        if name is None:
+            body = objects.claim_for(templates[template], owner, claim)
+            await api.create(CLAIMS.format(namespace), body)
+            name = body["metadata"]["name"]
+        if owner["kind"] == "PodGroup":
+            of_groups[namespace, owner_name, claim] = name
+        statuses.append({"name": claim, "resourceClaimName": name})
+    status = {"status": {"resourceClaimStatuses": statuses}}
+    await api.patch(f"{path}/{owner_name}/status", status)
+
+
+async def claim_templates_of(
+    api: Api, owners: Iterable[JsonObject], namespace: str
+) -> dict[str, JsonObject]:
+    """Return the ResourceClaimTemplates that pods or PodGroups name, by name."""
+    return {
+        name: await api.get(f"{CLAIM_TEMPLATES.format(namespace)}/{name}")
+        for owner in owners
+        for _, name in objects.claims_of_templates(owner)
+    }
 
 
 async def delete_claims_of_pods(api: Api, namespace: str) -> None:
@@ -49,7 +78,7 @@ async def delete_claims_of_pods(api: Api, namespace: str) -> None:
             await api.patch(path, {"metadata": {"finalizers": None}})
 
     claims = await api.list(CLAIMS.format(namespace))
-    await for_each([each for each in claims if each["metadata"].get("ownerReferences")], delete)
+    await for_each([each for each in claims if objects.is_of_pod(each)], delete)
 
 
 async def allocate(api: Api, namespace: str) -> None:

@@ -129,6 +129,9 @@ class Executor:
                 await self._collector.stop()
             case ops.CreateAny():
                 await self._create_any(operation)
+            case ops.CreatePodGroups():
+                await self._ensure_namespace(operation.namespace)
+                await self._creation.create_groups(operation)
             case ops.UpdateAny():
                 await self._update_any(operation)
             case ops.CreateResourceClaims():
@@ -148,7 +151,7 @@ class Executor:
 
         async def create(number: int) -> None:
             if template:
-                node = template.object(number, operation.count)
+                node = template.object(number, operation.count, operation.template_params)
             else:
                 node = objects.default_node(f"node-{index}-")
             csi_node = objects.finish_node(node, operation, number, first + number)
@@ -264,7 +267,7 @@ class Executor:
         template = template_of(self._plan.path(operation.template_path))
 
         async def create(index: int) -> None:
-            body = template.object(index, operation.count)
+            body = template.object(index, operation.count, operation.template_params)
             path = await self._collection(body, operation.namespace)
             made = await retry_until_served(lambda: self._api.create(path, body))
             if not operation.namespace and made:

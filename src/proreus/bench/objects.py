@@ -68,6 +68,11 @@ def take_priority_by_class(pod: JsonObject) -> JsonObject:
     }
 
 
+def label(obj: JsonObject, key: str, value: str) -> None:
+    """Set a label of an object, in place."""
+    obj.setdefault("metadata", {}).setdefault("labels", {})[key] = value
+
+
 def finish_node(node: JsonObject, operation: CreateNodes, index: int, number: int) -> JsonObject:
     """Name a node and apply the operation's strategies to it; return its CSINode, or {}.
 
@@ -132,18 +137,29 @@ def with_claim(pod: JsonObject, index: int) -> JsonObject:
     return pod
 
 
-def claims_of_templates(pod: JsonObject) -> list[tuple[str, str]]:
-    """Return the pod's claims from templates, as (name in the pod, name of the template)."""
+def group_of(pod: JsonObject) -> str:
+    """Return the name of a pod's PodGroup, or nothing."""
+    return str((pod["spec"].get("schedulingGroup") or {}).get("podGroupName", ""))
+
+
+def is_of_pod(obj: JsonObject) -> bool:
+    """Return whether a pod owns an object."""
+    owners = obj["metadata"].get("ownerReferences") or ()
+    return any(owner["kind"] == "Pod" for owner in owners)
+
+
+def claims_of_templates(owner: JsonObject) -> list[tuple[str, str]]:
+    """Return the claims from templates of a pod or PodGroup, as (name in it, the template's)."""
     return [
         (claim["name"], claim["resourceClaimTemplateName"])
-        for claim in pod["spec"].get("resourceClaims") or ()
+        for claim in owner["spec"].get("resourceClaims") or ()
         if claim.get("resourceClaimTemplateName")
     ]
 
 
-def claim_for_pod(template: JsonObject, pod: JsonObject, claim: str) -> JsonObject:
-    """Return the ResourceClaim that the resource claim controller would create for a pod."""
-    metadata = pod["metadata"]
+def claim_for(template: JsonObject, owner: JsonObject, claim: str) -> JsonObject:
+    """Return the ResourceClaim that its controller would create for a pod or PodGroup."""
+    metadata = owner["metadata"]
     inner = copy.deepcopy(template["spec"])
     made: dict[str, Any] = {"metadata": inner.get("metadata") or {}, "spec": inner["spec"]}
     made["metadata"] |= {
@@ -152,8 +168,8 @@ def claim_for_pod(template: JsonObject, pod: JsonObject, claim: str) -> JsonObje
         "annotations": {CLAIM_OF_POD: claim, **made["metadata"].get("annotations", {})},
         "ownerReferences": [
             {
-                "apiVersion": "v1",
-                "kind": "Pod",
+                "apiVersion": owner["apiVersion"],
+                "kind": owner["kind"],
                 "name": metadata["name"],
                 "uid": metadata["uid"],
                 "controller": True,

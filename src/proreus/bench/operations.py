@@ -40,11 +40,18 @@ class Operation(StrictModel):
     opcode: str
     parameters: ClassVar[dict[str, str]] = {"count_param": "count"}
     """Fields that name a parameter -> the field that gets its value."""
+    multipliers: ClassVar[dict[str, str]] = {}
+    """Fields that name a parameter -> the field that is multiplied by its value."""
 
     @property
     def collects(self) -> bool:
         """Whether this operation yields a period of measurements."""
         return False
+
+
+TemplateParameters = dict[str, Any]
+"""What a template gets besides .Index and .Count. A value that begins with ``$`` is that of a
+parameter, or, after ``|``, a default value in YAML."""
 
 
 class _LabelNodes(StrictModel):
@@ -76,6 +83,7 @@ class CreateNodes(Operation):
     node_allocatable_strategy: _NodeAllocatable | None = None
     label_node_prepare_strategy: _LabelNodes | None = None
     unique_node_label_strategy: _UniqueNodeLabel | None = None
+    template_params: TemplateParameters = {}
 
 
 class CreateNamespaces(Operation):
@@ -92,12 +100,14 @@ class CreatePods(Operation):
     """Create pods as fast as possible, and wait until they are bound.
 
     ``skipWaitToCompletion``: do not wait. ``steadyState``: create ``count`` pods, delete them once
-    they are bound, and start over, for ``duration``.
+    they are bound, and start over, for ``duration``. ``signatureBatchSize``: that many successive
+    pods have the same label ``signature``; without it pods get no such label.
     """
 
     opcode: Literal["createPods"]
     count: Count = 0
     count_param: Parameter | None = None
+    count_multiplier_param: Parameter | None = None
     steady_state: bool = False
     steady_state_param: Parameter | None = None
     duration: Seconds = 0.0
@@ -108,11 +118,16 @@ class CreatePods(Operation):
     skip_wait_to_completion: bool = False
     persistent_volume_template_path: str | None = None
     persistent_volume_claim_template_path: str | None = None
+    template_params: TemplateParameters = {}
+    signature_batch_size: Count = 0
+    signature_batch_size_param: Parameter | None = None
     parameters: ClassVar[dict[str, str]] = {
         "count_param": "count",
         "steady_state_param": "steady_state",
         "duration_param": "duration",
+        "signature_batch_size_param": "signature_batch_size",
     }
+    multipliers: ClassVar[dict[str, str]] = {"count_multiplier_param": "count"}
 
     @model_validator(mode="after")
     def _consistent(self) -> CreatePods:
@@ -226,13 +241,25 @@ class StopCollectingMetrics(Operation):
 
 
 class CreateAny(Operation):
-    """Create objects of any kind; their template may use .Index and .Count."""
+    """Create objects of any kind; their template may use .Index, .Count and its parameters."""
 
     opcode: Literal["createAny"]
     namespace: str = ""
     template_path: str = Field(min_length=1)
     count: Count = 1
     count_param: Parameter | None = None
+    template_params: TemplateParameters = {}
+
+
+class CreatePodGroups(Operation):
+    """Create PodGroups, in the version of their API that kube-scheduler 1.37 reads (v1beta1)."""
+
+    opcode: Literal["createPodGroups"]
+    namespace: str = Field(min_length=1)
+    template_path: str = Field(min_length=1)
+    count: Count = 0
+    count_param: Parameter | None = None
+    template_params: TemplateParameters = {}
 
 
 class UpdateAny(Operation):
@@ -287,6 +314,7 @@ AnyOperation = Annotated[
     | StartCollectingMetrics
     | StopCollectingMetrics
     | CreateAny
+    | CreatePodGroups
     | UpdateAny
     | CreateResourceClaims
     | CreateResourceDriver

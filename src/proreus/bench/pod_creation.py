@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from proreus.bench import devices, objects
-from proreus.bench.api import Api, encode, for_each
-from proreus.bench.operations import CreatePods
+from proreus.bench.api import Api, encode, for_each, retry_until_served
+from proreus.bench.operations import CreatePodGroups, CreatePods
 from proreus.bench.pods import PodTracker
 from proreus.bench.templates import JsonObject, Template, template_of
 from proreus.bench.workloads import ResolvedWorkload
@@ -21,6 +21,13 @@ PODS = "/api/v1/namespaces/{}/pods"
 VOLUMES = "/api/v1/persistentvolumes"
 VOLUME_CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims"
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+POD_GROUP_VERSION = "scheduling.k8s.io/v1beta1"
+"""scheduler_perf's client has this version, whatever a template says."""
+POD_GROUPS = f"/apis/{POD_GROUP_VERSION}/namespaces/{{}}/podgroups"
+
+SIGNATURE = "signature"
+"""The label that differs between pods whose results kube-scheduler shall not reuse."""
 
 
 class PodCreation:
@@ -39,6 +46,7 @@ class PodCreation:
         *,
         classes: bool,
     ) -> None:
+        self.claims_of_groups: devices.ClaimNames = {}
         self._plan = plan
         self._api = api
         self._pods = pods
@@ -53,7 +61,7 @@ class PodCreation:
         example = self._example(operation)
         await self.admit(example)
         volumes = self._volumes(operation)
-        claims = await self._claim_templates(example, namespace)
+        claims = await devices.claim_templates_of(self._api, [example], namespace)
 
         async def create(item: tuple[int, str, bytes]) -> None:
             index, name, body = item
@@ -62,7 +70,26 @@ class PodCreation:
             self._pods.created[f"{namespace}/{name}"] = time.perf_counter()
             made = await self._api.create(path, body)
             if claims and made:
-                await devices.create_claims_of(self._api, made, claims)
+                await devices.create_claims_of(self._api, made, path, claims, self.claims_of_groups)
+
+        await for_each(bodies, create)
+
+    async def create_groups(self, operation: CreatePodGroups) -> None:
+        """Create PodGroups, with their claims from templates, in a namespace that exists."""
+        # A pod whose group the scheduler has not seen yet waits for it, so nobody else has to.
+        template = template_of(self._plan.path(operation.template_path))
+        path = POD_GROUPS.format(operation.namespace)
+        bodies = [
+            template.object(index, operation.count, operation.template_params)
+            | {"apiVersion": POD_GROUP_VERSION}
+            for index in range(operation.count)
+        ]
+        claims = await devices.claim_templates_of(self._api, bodies[:1], operation.namespace)
+
+        async def create(body: JsonObject) -> None:
+            made = await retry_until_served(lambda: self._api.create(path, body))
+            if claims and made:
+                await devices.create_claims_of(self._api, made, path, claims, self.claims_of_groups)
 
         await for_each(bodies, create)
 
@@ -77,7 +104,8 @@ class PodCreation:
     ) -> Iterator[tuple[int, str, bytes]]:
         """Yield index, name and JSON of each pod; a static template is encoded only once."""
         template = self._pod_template(operation)
-        static = template is None or template.static
+        batch = operation.signature_batch_size
+        static = (template is None or template.static) and not batch
         mark, prefix = "name-of-the-pod", ""
         pieces: list[bytes] = []
         for index in range(operation.count):
@@ -85,9 +113,11 @@ class PodCreation:
                 name = f"{prefix}{self._next(namespace, prefix)}"
                 yield index, name, name.encode().join(pieces)
                 continue
-            pod = template.object(index, operation.count) if template else objects.default_pod()
+            pod = self._pod(operation, template, index)
             if self._classes:
                 objects.take_priority_by_class(pod)
+            if batch:
+                objects.label(pod, SIGNATURE, f"signature-label-{index // batch}")
             metadata = pod.setdefault("metadata", {})
             prefix = metadata.get("generateName", "pod-")
             if operation.persistent_volume_claim_template_path:
@@ -121,16 +151,13 @@ class PodCreation:
         await self._api.patch(f"{VOLUMES}/{name}/status", phase)
         self._created.append(f"{VOLUMES}/{name}")
 
-    async def _claim_templates(self, pod: JsonObject, namespace: str) -> dict[str, JsonObject]:
-        """Return the ResourceClaimTemplates that a pod names, by name."""
-        return {
-            name: await self._api.get(f"{devices.CLAIM_TEMPLATES.format(namespace)}/{name}")
-            for _, name in objects.claims_of_templates(pod)
-        }
-
     def _example(self, operation: CreatePods) -> JsonObject:
-        template = self._pod_template(operation)
-        return template.object(0, max(operation.count, 1)) if template else objects.default_pod()
+        return self._pod(operation, self._pod_template(operation), 0)
+
+    def _pod(self, operation: CreatePods, template: Template | None, index: int) -> JsonObject:
+        if template is None:
+            return objects.default_pod()
+        return template.object(index, max(operation.count, 1), operation.template_params)
 
     def _template(self, path: str | None) -> Template | None:
         return template_of(self._plan.path(path)) if path else None

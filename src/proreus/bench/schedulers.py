@@ -25,8 +25,8 @@ from proreus.bench.api import Api
 from proreus.bench.processes import Child, ChildFailed, free_ports
 from proreus.config.reading import read
 from proreus.errors import ConfigError
-from proreus.feature_gate_table import gates_of
-from proreus.kubernetes_version import V1_36
+from proreus.feature_gate_table import gates_of, gates_of_other_components
+from proreus.kubernetes_version import SUPPORTED_VERSIONS, KubernetesVersion
 
 PROREUS, BARE = "proreus", "bare"
 
@@ -95,27 +95,49 @@ def configuration(base: Path | None, kubeconfig: Path, *, elects: bool) -> dict[
     }
 
 
-def unlocked_gates(gates: Mapping[str, bool]) -> tuple[dict[str, bool], list[str]]:
-    """Return the gates that can be set in 1.36, and a note on each that is locked."""
+def settable_gates(
+    gates: Mapping[str, bool], version: KubernetesVersion
+) -> tuple[dict[str, bool], list[str]]:
+    """Return the gates that can be set in a version, and a note on each that cannot.
+
+    Those are the locked ones, and those of another version. Nothing is known about gates that are
+    in no version that proreus can emulate: they are set.
+    """
+    version = nearest_supported(version)
     free: dict[str, bool] = {}
     notes = []
     for name, value in gates.items():
-        gate = gates_of(V1_36).get(name)
+        gate = gates_of(version).get(name)
+        setting = f"{name}={str(value).lower()}"
         if gate is not None and gate.lock_to_default and gate.default != value:
-            notes.append(f"{name}={str(value).lower()} is not set: the gate is locked in 1.36")
+            notes.append(f"{setting} is not set: the gate is locked in {version}")
+        elif not _is_gate_of(name, version) and any(
+            _is_gate_of(name, other) for other in SUPPORTED_VERSIONS
+        ):
+            notes.append(f"{setting} is not set: {version} has no such gate")
         else:
             free[name] = value
     return free, notes
 
 
+def _is_gate_of(name: str, version: KubernetesVersion) -> bool:
+    return name in gates_of(version) or name in gates_of_other_components(version)
+
+
+def nearest_supported(version: KubernetesVersion) -> KubernetesVersion:
+    """Return the version, or the nearest one that proreus can emulate."""
+    return min(max(version, SUPPORTED_VERSIONS[0]), SUPPORTED_VERSIONS[-1])
+
+
 class SchedulerProcess(Child):
-    """One scheduler, or the bare client, as a process."""
+    """One scheduler, or the bare client, as a process. ``version``: what proreus emulates."""
 
     def __init__(
         self,
         under_test: SchedulerUnderTest,
         config: dict[str, Any],
         gates: Mapping[str, bool],
+        version: KubernetesVersion,
         folder: Path,
         name: str,
     ) -> None:
@@ -141,6 +163,7 @@ class SchedulerProcess(Child):
                 "--bind-address=127.0.0.1",
                 f"--secure-port={self._port}",
                 "-v=0",
+                *(() if under_test.program else (f"--emulated-version={version}",)),
             ]
             if gates:
                 settings = ",".join(f"{gate}={str(on).lower()}" for gate, on in gates.items())

@@ -6,7 +6,7 @@ the operations of all its workloads (``workloadTemplate``) and the workloads' pa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +19,23 @@ from proreus.config.durations import DurationError
 from proreus.config.reading import read
 from proreus.errors import ConfigError
 
-Parameters = dict[str, bool | int | float | str]
+Parameters = dict[str, Any]
+"""The values of parameters. Templates take any; fields of operations are checked as such."""
+
+_SHOWN_PROBLEMS = 10
+
+
+class InvalidWorkloads(ConfigError):
+    """A file of workloads with errors: its text has the first ten, a line each."""
+
+    def __init__(self, path: Path, problems: Iterable[str]) -> None:
+        super().__init__(*(f"{path}: {problem}" for problem in problems))
+
+    def __str__(self) -> str:
+        lines = list(self.problems[:_SHOWN_PROBLEMS])
+        if (more := len(self.problems) - len(lines)) > 0:
+            lines.append(f"and {more} more")
+        return "\n".join(lines)
 
 
 class _ThresholdMetric(StrictModel):
@@ -97,18 +113,18 @@ def load(path: Path) -> list[TestCase]:
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
     except ConfigError as error:
-        raise ConfigError(*(f"{path}: {problem}" for problem in error.problems)) from None
+        raise InvalidWorkloads(path, error.problems) from None
     if document.strict_errors:
-        raise ConfigError(*(f"{path}: {complaint}" for complaint in document.strict_errors))
+        raise InvalidWorkloads(path, document.strict_errors)
     try:
         cases = _TEST_CASES.validate_python(document.data)
     except ValidationError as error:
         details = error.errors(include_url=False)
-        raise ConfigError(*(f"{path}: {_text(detail)}" for detail in details)) from None
+        raise InvalidWorkloads(path, map(_text, details)) from None
     except DurationError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        raise InvalidWorkloads(path, [str(error)]) from None
     if problems := list(_inconsistencies(cases)):
-        raise ConfigError(*(f"{path}: {problem}" for problem in problems))
+        raise InvalidWorkloads(path, problems)
     return cases
 
 
@@ -159,22 +175,34 @@ def _find(cases: list[TestCase], name: str) -> tuple[TestCase, Workload]:
 
 def _filled(operation: Operation, workload: Workload, used: set[str], where: str) -> Operation:
     """Return the operation with the workload's parameters substituted; adds them to ``used``."""
-    values: dict[str, Any] = {}
-    for parameter_field, field in operation.parameters.items():
-        reference = getattr(operation, parameter_field, None)
-        if reference is None:
-            continue
+
+    def value_of(reference: str) -> Any:
         name = reference[1:]
         if name not in workload.params:
             allowed = ", ".join(workload.params) or "none"
             raise ConfigError(f"{where}: there is no parameter {name}; there are: {allowed}")
         used.add(name)
-        values[field] = workload.params[name]
+        return workload.params[name]
+
+    values: dict[str, Any] = {
+        field: value_of(reference)
+        for parameter_field, field in operation.parameters.items()
+        if (reference := getattr(operation, parameter_field, None)) is not None
+    }
+    for parameter_field, field in operation.multipliers.items():
+        if (reference := getattr(operation, parameter_field)) is not None:
+            values[field] = _product(
+                values.get(field, getattr(operation, field)), value_of(reference)
+            )
+    if given := getattr(operation, "template_params", None):
+        values["template_params"] = {
+            name: _template_value(value, workload, value_of) for name, value in given.items()
+        }
     if not values:
         return operation
     # validate again, since parameters may have any type
     fields = {name: getattr(operation, name) for name in operation.model_fields_set}
-    for parameter_field in operation.parameters:
+    for parameter_field in (*operation.parameters, *operation.multipliers):
         fields.pop(parameter_field, None)
     try:
         return type(operation).model_validate(fields | values)
@@ -185,6 +213,24 @@ def _filled(operation: Operation, workload: Workload, used: set[str], where: str
         ) from None
     except DurationError as error:
         raise ConfigError(f"{where}: {error}") from None
+
+
+def _product(value: Any, factor: Any) -> Any:
+    """Return a product of numbers; what is none is returned, and refused with its field."""
+    for part in (value, factor):
+        if not isinstance(part, int):
+            return part
+    return value * factor
+
+
+def _template_value(value: Any, workload: Workload, value_of: Callable[[str], Any]) -> Any:
+    """Return the value that a template gets: itself, a parameter's, or the default after ``|``."""
+    if not isinstance(value, str) or not value.startswith("$"):
+        return value
+    reference, bar, default = value.partition("|")
+    if bar and reference[1:] not in workload.params:
+        return read(default).data
+    return value_of(reference)
 
 
 def _unrolled(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,8 +135,10 @@ def command(
     if nodes or pods:
         raise ConfigError("--nodes and --pods need --simulate; for a workload use --set")
     from proreus.bench import plot
-    from proreus.bench.comparison import Options
+    from proreus.bench.comparison import Options, version_of_apiserver
     from proreus.bench.control_plane import PROGRAMS, find_programs
+    from proreus.bench.schedulers import nearest_supported
+    from proreus.kubernetes_version import KubernetesVersion
 
     files = _files(configs)
     if listing:
@@ -145,12 +148,14 @@ def command(
     if plot_path:
         plot.check(plot_path)
     programs = {} if kubeconfig else find_programs(PROGRAMS, assets)
+    version = asyncio.run(version_of_apiserver(programs, kubeconfig))
     options = Options(
         rounds=rounds,
         timeout_seconds=timeout,
         backlog=backlog,
         kubeconfig=kubeconfig,
         programs=programs,
+        version=nearest_supported(KubernetesVersion.parse(version)),
         keep=keep,
     )
     _run(plans, _schedulers_under_test(scheduler, bare, assets), options, json_path, plot_path)
@@ -244,12 +249,12 @@ def _run(
     from rich.console import Console
 
     from proreus.bench import plot, report
-    from proreus.bench.schedulers import unlocked_gates
+    from proreus.bench.schedulers import settable_gates
 
     console, progress = Console(), Console(stderr=True)
     documents, failed = [], False
     for plan in plans:
-        for note in (*plan.notes, *unlocked_gates(plan.feature_gates)[1]):
+        for note in (*plan.notes, *settable_gates(plan.feature_gates, options.version)[1]):
             progress.print(f"{plan.name}: {note}", highlight=False)
         passes, interrupted = _passes(plan, schedulers_under_test, options, progress)
         console.print(plan.name, style="bold", highlight=False)

@@ -38,7 +38,7 @@ def test_arithmetic(tmp_path: Path, action: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("action", "words"),
     [
-        ("{{.Name}}", "Name is unknown; there are numbers, .Index, .Count, AddFloat"),
+        ("{{.Name}}", "Name}} has no value; there are .Index, .Count"),
         ("{{Mod .Index}}", "Mod|lambda"),
         ("{{DivideInt .Index 0}}", "division by zero"),
         ("{{(AddInt 1 2}}", "a parenthesis is not closed"),
@@ -49,6 +49,15 @@ def test_errors_name_the_file(tmp_path: Path, action: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
         made(tmp_path, f"{HEAD}  name: a-{action}")
     assert "template.yaml: " in str(caught.value)
+
+
+def test_parameters(tmp_path: Path) -> None:
+    path = tmp_path / "template.yaml"
+    path.write_text(HEAD + "  name: {{DivideInt .Index .size}}-{{.kind}}")
+    template = Template(path)
+    assert template.object(7, 9, {"size": 3, "kind": "x"})["metadata"]["name"] == "2-x"
+    with pytest.raises(ConfigError, match="a parameter without value"):
+        template.object(7, 9)
 
 
 def test_field_names_are_lower_camel_case_and_free_form_keys_unchanged(tmp_path: Path) -> None:
@@ -67,4 +76,4 @@ def test_an_object_needs_its_kind(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", OURS, ids=lambda path: path.stem)
 def test_each_bundled_template_makes_an_object(path: Path) -> None:
-    assert Template(path).object(3, 10)["kind"]
+    assert Template(path).object(3, 10, {"podsPerGroup": 3})["kind"]

@@ -90,6 +90,71 @@ def test_steady_state_and_duration_can_be_parameters(tmp_path: Path) -> None:
     assert (pods.steady_state, pods.duration) == (True, 10.0)
 
 
+GROUPS = """
+- name: Groups
+  workloadTemplate:
+  - opcode: createPodGroups
+    namespace: groups
+    countParam: $groups
+    templatePath: group.yaml
+    templateParams: {size: $size, kind: plain, more: "$more|[1, x]", none: $none|, both: $size|9}
+  - opcode: createPods
+    countParam: $groups
+    countMultiplierParam: $size
+    signatureBatchSizeParam: $batch
+    templateParams: {size: $size}
+    collectMetrics: true
+  workloads:
+  - name: small
+    params: {groups: 4, size: 3, batch: 2}
+  - name: odd
+    params: {groups: 4, size: three, batch: 2}
+  - name: full
+    params: {groups: 1, size: 3, batch: 0, more: {a: [null]}, none: x}
+"""
+
+
+def test_parameters_of_templates_and_products(tmp_path: Path) -> None:
+    plan = workloads.plan(load(tmp_path, GROUPS), "Groups/small", tmp_path)
+    groups, pods = plan.operations
+    assert isinstance(groups, operations.CreatePodGroups)
+    given = {"size": 3, "kind": "plain", "more": [1, "x"], "none": None, "both": 3}
+    assert (groups.count, groups.template_params) == (4, given)
+    assert isinstance(pods, operations.CreatePods)
+    assert (pods.count, pods.signature_batch_size, pods.template_params) == (12, 2, {"size": 3})
+    assert plan.notes == ()
+
+
+def test_a_parameter_may_be_any_value_in_a_template_but_a_count_only_a_number(
+    tmp_path: Path,
+) -> None:
+    cases = load(tmp_path, GROUPS)
+    groups, _ = workloads.plan(cases, "Groups/full", tmp_path).operations
+    assert groups.template_params["more"] == {"a": [None]}
+    assert groups.template_params["none"] == "x"
+    with pytest.raises(
+        ConfigError, match=r"workloadTemplate\[1\].count: Input should be a valid i"
+    ):
+        workloads.plan(cases, "Groups/odd", tmp_path)
+
+
+def test_a_template_parameter_without_value_and_default(tmp_path: Path) -> None:
+    cases = load(tmp_path, GROUPS.replace("kind: plain", "kind: $kind"))
+    with pytest.raises(ConfigError, match="there is no parameter kind; there are: batch, groups"):
+        workloads.plan(cases, "Groups/small", tmp_path)
+
+
+def test_the_first_ten_errors_have_a_line_each(tmp_path: Path) -> None:
+    flaws = "".join(f"  - {{opcode: sleep, flaw: {number}}}\n" for number in range(12))
+    text = BASIC.replace("  - opcode: barrier\n", flaws)
+    lines = refusal(tmp_path, text).splitlines()
+    assert len(lines) == 11
+    assert lines[0].startswith("[0].workloadTemplate[2].flaw: unknown field; allowed are dur")
+    assert lines[9].startswith("[0].workloadTemplate[11].flaw: ")
+    assert lines[10] == "and 2 more"
+    assert refusal(tmp_path, BASIC.replace("name: large", "nome: large")).count("\n") == 1
+
+
 def test_a_parameter_that_nothing_uses_is_noted(tmp_path: Path) -> None:
     text = BASIC.replace("sets: 2, pods: 10}", "sets: 2, pods: 10, extra: 1}")
     plan = workloads.plan(load(tmp_path, text), "Basic/small", tmp_path)
