@@ -72,7 +72,7 @@ func newCluster(ctx context.Context, q question) (*cluster, error) {
 func (c *cluster) prepare(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	for len(c.scheduler.SchedulingQueue.PodsInActiveQ()) > 0 {
-		if _, err := c.scheduler.NextPod(logger); err != nil {
+		if err := drop(c.scheduler, logger); err != nil {
 			return err
 		}
 	}

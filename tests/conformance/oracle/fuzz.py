@@ -1,11 +1,13 @@
 """Compare proreus's decisions with kube-scheduler's on random cases.
 
-    PYTHONPATH=tests python -m conformance.oracle.fuzz ORACLE [FAMILY ...] [--cases N] [--seed S]
+    PYTHONPATH=tests python -m conformance.oracle.fuzz ORACLE [FAMILY ...] [--kubernetes 1.37]
+        [--cases N] [--seed S]
 
-A family is one of the recorded ones, whose cases are varied, or one of the grammars, which draw new
-cases; the default is all of them (``--from`` selects which). ORACLE is the program that is built
-from this folder; first of all it must answer the recorded cases as recorded. Cases that differ are
-written to a file, a line each, with both answers; ``minimise`` reduces them.
+A family is one of the recorded ones of that version, whose cases are varied, or one of the
+grammars, which draw new cases; the default is all of them (``--from`` selects which). ORACLE is the
+program that is built from this folder for the version; first of all it must answer the recorded
+cases as recorded. proreus emulates the version. Cases that differ are written to a file, a line
+each, with both answers; ``minimise`` reduces them.
 """
 
 from __future__ import annotations
@@ -23,8 +25,10 @@ from conformance.oracle.grammar import GRAMMARS, draw_case
 from conformance.oracle.script_variations import ScriptVariations
 from conformance.oracle.variations import Variations
 
-CASES = Path(__file__).parent.parent / "cases" / "1.36"
-SCRIPTS = ("queue", "requeue")
+CASES = Path(__file__).parent.parent / "cases"
+VERSIONS = sorted(folder.name for folder in CASES.iterdir())
+_NOT_PLAYED = ("extenders", "observe")
+"""What a case may have that the oracle does not."""
 _BATCH = 100
 _PARTS = ("case", "kube-scheduler", "proreus")
 
@@ -33,7 +37,7 @@ def main() -> int:
     """Compare and report; exit with 1 where answers differ."""
     options = _options()
     logging.disable(logging.CRITICAL)  # odd cases would log a lot
-    recorded = {family: list(_read(family)) for family in _recorded_families()}
+    recorded = _recorded_families(options.kubernetes)
     sources = {"variations": [*recorded], "grammars": [*GRAMMARS], "both": [*recorded, *GRAMMARS]}
     wanted = options.families or sources[options.source]
     for family in recorded.keys() & {*wanted}:
@@ -42,7 +46,7 @@ def main() -> int:
     with options.out.open("w") as out:
         for family in wanted:
             found = chance = 0
-            for one in _differing(options, _maker(family, options.seed, recorded)):
+            for one in _differing(options, _maker(family, options, recorded)):
                 if left_to_chance(options.oracle, *one):
                     chance += 1
                     continue
@@ -62,6 +66,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("oracle", type=Path)
     parser.add_argument("families", nargs="*", metavar="FAMILY")
     sources = ("variations", "grammars", "both")
+    parser.add_argument("--kubernetes", choices=VERSIONS, default=VERSIONS[-1])
     parser.add_argument("--from", dest="source", choices=sources, default="both")
     parser.add_argument("--cases", type=int, default=200, help="a family (default: 200)")
     parser.add_argument("--seed", default="0")
@@ -69,12 +74,26 @@ def _options() -> argparse.Namespace:
     return parser.parse_intermixed_args()
 
 
-def _recorded_families() -> list[str]:
-    return sorted(path.name.removesuffix(".jsonl.gz") for path in CASES.iterdir())
+def _recorded_families(version: str) -> dict[str, list[JsonObject]]:
+    """Return the cases of the families that the oracle can answer, by name.
+
+    A family that a version answers as the one before it did is recorded for that one only.
+    """
+    files = {
+        path.name.removesuffix(".jsonl.gz"): path
+        for older in VERSIONS[: VERSIONS.index(version) + 1]
+        for path in sorted((CASES / older).iterdir())
+    }
+    families = {name: list(_read(path)) for name, path in sorted(files.items())}
+    return {
+        name: cases
+        for name, cases in families.items()
+        if not any(part in cases[0] for part in _NOT_PLAYED)
+    }
 
 
-def _read(family: str) -> Iterator[JsonObject]:
-    with gzip.open(CASES / f"{family}.jsonl.gz", "rt") as lines:
+def _read(path: Path) -> Iterator[JsonObject]:
+    with gzip.open(path, "rt") as lines:
         yield from map(json.loads, lines)
 
 
@@ -86,18 +105,23 @@ def _check_oracle(oracle: Path, family: str, cases: Sequence[JsonObject]) -> Non
 
 
 def _maker(
-    family: str, seed: str, recorded: dict[str, list[JsonObject]]
+    family: str, options: argparse.Namespace, recorded: dict[str, list[JsonObject]]
 ) -> Callable[[int], JsonObject]:
     """Return a function that makes the cases of a family, by number."""
+    named, stated = f"{family}-{options.seed}", {"kubernetesVersion": options.kubernetes}
     if family in recorded:
-        scripts = family in SCRIPTS
-        similar = {name: cases for name, cases in recorded.items() if (name in SCRIPTS) is scripts}
+        scripts = _is_script(recorded[family])
+        similar = {name: some for name, some in recorded.items() if _is_script(some) is scripts}
         vary = ScriptVariations if scripts else Variations
-        variations = vary(f"{seed}-{family}", similar)
-        return lambda number: variations.make(family, f"{family}-{seed}-{number}")
+        variations = vary(f"{options.seed}-{family}", similar)
+        return lambda number: variations.make(family, f"{named}-{number}") | stated
     if family in GRAMMARS:
-        return lambda number: draw_case(family, f"{family}-{seed}-{number}")
+        return lambda number: draw_case(family, f"{named}-{number}") | stated
     sys.exit(f"no family {family}; there are {', '.join((*recorded, *GRAMMARS))}")
+
+
+def _is_script(cases: Sequence[JsonObject]) -> bool:
+    return "steps" in cases[0]
 
 
 def _differing(

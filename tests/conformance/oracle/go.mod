@@ -1,5 +1,5 @@
 // kube-scheduler as a library. Versions and replacements are those of the control plane's programs:
-// go.work joins the two modules.
+// kubernetes-*.work joins the two modules, and so this requires the oldest version only.
 module proreus.example/conformance/oracle
 
 go 1.26.0

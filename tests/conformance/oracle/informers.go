@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// kinds are the resources that a question may contain.
+// kinds are the resources that a question may contain, in all versions.
 var kinds = []runtime.Object{
 	&v1.Namespace{}, &v1.Node{}, &v1.PersistentVolume{}, &v1.PersistentVolumeClaim{}, &v1.Pod{},
 	&v1.ReplicationController{}, &v1.Service{}, &appsv1.ReplicaSet{}, &appsv1.StatefulSet{},
@@ -34,7 +35,7 @@ type world struct {
 
 func newWorld(client kubernetes.Interface) *world {
 	w := &world{informers.NewSharedInformerFactory(client, 0), map[reflect.Type]*informer{}}
-	for _, kind := range kinds {
+	for _, kind := range slices.Concat(kinds, kindsOfVersion) {
 		w.informers[reflect.TypeOf(kind)] = &informer{indexer: cache.NewIndexer(
 			cache.MetaNamespaceKeyFunc,
 			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
@@ -113,6 +114,10 @@ func (i *informer) AddEventHandler(handler cache.ResourceEventHandler) (cache.Re
 		handler.OnAdd(object, true)
 	}
 	return synced{}, nil
+}
+
+func (i *informer) AddEventHandlerWithOptions(handler cache.ResourceEventHandler, _ cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandler(handler)
 }
 
 func (i *informer) AddIndexers(indexers cache.Indexers) error { return i.indexer.AddIndexers(indexers) }

@@ -176,13 +176,7 @@ func (p *player) schedule(ctx context.Context, times int) (popped [][2]string) {
 			break
 		}
 		var pod *v1.Pod
-		p.scheduler.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
-			info, err := queue.Pop(logger)
-			if info != nil {
-				pod = info.Pod
-			}
-			return info, err
-		}
+		watchPops(p.scheduler, func(popped *v1.Pod) { pod = popped })
 		p.scheduler.ScheduleOne(ctx)
 		if pod == nil {
 			break

@@ -97,7 +97,8 @@ class Variations:
 
     def _draw(self, family: str) -> JsonObject:
         case = self._rng.choice(self._families[family])
-        return copy.deepcopy({part: case[part] for part in ("config", "objects", "pod")})
+        parts = ("features", "config", "objects", "pod")
+        return copy.deepcopy({part: case[part] for part in parts if part in case})
 
     def _join(self, objects: list[JsonObject], others: Sequence[JsonObject]) -> None:
         """Add objects of other cases; for the same name, either one is kept."""

@@ -1,0 +1,35 @@
+//go:build kubernetes_1_37
+
+package main
+
+import (
+	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// kindsOfVersion are the kinds that only this version watches.
+var kindsOfVersion = []runtime.Object{&resourcev1.DeviceTaintRule{}}
+
+// drop removes the first pod from the queue.
+func drop(s *scheduler.Scheduler, logger klog.Logger) error {
+	_, err := s.NextEntity(logger)
+	return err
+}
+
+// watchPops lets the next cycle take its pod from the queue, and tells which it is.
+func watchPops(s *scheduler.Scheduler, popped func(*v1.Pod)) {
+	s.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
+		entity, err := s.SchedulingQueue.Pop(logger)
+		if entity != nil {
+			entity.ForEachPodInfo(func(info *framework.QueuedPodInfo) bool {
+				popped(info.Pod)
+				return true
+			})
+		}
+		return entity, err
+	}
+}
