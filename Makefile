@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 # What is installed is what the lock says, by content; nothing is built from source.
 LOCKED := --quiet --disable-pip-version-check --require-hashes --only-binary :all:
 
-.PHONY: help venv demo test lint format api-page test-controlplane chaos ci bench bench-engine bench-own-plugin bench-families bench-startup soak oracle-fuzz hostile kwok-up kwok-down kind-up lock sbom image-steps clean
+.PHONY: help venv demo test lint format api-page test-controlplane test-older-controlplane chaos ci bench bench-engine bench-own-plugin bench-families bench-startup soak oracle-fuzz hostile kwok-up kwok-down kind-up lock sbom image-steps clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -45,12 +45,24 @@ api-page: $(INSTALLED) ## write docs/api.md, the page of the public API, from do
 	$(BIN)/python docs/api_page.py > docs/api.md.new
 	mv docs/api.md.new docs/api.md
 
+# The version of the control plane in tests and benchmarks, and of the oracle: 1.36 or 1.37.
+KUBERNETES ?= 1.37
+export KUBERNETES
+
 # The real control plane is a set of Go programs; tests/controlplane builds them once into a cache.
 ENVTEST := PYTHONPATH=tests/controlplane $(BIN)/python -m envtest
 
-test-controlplane: $(INSTALLED) ## tests on etcd, kube-apiserver and kwok (needs Go once, or KUBEBUILDER_ASSETS)
+test-controlplane: $(INSTALLED) ## tests on etcd, kube-apiserver and kwok (needs Go once, or KUBEBUILDER_ASSETS): make test-controlplane KUBERNETES=1.36
 	@$(ENVTEST).binaries
 	$(BIN)/pytest tests/controlplane
+
+OLDER_KUBERNETES := 1.36
+
+# Without KUBEBUILDER_ASSETS, which has one version only.
+test-older-controlplane: $(INSTALLED) ## decisions and scheduling on the older Kubernetes, if its programs are built
+	@export KUBERNETES=$(OLDER_KUBERNETES); if $(ENVTEST).binaries --built; then \
+		unset KUBEBUILDER_ASSETS; $(BIN)/pytest tests/controlplane/test_same_decisions.py tests/controlplane/test_scheduling.py; \
+	fi
 
 CHAOS_SECONDS ?= 600
 CHAOS_SEED ?= 0
@@ -71,11 +83,17 @@ bench: $(INSTALLED) ## kube-scheduler and proreus in turn on the same workload: 
 ORACLE := tests/conformance/oracle
 ORACLE_FUZZ ?=
 
-$(ORACLE)/build/oracle: $(wildcard $(ORACLE)/*.go) $(ORACLE)/go.mod
-	cd $(ORACLE) && CGO_ENABLED=0 go build -trimpath -o build/oracle .
+ORACLE_PROGRAM := $(ORACLE)/build/oracle-$(KUBERNETES)
 
-oracle-fuzz: $(INSTALLED) $(ORACLE)/build/oracle ## compare proreus with kube-scheduler's own code on random cases (needs Go)
-	PYTHONPATH=tests $(BIN)/python -m conformance.oracle.fuzz $(ORACLE)/build/oracle $(ORACLE_FUZZ) --out $(ORACLE)/build/differences.jsonl
+# A workspace joins the sources with the module of the version's control plane, which pins all
+# others; a build tag chooses what differs between versions.
+$(ORACLE_PROGRAM): $(wildcard $(ORACLE)/*.go) $(ORACLE)/go.mod $(ORACLE)/kubernetes-$(KUBERNETES).work
+	cd $(ORACLE) && GOWORK=$$PWD/kubernetes-$(KUBERNETES).work CGO_ENABLED=0 \
+		go build -trimpath -tags kubernetes_$(subst .,_,$(KUBERNETES)) -o build/oracle-$(KUBERNETES) .
+
+oracle-fuzz: $(INSTALLED) $(ORACLE_PROGRAM) ## compare proreus with kube-scheduler's own code on random cases (needs Go): make oracle-fuzz KUBERNETES=1.36
+	PYTHONPATH=tests $(BIN)/python -m conformance.oracle.fuzz $(ORACLE_PROGRAM) --kubernetes $(KUBERNETES) $(ORACLE_FUZZ) \
+		--out $(ORACLE)/build/differences-$(KUBERNETES).jsonl
 
 HOSTILE ?=
 
@@ -150,7 +168,7 @@ sbom: $(INSTALLED) $(TOOLS)/.installed ## a CycloneDX list of what the image ins
 image-steps: $(INSTALLED) ## the Dockerfile's steps without a container engine (needs root and mmdebstrap)
 	PYTHONPATH=tests $(BIN)/python -m image
 
-ci: lint test test-controlplane ## what CI runs
+ci: lint test test-controlplane test-older-controlplane ## what CI runs
 
 clean: ## remove the virtual environments and what was built
 	rm -rf $(VENV) build

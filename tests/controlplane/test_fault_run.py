@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from envtest.control_plane import ControlPlane
 from envtest.schedulers import Kind, RunScheduler
-from fault_run.instances import APIS, GATES
+from fault_run.instances import APISERVER_FLAGS
 from fault_run.run import FaultRun, say
 
 WELL_AGAIN_SECONDS = 5.0
@@ -25,7 +25,7 @@ LINES_EACH = 4
 
 @pytest.fixture
 def plane(binaries: dict[str, Path], folder: Path) -> Iterator[ControlPlane]:
-    made = ControlPlane(binaries, folder / "fault-run", flags=[GATES, APIS])
+    made = ControlPlane(binaries, folder / "fault-run", flags=APISERVER_FLAGS)
     made.start()
     yield made
     made.stop()

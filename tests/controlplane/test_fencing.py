@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from envtest import assertions, objects
+from envtest import assertions, objects, pod_groups
 from envtest.control_plane import ControlPlane
 from envtest.schedulers import Kind, RunScheduler
 from envtest.waiting import eventually
 from fault_run.instances import (
-    APIS,
-    GATES,
+    APISERVER_FLAGS,
     LEASE_SECONDS,
     Instance,
     scheduler_configuration,
@@ -34,7 +33,7 @@ PODS = 600
 
 @pytest.fixture
 def plane(binaries: dict[str, Path], folder: Path) -> Iterator[ControlPlane]:
-    made = ControlPlane(binaries, folder / "fencing", flags=[GATES, APIS])
+    made = ControlPlane(binaries, folder / "fencing", flags=APISERVER_FLAGS)
     made.start()
     yield made
     made.stop()
@@ -58,7 +57,7 @@ def test_a_leader_that_was_stopped_binds_nothing(
         config["clientConnection"] |= {"qps": 40, "burst": 10}
     nodes = [objects.node(index) for index in range(40)]
     plane.client.create_all(objects.NODES, nodes)
-    instances = start_instances(run_scheduler, configs, [GATES], {})
+    instances = start_instances(run_scheduler, configs, pod_groups.flags_of(), {})
     eventually(30, "a leader", lambda: record.holder)
     leader = instances[str(record.holder)]
     [standby] = [one for one in instances.values() if one is not leader]

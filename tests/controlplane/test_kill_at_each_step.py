@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from envtest import pod_groups
 from envtest.assertions import node_of
 from envtest.control_plane import ControlPlane
 from envtest.kube_client import ApiFailure
@@ -25,8 +26,7 @@ from envtest.waiting import eventually
 from fault_run import steps
 from fault_run.controllers import Controllers
 from fault_run.instances import (
-    APIS,
-    GATES,
+    APISERVER_FLAGS,
     LEASE_SECONDS,
     scheduler_configuration,
     start_instances,
@@ -53,7 +53,7 @@ KIND_OF_STEP = {
     steps.EVENT: "plain",
     steps.POD_STATUS: "preemptor",
     steps.EVICT: "preemptor",
-    steps.GROUP_STATUS: "gang",
+    **({steps.GROUP_STATUS: "gang"} if pod_groups.SCHEDULED else {}),
 }
 """Which kind of pod leads to a step."""
 
@@ -79,7 +79,7 @@ class Stage:
         create_cluster(plane.client)
         self.observer.start()
         self.controllers.start()
-        [self.instance] = start_instances(run, {"one": config}, [GATES], {}).values()
+        [self.instance] = start_instances(run, {"one": config}, pod_groups.flags_of(), {}).values()
 
     def fill(self) -> None:
         """Fill the contended nodes, so that a preemptor has to evict."""
@@ -133,7 +133,7 @@ def stage(
     run_module_scheduler: RunScheduler,
     under_test: Kind,
 ) -> Iterator[Stage]:
-    plane = ControlPlane(binaries, folder / "each-step", flags=[GATES, APIS])
+    plane = ControlPlane(binaries, folder / "each-step", flags=APISERVER_FLAGS)
     plane.start()
     made = Stage(plane, run_module_scheduler, folder, under_test)
     yield made

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from envtest import pod_groups
 from envtest.control_plane import ControlPlane
 from envtest.fake_extender import FakeExtender
 from envtest.scenario_cluster import ScenarioCluster, differences
@@ -41,7 +42,7 @@ ATTEMPTS_VARY = frozenset({"changes_of_nodes_wake_pods"})
 
 OURS, UPSTREAM = "ours", "upstream"
 
-WITH_GANGS = "GenericWorkload=true,GangScheduling=true"
+WITH_GANGS = pod_groups.GATES
 WITH_PREEMPTION = f"{WITH_GANGS},WorkloadAwarePreemption=true"
 WITH_PLACEMENTS = f"{WITH_PREEMPTION},TopologyAwareWorkloadScheduling=true"
 
@@ -71,7 +72,7 @@ def raised(
     """Start a control plane, a scheduler and an extender for each cluster."""
     kinds: dict[str, Kind] = {OURS: under_test, UPSTREAM: "kube-scheduler"}
     flags = [f"--feature-gates={gates}"] if gates else []
-    apis = ["--runtime-config=scheduling.k8s.io/v1alpha2=true"] if gates else []
+    apis = pod_groups.APISERVER_FLAGS if gates else []
     made: ScenarioClusters = {}
     with ExitStack() as cleanup:
         for name, kind in kinds.items():
@@ -100,6 +101,9 @@ def test_both_make_the_same_decisions(clusters: ScenarioClusters, name: str) -> 
     assert recorded_states[OURS]["at the end"]["pods"]
 
 
+@pytest.mark.skipif(
+    not pod_groups.SCHEDULED, reason="proreus does not schedule the pod groups of this version"
+)
 @pytest.mark.parametrize("gates", GATED_FAMILIES)
 def test_both_make_the_same_decisions_with_gates(
     binaries: dict[str, Path],

@@ -23,6 +23,7 @@ from proreus.cli.run_flags import FLAGS
 from proreus.config import load
 from proreus.loading import PluginSources
 from proreus.metrics.scheduler_metrics import SchedulerMetrics
+from proreus.objects.kinds import BY_KIND
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 
@@ -111,6 +112,19 @@ def test_a_wrong_manifest_would_be_noticed() -> None:
         "Deployment.spec.replicas: '2' is not of type int",
         "Deployment.spec.template.spec.containers[0].readinesProbe: no such field of V1Container",
     ]
+
+
+def test_the_role_allows_to_watch_every_kind() -> None:
+    allowed = {
+        (group, resource, verb)
+        for rule in one(SECOND / "rbac.yaml", "ClusterRole")["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    for kind in BY_KIND.values():
+        for verb in ("get", "list", "watch"):
+            assert (kind.group, kind.plural, verb) in allowed
 
 
 @pytest.mark.parametrize("folder", ["second-scheduler", "monitoring", "plugins-from-configmap"])

@@ -1,18 +1,21 @@
 """Find or build the programs of the real control plane.
 
-They are ordinary Go modules, pinned in ``tests/controlplane/binaries``. A program that
-KUBEBUILDER_ASSETS names wins over building; everything else is built once into a cache folder keyed
-by Kubernetes' version, and again when its go.mod, go.sum or build flags change.
+They are ordinary Go modules, pinned in ``tests/controlplane/binaries``; Kubernetes has one for each
+release that the tests know, and the environment variable KUBERNETES (``1.36``) chooses among them.
+A program that KUBEBUILDER_ASSETS names wins over building; everything else is built once into a
+cache folder keyed by Kubernetes' version, and again when its go.mod, go.sum or build flags change.
 
 A lock keeps two builders apart and each program is renamed into place, so a test run that starts
 while another one builds waits, and one that is killed leaves no half program behind.
 
 ``python -m envtest.binaries`` builds all of them and shows how it goes; with ``--where`` it only
-says in which folder built ones are.
+says in which folder built ones are, and with ``--built`` whether they are there: its exit status is
+1, and a line says so, if not.
 """
 
 from __future__ import annotations
 
+import argparse
 import fcntl
 import hashlib
 import os
@@ -24,28 +27,38 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+
+from proreus.kubernetes_version import SUPPORTED_VERSIONS, KubernetesVersion
 
 MODULES_FOLDER = Path(__file__).resolve().parent.parent / "binaries"
 
-KUBERNETES_VERSION = "v1.36.2"
+RELEASES = {"1.36": "v1.36.2", "1.37": "v1.37.1"}
+"""The minor versions of Kubernetes that can be built, and the patch release of each."""
+
+NEWEST = max(RELEASES)
 
 _STAMP = "-X k8s.io/component-base/version."
 
 
 @dataclass(frozen=True)
 class GoModule:
-    """One pinned Go module and the programs to build from it: name -> package."""
+    """One pinned Go module and the programs to build from it: name -> package.
+
+    ``release``: the Kubernetes version whose module it is, of those with this name.
+    """
 
     name: str
     programs: dict[str, str]
     ldflags: str = ""
     seconds_from_cold: int = 60
+    release: str = ""
 
     @property
     def folder(self) -> Path:
         """The folder of its go.mod."""
-        return MODULES_FOLDER / self.name
+        return MODULES_FOLDER / (f"{self.name}-{self.release}" if self.release else self.name)
 
     def fingerprint(self) -> str:
         """Return a digest that changes when the programs must be built again."""
@@ -55,36 +68,62 @@ class GoModule:
         return digest.hexdigest()
 
 
-MODULES = (
-    GoModule(
-        "kubernetes",
-        {
-            name: f"k8s.io/kubernetes/cmd/{name}"
-            for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
-        },
-        # without the stamp the apiserver's version is v0.0.0, which some clients reject
-        ldflags=f"{_STAMP}gitVersion={KUBERNETES_VERSION} {_STAMP}gitMajor=1 {_STAMP}gitMinor=36",
-        seconds_from_cold=250,
-    ),
-    GoModule("etcd", {"etcd": "go.etcd.io/etcd/server/v3"}, seconds_from_cold=25),
-    GoModule(
-        "kwok",
-        {"kwok": "sigs.k8s.io/kwok/cmd/kwok", "kwokctl": "sigs.k8s.io/kwok/cmd/kwokctl"},
-        seconds_from_cold=70,
-    ),
+_ETCD = GoModule("etcd", {"etcd": "go.etcd.io/etcd/server/v3"}, seconds_from_cold=25)
+_KWOK = GoModule(
+    "kwok",
+    {"kwok": "sigs.k8s.io/kwok/cmd/kwok", "kwokctl": "sigs.k8s.io/kwok/cmd/kwokctl"},
+    seconds_from_cold=70,
 )
+_KUBERNETES_PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 
-PROGRAMS = tuple(program for module in MODULES for program in module.programs)
+PROGRAMS = (*_KUBERNETES_PROGRAMS, *_ETCD.programs, *_KWOK.programs)
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release of Kubernetes, by its minor version, and the programs of its control plane."""
+
+    minor: str
+
+    @property
+    def version(self) -> str:
+        """The version of its patch release, such as v1.37.1."""
+        return RELEASES[self.minor]
+
+    @property
+    def cache_folder(self) -> Path:
+        """The folder of its built programs."""
+        root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return Path(root) / "proreus" / "controlplane" / self.version
+
+    @property
+    def modules(self) -> tuple[GoModule, ...]:
+        """The modules that have all its programs."""
+        minor = self.minor.partition(".")[2]
+        kubernetes = GoModule(
+            "kubernetes",
+            {name: f"k8s.io/kubernetes/cmd/{name}" for name in _KUBERNETES_PROGRAMS},
+            # without the stamp the apiserver's version is v0.0.0, which some clients reject
+            f"{_STAMP}gitVersion={self.version} {_STAMP}gitMajor=1 {_STAMP}gitMinor={minor}",
+            seconds_from_cold=250,
+            release=self.minor,
+        )
+        return (kubernetes, _ETCD, _KWOK)
+
+
+def chosen_release() -> Release:
+    """Return the release that the environment variable KUBERNETES names, by default the newest.
+
+    Raises ValueError for one that cannot be built.
+    """
+    minor = os.environ.get("KUBERNETES") or NEWEST
+    if minor not in RELEASES:
+        raise ValueError(f"KUBERNETES={minor}: the tests know {' and '.join(RELEASES)}")
+    return Release(minor)
 
 
 class MissingBinaries(Exception):
     """Programs are not in KUBEBUILDER_ASSETS and cannot be built; the message says why."""
-
-
-def cache_folder() -> Path:
-    """Return the folder of the built programs."""
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "proreus" / "controlplane" / KUBERNETES_VERSION
 
 
 def find_or_build(programs: Iterable[str] = PROGRAMS) -> dict[str, Path]:
@@ -94,45 +133,63 @@ def find_or_build(programs: Iterable[str] = PROGRAMS) -> dict[str, Path]:
     """
     wanted = list(programs)
     found = dict(_assets(wanted))
-    for module in MODULES:
+    release = chosen_release()
+    for module in release.modules:
         missing = [name for name in wanted if name in module.programs and name not in found]
         if missing:
-            _ensure_built(module)
-            found |= {name: cache_folder() / name for name in missing}
+            _ensure_built(release, module)
+            found |= {name: release.cache_folder / name for name in missing}
     return found
 
 
 def find_present(programs: Iterable[str] = PROGRAMS) -> dict[str, Path]:
     """Return the path of each program that exists already."""
     wanted = list(programs)
+    release = chosen_release()
     built = {
-        name: cache_folder() / name
-        for module in MODULES
-        if _is_built(module)
+        name: release.cache_folder / name
+        for module in release.modules
+        if _is_built(release, module)
         for name in module.programs
         if name in wanted
     }
     return built | dict(_assets(wanted))
 
 
-def _assets(programs: Iterable[str]) -> Iterator[tuple[str, Path]]:
+@cache
+def emulated_version() -> str:
+    """Return the version that proreus emulates under test: that of the control plane.
+
+    A kube-apiserver of KUBEBUILDER_ASSETS may have a version that is not served; then it is the
+    nearest one that is.
+    """
+    for _, program in _assets(["kube-apiserver"]):
+        told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+        version = KubernetesVersion.parse(told.stdout.removeprefix("Kubernetes "))
+        return str(min(max(version, SUPPORTED_VERSIONS[0]), SUPPORTED_VERSIONS[-1]))
+    return chosen_release().minor
+
+
+def _assets(programs: Iterable[str]) -> list[tuple[str, Path]]:
     folder = os.environ.get("KUBEBUILDER_ASSETS")
-    for name in programs if folder else ():
-        path = Path(str(folder)) / name
-        if os.access(path, os.X_OK) and path.is_file():
-            yield name, path.resolve()
+    paths = {name: Path(folder) / name for name in programs} if folder else {}
+    return [
+        (name, path.resolve())
+        for name, path in paths.items()
+        if os.access(path, os.X_OK) and path.is_file()
+    ]
 
 
-def _ensure_built(module: GoModule) -> None:
-    if _is_built(module):
+def _ensure_built(release: Release, module: GoModule) -> None:
+    if _is_built(release, module):
         return
-    with _lock():
-        if not _is_built(module):  # another process may have built it meanwhile
-            _build(module)
+    with _lock(release):
+        if not _is_built(release, module):  # another process may have built it meanwhile
+            _build(release, module)
 
 
-def _is_built(module: GoModule) -> bool:
-    folder = cache_folder()
+def _is_built(release: Release, module: GoModule) -> bool:
+    folder = release.cache_folder
     stamp = folder / f".{module.name}.fingerprint"
     return (
         stamp.is_file()
@@ -142,14 +199,14 @@ def _is_built(module: GoModule) -> bool:
 
 
 @contextmanager
-def _lock() -> Iterator[None]:
-    cache_folder().mkdir(parents=True, exist_ok=True)
-    with open(cache_folder() / ".lock", "w") as file:
+def _lock(release: Release) -> Iterator[None]:
+    release.cache_folder.mkdir(parents=True, exist_ok=True)
+    with open(release.cache_folder / ".lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def _build(module: GoModule) -> None:
+def _build(release: Release, module: GoModule) -> None:
     go = shutil.which("go")
     if go is None:
         raise MissingBinaries(
@@ -157,7 +214,7 @@ def _build(module: GoModule) -> None:
         )
     _say(f"building {', '.join(module.programs)}: about {module.seconds_from_cold} s from cold")
     started = time.monotonic()
-    folder = cache_folder()
+    folder = release.cache_folder
     with tempfile.TemporaryDirectory(prefix=".building-", dir=folder) as fresh:
         for name, package in module.programs.items():
             command = [go, "build", "-trimpath", "-ldflags", module.ldflags]
@@ -184,6 +241,16 @@ def _say(line: str) -> None:
 
 def main() -> int:
     """Build all programs; where that is impossible, warn, and let the tests be skipped."""
+    parser = argparse.ArgumentParser(description="Build the programs of the control plane.")
+    parser.add_argument("--where", action="store_true", help="only say in which folder they are")
+    parser.add_argument("--built", action="store_true", help="only say whether they are built")
+    options = parser.parse_args()
+    release = chosen_release()
+    if options.where:
+        print(release.cache_folder)
+        return 0
+    if options.built:
+        return 0 if _is_complete(release) else _say_what_is_missing(release)
     try:
         paths = find_or_build()
     except MissingBinaries as missing:
@@ -194,10 +261,21 @@ def main() -> int:
     return 0
 
 
-def _where() -> int:
-    print(cache_folder())
-    return 0
+def _is_complete(release: Release) -> bool:
+    return all(_is_built(release, module) for module in release.modules)
+
+
+def _say_what_is_missing(release: Release) -> int:
+    others = [Release(minor) for minor in RELEASES if minor != release.minor]
+    if any(_is_complete(other) for other in others) or _assets(["kube-apiserver"]):
+        _say(
+            f"Kubernetes {release.version} is not built here: no tests on it; "
+            f"make test-controlplane KUBERNETES={release.minor} builds it"
+        )
+    else:
+        _say(f"NO REAL CONTROL PLANE HERE: neither {' nor '.join(RELEASES.values())} is built")
+    return 1
 
 
 if __name__ == "__main__":
-    sys.exit(_where() if sys.argv[1:] == ["--where"] else main())
+    sys.exit(main())

@@ -20,9 +20,8 @@ from pathlib import Path
 import yaml
 
 from envtest.binaries import (
-    KUBERNETES_VERSION,
     MissingBinaries,
-    cache_folder,
+    chosen_release,
     find_or_build,
     find_present,
 )
@@ -132,7 +131,7 @@ class KwokCluster:
         ]
         environment = os.environ | {
             "KWOK_WORKDIR": str(self.folder / "work"),
-            "KWOK_KUBE_VERSION": KUBERNETES_VERSION,
+            "KWOK_KUBE_VERSION": chosen_release().version,
         }
         result = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=180
@@ -203,7 +202,7 @@ def main() -> int:
         # kwokctl and the controller that it starts are of one version: it knows which
         binaries.pop("kwok", None)
         binaries["kwokctl"] = Path(installed)
-    cluster = KwokCluster(binaries, cache_folder().parent / "kwok")
+    cluster = KwokCluster(binaries, chosen_release().cache_folder.parent / "kwok")
     if options.what == "up":
         _up(cluster, options.nodes)
     else:

@@ -13,6 +13,7 @@ from typing import Any
 
 from envtest import assertions, objects
 from envtest.kube_client import ApiFailure, KubeClient
+from envtest.pod_groups import GROUPS
 from envtest.recorded_events import recorded_events
 from envtest.waiting import eventually
 
@@ -24,7 +25,6 @@ NOBODY = "nobody"
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 
-GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 NAMESPACES = "/api/v1/namespaces"

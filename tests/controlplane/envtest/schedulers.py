@@ -17,6 +17,7 @@ import yaml
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from envtest.binaries import emulated_version
 from proreus.bench.processes import Child, free_ports
 
 Kind = Literal["proreus", "kube-scheduler"]
@@ -71,7 +72,10 @@ def configuration(
 
 
 class SchedulerProcess(Child):
-    """A scheduler process of a ``kind``; everything else is the same for both kinds."""
+    """A scheduler process of a ``kind``; everything else is the same for both kinds.
+
+    proreus emulates the version of the control plane, whatever its default is.
+    """
 
     def __init__(
         self,
@@ -98,6 +102,7 @@ class SchedulerProcess(Child):
             f"--authorization-kubeconfig={kubeconfig}",
             "--bind-address=127.0.0.1",
             f"--secure-port={self.port}",
+            *([f"--emulated-version={emulated_version()}"] if kind == "proreus" else ()),
             "-v=2",
             *flags,
         ]

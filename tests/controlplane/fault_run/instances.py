@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from envtest import pod_groups
 from envtest.control_plane import ADMIN_TOKEN, ControlPlane
 from envtest.schedulers import RunScheduler, SchedulerProcess, configuration, profile
 
@@ -27,8 +28,8 @@ LEASE = {
 }
 LEASE_SECONDS = 8.0
 
-GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"
-APIS = "--runtime-config=scheduling.k8s.io/v1alpha2=true"
+APISERVER_FLAGS = [*pod_groups.flags_of(), *pod_groups.APISERVER_FLAGS]
+"""The flags of an apiserver that has all kinds of pods."""
 
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
 """Debian's package libfaketime."""

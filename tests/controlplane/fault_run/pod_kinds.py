@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from envtest import fake_extender, fake_storage, objects
+from envtest import fake_extender, fake_storage, objects, pod_groups
 
 from fault_run.judge import APART, VICTIM
 
@@ -19,7 +19,6 @@ POOL = "fault-run/pool"
 
 HOST = "kubernetes.io/hostname"
 DEVICE_CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
-GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
 PODS = objects.PODS.format("default")
 
 GANG_SIZE = 4
@@ -114,7 +113,7 @@ def _gang(name: str, rng: random.Random) -> Bundle:
     group = {"metadata": {"name": name}, "spec": {"schedulingPolicy": policy}}
     spec = {"schedulingGroup": {"podGroupName": name}}
     pods = [_pod(f"{name}-{n}", "gang", cpu="250m", spec=spec) for n in range(GANG_SIZE)]
-    return Bundle(pods, [(GROUPS, group)])
+    return Bundle(pods, [(pod_groups.GROUPS, group)])
 
 
 def _extender(name: str, rng: random.Random) -> Bundle:
@@ -162,7 +161,7 @@ POD_KINDS: dict[str, PodKind] = {
     "volume": PodKind(7, 30, _volume),
     "provisioned": PodKind(4, 30, _provisioned),
     "device": PodKind(7, 30, _device),
-    "gang": PodKind(2, 20 * GANG_SIZE, _gang),
+    **({"gang": PodKind(2, 20 * GANG_SIZE, _gang)} if pod_groups.SCHEDULED else {}),
     "extender": PodKind(5, 40, _extender),
     "plugin": PodKind(5, 60, _plugin),
     "filler": PodKind(8, FILLERS, _filler),

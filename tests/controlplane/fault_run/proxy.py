@@ -90,6 +90,8 @@ class FaultProxy:
                 connector=connector,
                 timeout=timeout,
                 auto_decompress=False,
+                # Watches are relayed line by line; a kube-apiserver of 1.37 would compress them.
+                skip_auto_headers=("Accept-Encoding",),
                 read_bufsize=_LONGEST_LINE_BYTES,
             )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from envtest import pod_groups
 from envtest.assertions import node_of
 from envtest.control_plane import ControlPlane
 from envtest.schedulers import Kind, RunScheduler
@@ -19,7 +20,6 @@ from envtest.schedulers import Kind, RunScheduler
 from fault_run import steps
 from fault_run.controllers import Controllers
 from fault_run.instances import (
-    GATES,
     LEASE_SECONDS,
     Instance,
     faketime,
@@ -168,7 +168,7 @@ class FaultRun:
         cleanup.callback(extender.close)
         proxy = FaultProxy(plane.server, plane.folder / "pki", self._faults, self._record)
         cleanup.callback(proxy.close)
-        flags, plugin = [GATES], None
+        flags, plugin = pod_groups.flags_of(), None
         if self._kind == "proreus":
             plugin = self._start_plugin(cleanup)
             flags.append(f"--plugin-endpoint=http://127.0.0.1:{plugin.command[-1]}")

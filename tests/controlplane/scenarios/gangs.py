@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from envtest.scenario_cluster import GROUPS, HOST, ZONE, ScenarioCluster
+from envtest.pod_groups import GROUPS
+from envtest.scenario_cluster import HOST, ZONE, ScenarioCluster
 
 Json = dict[str, Any]
 
